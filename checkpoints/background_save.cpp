@@ -75,12 +75,16 @@ struct BackgroundSave::State {
 void BackgroundSave::State::copy_and_write(const std::stop_token& stop) noexcept {
   std::optional<TrainingState> copy;
   try {
+    const Span span({.kind = ActivityKind::saving, .name = "copying the state"});
     copy = host_copy(live);
   } catch (const std::exception&) {
     // Without the memory for it the training waits until all is written.
   }
   if (copy) may_change.set_value();
-  save.write(copy ? *copy : live, stop);
+  {
+    const Span span({.kind = ActivityKind::saving, .name = "writing the checkpoint"});
+    save.write(copy ? *copy : live, stop);
+  }
   written = true;
   if (!copy) may_change.set_value();
 }
@@ -88,17 +92,21 @@ void BackgroundSave::State::copy_and_write(const std::stop_token& stop) noexcept
 BackgroundSave::BackgroundSave(const std::filesystem::path& directory,
                                const CheckpointInfo& info,
                                TrainingState state,
-                               const Communicator& world)
+                               const Communicator& world,
+                               Timeline* timeline)
     : state_(std::make_unique<State>(CheckpointSave(directory, info, world), std::move(state))) {
   for (const StateTensor& piece : state_->live.tensors) piece.tensor.device().wait();
-  state_->thread = std::jthread(
-      [state = state_.get()](const std::stop_token& stop) { state->copy_and_write(stop); });
+  state_->thread = std::jthread([state = state_.get(), timeline](const std::stop_token& stop) {
+    const OnTimeline here(timeline);
+    state->copy_and_write(stop);
+  });
 }
 
 BackgroundSave::~BackgroundSave() = default;
 
 void BackgroundSave::wait_for_copy() {
   if (!state_->changeable.valid()) return;
+  const Span span({.kind = ActivityKind::wait, .name = "the copy of what is saved"});
   state_->changeable.get();
   // Here and not on the thread: who holds a tensor alone may write into it.
   state_->live = {};
@@ -108,7 +116,10 @@ bool BackgroundSave::written() const { return state_->written; }
 
 std::filesystem::path BackgroundSave::commit() {
   wait_for_copy();
-  state_->thread.join();
+  {
+    const Span span({.kind = ActivityKind::wait, .name = "the checkpoint to be written"});
+    state_->thread.join();
+  }
   return state_->save.commit();
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "checkpoints/checkpoint.h"
+#include "framework/core/span.h"
 
 namespace longspan {
 
@@ -13,11 +14,13 @@ class BackgroundSave {
   // Collective, throws Failure on every rank as CheckpointSave does. Starts the thread, which
   // copies what this rank owns into memory of the host and then writes the copy. The elements of
   // `state` must not change before `wait_for_copy` has returned; of a GPU, what is queued on its
-  // stream is done before they are read.
+  // stream is done before they are read. `timeline`: where the thread's spans are written; it
+  // outlives the save.
   BackgroundSave(const std::filesystem::path& directory,
                  const CheckpointInfo& info,
                  TrainingState state,
-                 const Communicator& world);
+                 const Communicator& world,
+                 Timeline* timeline = nullptr);
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
   // Gives up what is not committed.

@@ -162,7 +162,7 @@ LockFile LockFile::create(const std::filesystem::path& path) {
   lock.descriptor_ = Descriptor(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!lock.descriptor_.defined())
     throw Failure("{}: cannot create the file: {}", path.string(), reason(errno));
-  // Where the file system has no locks, the age of the file stands in for one: see is_locked.
+  // Where the file system has no locks, the age of the file stands in for one: see take_abandoned.
   while (flock(lock.descriptor_.get(), LOCK_EX) != 0 && errno == EINTR) {
   }
   struct stat mine {};
@@ -177,14 +177,19 @@ void LockFile::remove() noexcept {
   descriptor_ = Descriptor();
 }
 
-bool is_locked(const std::filesystem::path& path) {
-  const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!file.defined()) return errno != ENOENT;  // not ours to judge
-  if (flock(file.get(), LOCK_EX | LOCK_NB) == 0) return false;
-  if (errno == EWOULDBLOCK) return true;
+std::optional<LockFile> LockFile::take_abandoned(const std::filesystem::path& path) {
+  LockFile lock;
+  lock.path_ = path;
+  lock.descriptor_ = Descriptor(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!lock.descriptor_.defined() && errno == ENOENT) return lock;
+  if (!lock.descriptor_.defined()) return {};
+  if (flock(lock.descriptor_.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno == EWOULDBLOCK) return {};
   constexpr std::int64_t hours = 3600;
   struct stat status {};
-  return fstat(file.get(), &status) != 0 || time(nullptr) - status.st_mtime < 24 * hours;
+  if (fstat(lock.descriptor_.get(), &status) != 0) return {};
+  if (time(nullptr) - status.st_mtime < 24 * hours) return {};
+  return lock;
 }
 
 }  // namespace longspan

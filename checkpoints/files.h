@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -77,6 +78,10 @@ class LockFile {
   // Makes the file and locks it. Not held when another run that clears up took the new file for a
   // left-over and removed it: try again with another name. Throws Failure.
   static LockFile create(const std::filesystem::path& path);
+  // The lock of an owner that lives no more, so that nobody else takes it while what it guarded is
+  // removed; not held where there is no such file. Nothing when a living process, here or on
+  // another node, holds it, or when that cannot be known.
+  static std::optional<LockFile> take_abandoned(const std::filesystem::path& path);
   LockFile(LockFile&&) noexcept = default;
   LockFile& operator=(LockFile&&) noexcept = default;
 
@@ -88,8 +93,5 @@ class LockFile {
   std::filesystem::path path_;
   Descriptor descriptor_;
 };
-
-// True when a living process, here or on another node, holds the lock file.
-bool is_locked(const std::filesystem::path& path);
 
 }  // namespace longspan

@@ -85,7 +85,8 @@ void remove_leftovers(const std::filesystem::path& directory) noexcept try {
     if (entry.use == StepUse::saved) continue;
     const auto path = directory / entry.name();
     const auto lock = directory / StepEntry{entry.step, StepUse::lock, entry.id}.name();
-    if (entry.use != StepUse::removed && is_locked(lock)) continue;
+    std::optional<LockFile> held;  // as long as what it guards is removed
+    if (entry.use != StepUse::removed && !(held = LockFile::take_abandoned(lock))) continue;
     const auto saved = directory / step_name(entry.step);
     std::error_code error;
     if (entry.use == StepUse::replaced && !std::filesystem::exists(saved, error))

@@ -383,6 +383,8 @@ void declare_all(Configuration& configuration, const Family* family) {
   table.check(
       {"checkpoint.keep_best", "run.task", "data.validation", "training.validation_decoded"},
       [&configuration] { return keep_best_problem(configuration); });
+  table.check({"metrics.samples", "run.task", "data.validation"},
+              [&configuration] { return samples_problem(configuration); });
   table.check({"run.task",
                "data.format",
                "data.tokenizer",

@@ -1,22 +1,18 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <algorithm>
-#include <chrono>
-#include <iterator>
-#include <map>
 #include <memory>
 #include <set>
 
 #include "checkpoints/files.h"
 #include "checkpoints/step_directory.h"
 #include "framework/core/byte_text.h"
-#include "framework/report/log_warnings.h"
+#include "framework/report/page_server.h"
 #include "framework/report/report_page.h"
 #include "launch/command.h"
 #include "launch/number_check.h"
-#include "launch/run_record.h"
 #include "launch/text_table.h"
+#include "launch/watched_runs.h"
 
 namespace longspan {
 namespace {
@@ -27,28 +23,9 @@ struct Arguments {
   std::vector<std::string> runs;
   std::string output;
   bool replace = false;
+  bool watch = false;
+  std::int64_t port = 0;
 };
-
-// The directory is the run's name already.
-std::map<std::string, std::string> without_directory(std::map<std::string, std::string> values) {
-  values.erase("run.directory");
-  return values;
-}
-
-// Adds to `troubles` what of it cannot be read beside its metrics.
-ReportedRun read_run(const fs::path& path, std::vector<std::string>& troubles) {
-  // Its state is asked for first: a run that ends while it is read has then written more than it
-  // said.
-  RunRecord record = read_named_run(path);
-  ReportedRun run = {.name = path.string(),
-                     .state = name_of(record.state),
-                     .steps = record.steps,
-                     .metrics = read_run_metrics(path / "metrics.jsonl"),
-                     .configuration = without_directory(std::move(record.configuration.values)),
-                     .warnings = log_warnings(path / "log.txt")};
-  std::ranges::move(record.troubles, std::back_inserter(troubles));
-  return run;
-}
 
 // Each named once, without a "/" at its end.
 std::vector<fs::path> named_runs(const std::vector<std::string>& names) {
@@ -99,22 +76,25 @@ void write_page(const fs::path& path, const std::string& page) {
   throw Failure("{}: cannot be written: {}", path.string(), why);
 }
 
-ExitCode run(const Arguments& arguments, Session& session) {
-  if (session.world().rank() != 0) return ExitCode::ok;
-  const ChartLibrary* const library = chart_library();
-  if (library == nullptr)
+const ChartLibrary& library() {
+  const ChartLibrary* const found = chart_library();
+  if (found == nullptr)
     throw Failure(
         "this program was built without dygraphs, which draws the curves of a report; wanted: "
         "dygraph.min.js with its licence (Debian's package libjs-dygraphs, or -D DYGRAPHS_DIR=...) "
         "when it is built");
+  return *found;
+}
+
+ExitCode draw(const Arguments& arguments, Session& session) {
+  if (session.world().rank() != 0) return ExitCode::ok;
+  const ChartLibrary& curves = library();
   const std::vector<fs::path> paths = named_runs(arguments.runs);
   judge_output(arguments);
   std::vector<ReportedRun> runs;
   std::vector<std::string> troubles;
-  for (const fs::path& path : paths) runs.push_back(read_run(path, troubles));
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const std::int64_t seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
-  const std::string page = report_page(std::move(runs), seconds, *library);
+  for (const fs::path& path : paths) runs.push_back(read_reported_run(path, troubles));
+  const std::string page = report_page(std::move(runs), seconds_now(), curves);
   write_page(arguments.output, page);
   for (const std::string& trouble : troubles) inform(session, on_one_line(trouble));
   print(session,
@@ -126,29 +106,65 @@ ExitCode run(const Arguments& arguments, Session& session) {
   return ExitCode::ok;
 }
 
+ExitCode watch(const Arguments& arguments, Session& session) {
+  if (const int ranks = session.world().size(); ranks > 1)
+    throw ConfigurationError("--watch: found {} ranks; one process serves the page", ranks);
+  WatchedRuns runs(named_runs(arguments.runs), library());
+  PageServer server(arguments.port,
+                    {.version = [&runs] { return runs.version(); },
+                     .page = [&runs] { return runs.page(); },
+                     .update = [&runs] { return runs.update(); }});
+  print(session, server.address() + "\n");
+  inform(session, "the page is there until this program is stopped (Ctrl-C)");
+  server.run();
+  return ExitCode::ok;
+}
+
+ExitCode run(const Arguments& arguments, Session& session) {
+  if (arguments.watch) return watch(arguments, session);
+  if (arguments.output.empty())
+    throw ConfigurationError("longspan report: --output FILE is required, or --watch");
+  return draw(arguments, session);
+}
+
 }  // namespace
 
 Command report_command() {
-  return {"report",
-          "Draw runs into one HTML page",
-          "  longspan report runs/quickstart --output report.html\n"
-          "  longspan report runs/small runs/large --output both.html\n"
-          "  longspan report runs/large --output large.html --replace\n",
-          [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<Arguments>();
-            app.add_option("RUN",
-                           arguments->runs,
-                           "directories of runs, which may be training now; the curves of several "
-                           "are drawn over each other")
-                ->required()
-                ->check(not_empty_text());
+  return {
+      "report",
+      "Draw runs into one HTML page",
+      "  longspan report runs/quickstart --output report.html\n"
+      "  longspan report runs/small runs/large --output both.html\n"
+      "  longspan report runs/large --output large.html --replace\n"
+      "  longspan report runs/large --watch\n",
+      [](CLI::App& app) -> Action {
+        auto arguments = std::make_shared<Arguments>();
+        app.add_option("RUN",
+                       arguments->runs,
+                       "directories of runs, which may be training now; the curves of several "
+                       "are drawn over each other")
+            ->required()
+            ->check(not_empty_text());
+        auto* output =
             app.add_option(
                    "--output", arguments->output, "the file to write, a page that needs no network")
-                ->required()
                 ->check(not_empty_text());
-            app.add_flag("--replace", arguments->replace, "write over a file that is there");
-            return [arguments](Session& session) { return run(*arguments, session); };
-          }};
+        auto* replace =
+            app.add_flag("--replace", arguments->replace, "write over a file that is there")
+                ->needs(output);
+        auto* watch =
+            app.add_flag("--watch",
+                         arguments->watch,
+                         "instead of a file: serve the page to a browser on this machine, at an "
+                         "address that is printed and that no other user knows, and keep it up "
+                         "to date with the runs until it is stopped (Ctrl-C)")
+                ->excludes(output)
+                ->excludes(replace);
+        app.add_option("--port", arguments->port, "of that address; without it a free one")
+            ->transform(whole_number<std::int64_t>(1, 65535))
+            ->needs(watch);
+        return [arguments](Session& session) { return run(*arguments, session); };
+      }};
 }
 
 }  // namespace longspan

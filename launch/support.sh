@@ -7,6 +7,16 @@ fail() {
   exit 1
 }
 
+# Seconds since 1970: of SOURCE_DATE_EPOCH, of the last commit, or of the list of changes where there are no commits. The
+# time that files of archives have, so that the same tree makes the same bytes.
+time_of_tree() {
+  if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then
+    printf '%s\n' "$SOURCE_DATE_EPOCH"
+  else
+    git -C "$root" log -1 --format=%ct 2>/dev/null || stat -c %Y "$root/CHANGELOG.md"
+  fi
+}
+
 # The words of the arguments that are no installed package.
 missing_packages() {
   local package

@@ -4,6 +4,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
 #include <csignal>
 #include <memory>
 
@@ -13,13 +14,30 @@
 namespace longspan {
 namespace {
 
+CLI::Validator steps_to_profile() {
+  return {[](const std::string& text) -> std::string {
+            if (profiled_steps(text)) return {};
+            return fmt::format(
+                "found \"{}\"; wanted FIRST:LAST, whole numbers from 1 on, as in 5:10", text);
+          },
+          ""};
+}
+
 Action bind(CLI::App& app) {
   const auto arguments = std::make_shared<ConfigurationArguments>();
+  const auto profiled = std::make_shared<std::string>();
   add_configuration(app, *arguments);
-  return [arguments](Session& session) {
+  app.add_option("--profile",
+                 *profiled,
+                 "write where the time of steps FIRST to LAST goes, as a trace of all ranks and a "
+                 "table, to profile/ of the run")
+      ->type_name("FIRST:LAST")
+      ->check(steps_to_profile());
+  return [arguments, profiled](Session& session) {
     std::signal(SIGPIPE, SIG_IGN);  // whoever reads the console may leave
     return train(session,
-                 read_configuration(arguments->file, arguments->settings, session.world()));
+                 read_configuration(arguments->file, arguments->settings, session.world()),
+                 {.profiled = profiled_steps(*profiled)});
   };
 }
 
@@ -27,6 +45,7 @@ Action bind(CLI::App& app) {
 
 ExitCode train(Session& session, const ConfigurationText& source, const TrainingHooks& hooks) {
   const auto configuration = configure(source);
+  if (hooks.profiled) refuse(problem_of(*hooks.profiled, configuration->training.steps));
   return run_training(
       session,
       *configuration,
@@ -43,7 +62,8 @@ Command train_command() {
           .examples =
               "  longspan train configs/quickstart.yaml\n"
               "  longspan run -n 2 -- train configs/quickstart.yaml --set training.steps=2000\n"
-              "  longspan run -n 4 -- train configs/quickstart.yaml --set parallel.tensor=2\n",
+              "  longspan run -n 4 -- train configs/quickstart.yaml --set parallel.tensor=2\n"
+              "  longspan train configs/quickstart.yaml --profile 5:10\n",
           .bind = bind};
 }
 

@@ -41,7 +41,9 @@ void declare_refinement(OptionTable& table, EncoderDecoderOptions& options) {
             "drawn, instead of from all");
 }
 
-void warn_of_unread(OptionTable& table, const EncoderDecoderOptions& options) {
+void warn_of_unread(OptionTable& table,
+                    const EncoderDecoderOptions& options,
+                    const PlannedSetting& planned) {
   const auto unmasked = [&options]() -> std::string {
     return options.decoder == Decoder::masked ? "" : "model.decoder is causal";
   };
@@ -54,6 +56,11 @@ void warn_of_unread(OptionTable& table, const EncoderDecoderOptions& options) {
     table.warn(key, unmasked);
   for (const char* key : {"model.refine_passes", "model.refine_denoised", "model.refine_one_pass"})
     table.warn(key, unrefined);
+  if (planned && table.has("data.first_token"))
+    table.warn("data.first_token", [&options]() -> std::string {
+      return options.decoder == Decoder::masked ? "model.decoder is masked, which says all at once"
+                                                : "";
+    });
   table.warn("model.first_words", [&options, unmasked]() -> std::string {
     if (const std::string reason = unmasked(); !reason.empty()) return reason;
     return options.masking.masking == WordMasking::random ? "model.masking is random" : "";
@@ -93,7 +100,7 @@ void declare_masked(OptionTable& table,
   table.check(std::move(keys), [&options, planned] {
     return masked_problem(options, planned ? planned().sampling : ScheduledSampling());
   });
-  warn_of_unread(table, options);
+  warn_of_unread(table, options, planned);
 }
 
 std::string masked_problem(const EncoderDecoderOptions& options,

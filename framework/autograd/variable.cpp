@@ -57,6 +57,7 @@ namespace {
 
 struct Node {
   std::uint64_t order = 0;
+  OpPlace place;
   std::vector<std::shared_ptr<Edge>> inputs;
   std::vector<std::weak_ptr<Edge>> outputs;
   BackwardFunction backward;
@@ -115,7 +116,9 @@ class Tape {
 
   static std::vector<Variable> record(std::vector<Tensor> values,
                                       const std::vector<Variable>& inputs,
-                                      BackwardFunction backward) {
+                                      BackwardFunction backward,
+                                      const std::source_location& at) {
+    const OpPlace place = end_of_op(at);
     std::vector<Variable> outputs;
     for (auto& value : values) outputs.emplace_back(std::move(value));
     if (leaf_watch != nullptr) note(*leaf_watch, inputs);
@@ -123,6 +126,7 @@ class Tape {
     if (!wanted) return outputs;
     const auto node = std::make_shared<Node>();
     node->order = ++recorded_ops;
+    node->place = place;
     node->backward = std::move(backward);
     for (const auto& input : inputs) node->inputs.push_back(input.edge_);
     for (auto& output : outputs) {
@@ -257,6 +261,7 @@ void Tape::run(Node& node) {
   const BackwardFunction backward = std::move(node.backward);
   node.backward = nullptr;
   if (!any) return;
+  const BackwardSpan span(node.place);
   Gradients gradients(node.inputs, std::move(outputs));
   backward(gradients);
 }
@@ -324,16 +329,20 @@ void Variable::when_gradient_ready(std::function<void()> action) const {
   Tape::leaf_edge(*this).ready = std::move(action);
 }
 
-Variable record(Tensor value, const std::vector<Variable>& inputs, BackwardFunction backward) {
+Variable record(Tensor value,
+                const std::vector<Variable>& inputs,
+                BackwardFunction backward,
+                const std::source_location& place) {
   std::vector<Tensor> values;
   values.push_back(std::move(value));
-  return std::move(Tape::record(std::move(values), inputs, std::move(backward)).front());
+  return std::move(Tape::record(std::move(values), inputs, std::move(backward), place).front());
 }
 
 std::vector<Variable> record(std::vector<Tensor> values,
                              const std::vector<Variable>& inputs,
-                             BackwardFunction backward) {
-  return Tape::record(std::move(values), inputs, std::move(backward));
+                             BackwardFunction backward,
+                             const std::source_location& place) {
+  return Tape::record(std::move(values), inputs, std::move(backward), place);
 }
 
 bool is_recording() { return recording; }

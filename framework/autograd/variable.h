@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <source_location>
 #include <span>
 #include <vector>
 
@@ -80,13 +81,17 @@ using BackwardFunction = std::function<void(Gradients&)>;
 
 // Enters an op in the tape. The closure keeps the tensors it needs, never a Variable of an output.
 // Where no input requires a gradient, or recording is off, the output is a constant and the closure
-// is dropped.
-Variable record(Tensor value, const std::vector<Variable>& inputs, BackwardFunction backward);
+// is dropped. `place`: the op, for whoever asks where the time goes (core/span.h).
+Variable record(Tensor value,
+                const std::vector<Variable>& inputs,
+                BackwardFunction backward,
+                const std::source_location& place = std::source_location::current());
 
 // The same for several outputs.
 std::vector<Variable> record(std::vector<Tensor> values,
                              const std::vector<Variable>& inputs,
-                             BackwardFunction backward);
+                             BackwardFunction backward,
+                             const std::source_location& place = std::source_location::current());
 
 // What a closure sees while the tape is walked back.
 class Gradients {

@@ -88,7 +88,7 @@ struct Request::State {
     if (std::uncaught_exceptions() > 0) return;
     try {
       group->runtime->wait(*group, *operation);
-      operation->deliver();
+      group->finish(*operation);
     } catch (const std::exception&) {
     }
   }
@@ -99,7 +99,7 @@ Request::Request(std::shared_ptr<State> state) : state_(std::move(state)) {}
 void Request::wait() {
   if (!state_) return;
   state_->group->runtime->wait(*state_->group, *state_->operation);
-  state_->operation->deliver();
+  state_->group->finish(*state_->operation);
   state_.reset();
 }
 
@@ -108,7 +108,7 @@ bool Request::test() {
   if (state_->group->failure) throw RankError("{}", *state_->group->failure);
   state_->group->runtime->progress();
   if (!state_->operation->complete()) return false;
-  state_->operation->deliver();
+  state_->group->finish(*state_->operation);
   state_.reset();
   return true;
 }

@@ -4,6 +4,7 @@
 #include "framework/comm/mpi_transport.h"
 #include "framework/comm/runtime.h"
 #include "framework/comm/shared_memory.h"
+#include "framework/core/timeline.h"
 
 namespace longspan {
 namespace {
@@ -81,6 +82,7 @@ Communicator::Group::~Group() {
 void Communicator::Group::start(const std::shared_ptr<Operation>& operation) {
   if (failure) throw RankError("{}", *failure);
   ledger.enter(*operation);
+  if (timeline_of_thread != nullptr) operation->begun = timeline_of_thread->now();
   if (operation->on_gpu) {
     nccl->start(operation);
     transport->start(shadow_of(*operation));
@@ -88,6 +90,17 @@ void Communicator::Group::start(const std::shared_ptr<Operation>& operation) {
     transport->start(operation);
   }
   progress();
+}
+
+SpanWords words_of(const Communicator::Group& group,
+                   const Operation& operation,
+                   ActivityKind kind) {
+  return {.kind = kind,
+          .name = name_of(operation.signature.kind).data(),
+          .place = operation.place,
+          .axis = group.name,
+          .bytes = operation.bytes_given(),
+          .number = operation.sequence};
 }
 
 std::shared_ptr<Operation> Communicator::Group::shadow_of(const Operation& operation) const {
@@ -117,7 +130,14 @@ std::string Communicator::Group::error() const {
 void Communicator::Group::run(const std::shared_ptr<Operation>& operation) {
   start(operation);
   runtime->wait(*this, *operation);
-  operation->deliver();
+  finish(*operation);
+}
+
+void Communicator::Group::finish(Operation& operation) const {
+  operation.deliver();
+  const std::int64_t begun = std::exchange(operation.begun, 0);
+  if (begun == 0 || timeline_of_thread == nullptr) return;
+  timeline_of_thread->add_beside(words_of(*this, operation, ActivityKind::collective), begun);
 }
 
 LedgerRecord Communicator::Group::record_of(const Operation& operation) const {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "framework/core/place_text.h"
+
 namespace longspan {
 namespace {
 
@@ -74,14 +76,7 @@ std::string to_string(const Signature& signature) {
   return text;
 }
 
-std::string to_string(const Communicator::Place& place) {
-  std::string_view file = place.file_name();
-  std::size_t begin = 0;
-  for (const std::string_view room : {"framework/", "models/", "checkpoints/", "launch/", "tests/"})
-    for (auto at = file.rfind(room); at != file.npos && at > begin; at = file.npos)
-      if (file[at - 1] == '/') begin = at;
-  return fmt::format("{}:{}", file.substr(begin), place.line());
-}
+std::string to_string(const Communicator::Place& place) { return place_text(place); }
 
 std::string to_string(const LedgerRecord& record) {
   return fmt::format("{} at {}", to_string(record.signature), record.place.data());

@@ -59,6 +59,8 @@ struct Operation {
   std::uint64_t hash = 0;      // the rolling hash of the ledger up to it
   Communicator::Place place;
   bool done = false;  // nothing of it is left to the host
+  // When it was started, where the spans of its thread are recorded (core/timeline.h); else 0.
+  std::int64_t begun = 0;
 
   // What `send` and `receive` point into lives as long as the operation.
   std::array<Tensor, 2> tensors;
@@ -80,6 +82,10 @@ struct Operation {
   }
 
   std::size_t element_size() const { return size_of(signature.dtype); }
+  // Of the tensor that a rank gives, as the ledger has it.
+  std::int64_t bytes_given() const {
+    return signature.elements * static_cast<std::int64_t>(element_size());
+  }
 };
 
 }  // namespace longspan

@@ -142,6 +142,7 @@ void Runtime::wait(Group& group, const Operation& operation) {
   if (operation.done) return;
   if (group.failure) throw RankError("{}", *group.failure);
   require(!finished_, "a collective was waited for after the end of the Session");
+  const Span span(words_of(group, operation, ActivityKind::wait));
   const auto began = Clock::now();
   wait_until([&] { return operation.done; },
              [&] {

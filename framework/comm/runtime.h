@@ -12,6 +12,7 @@
 #include "framework/comm/nccl_transport.h"
 #include "framework/comm/session.h"
 #include "framework/comm/transport.h"
+#include "framework/core/span.h"
 
 namespace longspan {
 
@@ -44,12 +45,17 @@ struct Communicator::Group {
   // Enters the ledger and starts.
   void start(const std::shared_ptr<Operation>& operation);
   void run(const std::shared_ptr<Operation>& operation);
+  // Brings what was received to where it is wanted, of an operation that is done.
+  void finish(Operation& operation) const;
   LedgerRecord record_of(const Operation& operation) const;
 
  private:
   // The empty message beside an operation that NCCL carries.
   std::shared_ptr<Operation> shadow_of(const Operation& operation) const;
 };
+
+// Of the operation under way, or of the wait for it.
+SpanWords words_of(const Communicator::Group& group, const Operation& operation, ActivityKind kind);
 
 class Runtime : public std::enable_shared_from_this<Runtime> {
  public:

@@ -51,6 +51,7 @@ void DeviceState::wait() {
   CopiesUnderWay& copies = kept<CopiesUnderWay>();
   const std::vector<Tensor> copied = copies.take();
   CUstream_st* const stream = cuda().stream;
+  const Span span({.kind = ActivityKind::wait, .name = "the GPU"});
   try {
     if (waiting_ && std::this_thread::get_id() == waiting_->thread)
       waiting_->wait(stream);

@@ -10,6 +10,7 @@
 
 #include "framework/core/allocator.h"
 #include "framework/core/error.h"
+#include "framework/core/span.h"
 
 struct CUstream_st;  // CUDA's stream
 
@@ -133,22 +134,31 @@ class Device {
 
 // Calls f with the backend of the device: every op goes through here. On a dry CPU f is not called,
 // and a result is that of a default constructor; so f makes no tensors that outlast it, nor scratch
-// that counts.
+// that counts. `place`: whose computation it is.
 template <typename F>
-auto on(const Device& device, F&& f) {
+auto on(const Device& device,
+        F&& f,
+        const std::source_location& place = std::source_location::current()) {
   using Result = std::invoke_result_t<F, Cpu>;
   DeviceState& state = device.state();
 #ifdef LONGSPAN_WITH_CUDA
-  if (state.on_gpu()) return f(state.cuda());
+  if (state.on_gpu()) {
+    const Span span({.kind = ActivityKind::kernel, .place = place});
+    return f(state.cuda());
+  }
 #endif
   if (state.dry()) return Result();
+  const Span span({.kind = ActivityKind::kernel, .place = place});
   return f(Cpu{&state});
 }
 
 // The same for kernels whose scratch or work counts, matrix products and attention: they are called
 // on a dry CPU too, take their scratch, count their operations and return before they compute.
 template <typename F>
-void on_or_dry(const Device& device, F&& f) {
+void on_or_dry(const Device& device,
+               F&& f,
+               const std::source_location& place = std::source_location::current()) {
+  const Span span({.kind = ActivityKind::kernel, .place = place});
 #ifdef LONGSPAN_WITH_CUDA
   if (device.on_gpu()) return f(device.state().cuda());
 #endif

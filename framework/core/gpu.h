@@ -70,4 +70,9 @@ void free_pinned(int gpu, void* block) noexcept;
 void copy(void* to, const void* from, std::size_t bytes, CUstream_st* stream);
 void zero(void* block, std::size_t bytes, CUstream_st* stream);
 
+// A range of the calling thread, which its maker's profilers show (NVTX). Ranges lie within each
+// other; the innermost ends.
+void begin_range(const char* name) noexcept;
+void end_range() noexcept;
+
 }  // namespace longspan::gpu

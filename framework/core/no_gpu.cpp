@@ -29,5 +29,7 @@ void* allocate_pinned(int, std::size_t) noexcept { return nullptr; }
 void free_pinned(int, void*) noexcept {}
 void copy(void*, const void*, std::size_t, CUstream_st*) { refuse(); }
 void zero(void*, std::size_t, CUstream_st*) { refuse(); }
+void begin_range(const char*) noexcept {}
+void end_range() noexcept {}
 
 }  // namespace longspan::gpu

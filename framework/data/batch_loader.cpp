@@ -7,8 +7,8 @@
 
 namespace longspan {
 
-BatchLoader::BatchLoader(std::unique_ptr<Source> source, std::size_t ahead)
-    : source_(std::move(source)), ahead_(ahead), taken_(source_->cursors()) {
+BatchLoader::BatchLoader(std::unique_ptr<Source> source, std::size_t ahead, Timeline* timeline)
+    : source_(std::move(source)), ahead_(ahead), timeline_(timeline), taken_(source_->cursors()) {
   start();
 }
 
@@ -41,7 +41,13 @@ void BatchLoader::stop() {
   ready_.clear();
 }
 
+Batch BatchLoader::read() {
+  const Span span({.kind = ActivityKind::reading, .name = "reading a batch"});
+  return source_->next();
+}
+
 void BatchLoader::run() {
+  const OnTimeline here(timeline_);
   while (true) {
     {
       std::unique_lock lock(mutex_);
@@ -50,7 +56,7 @@ void BatchLoader::run() {
     }
     Ready ready;
     try {
-      ready.batch = source_->next();
+      ready.batch = read();
       ready.cursors = source_->cursors();
     } catch (...) {
       ready.error = std::current_exception();
@@ -69,7 +75,7 @@ Batch BatchLoader::next() {
   if (error_) std::rethrow_exception(error_);
   if (ahead_ == 0) {
     try {
-      Batch batch = source_->next();
+      Batch batch = read();
       taken_ = source_->cursors();
       return batch;
     } catch (...) {
@@ -79,6 +85,7 @@ Batch BatchLoader::next() {
   }
   Ready ready;
   {
+    const Span span({.kind = ActivityKind::wait, .name = "a batch"});
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !ready_.empty(); });
     ready = std::move(ready_.front());

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/core/span.h"
 #include "framework/data/source.h"
 
 namespace longspan {
@@ -21,7 +22,10 @@ namespace longspan {
 // time.
 class BatchLoader {
  public:
-  explicit BatchLoader(std::unique_ptr<Source> source, std::size_t ahead = 2);
+  // `timeline`: where the thread's spans are written; it outlives the loader.
+  explicit BatchLoader(std::unique_ptr<Source> source,
+                       std::size_t ahead = 2,
+                       Timeline* timeline = nullptr);
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
   // Stops the thread; batches read ahead are dropped.
@@ -51,9 +55,11 @@ class BatchLoader {
   void start();
   void stop();
   void run();
+  Batch read();
 
   std::unique_ptr<Source> source_;  // belongs to the thread while it runs
   std::size_t ahead_;
+  Timeline* timeline_;
   std::string restored_;
   Tensor taken_;  // cursors after the last batch taken
   std::mutex mutex_;

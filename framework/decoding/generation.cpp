@@ -5,11 +5,21 @@
 #include <numeric>
 
 #include "framework/core/utf8.h"
+#include "framework/kernels/elementwise.h"
 #include "framework/model/whole_logits.h"
 #include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/time_division.h"
 
 namespace longspan {
 namespace {
+
+// Of x [rows, time, width], which has a time: [rows, 1, width].
+Tensor last_position(const Tensor& x) {
+  const Tensor last =
+      Tensor::empty(x.shape().with(1, 1), x.dtype(), x.device(), MemoryTag::workspace);
+  on(x.device(), [&](auto backend) { copy_rows(backend, x, x.shape()[1] - 1, last, 0, 1, false); });
+  return last;
+}
 
 // The model and what it has read so far, in streams that have read equally much.
 class Reader {
@@ -83,18 +93,44 @@ class Reader {
     const auto time = static_cast<std::int64_t>(tokens.size()) / streams;
     const Tensor ids = Tensor::from(
         tokens, {streams, time}, model_.parameters().device().host(), MemoryTag::workspace);
+    // What reads on is read whole by every rank.
+    const bool is_divided = !kept_ && model_.parameters().mesh().context.size() > 1;
     Scores result = model_.scores({.fields = {{"tokens", ids}},
                                    .carried = std::move(remembered_),
                                    .longest_memory = memory_,
-                                   .only_last = true},
+                                   .only_last = !is_divided},
                                   Pass{.kept = kept_});
     remembered_ = std::move(result.carried);
-    const Tensor logits = whole_logits(
-        result.scores.value(), model_.readout().part(), model_.parameters().mesh().tensor);
+    return is_divided ? of_last_position(result.scores.value(), time)
+                      : whole(result.scores.value());
+  }
+
+  std::vector<double> whole(const Tensor& scores) const {
+    const Tensor logits =
+        whole_logits(scores, model_.readout().part(), model_.parameters().mesh().tensor);
     const auto copy = [](const auto& values) {
       return std::vector<double>(values.begin(), values.end());
     };
     return logits.dtype() == DType::f32 ? copy(logits.span<float>()) : copy(logits.span<double>());
+  }
+
+  // Of a segment that context ranks read in pieces: one of them has the last position at the end of
+  // its own, and tells the others.
+  std::vector<double> of_last_position(const Tensor& scores, std::int64_t time) const {
+    const ProcessMesh& mesh = model_.parameters().mesh();
+    const Ranges held = divide_time(mesh, time).inside();
+    const bool has_last = std::ranges::any_of(
+        held, [&](const Range& range) { return range.end == time && range.count() > 0; });
+    const std::int64_t owner = mesh.context.all_reduce(
+        has_last ? std::int64_t{mesh.context.rank()} : std::int64_t{-1}, Reduction::maximum);
+    const Shape shape = {scores.shape()[0], model_.readout().part().total};
+    std::vector<double> logits(static_cast<std::size_t>(shape.elements()));
+    if (has_last) logits = whole(last_position(scores));
+    const Tensor shared = Tensor::from(
+        std::span<const double>(logits), shape, scores.device().host(), MemoryTag::workspace);
+    mesh.context.broadcast(shared, static_cast<int>(owner));
+    const auto told = shared.span<double>();
+    return {told.begin(), told.end()};
   }
 
   std::vector<double> read_windows() {
@@ -123,10 +159,6 @@ class Reader {
 void check_generation(const Model& model,
                       std::int64_t prompt_tokens,
                       const GenerationOptions& options) {
-  if (const int context = model.parameters().mesh().context.size(); context > 1)
-    throw ConfigurationError(
-        "parallel.context is {}; generation reads a token at a time, which 1 context rank does",
-        context);
   if (prompt_tokens == 0)
     throw ConfigurationError("the prompt is empty; at least 1 token is needed");
   if (options.tokens < 0 || options.samples < 1 || options.segment < 1)

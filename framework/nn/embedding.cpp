@@ -31,6 +31,7 @@ TokenEmbedding::TokenEmbedding(const Scope& scope,
 Variable TokenEmbedding::operator()(const Tensor& tokens,
                                     double scale,
                                     const TimeDivision& time) const {
+  const Span span({.kind = ActivityKind::layer, .layer = layer_of(table_)});
   const Part& rows = table_->part;
   return region_.leave(embedding(table_->variable, tokens, rows.begin, scale, rows.count), time);
 }
@@ -51,7 +52,8 @@ Tensor TokenEmbedding::mixed(const Tensor& weights, double factor) const {
 }
 
 OutputLayer::OutputLayer(const Scope& scope, const Options& options, const Weight& tied_table)
-    : tensor_(scope.parameters().mesh().tensor),
+    : name_(scope.path()),
+      tensor_(scope.parameters().mesh().tensor),
       region_(tensor_),
       part_(scope.part(options.vocabulary)),
       table_(tied_table ? tied_table
@@ -82,6 +84,7 @@ Variable OutputLayer::losses_inside(const Variable& x,
 }
 
 Variable OutputLayer::logits(const Variable& x, const TimeDivision& time, bool only_last) const {
+  const Span span({.kind = ActivityKind::layer, .layer = name_});
   const Variable inside = region_.enter(x, time);
   return first_features(product(only_last ? last_row(inside) : inside), part_.count);
 }
@@ -90,6 +93,7 @@ Variable OutputLayer::losses(const Variable& x,
                              const Tensor& targets,
                              const TimeDivision& time,
                              const LabelSmoothing& smoothing) const {
+  const Span span({.kind = ActivityKind::layer, .layer = name_});
   const Variable inside = region_.enter(x, time);
   if (chunks_ == 1) return losses_inside(inside, targets, smoothing);
   const Tensor all = targets.reshape({targets.elements()});

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "framework/nn/layers.h"
 
@@ -71,6 +72,7 @@ class OutputLayer {
                          const Tensor& targets,
                          const LabelSmoothing& smoothing) const;
 
+  std::string name_;
   Communicator tensor_;
   Region region_;
   Part part_;

@@ -84,6 +84,7 @@ Variable Linear::bias() const {
 }
 
 Variable Linear::product(const Variable& x, const Pass* pass) const {
+  const Span span({.kind = ActivityKind::layer, .layer = name_});
   check_width(x);
   if (!adapter_) return linear(x, weight(), bias());
   return linear_of_two(x, weight(), adapter_->narrow(x, pass), adapter_->up(), bias());
@@ -117,6 +118,7 @@ Norm::Norm(const Scope& scope, std::int64_t width, const NormForm& form, const I
 }
 
 Variable Norm::operator()(const Variable& x, std::optional<DType> dtype) const {
+  const Span span({.kind = ActivityKind::layer, .layer = layer_of(weight_)});
   if (statistics_)
     return power_norm(
         x, weight_->variable, bias_->variable, divided_by_average(*statistics_), dtype);
@@ -129,6 +131,7 @@ Variable Norm::operator()(const Variable& x,
                           const Tensor& length,
                           std::optional<DType> dtype) const {
   if (!statistics_) return (*this)(x, dtype);
+  const Span span({.kind = ActivityKind::layer, .layer = layer_of(weight_)});
   const PowerRows rows = followed(statistics_, x.value(), length, pass);
   return power_norm(x, weight_->variable, bias_->variable, rows, dtype);
 }
@@ -138,6 +141,7 @@ Variable Norm::beside(const Variable& x,
                       const Tensor& length,
                       std::optional<DType> dtype) const {
   if (!statistics_) return (*this)(x, dtype);
+  const Span span({.kind = ActivityKind::layer, .layer = layer_of(weight_)});
   const PowerRows rows = followed(statistics_, x.value(), length, pass, true);
   return power_norm(x, weight_->variable, bias_->variable, rows, dtype);
 }
@@ -147,6 +151,7 @@ NormedSum Norm::of_sum(const Variable& x,
                        double rate,
                        const Pass& pass,
                        const Tensor& length) const {
+  const Span span({.kind = ActivityKind::layer, .layer = layer_of(weight_)});
   if (statistics_) {
     Variable sum = longspan::add_dropped(x, change, rate, pass);
     change = {};

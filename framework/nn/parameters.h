@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -122,6 +123,13 @@ struct InProducts {
 
 // What a layer keeps of its parameter.
 using Weight = std::shared_ptr<const Parameter>;
+
+// The layer that has it: "layers/0/attention/query" of that layer's "weight".
+inline std::string_view layer_of(const Weight& weight) {
+  const std::string_view name = weight->name;
+  const std::size_t end = name.rfind('/');
+  return end == name.npos ? std::string_view() : name.substr(0, end);
+}
 
 // What this rank updates of neighbours in a bucket that are treated alike, with the zeros between
 // them: what an optimizer or a norm goes through at once. Tensors and place as a Parameter's own_*.

@@ -1,7 +1,7 @@
 // Gives the numbers of the page to dygraphs, which draws them.
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  let data = JSON.parse(document.getElementById("data").textContent);
   const element = (id) => document.getElementById(id);
   // Each has a contrast of at least 3 to 1 against the white and the dark background.
   const colours = ["#0b7fc4", "#d1580a", "#15945f", "#b35fa3", "#8a7a00", "#6f6fe0", "#c9475d", "#5b8a8f"];
@@ -76,7 +76,7 @@
     return [...rows.values()].sort((a, b) => a[0] - b[0]);
   }
 
-  let drawn = [];
+  const graphs = new Map(); // by the element that they are in: { graph, kind }
   let following = false;
 
   // What one chart shows of the axis, the others show too.
@@ -84,77 +84,205 @@
     if (following) return;
     following = true;
     const window = source.isZoomed("x") ? source.xAxisRange() : null;
-    for (const graph of drawn) if (graph !== source) graph.updateOptions({ dateWindow: window });
+    for (const { graph } of graphs.values()) if (graph !== source) graph.updateOptions({ dateWindow: window });
     following = false;
   }
 
-  function draw() {
-    const axis = element("axis").value;
-    const logarithmic = element("logarithmic").checked;
-    const ranged = element("range").checked;
-    const shown = [...document.querySelectorAll("#runs input")].map((box) => box.checked);
-    const most = Math.max(0, ...data.runs.map((run) => run[axis] ? run[axis][run[axis].length - 1] : 0));
-    const [scale, axisLabel] = axes[axis].unit(most);
-    drawn.forEach((graph) => graph.destroy());
-    drawn = [];
-    for (const place of document.querySelectorAll(".chart")) {
-      const chart = data.charts[place.dataset.chart];
-      const legend = place.previousElementSibling;
-      const curves = curvesOf(chart, axis, shown);
-      place.textContent = "";
-      legend.textContent = "";
-      if (curves.length === 0) {
-        place.textContent = shown.some(Boolean) ? "Not known over " + axes[axis].label + "." : "No run is chosen.";
-        continue;
-      }
-      const isRanged = ranged && !chart.stacked;
-      const rows = rowsOf(chart, curves, axis, scale, isRanged);
-      if (logarithmic && !chart.stacked && !rows.some((row) => row.slice(1).some((found) => found && (isRanged ? found[0] : found) > 0))) {
-        place.textContent = "Nothing is above 0: there is no logarithm.";
-        continue;
-      }
-      const numbers = { axisLabelFormatter: written, valueFormatter: (value) => escaped(written(value)) };
-      drawn.push(new Dygraph(place, rows, {
-        labels: [" x", ...curves.map((curve) => curve.label)],
-        series: Object.fromEntries(curves.map((curve) => [curve.label, { color: curve.colour, strokePattern: curve.dash }])),
-        customBars: isRanged,
-        stackedGraph: chart.stacked,
-        fillAlpha: chart.stacked ? 0.55 : 0.22,
-        connectSeparatedPoints: !chart.stacked,
-        logscale: logarithmic && !chart.stacked,
-        includeZero: chart.stacked,
-        strokeWidth: 1.4,
-        xlabel: axisLabel,
-        ylabel: escaped(chart.label),
-        legend: "always",
-        labelsDiv: legend,
-        axes: {
-          x: {
-            axisLabelFormatter: written,
-            valueFormatter: (value) => value.toLocaleString("en", { maximumFractionDigits: 3 }),
-            ticker: Dygraph.numericTicks,
-            axisLabelWidth: 60,
-          },
-          y: { ...numbers, axisLabelWidth: 62 },
-        },
-        axisLabelFontSize: 12,
-        axisLineColor: colourNamed("--faint"),
-        gridLineColor: colourNamed("--line"),
-        highlightCircleSize: 3,
-        zoomCallback() { zoomOthers(this); },
-      }));
-    }
-    document.documentElement.dataset.drawn = drawn.length;
+  function remove(place) {
+    graphs.get(place)?.graph.destroy();
+    graphs.delete(place);
   }
 
-  for (const mark of document.querySelectorAll(".colour")) {
-    const number = Number(mark.dataset.run);
-    mark.style.borderColor = colourOf(number);
-    mark.style.borderBottomStyle = dashOf(number) ? "dashed" : "solid";
+  // What the controls say.
+  function wishes() {
+    const axis = element("axis").value;
+    const most = Math.max(0, ...data.runs.map((run) => run[axis] ? run[axis][run[axis].length - 1] : 0));
+    const [scale, axisLabel] = axes[axis].unit(most);
+    return {
+      axis, scale, axisLabel,
+      logarithmic: element("logarithmic").checked,
+      ranged: element("range").checked,
+      shown: [...document.querySelectorAll("#runs input")].map((box) => box.checked),
+    };
   }
+
+  function options(chart, curves, legend, wished, isRanged) {
+    const numbers = { axisLabelFormatter: written, valueFormatter: (value) => escaped(written(value)) };
+    return {
+      labels: [" x", ...curves.map((curve) => curve.label)],
+      series: Object.fromEntries(curves.map((curve) => [curve.label, { color: curve.colour, strokePattern: curve.dash }])),
+      customBars: isRanged,
+      stackedGraph: chart.stacked,
+      fillAlpha: chart.stacked ? 0.55 : 0.22,
+      connectSeparatedPoints: !chart.stacked,
+      logscale: wished.logarithmic && !chart.stacked,
+      includeZero: chart.stacked,
+      strokeWidth: 1.4,
+      xlabel: wished.axisLabel,
+      ylabel: escaped(chart.label),
+      legend: "always",
+      labelsDiv: legend,
+      axes: {
+        x: {
+          axisLabelFormatter: written,
+          valueFormatter: (value) => value.toLocaleString("en", { maximumFractionDigits: 3 }),
+          ticker: Dygraph.numericTicks,
+          axisLabelWidth: 60,
+        },
+        y: { ...numbers, axisLabelWidth: 62 },
+      },
+      axisLabelFontSize: 12,
+      axisLineColor: colourNamed("--faint"),
+      gridLineColor: colourNamed("--line"),
+      highlightCircleSize: 3,
+      zoomCallback() { zoomOthers(this); },
+    };
+  }
+
+  function drawChart(place, wished) {
+    const { axis, logarithmic, ranged, shown, scale, axisLabel } = wished;
+    const chart = data.charts[place.dataset.chart];
+    const legend = place.previousElementSibling;
+    const curves = curvesOf(chart, axis, shown);
+    const isRanged = ranged && !chart.stacked;
+    const rows = rowsOf(chart, curves, axis, scale, isRanged);
+    const isAbove = (row) => row.slice(1).some((found) => found && (isRanged ? found[0] : found) > 0);
+    let missing = "";
+    if (curves.length === 0) missing = shown.some(Boolean) ? "Not known over " + axes[axis].label + "." : "No run is chosen.";
+    else if (logarithmic && !chart.stacked && !rows.some(isAbove)) missing = "Nothing is above 0: there is no logarithm.";
+    if (missing) {
+      remove(place);
+      legend.textContent = "";
+      place.textContent = missing;
+      return;
+    }
+    // The same with more in it keeps what part of it is shown.
+    const kind = JSON.stringify([axisLabel, isRanged, logarithmic, colourNamed("--line"), chart.label, curves.map((curve) => curve.label)]);
+    if (graphs.get(place)?.kind === kind) {
+      graphs.get(place).graph.updateOptions({ file: rows });
+      return;
+    }
+    remove(place);
+    place.textContent = "";
+    legend.textContent = "";
+    graphs.set(place, { kind, graph: new Dygraph(place, rows, options(chart, curves, legend, wished, isRanged)) });
+  }
+
+  // Draws the first chart at once and the others a few at a time, so that what is there can be seen and used meanwhile.
+  let turn = 0;
+  function draw() {
+    const mine = ++turn;
+    delete document.documentElement.dataset.drawn;
+    for (const place of graphs.keys()) if (!place.isConnected) remove(place);
+    const wished = wishes();
+    const places = [...document.querySelectorAll(".chart")];
+    let next = 0;
+    const drawSome = () => {
+      if (mine !== turn) return;
+      const began = performance.now();
+      while (next < places.length && (next === 0 || performance.now() - began < 40)) drawChart(places[next++], wished);
+      if (next < places.length) setTimeout(drawSome);
+      else document.documentElement.dataset.drawn = graphs.size;
+    };
+    drawSome();
+  }
+
+  function mark() {
+    for (const found of document.querySelectorAll(".colour")) {
+      const number = Number(found.dataset.run);
+      found.style.borderColor = colourOf(number);
+      found.style.borderBottomStyle = dashOf(number) ? "dashed" : "solid";
+    }
+  }
+
+  // What a model wrote at the step that the slider is at.
+  function showSamples(place) {
+    const samples = data.runs[place.dataset.run].samples;
+    const step = samples.steps[place.querySelector("input").value];
+    place.querySelector("output").textContent = step.step.toLocaleString("en");
+    place.querySelector(".written").replaceChildren(...step.texts.map((text) => {
+      const list = document.createElement("dl");
+      ["read", "written", "reference"].forEach((name, number) => {
+        const said = samples.strings[text[number]];
+        if (number === 2 && said === "") return;
+        const term = document.createElement("dt"), description = document.createElement("dd");
+        term.textContent = name;
+        description.textContent = said;
+        list.append(term, description);
+      });
+      return list;
+    }));
+  }
+
+  // Each slider at its end, or where it was put.
+  function placeSamples() {
+    for (const place of document.querySelectorAll(".samples")) {
+      const slider = place.querySelector("input");
+      const isLast = slider.value === slider.max;
+      slider.max = data.runs[place.dataset.run].samples.steps.length - 1;
+      if (isLast) slider.value = slider.max;
+      slider.oninput = () => showSamples(place);
+      showSamples(place);
+    }
+  }
+
+  // The parts of the page as they came, before anything was drawn into them.
+  const parts = new Map([...document.querySelectorAll("[data-part]")].map((place) => [place.dataset.part, place.innerHTML.trim()]));
+  function parsed(text) {
+    const place = document.createElement("div");
+    place.innerHTML = text;
+    return place.innerHTML.trim();
+  }
+
+  // Puts news in their places. What the user has chosen remains, and charts stay where there are no others.
+  function take(update) {
+    const off = [...document.querySelectorAll("#runs input")].map((box) => !box.checked);
+    const open = [...document.querySelectorAll("[data-part] details")].map((found) => found.open);
+    for (const place of document.querySelectorAll("[data-part]")) {
+      const text = parsed(update[place.dataset.part]);
+      if (parts.get(place.dataset.part) === text) continue;
+      parts.set(place.dataset.part, text);
+      place.innerHTML = text;
+    }
+    document.querySelectorAll("#runs input").forEach((box, number) => { box.checked = !off[number]; });
+    document.querySelectorAll("[data-part] details").forEach((found, number) => { found.open = open[number] ?? false; });
+    data = update.data;
+    document.querySelector("h1").innerHTML = update.title;
+    document.title = document.querySelector("h1").textContent;
+    mark();
+    placeSamples();
+    draw();
+  }
+
+  // Asks for news as often as there is time for it.
+  function watch(status) {
+    let version = "\"" + status.dataset.version + "\"";
+    const ask = async () => {
+      const began = performance.now();
+      try {
+        const answer = await fetch("update", { cache: "no-store", headers: { "If-None-Match": version } });
+        if (answer.status === 200) {
+          take(await answer.json());
+          version = answer.headers.get("ETag");
+        } else if (answer.status !== 304) {
+          throw new Error(String(answer.status));
+        }
+        status.textContent = "Goes on by itself.";
+      } catch {
+        status.textContent = "The program that gives this page does not answer: what is shown is the last that it said.";
+      }
+      setTimeout(ask, Math.max(2000, 10 * (performance.now() - began)));
+    };
+    setTimeout(ask, 2000);
+  }
+
   element("controls").addEventListener("submit", (event) => event.preventDefault());
   element("controls").addEventListener("change", draw);
-  element("runs").addEventListener("change", draw);
+  document.querySelector('[data-part="runs"]').addEventListener("change", draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  mark();
+  placeSamples();
   draw();
+  const status = element("watching");
+  if (status) watch(status);
 })();

@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t most_bytes = 3'500'000;
 constexpr std::size_t bytes_of_cell = 40;  // three numbers of twelve characters, and commas
 constexpr std::size_t fewest_buckets = 32;
+constexpr std::size_t most_sample_bytes = 500'000;
 
 template <typename Values, typename Write>
 std::string list_of(const Values& values, const Write& write) {
@@ -54,8 +55,9 @@ std::string run_data(const ReportedRun& run) {
   const ThinnedSeries& series = run.metrics.series;
   const auto& buckets = series.buckets();
   std::string text = fmt::format(
-      "{{\"name\":{},\"step\":{},\"tokens\":{},\"seconds\":{},\"columns\":{{",
+      "{{\"name\":{},\"samples\":{},\"step\":{},\"tokens\":{},\"seconds\":{},\"columns\":{{",
       script_string(run.name),
+      samples_data(run.samples),
       list_of(buckets, [](const Bucket& bucket) { return fmt::to_string(bucket.step); }),
       list_of(buckets, [](const Bucket& bucket) { return fmt::format("{:.9g}", bucket.tokens); }),
       run.metrics.seconds > 0
@@ -117,7 +119,10 @@ void thin_for_page(std::span<ReportedRun> runs) {
   for (const ReportedRun& run : runs) columns += run.metrics.series.names().size() + 1;
   const std::size_t most =
       std::max(fewest_buckets, most_bytes / bytes_of_cell / std::max<std::size_t>(columns, 1));
-  for (ReportedRun& run : runs) run.metrics.series.thin_to(most);
+  for (ReportedRun& run : runs) {
+    run.metrics.series.thin_to(most);
+    thin_samples(run.samples, most_sample_bytes / runs.size());
+  }
 }
 
 }  // namespace longspan

@@ -20,13 +20,13 @@ struct PlacedChart {
 std::vector<PlacedChart> placed_charts(std::span<const ReportedRun> runs);
 
 // JSON, to stand inside of a <script>:
-// {"runs": [{"name", "step": [], "tokens": [], "seconds": [] or null, "columns": {NAME: {"mean":
-// [], "least": [], "most": [], "at": []}}}], "charts": [{"label", "factor", "columns", "stacked",
-// "names", "run"}]}. A mean that is null stands for what was no number. Without "at" a column has a
-// value in each bucket; without "least" and "most" they are the mean.
+// {"runs": [{"name", "samples", "step": [], "tokens": [], "seconds": [] or null, "columns": {NAME:
+// {"mean": [], "least": [], "most": [], "at": []}}}], "charts": [{"label", "factor", "columns",
+// "stacked", "names", "run"}]}. A mean that is null stands for what was no number. Without "at" a
+// column has a value in each bucket; without "least" and "most" they are the mean.
 std::string page_data(std::span<const ReportedRun> runs, std::span<const PlacedChart> charts);
 
-// Thins the series so that the data of all takes some 3.5 MB at most.
+// Thins series and samples so that the data of all takes some 4 MB at most.
 void thin_for_page(std::span<ReportedRun> runs);
 
 }  // namespace longspan

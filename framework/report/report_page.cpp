@@ -205,37 +205,104 @@ constexpr const char* controls =
     "<small>Drag over a chart to see a part of all of them, double-click to see everything again. "
     "A line is the mean of the steps of a point; the band about it goes from their smallest to "
     "their largest value.</small></form>\n"
-    "<noscript><p>The curves need JavaScript; the tables do not.</p></noscript>\n";
+    "<noscript><p>Curves and samples need JavaScript; the tables do not.</p></noscript>\n";
 
 std::string script(std::string_view text) { return fmt::format("<script>\n{}\n</script>\n", text); }
 
-}  // namespace
+// The script fills them in.
+std::string places_of_samples(const Runs& runs) {
+  std::string text;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (!runs[i].samples.empty())
+      text += fmt::format(
+          "<div class=\"samples\" data-run=\"{}\"><h3>{}</h3><label>step <input type=\"range\" "
+          "min=\"0\" max=\"0\" value=\"0\"> <output></output></label>"
+          "<div class=\"written\"></div></div>\n",
+          i,
+          html(runs[i].name));
+  return text.empty()
+             ? ""
+             : "<h2>What the models wrote</h2>\n<section id=\"samples\">\n" + text + "</section>\n";
+}
 
-std::string report_page(Runs runs, std::int64_t made_at, const ChartLibrary& library) {
-  thin_for_page(runs);
-  const std::vector<PlacedChart> charts = placed_charts(runs);
-  const std::string title =
-      html(title_of(runs, fmt::format("{:%Y-%m-%d %H:%M}", fmt::gmtime(made_at))));
+// What a page that is a file has, and one that is served and told of news.
+struct Frame {
+  std::string policy;  // of what else may be loaded
+  std::string head;
+  std::string status;
+};
+
+std::string whole_page(const PageParts& parts, const ChartLibrary& library, const Frame& frame) {
   std::string page = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-      "script-src 'unsafe-inline'; style-src 'unsafe-inline'\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width\">\n<title>{}</title>\n"
-      "<style>\n{}\n{}</style>\n</head>\n<body>\n<h1>{}</h1>\n",
-      title,
+      "script-src 'unsafe-inline'; style-src 'unsafe-inline'{}\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width\">\n{}<title>{}</title>\n"
+      "<style>\n{}\n{}</style>\n</head>\n<body>\n<h1>{}</h1>\n{}",
+      frame.policy,
+      frame.head,
+      parts.title,
       library.style,
       page_style(),
-      title);
-  page += runs_table(runs) + controls + figures(runs, charts) + last_values(runs, charts) +
-          configurations(runs) + texts(runs) + warnings(runs);
+      parts.title,
+      frame.status);
+  const auto part = [](const char* name, const std::string& text) {
+    return fmt::format("<div data-part=\"{}\">\n{}</div>\n", name, text);
+  };
+  page += part("runs", parts.runs) + controls + part("figures", parts.figures) +
+          part("samples", parts.samples) + part("tables", parts.tables);
   page += fmt::format(
       "<footer><details><summary>Curves are drawn by {}</summary><pre>{}</pre></details></footer>\n"
       "<script type=\"application/json\" id=\"data\">{}</script>\n",
       html(library.name),
       html(library.licence),
-      page_data(runs, charts));
+      parts.data);
   page += script(library.script) + script(page_script());
   return page + "</body>\n</html>\n";
+}
+
+}  // namespace
+
+PageParts page_parts(Runs runs, std::int64_t made_at) {
+  thin_for_page(runs);
+  const std::vector<PlacedChart> charts = placed_charts(runs);
+  return {.title = html(title_of(runs, fmt::format("{:%Y-%m-%d %H:%M}", fmt::gmtime(made_at)))),
+          .runs = runs_table(runs),
+          .figures = figures(runs, charts),
+          .samples = places_of_samples(runs),
+          .tables = last_values(runs, charts) + configurations(runs) + texts(runs) + warnings(runs),
+          .data = page_data(runs, charts)};
+}
+
+std::string report_page(const PageParts& parts, const ChartLibrary& library) {
+  return whole_page(parts, library, {});
+}
+
+std::string report_page(Runs runs, std::int64_t made_at, const ChartLibrary& library) {
+  return report_page(page_parts(std::move(runs), made_at), library);
+}
+
+std::string watching_page(const PageParts& parts,
+                          const ChartLibrary& library,
+                          const std::string& version) {
+  return whole_page(parts,
+                    library,
+                    {.policy = "; connect-src 'self'; img-src data:",
+                     .head = "<link rel=\"icon\" href=\"data:,\">\n",
+                     .status = fmt::format("<p id=\"watching\" role=\"status\" data-version=\"{}\">"
+                                           "Goes on by itself.</p>\n",
+                                           html(version))});
+}
+
+std::string page_update(const PageParts& parts) {
+  return fmt::format(
+      "{{\"title\":{},\"runs\":{},\"figures\":{},\"samples\":{},\"tables\":{},\"data\":{}}}",
+      script_string(parts.title),
+      script_string(parts.runs),
+      script_string(parts.figures),
+      script_string(parts.samples),
+      script_string(parts.tables),
+      parts.data);
 }
 
 }  // namespace longspan

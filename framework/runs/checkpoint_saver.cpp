@@ -12,12 +12,14 @@ CheckpointSaver::CheckpointSaver(const CheckpointOptions& options,
                                  const std::filesystem::path& directory,
                                  const Communicator& world,
                                  int local_ranks,
-                                 const Log& log)
+                                 const Log& log,
+                                 Timeline* timeline)
     : options_(options),
       directory_(directory),
       world_(world),
       local_ranks_(local_ranks),
-      log_(log) {}
+      log_(log),
+      timeline_(timeline) {}
 
 void CheckpointSaver::begin() {
   finish();
@@ -53,7 +55,7 @@ bool CheckpointSaver::save_beside(const CheckpointInfo& info,
   if (!options_.background || is_first || !copy_fits(state)) return save(info, state, loss);
   begin();
   best_ = best_of(state);
-  beside_.emplace(directory_, info, std::move(state), world_);
+  beside_.emplace(directory_, info, std::move(state), world_, timeline_);
   judged_ = false;
   step_before_ = std::exchange(step_, info.step);
   waited_ = since_begin_.seconds();

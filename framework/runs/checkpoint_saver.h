@@ -21,12 +21,14 @@ class CheckpointSaver {
   // The loss of the state that is to be saved; asked of all ranks alike.
   using Loss = std::function<double()>;
 
-  // `world` and `log` outlive it. `local_ranks`: those that share this machine's memory.
+  // `world`, `log` and `timeline`, where the spans of its threads are written, outlive it.
+  // `local_ranks`: those that share this machine's memory.
   CheckpointSaver(const CheckpointOptions& options,
                   const std::filesystem::path& directory,
                   const Communicator& world,
                   int local_ranks,
-                  const Log& log);
+                  const Log& log,
+                  Timeline* timeline = nullptr);
 
   // Collective, as are `save_beside`, `judge` and `finish`; they throw Failure on every rank when
   // what was to be saved was not. Saves a state whose loss is finite; of another it says so in the
@@ -68,6 +70,7 @@ class CheckpointSaver {
   const Communicator& world_;
   int local_ranks_;
   const Log& log_;
+  Timeline* timeline_;
   std::optional<bool> copy_fits_;
   std::optional<BackgroundSave> beside_;
   bool judged_ = false;            // what is under way

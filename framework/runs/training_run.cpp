@@ -27,6 +27,7 @@
 #include "framework/runs/run_device.h"
 #include "framework/runs/run_directory.h"
 #include "framework/runs/run_parts.h"
+#include "framework/runs/samples_file.h"
 #include "framework/runs/saved_losses.h"
 #include "framework/runs/start_from.h"
 #include "framework/runs/step_meter.h"
@@ -80,6 +81,7 @@ class TrainingRun {
   ExitCode end_unsaved() const;
   void judge_reconstruction(const StepResult& result) const;
   void keep_directory();
+  void write_profile();
 
   bool speaks() const { return mesh_.world.rank() == 0; }
   bool wants_stop() const {
@@ -99,12 +101,14 @@ class TrainingRun {
   RunDirectory directory_;
   Console console_;
   Log log_;
+  Profiler profiler_;
   std::unique_ptr<Task> task_;
   Trainer trainer_;
   BatchLoader loader_;
   Progress progress_;
   CheckpointSaver saver_;
   std::optional<MetricsFile> metrics_;
+  std::optional<SamplesFile> samples_;
   std::string run_id_;
   SavedLosses losses_;
   std::optional<BestSoFar> best_;
@@ -133,15 +137,21 @@ TrainingRun::TrainingRun(Session& session,
       directory_(settings.run.directory, mesh_.world),
       console_(speaks() && !hooks.is_quiet ? Console(stdout, terminal_of_output()) : Console()),
       log_(open_log(session, console_, directory_, settings.run.log_level)),
+      profiler_(hooks.profiled, mesh_, directory_, log_),
       task_(open_task(settings, mesh_, device_, reading(stop_request_, log_), hooks.documents)),
       trainer_(make_model(session, settings, text.reconfigure, ids(), mesh_, device_),
                settings.training,
                Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps"),
                settings.precision),
-      loader_(task_->source_by(trainer_.model()), batches_ahead(settings, hooks)),
+      loader_(
+          task_->source_by(trainer_.model()), batches_ahead(settings, hooks), profiler_.reader()),
       progress_(console_, log_, settings.metrics.console),
-      saver_(
-          settings.checkpoint, directory_.checkpoints(), mesh_.world, session.local_size(), log_),
+      saver_(settings.checkpoint,
+             directory_.checkpoints(),
+             mesh_.world,
+             session.local_size(),
+             log_,
+             profiler_.saver()),
       best_(best_so_far(settings)),
       needed_flops_(settings, ids()) {
   if (const auto found = checkpoint_to_resume(resuming())) {
@@ -160,7 +170,11 @@ TrainingRun::TrainingRun(Session& session,
   }
   first_step_ = trainer_.steps();
   directory_.write("config.yaml", text.configuration);
-  if (speaks()) metrics_.emplace(directory_.metrics(), trainer_.steps());
+  if (speaks()) {
+    metrics_.emplace(directory_.metrics(), trainer_.steps());
+    if (settings.metrics.samples > 0 || std::filesystem::exists(directory_.samples()))
+      samples_.emplace(directory_.samples(), trainer_.steps());
+  }
   peak_ = mesh_.world.all_reduce(matmul_peak(device_, settings.precision.compute), Reduction::sum);
   introduce(log_,
             {settings_,
@@ -172,6 +186,7 @@ TrainingRun::TrainingRun(Session& session,
              *task_,
              threads_,
              peak_});
+  profiler_.tell_of_missed(first_step_);
 }
 
 ModelIds TrainingRun::ids() const {
@@ -248,10 +263,17 @@ ExitCode TrainingRun::run() {
     tell_that_nothing_is_left(log_, trainer_.steps(), settings_.training.steps);
   meter_.begin_again();
   try {
-    while (!last_step() && !stopping_) step();
+    while (!last_step() && !stopping_) {
+      profiler_.begin_step(trainer_.steps() + 1);
+      step();
+      profiler_.end_step();
+      if (profiler_.is_complete()) write_profile();
+    }
+    write_profile();
   } catch (const DivergedError& error) {
     // What is being saved is of a state from before.
     try {
+      write_profile();
       finish_save();
     } catch (const Failure& failure) {
       log_.error("{}", failure.what());
@@ -364,10 +386,18 @@ std::optional<Measurement> TrainingRun::validate() {
   has_validation_loss_ = false;
   if (!due(settings_.training.validation_every) && !last_step()) return std::nullopt;
   const Timed timed(meter_.times().validating);
-  const std::optional<Measurement> result =
-      trainer_.with_kept_weights([this] { return task_->validate(trainer_.model()); });
+  const Span span({.name = "validation"});
+  std::vector<TextSample> samples;
+  const std::optional<Measurement> result = trainer_.with_kept_weights([&] {
+    std::optional<Measurement> measured = task_->validate(trainer_.model());
+    const bool is_sound = measured && std::isfinite(measured->figures.front().value);
+    if (is_sound && settings_.metrics.samples > 0)
+      samples = task_->samples(trainer_.model(), settings_.metrics.samples);
+    return measured;
+  });
   if (!result) return std::nullopt;
   log_.info("step {}: {}", trainer_.steps(), result->text);
+  if (samples_) samples_->write(trainer_.steps(), samples);
   has_validation_loss_ = std::isfinite(result->figures.front().value);
   return result;
 }
@@ -375,6 +405,8 @@ std::optional<Measurement> TrainingRun::validate() {
 // Only the rank that tells them counts them.
 double TrainingRun::flops_of_step(std::int64_t remembered) {
   if (!speaks()) return 0;
+  const Span span({.name = "counting operations"});
+  const OnTimeline nowhere(nullptr);  // nothing is computed
   const auto count =
       needed_flops_.of(batch_.fields, mesh_.data.size(), remembered, trainer_.steps() - 1);
   return count ? count->total() : 0;
@@ -476,8 +508,10 @@ TrainingState TrainingRun::state() {
 
 bool TrainingRun::save(bool beside) {
   const Timed timed(meter_.times().saving);
+  const Span span({.kind = ActivityKind::saving, .name = "saving"});
   keep_directory();
   if (metrics_) metrics_->sync();
+  if (samples_) samples_->sync();
   if (speaks()) tell_launcher(fmt::format("the checkpoint of step {}", trainer_.steps()));
   const CheckpointInfo info = {.run_id = run_id_,
                                .step = trainer_.steps(),
@@ -494,6 +528,7 @@ bool TrainingRun::save(bool beside) {
 void TrainingRun::finish_save() {
   if (!saver_.under_way()) return;
   const Timed timed(meter_.times().saving);
+  const Span span({.kind = ActivityKind::saving, .name = "finishing a checkpoint"});
   keep_directory();
   saver_.finish();
 }
@@ -512,6 +547,14 @@ void TrainingRun::keep_directory() {
   if (mesh_.world.all_reduce(lost, Reduction::maximum) == 0) return;
   session_.set_listener({});
   directory_.refuse_lost(trainer_.steps());
+}
+
+// What was recorded so far.
+void TrainingRun::write_profile() {
+  if (!profiler_.has_recorded()) return;
+  profiler_.end_step();
+  keep_directory();
+  profiler_.write();
 }
 
 }  // namespace

@@ -5,12 +5,14 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/comm/session.h"
 #include "framework/data/document_supply.h"
 #include "framework/planning/plan.h"
+#include "framework/runs/profiler.h"
 
 namespace longspan {
 
@@ -40,6 +42,7 @@ struct TrainingHooks {
   std::function<void(const StepMetrics&)> after_step = {};
   // Asked at the end of each step whether to save and stop, as a signal asks.
   std::function<bool()> wants_stop = {};
+  std::optional<ProfiledSteps> profiled = {};  // steps whose time is recorded
   bool is_quiet = false;  // nothing goes to standard output: the log is in its file
 };
 

@@ -125,6 +125,12 @@ void declare(OptionTable& table, MetricsOptions& options) {
       "write tokens_per_second, model_flops_utilisation, peak_memory_bytes and the seconds of "
       "a step and of its parts, which differ from run to run; without them metrics.jsonl "
       "repeats to the byte");
+  table.add("metrics.samples",
+            options.samples,
+            "texts that the model makes at each validation, for samples.jsonl and reports: of "
+            "run.task: language_model what it says after the beginning of data.validation, of "
+            "translation what it makes of the first lines; 0: none",
+            between(0, 1000));
 }
 
 MeshShape mesh_shape(const ParallelOptions& options, int ranks) {

@@ -50,6 +50,7 @@ struct MetricsOptions {
   // metrics.timing: also write what differs from run to run (speed, memory, seconds). Without
   // it a resumed run's metrics.jsonl equals an unbroken run's byte for byte.
   bool timing = true;
+  std::int64_t samples = 0;  // metrics.samples: texts that are written at each validation
 };
 
 void declare(OptionTable& table, RunOptions& options);

@@ -76,6 +76,21 @@ std::string keep_best_problem(const Settings& settings) {
                      fmt::join(names, ", "));
 }
 
+std::string samples_problem(const Settings& settings) {
+  const std::int64_t wanted = settings.metrics.samples;
+  if (wanted == 0) return "";
+  if (!settings.task_kind().has_samples)
+    return fmt::format(
+        "metrics.samples: found {}, and a model of run.task: {} writes no texts to show; set it to "
+        "0",
+        wanted,
+        settings.task);
+  if (settings.data.validation.empty())
+    return fmt::format(
+        "metrics.samples: found {} without data.validation, of which samples are made", wanted);
+  return "";
+}
+
 std::string batch_problem(const Settings& settings, std::int64_t data_ranks) {
   if (!settings.task_kind().reads_streams) return "";
   if (settings.data.batch % data_ranks == 0) return "";

@@ -45,6 +45,9 @@ std::vector<Goal> goals_of(const Settings& settings);
 // What is wrong with checkpoint.keep_best, as a sentence; empty where nothing is.
 std::string keep_best_problem(const Settings& settings);
 
+// What is wrong with metrics.samples, as a sentence; empty where nothing is.
+std::string samples_problem(const Settings& settings);
+
 // What forbids to divide the data of a run so, as a sentence; empty where nothing does.
 std::string batch_problem(const Settings& settings, std::int64_t data_ranks);
 std::string minibatch_problem(const Settings& settings, std::int64_t data_ranks);

@@ -6,6 +6,7 @@
 #include "framework/data/mixed_reader.h"
 #include "framework/data/text_files.h"
 #include "framework/model/vocabulary_readout.h"
+#include "framework/tasks/continuations.h"
 #include "framework/tasks/evaluation.h"
 #include "framework/tasks/supplied_source.h"
 
@@ -145,6 +146,13 @@ class LanguageModel : public Task {
     return measured;
   }
 
+  std::vector<TextSample> samples(const Model& model, std::int64_t count) const override {
+    if (validation_.empty()) return {};
+    return continuations(model,
+                         validation_.front(),
+                         {.samples = count, .seed = seed_, .segment = data_.segment});
+  }
+
  private:
   static const DataOptions& checked(const TaskSetting& setting) {
     if (setting.documents) refuse(supply_problem(setting.data));
@@ -209,6 +217,7 @@ TaskKind language_model_task() {
           .documentation = "the next token of a text, read as streams",
           .reads_streams = true,
           .takes_documents = true,
+          .has_samples = true,
           .problem = [](const DataOptions& data) -> std::string {
             if (data.train_target.empty()) return "";
             return "data.train_target is for run.task: translation, and run.task is "

@@ -56,6 +56,13 @@ struct Measurement {
   std::optional<double> find(std::string_view name) const;
 };
 
+// What a model made of an input of the validation data, for people to read. UTF-8.
+struct TextSample {
+  std::string input;
+  std::string output;
+  std::string reference;  // what stands in the data instead
+};
+
 // A task with its data open. Everything is collective over the mesh that it was opened with.
 class Task {
  public:
@@ -83,6 +90,12 @@ class Task {
   virtual void judge(const Scalars& /*saved*/, const std::string& /*place*/) const {}
   // On the validation data; nothing where there are none.
   virtual std::optional<Measurement> validate(const Model& model) const = 0;
+  // At most `count` short texts, of the same inputs and with the same random numbers each time;
+  // none where there are no validation data or the task has no such texts (TaskKind::has_samples).
+  // The weights must give a finite loss.
+  virtual std::vector<TextSample> samples(const Model& /*model*/, std::int64_t /*count*/) const {
+    return {};
+  }
 };
 
 // What a batch of training is like before there are data: for plans.
@@ -157,6 +170,7 @@ struct TaskKind {
   bool acts = false;             // labels are actions, and the model makes its batches itself
   bool reads_streams = false;    // data.batch streams in steps of data.segment
   bool takes_documents = false;  // TaskSetting::documents
+  bool has_samples = false;      // Task::samples
   // What keeps it from the files that the options name, as a sentence; empty where nothing does.
   std::function<std::string(const DataOptions&)> problem;
   ReadoutFactory readout;

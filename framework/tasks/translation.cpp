@@ -147,25 +147,40 @@ class TranslationTask : public Task {
     measured.text = "validation " + measured.text;
     const bool is_sound = std::isfinite(measured.figures.front().value);
     if (validation_decoded_ == 0 || !is_sound) return measured;
-    const auto& [source, target] = validation_sides_;
-    std::vector<std::string> sources = read_lines(source, world_);
-    std::vector<std::string> targets = read_lines(target, world_);
-    const std::size_t count =
-        std::min(sources.size(), static_cast<std::size_t>(validation_decoded_));
-    sources.resize(count);
-    targets.resize(count);
-    add_decoded(measured,
-                model,
-                tokenizer_,
-                sources,
-                targets,
-                {.beam = 1, .longest_source = data_.buckets().longest, .sentence = sentence_},
-                source,
-                {});
+    const auto [sources, targets] = first_pairs(validation_decoded_);
+    add_decoded(
+        measured, model, tokenizer_, sources, targets, greedy(), validation_sides_.first, {});
     return measured;
   }
 
+  std::vector<TextSample> samples(const Model& model, std::int64_t count) const override {
+    if (!data_.validation()) return {};
+    const auto [sources, targets] = first_pairs(count);
+    const NamedPath& path = validation_sides_.first;
+    const auto found = translate(model, tokenizer_, sources, greedy(), [&](std::size_t i) {
+      return line_place(path.text(), static_cast<std::int64_t>(i) + 1);
+    });
+    std::vector<TextSample> samples;
+    for (std::size_t i = 0; i < found.size(); ++i)
+      samples.push_back({sources[i], found[i].front().text, targets[i]});
+    return samples;
+  }
+
  private:
+  // The first lines of the validation data, and what belongs to them.
+  std::pair<std::vector<std::string>, std::vector<std::string>> first_pairs(
+      std::int64_t most) const {
+    std::vector<std::string> sources = read_lines(validation_sides_.first, world_);
+    std::vector<std::string> targets = read_lines(validation_sides_.second, world_);
+    const std::size_t count = std::min(sources.size(), static_cast<std::size_t>(most));
+    sources.resize(count);
+    targets.resize(count);
+    return {std::move(sources), std::move(targets)};
+  }
+  TranslateOptions greedy() const {
+    return {.beam = 1, .longest_source = data_.buckets().longest, .sentence = sentence_};
+  }
+
   Communicator world_;
   std::int64_t validation_batches_;
   std::int64_t validation_decoded_;
@@ -297,6 +312,7 @@ TaskKind translation_task() {
   return {
       .name = "translation",
       .documentation = "a line of one file from the same line of another",
+      .has_samples = true,
       .problem = pairs_problem,
       .readout = pair_readout(),
       .vocabulary =

@@ -57,6 +57,7 @@ const Tensor& Trainer::seed() {
 
 // Of the global batch: all at once, before the backward pass.
 Trainer::Counts Trainer::count(const Batch& batch) const {
+  const Span span({.name = "counting"});
   std::vector<double> numbers;
   for (const auto& [name, here] : batch.counts) numbers.push_back(static_cast<double>(here));
   const Tensor sums = Tensor::from<double>(
@@ -84,6 +85,7 @@ Trainer::PartLoss Trainer::losses_of(const Reading& reading,
                                      const Counts& counts,
                                      const Pass& pass,
                                      Carried* next) const {
+  const Span span({.name = "forward"});
   Losses found = model_->losses(reading, pass);
   if (next) *next = std::move(found.carried);
   PartLoss result = {.terms = std::move(found.terms)};
@@ -110,15 +112,20 @@ Trainer::PartLoss Trainer::run_part(const Batch& batch, std::size_t part, const 
   reduction_.begin(part, parts);
   std::vector<Variable> values;
   for (const Variable& loss : found.losses) values.emplace_back(loss.value());
-  backward(found.losses, std::vector<Tensor>(found.losses.size(), seed()), {.between = [this] {
-             reduction_.progress();
-           }});
+  {
+    const Span span({.name = "backward"});
+    backward(found.losses, std::vector<Tensor>(found.losses.size(), seed()), {.between = [this] {
+               reduction_.progress();
+             }});
+  }
+  const Span span({.name = "rest of the reduction"});
   reduction_.finish();
   found.losses = std::move(values);
   return found;
 }
 
 Trainer::Sums Trainer::agree(const std::vector<PartLoss>& parts, const StepRequest& request) const {
+  const Span span({.name = "loss and norm"});
   const ProcessMesh& all = mesh();
   const bool counts = all.tensor.rank() == 0;
   const Device& device = model_->parameters().device();
@@ -221,6 +228,7 @@ StepResult Trainer::step(const Batch& given, const StepRequest& request) {
   tokens_ += result.tokens;
   if (!result.skipped) {
     if (request.before_update) request.before_update();
+    const Span span({.name = "update"});
     optimizer_.update(result.learning_rate,
                       clip_factor(result.gradient_norm, options_.clip_norm) / scale());
   }

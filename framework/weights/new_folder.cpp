@@ -1,5 +1,6 @@
 #include "framework/weights/new_folder.h"
 
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -33,9 +34,10 @@ void remove_abandoned(const fs::path& path) {
     if (const std::string name = entry->path().filename().string(); name.starts_with(begin))
       left.push_back(name.substr(begin.size()));
   for (const std::string& id : left) {
-    if (is_locked(beside(path, locked, id))) continue;
+    std::optional<LockFile> lock = LockFile::take_abandoned(beside(path, locked, id));
+    if (!lock) continue;
     fs::remove_all(beside(path, temporary, id), error);
-    fs::remove(beside(path, locked, id), error);
+    lock->remove();
   }
 }
 

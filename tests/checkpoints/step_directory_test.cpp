@@ -109,6 +109,19 @@ TEST(StepDirectory, WhatALiveRunWritesIsLeft) {
   EXPECT_EQ(names_in(path), (std::set<std::string>{"step-000000008"}));
 }
 
+TEST(StepDirectory, NobodyTakesALockWhileWhatItGuardedIsRemoved) {
+  const TemporaryDirectory directory;
+  const auto path = directory.path() / "step-000000007.lock-dead";
+  ASSERT_TRUE(LockFile::take_abandoned(path));
+  EXPECT_FALSE(LockFile::take_abandoned(path)->held());  // there is none
+  write_bytes(path, "");
+  std::optional<LockFile> taken = LockFile::take_abandoned(path);
+  ASSERT_TRUE(taken && taken->held());
+  EXPECT_FALSE(LockFile::take_abandoned(path));
+  taken->remove();
+  EXPECT_EQ(names_in(directory.path()), std::set<std::string>());
+}
+
 TEST(StepDirectory, AStepThatWasMovedAsideAndNotReplacedComesBack) {
   const TemporaryDirectory directory;
   std::filesystem::rename(save(directory.path(), 5),

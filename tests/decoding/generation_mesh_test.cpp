@@ -26,10 +26,23 @@ TEST(GenerationMesh, EveryLayoutWritesTheSame) {
   });
 }
 
-TEST(GenerationMesh, ContextRanksAreRefused) {
-  for_each_layout({{.context = 2}}, [&](const ProcessMesh& mesh) {
+// With memory, by kept keys, and where the window moves so that it is read again.
+TEST(GenerationMesh, ContextRanksWriteTheSame) {
+  const std::vector<std::int64_t> prompt = {40, 2, 77, 5, 200, 31, 8};
+  const GenerationOptions options = {.tokens = 12, .samples = 2, .seed = 9, .segment = 8};
+  const std::vector<MeshShape> layouts = {{.context = 2},
+                                          {.context = 4},
+                                          {.context = 2, .tensor = 2},
+                                          {.context = 2, .tensor = 2, .sequence = true}};
+  for_each_layout(layouts, [&](const ProcessMesh& mesh) {
+    const auto single = make_decoder(small_decoder(2), small_setting());
     const auto split = make_decoder(small_decoder(2), small_setting(mesh));
-    EXPECT_THROW(generate(*split, std::vector<std::int64_t>{1}, {}), ConfigurationError);
+    EXPECT_EQ(generate(*split, prompt, options), generate(*single, prompt, options))
+        << testing::to_string(mesh.shape);
+    const auto with_memory = make_transformer_xl(small_transformer_xl(2, 12), small_setting());
+    const auto split_memory = make_transformer_xl(small_transformer_xl(2, 12), small_setting(mesh));
+    EXPECT_EQ(generate(*split_memory, prompt, options), generate(*with_memory, prompt, options))
+        << testing::to_string(mesh.shape);
   });
 }
 

@@ -5,6 +5,14 @@
 
 namespace longspan::testing {
 
+// What an element of a tensor of that type keeps of a value.
+inline double stored(double value, DType dtype) {
+  return with_floating_type(dtype, [value](auto tag) {
+    using T = typename decltype(tag)::type;
+    return static_cast<double>(static_cast<Accumulator<T>>(T(static_cast<Accumulator<T>>(value))));
+  });
+}
+
 class DenseAttention {
  public:
   DenseAttention(const AttentionGradient& g, AttentionResult& result)
@@ -237,8 +245,10 @@ class DenseAttention {
               p * keep * dout_[o + c];
         dprobability[j] += keep * dout_[o + c] * value;
       }
-      delta += p * dprobability[j];
     }
+    // The backward pass reads `out` as it is stored.
+    for (std::size_t c = 0; c < value_dim; ++c)
+      delta += stored(r_.out[o + c], a_.out.dtype()) * dout_[o + c];
     for (std::size_t j = 0; j < keys; ++j) {
       if (std::isinf(scores[j])) continue;
       const auto key = static_cast<std::int64_t>(j);

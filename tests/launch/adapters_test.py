@@ -14,8 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
-from import_test import ImportTestCase, PeersTestCase, read_safetensors
+from import_test import ImportTestCase, read_safetensors
 from jobs import Layout
+from peers import PeersTestCase
 
 ADAPTERS = {"training.start_from": "old", "training.adapters.rank": 2, "training.adapters.alpha": 3,
             "training.adapters.dropout": 0.2, "training.adapters.layers": "[layers]", "run.seed": 5}
@@ -208,7 +209,7 @@ class Exported(ImportTestCase):
         self.give(run="tuned")
 
 
-class Peers(PeersTestCase):
+class Peers(PeersTestCase, ImportTestCase):
     """Against the package peft."""
 
     def test_adapters_are_read_by_peft(self):

@@ -50,6 +50,7 @@ RUN_BY = {
     f"{PROGRAM} import ~/models/bart": ("import_pairs_test.py", ["self.take()", "BartForConditionalGeneration"]),
     f"{PROGRAM} generate runs/bart": ("import_pairs_test.py", None),
     f"{PROGRAM} train runs/bart/config.yaml": ("import_pairs_test.py", None),
+    f"{PROGRAM} run -n 2 -- train my-run.yaml --profile": ("profile_test.py", None),
     f"{PROGRAM} report": ("report_test.py", None),
     f"{PROGRAM} compare": ("listing_test.py", None),
     f"source <({PROGRAM} completion": ("completion_test.py", ['"completion", "bash"']),
@@ -169,6 +170,16 @@ class Links(jobs.TestCase):
                     continue  # made by launch/gpu-check
                 with self.subTest(page=name_of(page), path=path):
                     self.assertTrue(list(SOURCE.glob(path.rstrip("/"))) or list(page.parent.glob(path)))
+
+    def test_the_top_of_the_tree_holds_what_belongs_there(self):
+        """Neither what a tool has left behind nor what another room should hold."""
+        listed = subprocess.run(["git", "-C", SOURCE, "ls-files"], capture_output=True, text=True)
+        if listed.returncode:
+            self.skipTest("no clone")
+        top = {name.split("/")[0] for name in listed.stdout.splitlines()}
+        rooms = {"checkpoints", "configs", "framework", "launch", "models", "tests"}
+        pages = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"}
+        self.assertEqual({name for name in top if not name.startswith(".")}, rooms | pages | {"CMakeLists.txt", "CMakePresets.json"})
 
     def test_the_first_page_is_short(self):
         self.assertLessEqual(len(text_of(SOURCE / "README.md").splitlines()), 120)

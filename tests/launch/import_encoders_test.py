@@ -11,7 +11,6 @@ import math
 import os
 import random
 import struct
-import subprocess
 import sys
 import zlib
 from pathlib import Path
@@ -20,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import jobs
 from import_test import random_weights, read_safetensors, write_safetensors
+from peers import PeersTestCase
 
 WIDTH, HIDDEN, LAYERS, VOCABULARY, POSITIONS, CLASSES = 8, 12, 2, 256, 64, 3
 CONFIG = {"architectures": ["BertForSequenceClassification"], "model_type": "bert", "vocab_size": VOCABULARY,
@@ -296,19 +296,10 @@ class Refusals(TestCase):
         self.take()
 
 
-class Peers(TestCase):
+class Peers(PeersTestCase, TestCase):
     """Against the package transformers, on models that it made."""
 
-    def peer(self, *arguments):
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        peers = Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers").absolute()
-        if not (peers / "ready").exists():
-            self.skipTest(f"there is no {peers / 'ready'}; launch/setup --peers makes it")
-        script = jobs.SOURCE / "tests" / "peers" / "labelled.py"
-        result = subprocess.run([peers / "bin" / "python", script, *map(str, arguments)], cwd=self.directory, capture_output=True,
-                                text=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"})
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result.stdout
+    peer_script = "labelled.py"
 
     def write_images(self):
         """Colours that differ, in a folder of each class and as JSON."""

@@ -9,7 +9,6 @@ What is compared with the package transformers needs an environment that has it 
 import json
 import math
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import jobs
 from import_encoders_test import TestCase as Encoders
 from import_test import write_safetensors
 from package_tokenizer import tokenizer_json
+from peers import PeersTestCase
 
 WIDTH, HIDDEN, POSITIONS, VOCABULARY = 8, 12, 30, 264
 # Ids of special tokens stand behind those of 256 bytes and one pair.
@@ -346,19 +346,10 @@ class Refusals(TestCase):
             self.assertEqual(self.config()[key], value, key)
 
 
-class Peers(TestCase):
+class Peers(PeersTestCase, TestCase):
     """Against the package transformers, on models that it made."""
 
-    def peer(self, *arguments):
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        peers = Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers").absolute()
-        if not (peers / "ready").exists():
-            self.skipTest(f"there is no {peers / 'ready'}; launch/setup --peers makes it")
-        script = jobs.SOURCE / "tests" / "peers" / "pairs.py"
-        result = subprocess.run([peers / "bin" / "python", script, *map(str, arguments)], cwd=self.directory, capture_output=True,
-                                text=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"})
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result.stdout
+    peer_script = "pairs.py"
 
     def compare(self, wanted, count):
         self.peer("make", "models", wanted)

@@ -13,14 +13,13 @@ import os
 import random
 import shutil
 import struct
-import subprocess
 import sys
-import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from package_tokenizer import tokenizer_json
+from peers import PeersTestCase
 
 VOCABULARY, POSITIONS, WIDTH, LAYERS, HEADS, HIDDEN = 259, 12, 8, 2, 2, 24
 CONFIG = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "vocab_size": VOCABULARY, "n_positions": POSITIONS,
@@ -444,30 +443,7 @@ class Refusals(ImportTestCase):
             self.assertEqual([name for name in os.listdir(self.directory) if name.startswith("no")], [])
 
 
-class PeersTestCase(ImportTestCase):
-    def environment(self):
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        peers = Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers").absolute()
-        if not (peers / "ready").exists():
-            self.skipTest(f"there is no {peers / 'ready'}; launch/setup --peers makes it")
-        return peers
-
-    def need(self, package):
-        """One that an environment which was made before may lack."""
-        peers = self.environment()
-        if not list(peers.glob(f"lib/python3*/site-packages/{package}")):
-            self.skipTest(f"{peers} has no {package}; remove it, and launch/setup --peers makes it with that")
-
-    def peer(self, *arguments):
-        python = self.environment() / "bin" / "python"
-        script = jobs.SOURCE / "tests" / "peers" / "causal.py"
-        result = subprocess.run([python, script, *map(str, arguments)], cwd=self.directory, capture_output=True, text=True,
-                                env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"})
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result.stdout
-
-
-class Peers(PeersTestCase):
+class Peers(PeersTestCase, ImportTestCase):
     """Against the package transformers, on a model that it made."""
 
     def test_losses_are_those_of_transformers(self):

@@ -34,6 +34,21 @@ TEST(TranslationConfiguration, AGoodOneIsTaken) {
             "");
 }
 
+TEST(TranslationConfiguration, AFirstTokenIsNotForWordsThatAreSaidAtOnce) {
+  const auto warnings = [](const std::string& decoder) {
+    return configure({.file = "c.yaml",
+                      .text = good,
+                      .settings = {"data.tokenizer=tokenizer_json",
+                                   "data.tokenizer_model=t.json",
+                                   "data.first_token=<s>",
+                                   "model.decoder=" + decoder}})
+        ->table.warnings()
+        .size();
+  };
+  EXPECT_EQ(warnings("causal"), 0u);
+  EXPECT_EQ(warnings("masked"), 1u);
+}
+
 TEST(TranslationConfiguration, AFamilyLearnsItsTasks) {
   EXPECT_EQ(
       refusal({"model.family=decoder"}),

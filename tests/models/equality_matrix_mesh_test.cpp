@@ -184,8 +184,6 @@ Kind with_biases(const AttentionOptions& attention, std::int64_t reach, std::int
             options.common.attention = attention;
             options.common.score_scale = ScoreScale::none;
             options.common.logit_scale = LogitScale::width;
-            // As T5: a key's bias would change no softmax, and its gradient be rounding alone.
-            options.common.attention_bias = {};
             options.positions = {
                 .kind = PositionKind::relative_bias, .reach = reach, .buckets = buckets};
             return make_decoder(options, setting);

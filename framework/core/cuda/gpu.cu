@@ -1,4 +1,8 @@
 #include <cuda_runtime.h>
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define LONGSPAN_WITH_NVTX
+#endif
 
 #include "framework/core/cuda/status.h"
 #include "framework/core/gpu.h"
@@ -155,5 +159,13 @@ void copy(void* to, const void* from, std::size_t bytes, CUstream_st* stream) {
 void zero(void* block, std::size_t bytes, CUstream_st* stream) {
   require_success(cudaMemsetAsync(block, 0, bytes, stream), "writing zeros");
 }
+
+#ifdef LONGSPAN_WITH_NVTX
+void begin_range(const char* name) noexcept { nvtxRangePushA(name); }
+void end_range() noexcept { nvtxRangePop(); }
+#else
+void begin_range(const char*) noexcept {}
+void end_range() noexcept {}
+#endif
 
 }  // namespace longspan::gpu

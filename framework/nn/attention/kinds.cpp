@@ -32,9 +32,12 @@ const std::vector<MechanismKind>& mechanism_kinds() {
   return all;
 }
 
-const MechanismKind* find_mechanism(std::string_view name) {
-  const auto found = std::ranges::find(mechanism_kinds(), name, &MechanismKind::name);
-  return found == mechanism_kinds().end() ? nullptr : &*found;
+const MechanismKind* find_mechanism(const AttentionOptions& options, std::string_view name) {
+  const auto& all = mechanism_kinds();
+  const auto found = std::ranges::find(all, name, &MechanismKind::name);
+  if (found != all.end()) return &*found;
+  const auto added = std::ranges::find(options.added, name, &MechanismKind::name);
+  return added == options.added.end() ? nullptr : &*added;
 }
 
 std::vector<std::string> split(const std::string& text, char at) {
@@ -54,10 +57,11 @@ std::vector<const MaskKind*> united(const std::string& part) {
   return result;
 }
 
-std::string all_names() {
+std::string all_names(const AttentionOptions& options) {
   std::string names;
   for (const MaskKind& kind : mask_kinds()) names += (names.empty() ? "" : ", ") + kind.name;
   for (const MechanismKind& kind : mechanism_kinds()) names += ", " + kind.name;
+  for (const MechanismKind& kind : options.added) names += ", " + kind.name;
   return names;
 }
 
@@ -82,13 +86,15 @@ std::string documents_problem(const std::string& kind) {
 std::string problem_of(const std::string& element,
                        const AttentionOptions& options,
                        const AttentionSetting& setting) {
-  if (const MechanismKind* const own = find_mechanism(element))
-    return setting.documents ? documents_problem(own->name) : own->problem(options, setting);
+  if (const MechanismKind* const own = find_mechanism(options, element)) {
+    if (setting.documents) return documents_problem(own->name);
+    return own->problem != nullptr ? own->problem(options, setting) : "";
+  }
   const std::vector<std::string> parts = split(element, '/');
   for (const std::string& part : parts) {
     const std::vector<std::string> names = split(part, '+');
     for (const std::string& name : names) {
-      if (const MechanismKind* const own = find_mechanism(name))
+      if (const MechanismKind* const own = find_mechanism(options, name))
         return fmt::format("model.attention has {} in {}: {}, so a layer has it alone",
                            name,
                            in_quotes(element),
@@ -99,7 +105,7 @@ std::string problem_of(const std::string& element,
             "model.attention has {}, wanted one of {}; / divides heads among kinds, + unites "
             "kinds",
             in_quotes(name),
-            all_names());
+            all_names(options));
       if (setting.memory && !kind->shifts)
         return fmt::format(
             "model.attention has {}, which counts positions from the start of the text: it cannot "
@@ -221,7 +227,7 @@ AttentionPattern pattern_of(const std::string& element,
                             std::int64_t layer,
                             std::int64_t heads,
                             bool causal) {
-  if (element == "causal" || find_mechanism(element) != nullptr) return {};
+  if (element == "causal" || find_mechanism(options, element) != nullptr) return {};
   const std::vector<std::string> parts = split(element, '/');
   const auto place = [=](std::int64_t head, std::int64_t positions) -> HeadPlace {
     return {.options = options,
@@ -263,6 +269,9 @@ std::string problem_of(const AttentionOptions& options, const AttentionSetting& 
     return fmt::format("model.attention has {} elements, more than model.layers = {}",
                        options.kinds.size(),
                        setting.layers);
+  for (const MechanismKind& kind : options.added)
+    if (find_mask_kind(kind.name) != nullptr || find_mechanism(options, kind.name) != &kind)
+      return fmt::format("attention {} is added, and there is one of that name", kind.name);
   for (const std::string& element : options.kinds)
     if (const std::string problem = problem_of(element, options, setting); !problem.empty())
       return problem;
@@ -301,12 +310,12 @@ std::string layers_of_other_weights(std::string_view kinds,
 }
 
 const MechanismKind* mechanism_kind(const AttentionOptions& options, std::int64_t layer) {
-  return find_mechanism(element_of(options, layer));
+  return find_mechanism(options, element_of(options, layer));
 }
 
 const MechanismKind* kind_that_reads_anew(const AttentionOptions& options) {
   for (const std::string& element : options.kinds) {
-    const MechanismKind* const own = find_mechanism(element);
+    const MechanismKind* const own = find_mechanism(options, element);
     if (own != nullptr && !own->reads_on) return own;
   }
   return nullptr;
@@ -315,7 +324,7 @@ const MechanismKind* kind_that_reads_anew(const AttentionOptions& options) {
 std::int64_t longest_sequence_of(const AttentionOptions& options, std::int64_t segment) {
   std::int64_t longest = 0;
   for (const std::string& element : options.kinds) {
-    const MechanismKind* const own = find_mechanism(element);
+    const MechanismKind* const own = find_mechanism(options, element);
     if (own != nullptr && own->longest != nullptr)
       longest = shorter_of(longest, own->longest(options, segment));
   }
@@ -327,15 +336,15 @@ std::int64_t shorter_of(std::int64_t a, std::int64_t b) {
 }
 
 bool has_probabilities(const AttentionOptions& options) {
-  return std::ranges::any_of(options.kinds, [](const std::string& element) {
-    const MechanismKind* const own = find_mechanism(element);
+  return std::ranges::any_of(options.kinds, [&](const std::string& element) {
+    const MechanismKind* const own = find_mechanism(options, element);
     return own == nullptr || own->has_probabilities;
   });
 }
 
 const MechanismKind* kind_without_distances(const AttentionOptions& options) {
   for (const std::string& element : options.kinds) {
-    const MechanismKind* const own = find_mechanism(element);
+    const MechanismKind* const own = find_mechanism(options, element);
     if (own != nullptr && !own->knows_distances) return own;
   }
   return nullptr;
@@ -343,7 +352,7 @@ const MechanismKind* kind_without_distances(const AttentionOptions& options) {
 
 const MechanismKind* kind_that_turns_not(const AttentionOptions& options) {
   for (const std::string& element : options.kinds) {
-    const MechanismKind* const own = find_mechanism(element);
+    const MechanismKind* const own = find_mechanism(options, element);
     if (own != nullptr && !own->turns) return own;
   }
   return nullptr;

@@ -49,6 +49,9 @@ struct AttentionOptions {
   SynthesizerOptions synthesizer = {};
   CompressedOptions compressed = {};
   ImageBlockOptions image = {};
+  // Kinds of someone else's, beside those of the library: `kinds` may name them. Their names are
+  // others than the library's. They are in no configuration file; their keys are members of theirs.
+  std::vector<MechanismKind> added = {};
 };
 
 // What is set and no layer reads is a warning of the table: model.attention may be another one on

@@ -41,6 +41,7 @@ inline Variable run_sublayer(const Sublayer& sublayer,
                              const Variable& x,
                              const SublayerReads& reads,
                              const Pass& pass) {
+  const Span span({.kind = ActivityKind::layer, .layer = sublayer.name});
   try {
     return sublayer.run(x, reads, pass);
   } catch (const OutOfMemory&) {

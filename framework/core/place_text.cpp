@@ -1,0 +1,84 @@
+#include "framework/core/place_text.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <vector>
+
+namespace longspan {
+namespace {
+
+// Where the bracket that ends at `end` begins, or npos.
+std::size_t begin_of_bracket(std::string_view text, std::size_t end, char opens, char closes) {
+  int depth = 0;
+  for (std::size_t i = end + 1; i-- > 0;) {
+    if (text[i] == closes) ++depth;
+    if (text[i] == opens && --depth == 0) return i;
+  }
+  return text.npos;
+}
+
+// "longspan::Trainer::agree" of "longspan::Trainer::Sums longspan::Trainer::agree(int) const".
+std::string_view qualified_name(std::string_view words) {
+  words = words.substr(0, words.find("::<lambda"));
+  words = words.substr(0, words.find(" [with "));
+  if (const std::size_t end = words.rfind(')'); end != words.npos) {
+    const std::size_t begin = begin_of_bracket(words, end, '(', ')');
+    if (begin != words.npos) words = words.substr(0, begin);
+  }
+  if (words.ends_with('>')) {
+    const std::size_t begin = begin_of_bracket(words, words.size() - 1, '<', '>');
+    if (begin != words.npos) words = words.substr(0, begin);
+  }
+  int depth = 0;  // a blank within brackets is no end
+  for (std::size_t i = words.size(); i-- > 0;) {
+    const char letter = words[i];
+    depth += letter == '>' || letter == '}' || letter == ')' ? 1 : 0;
+    depth -= letter == '<' || letter == '{' || letter == '(' ? 1 : 0;
+    if (letter == ' ' && depth == 0) return words.substr(i + 1);
+  }
+  return words;
+}
+
+// Its parts between "::", outside of brackets.
+std::vector<std::string_view> parts_of(std::string_view name) {
+  std::vector<std::string_view> parts;
+  int depth = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    depth += name[i] == '<' || name[i] == '{' ? 1 : 0;
+    depth -= name[i] == '>' || name[i] == '}' ? 1 : 0;
+    if (depth > 0 || !name.substr(i).starts_with("::")) continue;
+    parts.push_back(name.substr(begin, i - begin));
+    begin = i + 2;
+  }
+  parts.push_back(name.substr(begin));
+  return parts;
+}
+
+}  // namespace
+
+std::string place_text(const std::source_location& place) {
+  std::string_view file = place.file_name();
+  std::size_t begin = 0;
+  for (const std::string_view room : {"framework/", "models/", "checkpoints/", "launch/", "tests/"})
+    for (auto at = file.rfind(room); at != file.npos && at > begin; at = file.npos)
+      if (file[at - 1] == '/') begin = at;
+  return fmt::format("{}:{}", file.substr(begin), place.line());
+}
+
+std::string function_text(std::string_view words) {
+  const std::vector<std::string_view> parts = parts_of(qualified_name(words));
+  const std::string_view last = parts.back();
+  if (parts.size() < 2) return std::string(last);
+  // Types begin with a capital letter, namespaces do not.
+  std::string_view type = parts[parts.size() - 2];
+  type = type.substr(0, type.find('<'));
+  const bool is_member =
+      !type.empty() && std::isupper(static_cast<unsigned char>(type.front())) != 0;
+  if (!is_member) return std::string(last);
+  if (last == "operator()" || last == type) return std::string(type);
+  return fmt::format("{}::{}", type, last);
+}
+
+}  // namespace longspan

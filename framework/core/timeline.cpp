@@ -1,0 +1,195 @@
+#include "framework/core/timeline.h"
+
+#include <chrono>
+#include <new>
+
+#include "framework/core/gpu.h"
+
+namespace longspan {
+
+std::int64_t steady_nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string_view name_of(ActivityKind kind) {
+  constexpr std::string_view names[] = {
+      "step", "phase", "layer", "op", "kernel", "collective", "wait", "reading", "saving"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+namespace {
+
+// What an op consists of: such spans do not divide one op from the next.
+bool is_part_of_op(ActivityKind kind) {
+  return kind == ActivityKind::kernel || kind == ActivityKind::wait;
+}
+
+// For profilers of a GPU's maker.
+const char* range_name(const SpanWords& words, std::string& room) {
+  if (words.name != nullptr) return words.name;
+  if (words.layer.empty()) return words.place.function_name();
+  room = words.layer;
+  return room.c_str();
+}
+
+}  // namespace
+
+void Timeline::start() {
+  const std::lock_guard lock(mutex_);
+  recorded_ = {};
+  recorded_.spans.reserve(room_);  // memory is taken as it is written
+  recorded_.texts.emplace_back();
+  numbers_.clear();
+  numbers_.emplace(recorded_.texts.front(), 0);
+  const std::int64_t now = clock_();
+  open_.assign(1, {});
+  open_.front().span.begin = now;
+  open_.front().op_begin = now;
+  recording_ = ++recordings_;
+}
+
+RecordedSpans Timeline::stop() {
+  const std::lock_guard lock(mutex_);
+  recording_ = 0;
+  const std::int64_t now = clock_();
+  while (open_.size() > 1) close(now, true);
+  open_.clear();
+  numbers_.clear();
+  return std::exchange(recorded_, {});
+}
+
+std::uint32_t Timeline::number_of(std::string_view text) {
+  if (const auto known = numbers_.find(text); known != numbers_.end()) return known->second;
+  const auto number = static_cast<std::uint32_t>(recorded_.texts.size());
+  numbers_.emplace(recorded_.texts.emplace_back(text), number);
+  return number;
+}
+
+TimedSpan Timeline::span_of(const SpanWords& words) {
+  const TimedSpan& around = open_.back().span;
+  return {.name = words.name,
+          .place = words.place,
+          .bytes = words.bytes,
+          .number = words.number,
+          .layer = words.layer.empty() ? around.layer : number_of(words.layer),
+          .axis = words.axis.empty() ? 0 : number_of(words.axis),
+          .kind = words.kind,
+          .backward = words.kind == ActivityKind::kernel && around.backward};
+}
+
+// Without memory for it there is no span: what is watched goes on.
+std::uint64_t Timeline::open(const SpanWords& words, const OpPlace* gradient_of) noexcept try {
+  Open inner = {.span = span_of(words)};
+  if (gradient_of != nullptr) {
+    inner.span.backward = true;
+    // The tape may be older than the recording.
+    const std::uint32_t layer = gradient_of->layer;
+    if (layer > 0 && layer < recorded_.texts.size()) inner.span.layer = layer;
+  }
+  const std::size_t around = open_.size() - 1;
+  open_.push_back(inner);
+  if (!is_part_of_op(words.kind)) open_[around].within += std::exchange(open_[around].within_op, 0);
+  open_.back().span.begin = open_.back().op_begin = clock_();
+  return recordings_;
+} catch (const std::bad_alloc&) {
+  ++recorded_.dropped;
+  return 0;
+}
+
+std::uint64_t Timeline::begin(const SpanWords& words) noexcept {
+  const std::lock_guard lock(mutex_);
+  return recording() ? open(words, nullptr) : 0;
+}
+
+std::uint64_t Timeline::begin_backward(const OpPlace& op) noexcept {
+  const std::lock_guard lock(mutex_);
+  return recording() ? open({.kind = ActivityKind::op, .place = op.place}, &op) : 0;
+}
+
+void Timeline::end(std::uint64_t recording) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (recording == 0 || recording_ != recording) return;
+  close(clock_(), false);
+}
+
+void Timeline::close(std::int64_t now, bool cut) {
+  Open& ended = open_.back();
+  TimedSpan& span = ended.span;
+  span.end = now;
+  span.own = now - span.begin - ended.within - ended.within_op;
+  span.cut = cut;
+  keep(span);
+  Open& around = open_[open_.size() - 2];
+  const std::int64_t whole = now - span.begin;
+  if (is_part_of_op(span.kind)) {
+    around.within_op += whole;
+  } else {
+    around.within += whole;
+    around.op_begin = now;
+  }
+  open_.pop_back();
+}
+
+OpPlace Timeline::end_op(const std::source_location& place) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!recording()) return {place, 0};
+  Open& around = open_.back();
+  TimedSpan span = span_of({.kind = ActivityKind::op, .place = place});
+  span.begin = around.op_begin;
+  span.end = clock_();
+  const std::int64_t whole = span.end - span.begin;
+  span.own = whole - around.within_op;
+  around.within += whole;
+  around.within_op = 0;
+  around.op_begin = span.end;
+  keep(span);
+  return {place, span.layer};
+}
+
+void Timeline::add_beside(const SpanWords& words, std::int64_t begun) noexcept try {
+  const std::lock_guard lock(mutex_);
+  if (!recording() || begun < open_.front().span.begin) return;
+  TimedSpan span = span_of(words);
+  span.begin = begun;
+  span.end = clock_();
+  span.own = span.end - span.begin;
+  keep(span);
+} catch (const std::bad_alloc&) {
+  ++recorded_.dropped;
+}
+
+// Never takes memory: `start` has it.
+void Timeline::keep(const TimedSpan& span) noexcept {
+  if (recorded_.spans.size() < room_)
+    recorded_.spans.push_back(span);
+  else
+    ++recorded_.dropped;
+}
+
+void Span::begin(const SpanWords& words) {
+  recording_ = timeline_of_thread->begin(words);
+  if (recording_ == 0) return;
+  timeline_ = timeline_of_thread;
+  std::string room;
+  gpu::begin_range(range_name(words, room));
+}
+
+void Span::end() noexcept {
+  gpu::end_range();
+  timeline_->end(recording_);
+}
+
+void BackwardSpan::begin(const OpPlace& op) {
+  span_.recording_ = timeline_of_thread->begin_backward(op);
+  if (span_.recording_ == 0) return;
+  span_.timeline_ = timeline_of_thread;
+  gpu::begin_range(op.place.function_name());
+}
+
+OpPlace note_op(Timeline& timeline, const std::source_location& place) {
+  return timeline.end_op(place);
+}
+
+}  // namespace longspan

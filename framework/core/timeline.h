@@ -1,0 +1,99 @@
+// The spans of one thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "framework/core/span.h"
+
+namespace longspan {
+
+// Nanoseconds of this machine's steady clock.
+std::int64_t steady_nanoseconds();
+
+// A span that has ended. `layer` and `axis` are numbers of the timeline's texts.
+struct TimedSpan {
+  std::int64_t begin = 0;  // nanoseconds of the steady clock
+  std::int64_t end = 0;
+  std::int64_t own = 0;  // of it, outside of the spans within it
+  const char* name = nullptr;
+  std::source_location place = {};
+  std::int64_t bytes = -1;
+  std::uint64_t number = 0;
+  std::uint32_t layer = 0;
+  std::uint32_t axis = 0;
+  ActivityKind kind = ActivityKind::phase;
+  bool backward = false;  // the gradient of an op, or a kernel of it
+  bool cut = false;       // it had not ended when recording did
+};
+
+// What was recorded. Spans are in the order in which they ended: those within another before it.
+struct RecordedSpans {
+  std::vector<TimedSpan> spans;
+  std::deque<std::string> texts;  // number 0 is empty
+  std::int64_t dropped = 0;       // spans, for which there was no room
+};
+
+// Spans of one thread, while it records. It holds as many spans as it is told at most; of what
+// comes after them the number is kept. Thread-safe: others may begin and end the recording.
+class Timeline {
+ public:
+  static constexpr std::size_t usual_room = std::size_t{1} << 20;
+
+  // `clock`: nanoseconds, never less than before.
+  using Clock = std::int64_t (*)();
+  explicit Timeline(std::size_t room = usual_room, Clock clock = steady_nanoseconds)
+      : room_(room), clock_(clock) {}
+  Timeline(const Timeline&) = delete;
+  Timeline& operator=(const Timeline&) = delete;
+
+  // Begins anew: nothing is left of an earlier recording.
+  void start();
+  // Spans that have not ended end here. What is recorded after it is nothing until the next start.
+  RecordedSpans stop();
+  bool recording() const { return recording_.load(std::memory_order_relaxed) != 0; }
+
+  // For Span and its like. The number of the recording that the span belongs to, 0 where there is
+  // none.
+  std::uint64_t begin(const SpanWords& words) noexcept;
+  std::uint64_t begin_backward(const OpPlace& op) noexcept;
+  void end(std::uint64_t recording) noexcept;
+  OpPlace end_op(const std::source_location& place) noexcept;
+  // What went on from `begun` until now beside what the thread did, such as a collective.
+  void add_beside(const SpanWords& words, std::int64_t begun) noexcept;
+
+  std::int64_t now() const { return clock_(); }
+
+ private:
+  struct Open {
+    TimedSpan span;
+    // Nanoseconds of ops, layers and phases within it, and of what the op that comes next has done
+    // so far: kernels and waits since `op_begin`.
+    std::int64_t within = 0;
+    std::int64_t within_op = 0;
+    std::int64_t op_begin = 0;
+  };
+
+  TimedSpan span_of(const SpanWords& words);
+  std::uint64_t open(const SpanWords& words, const OpPlace* gradient_of) noexcept;
+  void close(std::int64_t now, bool cut);
+  void keep(const TimedSpan& span) noexcept;
+  std::uint32_t number_of(std::string_view text);
+
+  const std::size_t room_;
+  const Clock clock_;
+  std::atomic<std::uint64_t> recording_ = 0;  // its number while it records, else 0
+  std::mutex mutex_;
+  std::uint64_t recordings_ = 0;
+  std::vector<Open> open_;  // the innermost last; the first is the recording itself
+  RecordedSpans recorded_;
+  std::unordered_map<std::string_view, std::uint32_t> numbers_;  // of recorded_.texts
+};
+
+}  // namespace longspan

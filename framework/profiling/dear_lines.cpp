@@ -1,0 +1,120 @@
+#include "framework/profiling/dear_lines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <nlohmann/json.hpp>
+#include <ranges>
+
+namespace longspan {
+namespace {
+
+using Json = nlohmann::json;
+
+// "layers/*/attention" of "layers/7/attention".
+std::string without_numbers(const std::string& layer) {
+  std::string result;
+  for (const auto part : std::views::split(layer, '/')) {
+    const std::string_view word(part.begin(), part.end());
+    const bool is_number = !word.empty() && std::ranges::all_of(word, [](char letter) {
+      return std::isdigit(static_cast<unsigned char>(letter)) != 0;
+    });
+    if (!result.empty()) result += '/';
+    result += is_number ? "*" : word;
+  }
+  return result;
+}
+
+LineKey key_of(const TimedSpan& span, const std::deque<std::string>& texts, SpanNames& names) {
+  const std::string layer = without_numbers(texts[span.layer]);
+  const std::string kind(name_of(span.kind));
+  if (span.kind == ActivityKind::step) return {kind, "step", ""};
+  if (span.kind == ActivityKind::layer) return {kind, layer, ""};
+  std::string name = names.name_of(span, texts);
+  if (span.axis > 0) name += fmt::format(" ({})", texts[span.axis]);
+  return {kind, std::move(name), layer};
+}
+
+double milliseconds(std::int64_t nanoseconds, double divided_by) {
+  return static_cast<double>(nanoseconds) / 1e6 / divided_by;
+}
+
+}  // namespace
+
+LineSums& LineSums::operator+=(const LineSums& more) {
+  own += more.own;
+  total += more.total;
+  calls += more.calls;
+  return *this;
+}
+
+DearLines lines_of(const RecordedSpans& recorded) {
+  SpanNames names;
+  DearLines lines;
+  struct Around {
+    std::int64_t begin;
+    const LineKey* key;
+  };
+  std::vector<Around> around;
+  // From the last that ended on: what is around a span comes before it.
+  for (const TimedSpan& span : recorded.spans | std::views::reverse) {
+    if (span.kind == ActivityKind::collective) continue;
+    while (!around.empty() && around.back().begin >= span.end) around.pop_back();
+    const auto line = lines.try_emplace(key_of(span, recorded.texts, names)).first;
+    const bool is_within =
+        std::ranges::any_of(around, [&](const Around& each) { return each.key == &line->first; });
+    line->second += {.own = span.own, .total = is_within ? 0 : span.end - span.begin, .calls = 1};
+    around.push_back({span.begin, &line->first});
+  }
+  return lines;
+}
+
+std::string to_text(const DearLines& lines) {
+  Json all = Json::array();
+  for (const auto& [key, sums] : lines)
+    all.push_back({key.kind, key.name, key.layer, sums.own, sums.total, sums.calls});
+  return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void add_text(std::string_view text, DearLines& lines) {
+  for (const Json& each : Json::parse(text))
+    lines[{each[0], each[1], each[2]}] += {each[3], each[4], each[5]};
+}
+
+std::vector<std::string> table_of(const DearLines& lines, const LinesOf& of, std::size_t most) {
+  std::vector<const DearLines::value_type*> dearest;
+  std::int64_t whole = 0;
+  for (const auto& line : lines) {
+    dearest.push_back(&line);
+    if (line.first.kind == name_of(ActivityKind::step)) whole += line.second.total;
+  }
+  std::ranges::stable_sort(
+      dearest, std::greater<>(), [](const auto* line) { return line->second.own; });
+  dearest.resize(std::min(most, dearest.size()));
+  const double parts = static_cast<double>(of.steps() * of.ranks);
+  std::vector<std::string> table = {
+      fmt::format("where the time went from step {} to step {}: {:.3f} ms a step{}, of which by "
+                  "own time",
+                  of.first_step,
+                  of.last_step,
+                  milliseconds(whole, parts),
+                  of.ranks > 1 ? fmt::format(" on {} ranks", of.ranks) : ""),
+      fmt::format("{:>10} {:>6} {:>10} {:>8}  {}", "own ms", "share", "total ms", "calls", "what")};
+  for (const auto* line : dearest) {
+    const auto& [key, sums] = *line;
+    table.push_back(fmt::format(
+        "{:>10.3f} {:>5.1f}% {:>10.3f} {:>8.1f}  {} {}{}{}",
+        milliseconds(sums.own, parts),
+        whole > 0 ? 100 * static_cast<double>(sums.own) / static_cast<double>(whole) : 0.0,
+        milliseconds(sums.total, parts),
+        static_cast<double>(sums.calls) / parts,
+        key.kind,
+        key.name,
+        key.layer.empty() ? "" : " in ",
+        key.layer));
+  }
+  return table;
+}
+
+}  // namespace longspan

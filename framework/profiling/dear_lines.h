@@ -1,0 +1,54 @@
+// Where the time of a thread went: its spans, added up by what they are.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "framework/profiling/span_names.h"
+
+namespace longspan {
+
+// Spans of one kind and name in like places of the model: the number of a layer does not count
+// ("layers/*/attention").
+struct LineKey {
+  std::string kind;
+  std::string name;
+  std::string layer;
+  friend auto operator<=>(const LineKey&, const LineKey&) = default;
+};
+
+struct LineSums {
+  std::int64_t own = 0;    // nanoseconds, outside of the spans within them
+  std::int64_t total = 0;  // with those; a span within another of its line counts once
+  std::int64_t calls = 0;
+
+  LineSums& operator+=(const LineSums& more);
+};
+
+using DearLines = std::map<LineKey, LineSums>;
+
+// Of what a thread did itself: collectives, which go on beside it, are left out.
+DearLines lines_of(const RecordedSpans& recorded);
+
+// As a text that another rank reads.
+std::string to_text(const DearLines& lines);
+void add_text(std::string_view text, DearLines& lines);
+
+// What the sums are of.
+struct LinesOf {
+  std::int64_t first_step = 0;
+  std::int64_t last_step = 0;
+  int ranks = 1;
+
+  std::int64_t steps() const { return last_step - first_step + 1; }
+};
+
+// A heading and the lines with the most own time, `most` of them: milliseconds and calls of a step,
+// as means over the steps and ranks. Each text is a line.
+std::vector<std::string> table_of(const DearLines& lines, const LinesOf& of, std::size_t most = 10);
+
+}  // namespace longspan

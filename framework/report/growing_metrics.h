@@ -1,0 +1,45 @@
+// A file of metrics that a run writes to.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/report/metrics_reading.h"
+
+namespace longspan {
+
+// What was read stays read: a look costs what was written since the last one. Only a file that was
+// cut or replaced, as by a run that goes back to a checkpoint, and one whose steps come again, is
+// read from its beginning.
+class GrowingMetrics {
+ public:
+  explicit GrowingMetrics(std::filesystem::path path, std::size_t most_buckets = 2000);
+
+  // Takes in the whole lines that the file has now. Whether anything is new. Throws DataError where
+  // something else than a line of metrics is among them, which is told with its number, and where
+  // the file cannot be read; the next look begins anew then.
+  bool look();
+
+  // As read_run_metrics has them. Without lines: there is no file, or no whole line in it.
+  const RunMetrics& metrics() const { return reading_.metrics(); }
+
+ private:
+  void begin_anew(std::vector<StepReturn> known = {});
+  bool goes_on(std::uintmax_t bytes, const std::string& identity) const;
+  void take(std::uintmax_t bytes);
+
+  std::filesystem::path path_;
+  std::size_t most_buckets_;
+  MetricsReading reading_;
+  std::vector<StepReturn> known_;  // what the reading was begun with
+  std::uintmax_t seen_ = 0;        // bytes that the file had at the last look
+  std::uintmax_t taken_ = 0;       // of them, of whole lines
+  std::int64_t lines_ = 0;
+  std::string last_line_ = {};  // the end of it: another one there tells another file
+  std::string identity_ = {};   // of the file
+};
+
+}  // namespace longspan

@@ -1,0 +1,134 @@
+#include "framework/report/metrics_reading.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+namespace longspan {
+namespace {
+
+constexpr std::size_t most_texts = 24;
+constexpr std::size_t most_text_bytes = 4000;
+constexpr double longest_seconds = 1e10;  // between two lines; three centuries
+
+constexpr std::array<std::string_view, 4> parts_of_a_step = {
+    "reading_seconds", "waiting_seconds", "saving_seconds", "validating_seconds"};
+
+}  // namespace
+
+MetricsReading::MetricsReading(std::size_t most_buckets, std::vector<StepReturn> known)
+    : metrics_{ThinnedSeries(most_buckets)}, known_(std::move(known)) {
+  // Of the returns from each on the earliest step, which is what lines before it are judged by.
+  for (std::size_t i = known_.size(); i-- > 1;)
+    known_[i - 1].step = std::min(known_[i - 1].step, known_[i].step);
+}
+
+bool MetricsReading::take(std::string_view line, std::uintmax_t offset) {
+  if (!reader_.read(line)) return false;
+  const std::int64_t step = reader_.step();
+  if (step <= step_before_) found_.push_back({offset, step});
+  step_before_ = step;
+  while (next_ < known_.size() && known_[next_].offset <= offset) ++next_;
+  const bool comes_again = next_ < known_.size() && known_[next_].step <= step;
+  if (comes_again)
+    ++metrics_.repeated;
+  else if (metrics_.lines == 0 || step > metrics_.step)
+    add(step);
+  return true;
+}
+
+// Where the run is after the line: tokens and time.
+void MetricsReading::advance(std::int64_t step) {
+  std::optional<double> tokens, rate, seconds;
+  for (const MetricField& field : reader_.fields()) {
+    if (field.kind != MetricField::Kind::number) continue;
+    if (field.name == "tokens") tokens = field.number;
+    if (field.name == "tokens_per_second") rate = field.number;
+    if (field.name == "step_seconds") seconds = field.number;
+  }
+  const auto steps = static_cast<double>(step - metrics_.step);
+  double passed = 0;
+  if (seconds)
+    passed = *seconds * steps;
+  else if (tokens && rate && *rate > 0)
+    passed = (*tokens - metrics_.tokens) / *rate;
+  // Time goes on. What no clock says, of a file that something else wrote, is none.
+  if (passed > 0 && passed < longest_seconds) metrics_.seconds += passed;
+  if (tokens) metrics_.tokens = *tokens;
+  metrics_.step = step;
+  ++metrics_.lines;
+}
+
+void MetricsReading::add(std::int64_t step) {
+  advance(step);
+  metrics_.series.begin({step, metrics_.tokens, metrics_.seconds});
+  expected_ = 0;
+  std::optional<double> computing;
+  bool is_divided = false;
+  for (const MetricField& field : reader_.fields()) {
+    if (field.kind == MetricField::Kind::text) {
+      add_text(field, step);
+      continue;
+    }
+    if (field.name == "step" || field.name == "tokens") continue;
+    add_number(field, step);
+    if (field.name == "step_seconds") computing = computing.value_or(0) + field.number;
+    if (std::ranges::count(parts_of_a_step, field.name) > 0) {
+      computing = computing.value_or(0) - field.number;
+      is_divided = true;
+    }
+  }
+  if (computing && is_divided)
+    add_value(column_of(computing_seconds), step, std::max(0.0, *computing));
+}
+
+std::size_t MetricsReading::column_of(std::string_view name) {
+  const std::vector<std::string>& names = metrics_.series.names();
+  const std::size_t column = expected_ < names.size() && names[expected_] == name
+                                 ? expected_
+                                 : metrics_.series.column(name);
+  expected_ = column + 1;
+  metrics_.ends.resize(names.size());
+  return column;
+}
+
+void MetricsReading::add_value(std::size_t column, std::int64_t step, double value) {
+  metrics_.series.add(column, value);
+  ColumnEnd& end = metrics_.ends[column];
+  if (std::isfinite(value)) {
+    end.value = value;
+    end.step = step;
+    end.reason_of_last.clear();
+    return;
+  }
+  if (end.gaps++ == 0) end.first_gap = step;
+  end.reason_of_last = "nan";
+}
+
+void MetricsReading::add_number(const MetricField& field, std::int64_t step) {
+  add_value(column_of(field.name),
+            step,
+            field.kind == MetricField::Kind::number ? field.number
+                                                    : std::numeric_limits<double>::quiet_NaN());
+}
+
+// "loss_reason" beside a loss that is null says why; anything else is a text of its own.
+void MetricsReading::add_text(const MetricField& field, std::int64_t step) {
+  constexpr std::string_view suffix = "_reason";
+  if (field.name.ends_with(suffix)) {
+    const auto column =
+        metrics_.series.find(field.name.substr(0, field.name.size() - suffix.size()));
+    if (column && *column < metrics_.ends.size() &&
+        !metrics_.ends[*column].reason_of_last.empty()) {
+      metrics_.ends[*column].reason_of_last = field.text;
+      return;
+    }
+  }
+  if (metrics_.texts.size() == most_texts) metrics_.texts.erase(metrics_.texts.begin());
+  metrics_.texts.push_back(
+      {std::string(field.name), step, std::string(field.text.substr(0, most_text_bytes))});
+}
+
+}  // namespace longspan

@@ -1,0 +1,189 @@
+#include "framework/report/page_server.h"
+
+#include <arpa/inet.h>
+#include <event2/buffer.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <string_view>
+#include <system_error>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+constexpr const char* own_machine = "127.0.0.1";
+constexpr int most_header_bytes = 8192;
+constexpr int most_body_bytes = 4096;  // of requests that are refused
+constexpr int most_seconds = 20;       // that one who asks may be silent
+
+template <auto release>
+struct Releaser {
+  template <typename T>
+  void operator()(T* owned) const {
+    release(owned);
+  }
+};
+template <typename T, auto release>
+using Owned = std::unique_ptr<T, Releaser<release>>;
+
+std::string random_word() {
+  std::array<unsigned char, 16> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    throw Failure("the system gives no random numbers");
+  std::string word;
+  for (const unsigned char byte : bytes) word += fmt::format("{:02x}", byte);
+  return word;
+}
+
+// In a time that does not tell where they differ.
+bool is_same(std::string_view given, std::string_view secret) {
+  if (given.size() != secret.size()) return false;
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < secret.size(); ++i)
+    difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(secret[i]);
+  return difference == 0;
+}
+
+struct Answer {
+  int code = HTTP_OK;
+  std::string type = "text/plain; charset=utf-8";
+  std::string body = {};
+  std::string version = {};
+};
+
+Answer refusal(int code, std::string_view sentence) {
+  return {.code = code, .body = std::string(sentence) + "\n"};
+}
+
+}  // namespace
+
+struct PageServer::Parts {
+  Owned<event_base, event_base_free> base{event_base_new()};
+  Owned<evhttp, evhttp_free> server{evhttp_new(base.get())};
+  std::array<Owned<event, event_free>, 2> signals;
+  ServedPage page;
+  std::string token = random_word();
+  std::string host;  // "127.0.0.1:8080"
+  std::string other_host;
+
+  // What a request is answered with.
+  Answer answer(evhttp_request* request) const {
+    const char* const named = evhttp_find_header(evhttp_request_get_input_headers(request), "Host");
+    if (named == nullptr || (named != host && named != other_host))
+      return refusal(403, "this is not the name of this address");
+    const std::string_view path = evhttp_request_get_uri(request);
+    const std::string_view given = path.substr(path.starts_with('/') ? 1 : path.size());
+    if (!is_same(given.substr(0, token.size()), token) || given.substr(token.size(), 1) != "/")
+      return refusal(403, "the address is another one: the program has printed it");
+    const auto method = evhttp_request_get_command(request);
+    if (method != EVHTTP_REQ_GET && method != EVHTTP_REQ_HEAD)
+      return refusal(HTTP_BADMETHOD, "only GET and HEAD are answered");
+    const std::string_view wanted = given.substr(token.size() + 1);
+    if (!wanted.empty() && wanted != "update")
+      return refusal(HTTP_NOTFOUND, "there is no such page");
+    const std::string version = fmt::format("\"{}\"", page.version());
+    const char* const known =
+        evhttp_find_header(evhttp_request_get_input_headers(request), "If-None-Match");
+    if (known != nullptr && known == version) return {.code = HTTP_NOTMODIFIED, .version = version};
+    if (wanted.empty())
+      return {.type = "text/html; charset=utf-8", .body = page.page(), .version = version};
+    return {.type = "application/json", .body = page.update(), .version = version};
+  }
+};
+
+namespace {
+
+void send(evhttp_request* request, const Answer& answer) {
+  evkeyvalq* const headers = evhttp_request_get_output_headers(request);
+  const auto add = [&](const char* name, const std::string& value) {
+    evhttp_add_header(headers, name, value.c_str());
+  };
+  add("Content-Type", answer.type);
+  add("Cache-Control", "no-store");
+  add("X-Content-Type-Options", "nosniff");
+  add("X-Frame-Options", "DENY");
+  add("Referrer-Policy", "no-referrer");
+  add("Cross-Origin-Resource-Policy", "same-origin");
+  add("Content-Security-Policy", "frame-ancestors 'none'");
+  if (!answer.version.empty()) add("ETag", answer.version);
+  if (answer.code == HTTP_BADMETHOD) add("Allow", "GET, HEAD");
+  const Owned<evbuffer, evbuffer_free> body(evbuffer_new());
+  evbuffer_add(body.get(), answer.body.data(), answer.body.size());
+  evhttp_send_reply(request, answer.code, nullptr, body.get());
+}
+
+}  // namespace
+
+PageServer::PageServer(std::int64_t port, ServedPage page) : parts_(std::make_unique<Parts>()) {
+  Parts& parts = *parts_;
+  parts.page = std::move(page);
+  std::signal(SIGPIPE, SIG_IGN);  // of one who goes away while he is answered
+  require(parts.base != nullptr && parts.server != nullptr, "libevent does not start");
+  evhttp* const server = parts.server.get();
+  evhttp_set_timeout(server, most_seconds);
+  evhttp_set_max_headers_size(server, most_header_bytes);
+  evhttp_set_max_body_size(server, most_body_bytes);
+  // All that it knows: `answer` refuses what is not for here after it has looked at the address.
+  evhttp_set_allowed_methods(server,
+                             EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT |
+                                 EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE |
+                                 EVHTTP_REQ_CONNECT | EVHTTP_REQ_PATCH);
+  evhttp_set_gencb(
+      server,
+      [](evhttp_request* request, void* own) {
+        try {
+          send(request, static_cast<const Parts*>(own)->answer(request));
+        } catch (const std::exception& error) {
+          send(request, refusal(HTTP_INTERNAL, error.what()));
+        }
+      },
+      &parts);
+  evhttp_bound_socket* const bound =
+      evhttp_bind_socket_with_handle(server, own_machine, static_cast<std::uint16_t>(port));
+  if (bound == nullptr) {
+    const int error = errno;
+    const std::string why = std::error_code(error, std::generic_category()).message();
+    if (port != 0 && (error == EADDRINUSE || error == EACCES))
+      throw ConfigurationError(
+          "--port: {} cannot be had: {}; wanted: a free port, or none, which takes one", port, why);
+    throw Failure("no port of {} can be had: {}", own_machine, why);
+  }
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  require(::getsockname(
+              evhttp_bound_socket_get_fd(bound), reinterpret_cast<sockaddr*>(&address), &size) == 0,
+          "the port of the page is not known");
+  parts.host = fmt::format("{}:{}", own_machine, ntohs(address.sin_port));
+  parts.other_host = fmt::format("localhost:{}", ntohs(address.sin_port));
+  const std::array numbers = {SIGINT, SIGTERM};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    parts.signals[i].reset(evsignal_new(
+        parts.base.get(),
+        numbers[i],
+        [](evutil_socket_t, short, void* base) {
+          event_base_loopbreak(static_cast<event_base*>(base));
+        },
+        parts.base.get()));
+    require(parts.signals[i] != nullptr && event_add(parts.signals[i].get(), nullptr) == 0,
+            "signals cannot be heard");
+  }
+}
+
+PageServer::~PageServer() = default;
+
+std::string PageServer::address() const {
+  return fmt::format("http://{}/{}/", parts_->host, parts_->token);
+}
+
+void PageServer::run() { event_base_dispatch(parts_->base.get()); }
+
+}  // namespace longspan

@@ -1,0 +1,38 @@
+# Before CPack makes packages of what it has installed: what Debian's policy wants beside that. Times of files become
+# SOURCE_DATE_EPOCH where it is in the environment. SPDX-License-Identifier: Apache-2.0
+set(licence_of_text ${CPACK_LONGSPAN_SOURCE}/launch/packaging/debian)
+string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
+set(version ${CPACK_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})
+
+function(run)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE result ERROR_VARIABLE errors)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "${ARGV} failed: ${errors}")
+  endif()
+endfunction()
+
+foreach(component ${CPACK_COMPONENTS_ALL})
+  set(root ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/${component})
+  string(TOUPPER ${component} upper)
+  set(package ${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
+  set(documents ${root}/usr/share/doc/${package})
+  file(MAKE_DIRECTORY ${documents})
+  # The licence is Debian's own copy.
+  file(REMOVE ${root}/usr/share/doc/longspan/LICENSE)
+  configure_file(${licence_of_text}/copyright ${documents}/copyright @ONLY)
+  configure_file(${licence_of_text}/changelog ${documents}/changelog.Debian @ONLY)
+  if(EXISTS ${root}/usr/share/zsh/site-functions)
+    file(RENAME ${root}/usr/share/zsh/site-functions ${root}/usr/share/zsh/vendor-completions)
+  endif()
+  if(EXISTS ${licence_of_text}/${package}.lintian-overrides)
+    file(INSTALL ${licence_of_text}/${package}.lintian-overrides DESTINATION ${root}/usr/share/lintian/overrides
+      RENAME ${package})
+  endif()
+  file(GLOB packed ${root}/usr/share/man/man1/*.1 ${documents}/changelog.Debian)
+  if(packed)
+    run(gzip -9 -n -f ${packed})
+  endif()
+  if(DEFINED ENV{SOURCE_DATE_EPOCH})
+    run(find ${root} -exec touch --no-dereference --date=@$ENV{SOURCE_DATE_EPOCH} {} +)
+  endif()
+endforeach()

@@ -1,0 +1,132 @@
+#include "launch/watched_runs.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "checkpoints/step_directory.h"
+#include "framework/report/log_warnings.h"
+#include "launch/run_record.h"
+#include "launch/text_table.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* metrics_file = "metrics.jsonl";
+constexpr const char* samples_file = "samples.jsonl";
+constexpr const char* log_file = "log.txt";
+constexpr std::chrono::milliseconds between_looks{500};
+
+// The directory is the run's name already.
+std::map<std::string, std::string> without_directory(std::map<std::string, std::string> values) {
+  values.erase("run.directory");
+  return values;
+}
+
+// All but what metrics, log and samples say.
+ReportedRun described(const fs::path& path, RunRecord record) {
+  return {.name = path.string(),
+          .state = name_of(record.state),
+          .steps = record.steps,
+          .metrics = {ThinnedSeries(2)},
+          .configuration = without_directory(std::move(record.configuration.values))};
+}
+
+}  // namespace
+
+std::int64_t seconds_now() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+}
+
+ReportedRun read_reported_run(const fs::path& path, std::vector<std::string>& troubles) {
+  // Its state is asked for first: a run that ends while it is read has then written more than it
+  // said.
+  RunRecord record = read_named_run(path);
+  std::ranges::move(record.troubles, std::back_inserter(troubles));
+  ReportedRun run = described(path, std::move(record));
+  run.metrics = read_run_metrics(path / metrics_file);
+  run.warnings = log_warnings(path / log_file);
+  run.samples = read_run_samples(path / samples_file);
+  return run;
+}
+
+WatchedRuns::WatchedRuns(const std::vector<fs::path>& paths, const ChartLibrary& library)
+    : library_(library), beginning_(unique_id()) {
+  for (const fs::path& path : paths) {
+    Watched watched = {.path = path,
+                       .metrics = GrowingMetrics(path / metrics_file),
+                       .run = described(path, read_named_run(path))};
+    watched.metrics.look();
+    runs_.push_back(std::move(watched));
+  }
+  for (Watched& watched : runs_) look(watched);
+  looked_ = std::chrono::steady_clock::now();
+  make_parts();
+}
+
+WatchedRuns::Stamp WatchedRuns::stamp_of(const fs::path& path) {
+  std::error_code error;
+  Stamp stamp;
+  stamp.bytes = fs::file_size(path, error);
+  if (!error) stamp.changed = fs::last_write_time(path, error);
+  return error ? Stamp{} : stamp;
+}
+
+// Whether anything is new. What cannot be read now is told among the warnings.
+bool WatchedRuns::look(Watched& watched) const {
+  std::vector<std::string> troubles;
+  bool is_new = false;
+  ReportedRun now = watched.run;
+  try {
+    RunRecord record = read_named_run(watched.path);
+    troubles = record.troubles;
+    now = described(watched.path, std::move(record));
+    is_new = watched.metrics.look();
+  } catch (const Error& error) {
+    troubles.emplace_back(error.what());
+  }
+  if (const Stamp stamp = stamp_of(watched.path / log_file); stamp != watched.log_stamp) {
+    watched.log = log_warnings(watched.path / log_file);
+    watched.log_stamp = stamp;
+  }
+  now.samples = watched.run.samples;
+  if (const Stamp stamp = stamp_of(watched.path / samples_file); stamp != watched.samples_stamp) {
+    now.samples = read_run_samples(watched.path / samples_file);
+    watched.samples_stamp = stamp;
+    is_new = true;
+  }
+  now.warnings = watched.log;
+  for (const std::string& trouble : troubles) now.warnings.push_back(on_one_line(trouble));
+  is_new = is_new || now.state != watched.run.state || now.steps != watched.run.steps ||
+           now.configuration != watched.run.configuration || now.warnings != watched.run.warnings;
+  watched.run = std::move(now);
+  return is_new;
+}
+
+void WatchedRuns::make_parts() {
+  std::vector<ReportedRun> runs;
+  for (const Watched& watched : runs_) {
+    runs.push_back(watched.run);
+    runs.back().metrics = watched.metrics.metrics();
+  }
+  parts_ = page_parts(std::move(runs), seconds_now());
+  ++number_;
+}
+
+std::string WatchedRuns::version() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_ >= between_looks) {
+    bool is_new = false;
+    for (Watched& watched : runs_) is_new = look(watched) || is_new;
+    if (is_new) make_parts();
+    looked_ = std::chrono::steady_clock::now();
+  }
+  return version_text();
+}
+
+std::string WatchedRuns::version_text() const { return fmt::format("{}-{}", beginning_, number_); }
+
+}  // namespace longspan

@@ -1,0 +1,66 @@
+// Runs as their report shows them, once or as they go on.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "framework/report/growing_metrics.h"
+#include "framework/report/report_page.h"
+
+namespace longspan {
+
+// Adds to `troubles` what of it cannot be read beside its metrics. Throws DataError where it is no
+// run, has logged no step, or has metrics that are damaged.
+ReportedRun read_reported_run(const std::filesystem::path& path,
+                              std::vector<std::string>& troubles);
+
+// Since 1970.
+std::int64_t seconds_now();
+
+// The page of runs that may be training. What is read again is what they wrote since: a look at a
+// run costs no more for its being long.
+class WatchedRuns {
+ public:
+  // Throws DataError as read_reported_run does, but not for a run that has logged no step yet.
+  WatchedRuns(const std::vector<std::filesystem::path>& paths, const ChartLibrary& library);
+
+  // Looks at the runs, at most twice a second. The same text as before where nothing is new.
+  std::string version();
+  // Of that version.
+  std::string page() const { return watching_page(parts_, library_, version_text()); }
+  std::string update() const { return page_update(parts_); }
+
+ private:
+  // A file that is read again when it has changed.
+  struct Stamp {
+    std::uintmax_t bytes = 0;
+    std::filesystem::file_time_type changed = {};
+
+    friend bool operator==(const Stamp&, const Stamp&) = default;
+  };
+  static Stamp stamp_of(const std::filesystem::path& path);
+
+  struct Watched {
+    std::filesystem::path path;
+    GrowingMetrics metrics;
+    ReportedRun run;  // but for its metrics
+    std::vector<std::string> log = {};
+    Stamp log_stamp = {};
+    Stamp samples_stamp = {};
+  };
+  bool look(Watched& watched) const;
+  void make_parts();
+  std::string version_text() const;
+
+  const ChartLibrary& library_;
+  std::vector<Watched> runs_;
+  PageParts parts_;
+  std::string beginning_;  // of versions: another one for each time that the program is started
+  std::int64_t number_ = 0;
+  std::chrono::steady_clock::time_point looked_;
+};
+
+}  // namespace longspan

@@ -1,0 +1,71 @@
+// What ops and their gradients are called in a profile.
+#include <gtest/gtest.h>
+
+#include "framework/autograd/ops.h"
+#include "framework/core/timeline.h"
+#include "framework/profiling/span_names.h"
+
+namespace longspan {
+namespace {
+
+// "op linear in layers/0", ... in the order in which they ended.
+std::vector<std::string> told(const RecordedSpans& recorded) {
+  SpanNames names;
+  std::vector<std::string> result;
+  for (const TimedSpan& span : recorded.spans) {
+    const std::string& layer = recorded.texts[span.layer];
+    if (span.kind == ActivityKind::op)
+      result.push_back(names.name_of(span, recorded.texts) + (layer.empty() ? "" : " in ") + layer);
+  }
+  return result;
+}
+
+TEST(Spans, OpsAndTheirGradientsHaveTheNameAndTheLayer) {
+  const Device device = Device::cpu();
+  const Variable x = Variable::leaf(Tensor::zeros({4, 3}, DType::f32, device));
+  const Variable weight = Variable::leaf(Tensor::zeros({2, 3}, DType::f32, device));
+  Timeline timeline;
+  timeline.start();
+  {
+    const OnTimeline here(&timeline);
+    Variable y;
+    {
+      const Span layer({.kind = ActivityKind::layer, .layer = "layers/0"});
+      y = linear(x, weight, Variable());
+    }
+    backward(sum(y, 1.0));
+  }
+  const RecordedSpans recorded = timeline.stop();
+  EXPECT_EQ(told(recorded),
+            (std::vector<std::string>{
+                "linear in layers/0", "sum", "sum (backward)", "linear (backward) in layers/0"}));
+  const auto kernels = std::ranges::count(recorded.spans, ActivityKind::kernel, &TimedSpan::kind);
+  EXPECT_GE(kernels, 5);  // a product, a sum, and two products and a sum back
+}
+
+TEST(Spans, AGradientLiesAroundItsKernels) {
+  const Device device = Device::cpu();
+  const Variable x = Variable::leaf(Tensor::zeros({4, 3}, DType::f32, device));
+  const Variable weight = Variable::leaf(Tensor::zeros({2, 3}, DType::f32, device));
+  const Variable loss = sum(linear(x, weight, Variable()), 1.0);
+  Timeline timeline;
+  timeline.start();
+  {
+    const OnTimeline here(&timeline);
+    backward(loss);
+  }
+  const RecordedSpans recorded = timeline.stop();
+  const TimedSpan& gradient = recorded.spans.back();
+  ASSERT_EQ(told(recorded).back(), "linear (backward)");  // recorded before there was a timeline
+  std::int64_t within = 0;
+  for (const TimedSpan& span : recorded.spans)
+    if (span.kind == ActivityKind::kernel && span.begin >= gradient.begin) {
+      EXPECT_LE(span.end, gradient.end);
+      EXPECT_TRUE(span.backward);
+      within += span.end - span.begin;
+    }
+  EXPECT_EQ(gradient.own, gradient.end - gradient.begin - within);
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,55 @@
+// Places of the program in words.
+#include "framework/core/place_text.h"
+
+#include <gtest/gtest.h>
+
+namespace longspan {
+namespace {
+
+std::string here(const std::source_location& place = std::source_location::current()) {
+  return function_text(place.function_name());
+}
+
+template <typename T>
+struct Holder {
+  std::string asked() const { return here(); }
+  std::string operator()(const std::string&) const { return here(); }
+};
+
+std::string of_lambda() {
+  return [](int) { return here(); }(1);
+}
+
+TEST(FunctionText, IsTheNameAlone) {
+  EXPECT_EQ(Holder<std::string>().asked(), "Holder::asked");
+  EXPECT_EQ(Holder<int>()(""), "Holder");
+  EXPECT_EQ(of_lambda(), "of_lambda");
+}
+
+TEST(FunctionText, KnowsWhatCompilersWrite) {
+  for (const auto& [words, name] : {
+           std::pair("longspan::Variable longspan::linear(const longspan::Variable&)", "linear"),
+           std::pair("int longspan::{anonymous}::product(const std::string&, int (*)(int))",
+                     "product"),
+           std::pair("longspan::linear(int)::<lambda(longspan::Gradients&)>", "linear"),
+           std::pair("void longspan::{anonymous}::A::go() const [with T = std::basic_string<char>]",
+                     "A::go"),
+           std::pair(
+               "longspan::{anonymous}::A::go<std::basic_string<char> >() const::<lambda(int)>",
+               "A::go"),
+           std::pair("std::map<int, long int> longspan::{anonymous}::made(std::map<int, int>)",
+                     "made"),
+           std::pair("longspan::Holder<T>::Holder(int) [with T = int]", "Holder"),
+           std::pair("main", "main"),
+           std::pair("", ""),
+       })
+    EXPECT_EQ(function_text(words), name) << words;
+}
+
+TEST(PlaceText, BeginsWithinTheTree) {
+  const std::string text = place_text(std::source_location::current());
+  EXPECT_TRUE(text.starts_with("tests/core/place_text_test.cpp:")) << text;
+}
+
+}  // namespace
+}  // namespace longspan

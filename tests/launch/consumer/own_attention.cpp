@@ -1,0 +1,68 @@
+// An attention kind that is not in the library, in a model that is: each query sees the keys close
+// before it, and every fourth of those before them.
+#include <iostream>
+
+#include "models/decoder.h"
+
+using namespace longspan;
+
+namespace {
+
+constexpr std::int64_t near = 2;
+constexpr std::int64_t apart = 4;
+
+class NearAndApart : public Mechanism {
+ public:
+  // The mask of the context is the model's own: causal, with padding where there is any.
+  Variable operator()(const Projected& input,
+                      const SegmentContext& context,
+                      const Pass&) const override {
+    AttentionMask mask = context.mask;
+    mask.rules = mask.rules & (masks::window(near, 0) | masks::stride(apart));
+    return attend(input, mask, {}, {});
+  }
+};
+
+MechanismKind near_and_apart() {
+  return {.name = "near_and_apart",
+          .sees = "the keys close before a query and every fourth one",
+          .alone = "its mask is its own",
+          .keys = {},
+          .has_probabilities = false,  // it drops none
+          .problem = [](const AttentionOptions&, const AttentionSetting& setting) -> std::string {
+            return setting.memory ? "near_and_apart knows no memory of earlier segments" : "";
+          },
+          .make = [](const Scope&, const AttentionOptions&, const AttentionSetting&)
+              -> std::unique_ptr<Mechanism> { return std::make_unique<NearAndApart>(); }};
+}
+
+// Scores of what follows the last of ten tokens, of which token `changed` is another one.
+std::vector<float> scores(const Model& model, std::int64_t changed) {
+  std::vector<std::int64_t> ids = {1, 2, 3, 4, 5, 6, 7, 1, 2, 3};
+  ids[static_cast<std::size_t>(changed)] = 0;
+  const Reading reading = {
+      .fields = {{"tokens", Tensor::from<std::int64_t>(ids, {1, 10}, Device::cpu())}},
+      .only_last = true};
+  const Tensor values = model.scores(reading, {}).scores.value();
+  return {values.span<float>().begin(), values.span<float>().end()};
+}
+
+}  // namespace
+
+int main() {
+  DecoderOptions options;
+  options.common.layers = 1;
+  options.common.width = 16;
+  options.common.heads = 2;
+  options.common.attention.added = {near_and_apart()};
+  options.common.attention.kinds = {"near_and_apart"};
+  const auto model = make_decoder(
+      options, {.vocabulary = 8, .segment = 10, .device = Device::cpu(), .random = Random(1)});
+  // The last query stands at 9: it sees 7, 8, 9 and 5, 1; with one layer nothing else reaches it.
+  for (std::int64_t position = 0; position < 9; ++position) {
+    const bool seen = position >= 9 - near || (9 - position) % apart == 0;
+    const bool changes = scores(*model, position) != scores(*model, 2);
+    std::cout << position << (changes ? " is seen\n" : " is not seen\n");
+    if (changes != seen) return 1;
+  }
+}

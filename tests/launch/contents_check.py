@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Whether an unpacked archive of launch/bundle is what its list says: bundle_test asks.
+
+    tests/launch/contents_check.py FOLDER
+
+The list is judged by the schema of CycloneDX 1.5 where the Python package cyclonedx-python-lib[json-validation] is installed,
+for this Python or in LONGSPAN_PEERS, and by the fields that the format demands in any case.
+"""
+
+import hashlib
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+KINDS = {"application", "library", "file"}
+
+
+def entries_below(component):
+    yield component
+    for part in component.get("components", []):
+        yield from entries_below(part)
+
+
+def wrong_fields(contents):
+    """Sentences."""
+    if (contents.get("bomFormat"), contents.get("specVersion")) != ("CycloneDX", "1.5"):
+        yield "it is not CycloneDX 1.5"
+    if not re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", contents.get("serialNumber", "")):
+        yield "its serial number is none"
+    if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", contents["metadata"]["timestamp"]):
+        yield "its time is none"
+    references = [entry.get("bom-ref") for top in [contents["metadata"]["component"], *contents["components"]] for entry in entries_below(top)]
+    if len(set(references)) < len(references) or None in references:
+        yield "references are not each of one thing"
+    for dependency in contents["dependencies"]:
+        if not {dependency["ref"], *dependency["dependsOn"]} <= set(references):
+            yield "it depends on what it does not have"
+    for top in contents["components"]:
+        for entry in entries_below(top):
+            if entry.get("type") not in KINDS or not entry.get("name"):
+                yield f"a component without type or name: {entry}"
+        if top["type"] == "library" and not (top.get("version") and top.get("licenses") and top.get("purl")):
+            yield f"{top['name']} has no version, licence or address"
+        for licence in top.get("licenses", []):
+            if set(licence["license"]) not in ({"id"}, {"name"}):
+                yield f"{top['name']} has a licence that is none: {licence}"
+
+
+def schema_says(text):
+    """What the published schema finds wrong, or that it is not here."""
+    peers = Path(os.environ.get("LONGSPAN_PEERS", Path.home() / ".cache/longspan/peers"))
+    sys.path.extend(map(str, peers.glob("lib/python3*/site-packages")))
+    try:
+        from cyclonedx.schema import SchemaVersion
+        from cyclonedx.validation.json import JsonStrictValidator
+        error = JsonStrictValidator(SchemaVersion.V1_5).validate_str(text)
+    except Exception as missing:  # of the package, or of what it needs to validate
+        print(f"without the schema of CycloneDX: {missing}")
+        return []
+    return [] if error is None else [str(error)]
+
+
+def main():
+    folder = Path(sys.argv[1])
+    text = (folder / "share/longspan/contents.cdx.json").read_text(encoding="utf-8")
+    contents = json.loads(text)
+    problems = [*wrong_fields(contents), *schema_says(text)]
+    listed = {}
+    for top in [contents["metadata"]["component"], *contents["components"]]:
+        for entry in entries_below(top):
+            if entry["type"] == "file":
+                listed[entry["name"]] = entry["hashes"][0]["content"]
+    for path, wanted in listed.items():
+        if hashlib.sha256((folder / path).read_bytes()).hexdigest() != wanted:
+            problems.append(f"{path} has another hash")
+    there = {str(path.relative_to(folder)) for name in ("lib", "libexec") for path in (folder / name).rglob("*") if path.is_file()}
+    problems += [f"{path} is not in the list" for path in sorted(there - set(listed))]
+    if len([top for top in contents["components"] if top["type"] == "library"]) < 10 and Path("/usr/bin/dpkg-query").exists():
+        problems.append("it names few packages")
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""train --profile: a trace of all ranks on one clock, and a table of where the time goes.
+
+    tests/launch/profile_test.py build/launch/longspan
+"""
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import DIVERGING, Layout, flat, until
+
+ENDLESS = {"training.steps": 1_000_000, "checkpoint.every": 0}
+
+
+class Trace:
+    """A trace as viewers read it."""
+
+    def __init__(self, path):
+        whole = json.loads(path.read_text())
+        self.about = whole["otherData"]
+        self.events = whole["traceEvents"]
+
+    def names(self, what):
+        """{(rank, thread): name} of threads; of processes the thread is 0."""
+        return {(event["pid"], event["tid"]): event["args"]["name"] for event in self.events if event["name"] == what}
+
+    def ranks(self):
+        return sorted(rank for rank, _ in self.names("process_name"))
+
+    def spans(self, rank, thread="main", kind=None):
+        number = next(tid for (pid, tid), name in self.names("thread_name").items() if (pid, name) == (rank, thread))
+        return [event for event in self.events if event["ph"] == "X" and (event["pid"], event["tid"]) == (rank, number)
+                and kind in (None, event["cat"])]
+
+    def steps(self, rank):
+        return sorted(event["args"]["step"] for event in self.spans(rank, kind="step"))
+
+    def collectives(self, rank):
+        """{(axis, number): (name, begin, end, bytes)}"""
+        ends = {event["id"]: event["ts"] for event in self.events if event["ph"] == "e"}
+        return {(event["args"]["axis"], event["args"]["number"]):
+                (event["name"], event["ts"], ends[event["id"]], event["args"]["bytes"])
+                for event in self.events if event["ph"] == "b" and event["pid"] == rank}
+
+
+class Profile(jobs.TestCase):
+    def profiled(self, steps, directory="run", layout=Layout(1, 1), code=0, **settings):
+        job = self.start_profiled(steps, directory, layout, settings)
+        result = job.wait()
+        self.assertEqual(result.code, code, result.output + result.errors)
+        return result
+
+    def start_profiled(self, steps, directory, layout, settings):
+        every = {"run.directory": directory, **layout.settings(), **settings}
+        return self.start("train", "tiny.yaml", "--profile", steps, *flat(every), ranks=layout.ranks)
+
+    def files(self, directory="run"):
+        folder = self.directory / directory / "profile"
+        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+    def trace(self, first, last, directory="run"):
+        stem = f"trace-{first:09}-{last:09}"
+        self.assertEqual(self.files(directory), [f"{stem}.json", f"{stem}.txt"])
+        trace = Trace(self.directory / directory / "profile" / f"{stem}.json")
+        self.assertEqual((trace.about["first_step"], trace.about["last_step"]), (first, last))
+        return trace
+
+    def assert_nested(self, spans):
+        """None begins within another one and ends outside of it."""
+        around = []
+        for span in sorted(spans, key=lambda span: (span["ts"], -span["dur"])):
+            begin, end = span["ts"], span["ts"] + span["dur"]
+            while around and around[-1] <= begin + 1e-4:
+                around.pop()
+            if around:
+                self.assertLessEqual(end, around[-1] + 1e-4, span)
+            around.append(end)
+
+    def assert_whole(self, trace, layout, steps):
+        self.assertEqual(trace.ranks(), list(range(layout.ranks)))
+        for rank in trace.ranks():
+            self.assertEqual(trace.steps(rank), steps)
+            spans = trace.spans(rank)
+            self.assert_nested(spans)
+            # Nothing of other steps.
+            whole = trace.spans(rank, kind="step")
+            inside = [span for span in spans if any(step["ts"] - 1e-4 <= span["ts"] and
+                                                    span["ts"] + span["dur"] <= step["ts"] + step["dur"] + 1e-4
+                                                    for step in whole)]
+            self.assertEqual(len(inside), len(spans))
+            self.assert_nested(trace.spans(rank, "reader"))
+            self.assertTrue(trace.spans(rank, "reader", "reading"))
+            for kind in "phase", "layer", "op", "kernel":
+                self.assertTrue(trace.spans(rank, kind=kind), kind)
+
+    def layers_of(self, trace, rank, backward):
+        return {span["args"].get("layer") for span in trace.spans(rank, kind="op") if ("pass" in span["args"]) == backward}
+
+    def test_of_all_ranks_on_one_clock(self):
+        for number, layout in enumerate((Layout(2, 1), Layout(1, 2), Layout(1, 1, 2))):
+            with self.subTest(layout=str(layout)):
+                directory = f"run{number}"
+                result = self.profiled("3:5", directory, layout)
+                trace = self.trace(3, 5, directory)
+                self.assert_whole(trace, layout, [3, 4, 5])
+                for rank in trace.ranks():
+                    for backward in False, True:
+                        layers = self.layers_of(trace, rank, backward)
+                        for layer in "layers/0/attention/query", "layers/1/attention", "layers/1/feed_forward", "output":
+                            self.assertIn(layer, layers, f"backward: {backward}")
+                self.assert_overlapping(trace, ("data", "tensor", "context")[number])
+                self.assert_table(result, directory)
+
+    def assert_overlapping(self, trace, axis):
+        first, second = (trace.collectives(rank) for rank in (0, 1))
+        self.assertEqual(first.keys(), second.keys())
+        self.assertTrue({axis, "world"} <= {of for of, _ in first}, first.keys())
+        for key, (name, begin, end, sent) in first.items():
+            other_name, other_begin, other_end, other_sent = second[key]
+            self.assertEqual((name, sent), (other_name, other_sent))
+            self.assertEqual(sent == 0, name == "barrier")
+            # Neither is complete before the other rank has come to it.
+            self.assertLessEqual(max(begin, other_begin), min(end, other_end), key)
+        waits = [span for rank in (0, 1) for span in trace.spans(rank, kind="wait")]
+        self.assertTrue(any(span["args"].get("axis") == axis for span in waits))
+
+    def assert_table(self, result, directory):
+        table = next((self.directory / directory / "profile").glob("*.txt")).read_text()
+        self.assertRegex(table, r"\Awhere the time went from step 3 to step 5: [\d.]+ ms a step on 2 ranks, of which by own time\n"
+                                r" +own ms +share +total ms +calls +what\n"
+                                r"(?: +[\d.]+ +[\d.]+% +[\d.]+ +[\d.]+  (?:step|phase|layer|op|kernel|wait|reading|saving) .*\n){10}\Z")
+        own = [float(line.split()[0]) for line in table.splitlines()[2:]]
+        self.assertEqual(own, sorted(own, reverse=True))
+        log = self.run_at(directory).log()
+        for line in table.splitlines():
+            self.assertIn(line, log)
+            self.assertIn(line, result.output)
+        self.assertIn("profile/trace-000000003-000000005.json: chrome://tracing or ui.perfetto.dev shows it", log)
+
+    def test_what_is_trained_does_not_change(self):
+        for layout in Layout(1, 1), Layout(2, 1):
+            with self.subTest(layout=str(layout)):
+                plain, profiled = f"plain{layout.ranks}", f"profiled{layout.ranks}"
+                self.train(plain, layout)
+                self.profiled("2:6", profiled, layout)
+                self.assertEqual(self.run_at(profiled).metrics_bytes(), self.run_at(plain).metrics_bytes())
+                self.assertEqual(self.run_at(profiled).state(8), self.run_at(plain).state(8))
+                self.assertEqual(self.files(plain), [])
+
+    def test_what_is_computed_again_lies_in_its_gradient(self):
+        for number, settings in enumerate(({"memory.recompute": "layer"}, {"model.residual": "reversible", "model.norm": "pre"})):
+            with self.subTest(settings=settings):
+                self.profiled("1:2", f"run{number}", **settings)
+                trace = self.trace(1, 2, f"run{number}")
+                self.assert_whole(trace, Layout(1, 1), [1, 2])
+                gradients = [span for span in trace.spans(0, kind="op") if "pass" in span["args"]]
+                again = [span for span in trace.spans(0, kind="layer") if span["name"] == "layers/1/attention"
+                         and any(each["ts"] <= span["ts"] and span["ts"] + span["dur"] <= each["ts"] + each["dur"] + 1e-4
+                                 for each in gradients)]
+                self.assertGreaterEqual(len(again), 2)
+
+    def test_saving_and_validation_are_in_it(self):
+        self.profiled("3:7", **{"checkpoint.every": 2, "data.validation": "text.txt", "training.validation_every": 3,
+                                "training.validation_batches": 1})
+        trace = self.trace(3, 7)
+        self.assert_whole(trace, Layout(1, 1), [3, 4, 5, 6, 7])
+        self.assertIn("saving", {span["name"] for span in trace.spans(0, kind="saving")})
+        self.assertIn("validation", {span["name"] for span in trace.spans(0, kind="phase")})
+        self.assertEqual({"copying the state", "writing the checkpoint"}, {span["name"] for span in trace.spans(0, "saver")})
+
+    def test_a_stop_cuts_it(self):
+        for layout in Layout(1, 1), Layout(2, 1):
+            with self.subTest(layout=str(layout)):
+                directory = f"run{layout.ranks}"
+                job = self.start_profiled("3:1000000", directory, layout, ENDLESS)
+                until(lambda: job.ended() or "step 6/" in job.output())
+                job.signal(signal.SIGUSR1)
+                self.assertEqual(job.wait().code, 75)
+                last = self.run_at(directory).metrics()[-1]["step"]
+                self.assertGreaterEqual(last, 6)
+                trace = self.trace(3, last, directory)
+                self.assert_whole(trace, layout, list(range(3, last + 1)))
+
+    def test_a_stop_before_it_leaves_nothing(self):
+        job = self.start_profiled("999999:1000000", "run", Layout(1, 1), ENDLESS)
+        until(lambda: job.ended() or "step 2/" in job.output())
+        job.signal(signal.SIGUSR1)
+        self.assertEqual(job.wait().code, 75)
+        self.assertEqual(self.files(), [])
+
+    def test_a_run_that_diverges_leaves_what_there_is(self):
+        for layout in Layout(1, 1), Layout(2, 1):
+            with self.subTest(layout=str(layout)):
+                directory = f"run{layout.ranks}"
+                self.profiled("1:50", directory, layout, code=4, **DIVERGING)
+                name = self.files(directory)[0]
+                last = int(name.split("-")[2].split(".")[0])
+                self.assertLess(last, 50)
+                self.assertEqual(self.trace(1, last, directory).ranks(), list(range(layout.ranks)))
+
+    def test_a_run_that_goes_on_says_what_is_missed(self):
+        self.train()
+        behind = self.profiled("5:8", **{"training.steps": 9})
+        self.assertIn("--profile 5:8: nothing is recorded, the run goes on behind step 8", behind.output)
+        self.assertEqual(self.files(), [])
+        within = self.profiled("8:11", layout=Layout(2, 1), **{"training.steps": 12})
+        self.assertIn("--profile 8:11: recorded from step 10 on, the run goes on behind step 9", within.output)
+        self.assert_whole(self.trace(10, 11), Layout(2, 1), [10, 11])
+
+    def test_files_that_cannot_be_written_do_not_end_the_run(self):
+        for layout in Layout(1, 1), Layout(2, 1):
+            with self.subTest(layout=str(layout)):
+                directory = f"run{layout.ranks}"
+                (self.directory / directory).mkdir()
+                (self.directory / directory / "profile").write_text("a file")
+                result = self.profiled("2:3", directory, layout)
+                self.assertIn("warning: the profile is not written: ", result.output)
+                self.assertIn("where the time went from step 2 to step 3", result.output)
+                self.assertEqual(len(self.run_at(directory).metrics()), 8)
+
+    def test_mistakes(self):
+        for steps in "5:", "10:5", "a:b", "0:3", ":5", "5", "5:10:15", "-1:3", "5: 6":
+            with self.subTest(steps=steps):
+                result = self.longspan("train", "tiny.yaml", f"--profile={steps}", code=2)
+                self.assert_one_sentence(result, f'--profile: found "{steps}"; wanted FIRST:LAST, whole numbers from 1 on, as in '
+                                                 "5:10; see longspan train --help")
+        for layout in Layout(1, 1), Layout(2, 1):
+            result = self.profiled("5:9", layout=layout, code=2)
+            self.assert_one_sentence(result, "--profile: found 5:9, but training.steps is 8; wanted steps from 1 to 8")
+        self.assertFalse((self.directory / "run").exists())
+
+
+if __name__ == "__main__":
+    jobs.main()

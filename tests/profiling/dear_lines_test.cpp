@@ -1,0 +1,91 @@
+// Spans added up by what they are.
+#include "framework/profiling/dear_lines.h"
+
+#include <gtest/gtest.h>
+
+namespace longspan {
+namespace {
+
+std::int64_t moment = 0;
+std::int64_t told_clock() { return moment; }
+
+void multiply(std::int64_t nanoseconds) {
+  const Span span({.kind = ActivityKind::kernel, .place = std::source_location::current()});
+  moment += nanoseconds;
+}
+
+// A step of two layers, the second one within itself once more.
+RecordedSpans some_steps() {
+  Timeline timeline(1000, told_clock);
+  timeline.start();
+  const OnTimeline here(&timeline);
+  for (std::uint64_t step = 1; step <= 2; ++step) {
+    const Span whole({.kind = ActivityKind::step, .number = step});
+    moment += 100;
+    for (const char* const name : {"layers/0/attention", "layers/1/attention"}) {
+      const Span layer({.kind = ActivityKind::layer, .layer = name});
+      moment += 10;
+      const Span again({.kind = ActivityKind::layer, .layer = name});
+      multiply(1000);
+    }
+    const Span wait({.kind = ActivityKind::wait, .name = "all_reduce", .axis = "data"});
+    moment += 500;
+    timeline.add_beside({.kind = ActivityKind::collective, .name = "all_reduce"}, moment - 500);
+  }
+  return timeline.stop();
+}
+
+TEST(DearLines, AddUpWhatIsAlikeInLikeLayers) {
+  const DearLines lines = lines_of(some_steps());
+  const LineSums& kernel = lines.at({"kernel", "multiply", "layers/*/attention"});
+  EXPECT_EQ(kernel.calls, 4);
+  EXPECT_EQ(kernel.own, 4000);
+  EXPECT_EQ(kernel.total, 4000);
+  EXPECT_EQ(lines.at({"wait", "waiting for all_reduce (data)", ""}).own, 1000);
+  EXPECT_EQ(lines.at({"step", "step", ""}).total, 5240);
+  EXPECT_EQ(lines.at({"step", "step", ""}).own, 200);
+  for (const auto& [key, sums] : lines) EXPECT_NE(key.kind, "collective");
+}
+
+TEST(DearLines, CountASpanWithinItsLikeOnce) {
+  const LineSums layer = lines_of(some_steps()).at({"layer", "layers/*/attention", ""});
+  EXPECT_EQ(layer.calls, 8);
+  EXPECT_EQ(layer.own, 40);
+  EXPECT_EQ(layer.total, 4040);
+}
+
+TEST(DearLines, OwnTimesMakeUpTheSteps) {
+  const DearLines lines = lines_of(some_steps());
+  std::int64_t own = 0;
+  for (const auto& [key, sums] : lines) own += sums.own;
+  EXPECT_EQ(own, lines.at({"step", "step", ""}).total);
+}
+
+TEST(DearLines, GoToAnotherRankAsText) {
+  const DearLines lines = lines_of(some_steps());
+  DearLines both = lines;
+  add_text(to_text(lines), both);
+  ASSERT_EQ(both.size(), lines.size());
+  for (const auto& [key, sums] : lines) {
+    EXPECT_EQ(both.at(key).own, 2 * sums.own);
+    EXPECT_EQ(both.at(key).total, 2 * sums.total);
+    EXPECT_EQ(both.at(key).calls, 2 * sums.calls);
+  }
+}
+
+TEST(DearLines, TheTableHasTheDearestFirst) {
+  DearLines lines;
+  lines[{"step", "step", ""}] = {0, 40'000'000, 4};
+  for (int i = 0; i < 20; ++i)
+    lines[{"kernel", fmt::format("work{}", i), "layers/*"}] = {i * 100'000, i * 200'000, 8};
+  const std::vector<std::string> table = table_of(lines, {5, 6, 2});
+  ASSERT_EQ(table.size(), 12);
+  EXPECT_EQ(table[0],
+            "where the time went from step 5 to step 6: 10.000 ms a step on 2 ranks, of which by "
+            "own time");
+  EXPECT_EQ(table[2], "     0.475   4.8%      0.950      2.0  kernel work19 in layers/*");
+  EXPECT_TRUE(table[11].ends_with("work10 in layers/*"));
+}
+
+}  // namespace
+}  // namespace longspan
