@@ -56,7 +56,7 @@ install(FILES ${CMAKE_BINARY_DIR}/package/longspan.pc DESTINATION ${CMAKE_INSTAL
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents)
 # The pages, beside each other as in the tree, and the configurations that they speak of.
 foreach(page README CONTRIBUTING CHANGELOG SECURITY checkpoints/README configs/README framework/README launch/README
-    launch/packaging/README models/README tests/README)
+    launch/packaging/README launch/python/README models/README tests/README)
   get_filename_component(place ${page} DIRECTORY)
   install(FILES ${CMAKE_SOURCE_DIR}/${page}.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${place} COMPONENT documents)
 endforeach()

@@ -49,13 +49,13 @@ Bytes read(const Checkpoint& checkpoint, const std::string& name) {
   const auto tensor = [&] {
     const nb::gil_scoped_release others_run;
     const Shape& shape = checkpoint.shape_of(name);
-    const Tensor whole = Tensor::empty(
-        shape, checkpoint.dtype_of(name), Device::cpu(), MemoryTag::workspace);
-    checkpoint.read({.name = name,
-                     .tensor = whole,
-                     .global_shape = shape,
-                     .offset = std::vector<std::int64_t>(
-                         static_cast<std::size_t>(shape.dimensions()), 0)});
+    const Tensor whole =
+        Tensor::empty(shape, checkpoint.dtype_of(name), Device::cpu(), MemoryTag::workspace);
+    checkpoint.read(
+        {.name = name,
+         .tensor = whole,
+         .global_shape = shape,
+         .offset = std::vector<std::int64_t>(static_cast<std::size_t>(shape.dimensions()), 0)});
     return std::make_unique<Tensor>(whole);
   }();
   std::byte* const bytes = tensor->bytes();

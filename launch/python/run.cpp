@@ -128,7 +128,11 @@ std::map<std::string, Column> metrics(const std::string& file) {
 
 void bind_run(nb::module_& module) {
   module.def("record", &record, nb::arg("path"), "What `longspan list --json` prints of a run.");
-  module.def("written_values", &written_values, nb::arg("text"), nb::arg("file"));
+  module.def("written_values",
+             &written_values,
+             nb::arg("text"),
+             nb::arg("file"),
+             nb::sig("def written_values(text: str, file: str) -> dict[str, object]"));
   module.def("metrics", &metrics, nb::arg("file"));
   module.def(
       "steps", [](const std::string& folder) { return steps_in(folder); }, nb::arg("folder"));

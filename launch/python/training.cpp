@@ -43,8 +43,8 @@ OpenDocuments documents_of(const nb::object& open) {
   if (open.is_none()) return {};
   return [open = held(open)](const DocumentPlace& place) -> NextDocument {
     const nb::gil_scoped_acquire interpreter;
-    return [iterator = held((*open)(place.epoch, place.document))]()
-               -> std::optional<std::vector<std::int64_t>> {
+    return [iterator = held((*open)(
+                place.epoch, place.document))]() -> std::optional<std::vector<std::int64_t>> {
       const nb::gil_scoped_acquire here;
       const nb::object next = nb::steal(PyIter_Next(iterator->ptr()));
       if (!next.is_valid()) {
@@ -57,20 +57,47 @@ OpenDocuments documents_of(const nb::object& open) {
   };
 }
 
-// What a callback throws ends the training as a signal does, on all ranks, and comes out of it then.
+// What a callback raises ends the training as a signal does, on all ranks, and comes out of it
+// then.
 struct Callback {
   nb::object on_step;
-  std::exception_ptr thrown = {};
+  std::exception_ptr raised = {};
+  std::string told = {};  // of it: "ValueError: no more"
 
   void tell(const StepMetrics& metrics) noexcept {
     const nb::gil_scoped_acquire interpreter;
     try {
       on_step(json_line(metrics));
+    } catch (const nb::python_error& error) {
+      raised = std::current_exception();
+      told = words_of(error);
     } catch (...) {
-      thrown = std::current_exception();
+      raised = std::current_exception();
+      told = "an exception";
+    }
+  }
+
+ private:
+  static std::string words_of(const nb::python_error& error) noexcept {
+    try {
+      return fmt::format(
+          "{}: {}", nb::str(error.type().attr("__name__")).c_str(), nb::str(error.value()).c_str());
+    } catch (...) {
+      return "an exception";  // that cannot be told
     }
   }
 };
+
+// Collective. A rank whose callback raised something raises it again; the others say so.
+void raise_again(Callback& callback, const Communicator& world) {
+  const std::vector<std::string> told = world.all_gather(callback.told);
+  if (callback.raised) std::rethrow_exception(std::exchange(callback.raised, nullptr));
+  for (std::size_t rank = 0; rank < told.size(); ++rank)
+    if (!told[rank].empty())
+      throw Failure("rank {}: on_step raised {}; the training stopped with a checkpoint saved",
+                    rank,
+                    told[rank]);
+}
 
 // A file is read; the text of what is none is rank 0's.
 ConfigurationText configuration_text(const std::string& file,
@@ -113,19 +140,19 @@ std::string train(Session& session,
   TrainingHooks hooks = {.documents = documents_of(documents), .is_quiet = quiet};
   if (!on_step.is_none()) {
     hooks.after_step = [&](const StepMetrics& metrics) {
-      if (!callback.thrown) callback.tell(metrics);
+      if (!callback.raised) callback.tell(metrics);
     };
-    hooks.wants_stop = [&] { return callback.thrown != nullptr; };
+    hooks.wants_stop = [&] { return callback.raised != nullptr; };
   }
   const nb::gil_scoped_release others_run;
   const ConfigurationText source = configuration_text(file, text, settings, session.world());
   const std::string directory = configure(source)->run.directory.text();
   const ExitCode code = train_and_log(session, source, hooks);
-  if (callback.thrown) std::rethrow_exception(std::exchange(callback.thrown, nullptr));
+  raise_again(callback, session.world());
   if (code == ExitCode::stopped)
-    throw Error(ExitCode::stopped,
-                directory +
-                    ": stopped on request with a checkpoint saved; train again to go on from it");
+    throw Error(
+        ExitCode::stopped,
+        directory + ": stopped on request with a checkpoint saved; train again to go on from it");
   return directory;
 }
 

@@ -84,7 +84,7 @@ class Run:
         """An array for each number of metrics.jsonl, an element for each logged step; NaN where a step has none."""
         columns: Columns = dict(_longspan.metrics(str(self.path / "metrics.jsonl")))
         for name in ("step", "tokens"):
-            if name in columns:
+            if name in columns and not numpy.isnan(columns[name]).any():
                 columns[name] = columns[name].astype(numpy.int64)
         return columns
 

@@ -1,0 +1,70 @@
+"""What the tests of the Python package share: tests/launch/python_test.py starts them with the package and the program.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(SOURCE / "tests" / "support"))
+import jobs
+
+MODEL = {"family": "transformer_xl", "layers": 2, "width": 16, "heads": 4, "memory": 8, "dropout": 0.1}
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path, monkeypatch):
+    """Each test in a directory of its own, with tiny.yaml, a small model that trains on text.txt."""
+    monkeypatch.chdir(tmp_path)
+    jobs.write_text(tmp_path / "text.txt")
+    (tmp_path / "tiny.yaml").write_text(json.dumps(jobs.TestCase.sections))
+    return tmp_path
+
+
+@pytest.fixture
+def longspan(directory):
+    """The program: longspan("evaluate", "run") is what it prints."""
+    def run(*words, ranks=1, code=0):
+        job = jobs.Job(os.environ["LONGSPAN_PROGRAM"], words, ranks, directory)
+        try:
+            result = job.wait()
+        finally:
+            job.close()
+        assert result.code == code, result.output + result.errors
+        return result.output
+
+    return run
+
+
+@pytest.fixture
+def trained(longspan, directory):
+    """A run that the program has trained."""
+    longspan("train", "tiny.yaml", "--set", "data.validation=text.txt", "--set", "training.validation_every=4")
+    return directory / "run"
+
+
+# Each rank has a file for what it prints: mpirun would mix them.
+PRELUDE = """import os, sys
+sys.stdout = open("told." + os.environ.get("OMPI_COMM_WORLD_RANK", "0"), "w")
+import longspan
+"""
+
+
+@pytest.fixture
+def ranks(directory):
+    """ranks(2, "print(longspan.rank())") is the exit code of a job of Python processes, what each prints, and the errors."""
+    def run(count, script, *words):
+        (directory / "script.py").write_text(PRELUDE + script)
+        command = [jobs.MPIRUN, count, sys.executable, "script.py", *words] if count > 1 else [sys.executable, "script.py", *words]
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, "TMPDIR": str(directory), "LONGSPAN_TIME_LIMIT": str(jobs.MOST_SECONDS)}
+        result = subprocess.run(list(map(str, command)), cwd=directory, env=environment, capture_output=True, text=True)
+        files = [directory / f"told.{rank}" for rank in range(count)]
+        return result.returncode, [file.read_text() if file.exists() else "" for file in files], result.stderr
+
+    return run

@@ -1,0 +1,88 @@
+"""Jobs of several ranks, alone and with mpi4py.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import importlib.util
+
+import pytest
+
+import longspan as package
+
+needs_mpi4py = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed; launch/setup --peers installs it")
+
+TRAIN = """
+def documents(cursor):
+    return ([97 + (i * 7 + j) % 20 for j in range(3 + i % 30)] for i in range(cursor.document, 500))
+losses = []
+run = longspan.train("tiny.yaml", {"run.directory": sys.argv[1], "precision.compute": "float64", "parallel.tensor": int(sys.argv[2])},
+                     data=documents, quiet=True, on_step=lambda figures: losses.append(figures["loss"]))
+figures = longspan.evaluate(run, data="text.txt")
+ids = longspan.generate(run, "the", tokens=8)[0].ids.tolist()
+print(f"{[round(loss, 9) for loss in losses]} {figures['loss']:.9f} {ids}")
+"""
+
+
+def test_every_layout_learns_the_same_documents(ranks):
+    code, alone, errors = ranks(1, TRAIN, "alone", 1)
+    assert code == 0, errors
+    for name, tensor in (("data", 1), ("tensor", 2)):
+        code, output, errors = ranks(2, TRAIN, name, tensor)
+        assert (code, errors) == (0, "")
+        assert output == 2 * alone
+
+
+@needs_mpi4py
+def test_mpi_is_shared_whoever_starts_it(ranks):
+    sums = "print(MPI.COMM_WORLD.allreduce(longspan.rank() + 1))\n"
+    for before, after in (("from mpi4py import MPI\n", ""), ("", "from mpi4py import MPI\n")):
+        code, output, errors = ranks(2, before + "longspan.size()\n" + after + sums + 'longspan.train("tiny.yaml", quiet=True)\n' + sums)
+        assert (code, errors) == (0, "")
+        assert output == ["3\n3\n"] * 2
+    code, output, errors = ranks(2, "from mpi4py import MPI\nlongspan.size()\nMPI.Finalize()\n")
+    assert (code, errors) == (0, "")
+    code, output, errors = ranks(1, "from mpi4py import MPI\nprint(longspan.size())\n")
+    assert (code, output, errors) == (0, ["1\n"], "")
+
+
+def test_an_exception_on_one_rank_ends_the_job_with_its_exit_code(ranks):
+    for script, code, wanted in (('if longspan.rank() == 1: raise longspan.DataError("of one rank")\nlongspan.train("tiny.yaml", quiet=True)', 3, "of one rank"),
+                                 ('if longspan.rank() == 1: raise ValueError("of one rank")\nlongspan.train("tiny.yaml", quiet=True)', 1, "of one rank"),
+                                 ('longspan.evaluate("nothing")', 2, "nothing: there is no such file")):
+        script = f'if longspan.size() < 2: raise SystemExit(9)\n{script}\n'
+        found, _, errors = ranks(2, script)
+        assert found == code, errors
+        assert wanted in errors
+        assert errors.count("Traceback") == 1
+
+
+STOPS = """
+def tell(figures):
+    if longspan.rank() == 1 and figures["step"] == 3: raise ValueError("enough")
+try:
+    longspan.train("tiny.yaml", {"training.steps": 1000}, quiet=True, on_step=tell if longspan.rank() == 1 else None)
+except Exception as error:
+    print(f"{longspan.rank()} {type(error).__name__} {error}")
+longspan.train("tiny.yaml", {"training.steps": 6}, quiet=True)
+print("done")
+"""
+
+
+def test_what_a_callback_of_one_rank_raises_stops_all_with_a_checkpoint(ranks):
+    code, output, errors = ranks(2, STOPS)
+    assert code == 0, errors
+    assert output == ["0 Error rank 1: on_step raised ValueError: enough; the training stopped with a checkpoint saved\ndone\n",
+                      "1 ValueError enough\ndone\n"]
+    assert package.Run("run").step == 6
+
+
+def test_data_that_fail_on_one_rank_do_not_leave_the_other_waiting(ranks):
+    code, _, errors = ranks(2, """
+def documents():
+    for i in range(10 ** 6):
+        if i == 50 and longspan.rank() == 1: raise OSError("the disk is gone")
+        yield [97] * 30
+longspan.train("tiny.yaml", {"training.steps": 1000}, data=documents(), quiet=True)
+""")
+    assert code == 1
+    assert "the disk is gone" in errors

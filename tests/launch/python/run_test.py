@@ -1,0 +1,128 @@
+"""Runs and checkpoints, read.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import json
+import sys
+
+import numpy
+import pytest
+
+import jobs
+import longspan as package
+
+
+def test_a_run_tells_its_state_steps_layout_and_configuration(trained):
+    run = package.Run(trained)
+    assert (run.state, run.step, run.steps, run.checkpoints) == ("finished", 8, 8, [4, 8])
+    assert run.layout == {"data": 1, "context": 1, "tensor": 1}
+    assert (run.ended_by, run.troubles) == ("", [])
+    found = run.configuration
+    assert found["training"]["steps"] == 8
+    assert found["training"]["learning_rate"] == 0.01
+    assert found["data"]["train"] == "text.txt"
+    assert found["model"]["attention"] == ["causal"]
+    assert found["model"]["vocabulary"] is None
+    assert found["metrics"]["timing"] is False
+
+
+def test_metrics_are_arrays_with_gaps_where_a_step_has_none(trained):
+    lines = jobs.Run(trained).metrics()
+    metrics = package.Run(trained).metrics
+    assert metrics["step"].tolist() == [line["step"] for line in lines]
+    assert metrics["step"].dtype == numpy.int64
+    assert metrics["loss"].tolist() == [line["loss"] for line in lines]
+    wanted = [line.get("validation_loss", float("nan")) for line in lines]
+    numpy.testing.assert_array_equal(metrics["validation_loss"], wanted)
+    assert numpy.isnan(wanted).sum() == 6
+
+
+def test_of_steps_that_come_again_the_later_lines_count_and_what_is_no_number_is_told(trained):
+    with (trained / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 7, "loss": null, "loss_reason": "inf"}\n{"step": 8, "loss": null, "loss_reason": "nan"}\n{"step": 9, "lo')
+    metrics = package.Run(trained).metrics
+    assert metrics["step"].tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert numpy.isposinf(metrics["loss"][6]) and numpy.isnan(metrics["loss"][7])
+
+
+def test_what_is_no_run_is_told(directory):
+    with pytest.raises(package.DataError, match="nothing: there is no such directory") as caught:
+        package.Run("nothing")
+    assert caught.value.exit_code == 3
+    with pytest.raises(package.DataError, match="no run is here"):
+        package.Run(directory)
+
+
+def whole(step, name):
+    """A tensor by h5py's hand: the pieces of the files where the manifest says."""
+    import h5py
+
+    manifest = json.loads((step / "manifest.json").read_text())
+    tensor = manifest["tensors"][name]
+    array = None
+    for piece in tensor["pieces"]:
+        with h5py.File(step / manifest["files"][piece["file"]]["name"]) as file:
+            elements = file[piece["dataset"]][()].reshape(piece["shape"])
+        if array is None:
+            array = numpy.zeros(tensor["shape"], elements.dtype)
+        array[tuple(slice(o, o + n) for o, n in zip(piece["offset"], piece["shape"]))] = elements
+    return array
+
+
+def test_tensors_are_whole_whatever_ranks_wrote_them(longspan, directory):
+    pytest.importorskip("h5py")
+    longspan("train", "tiny.yaml", "--set", "parallel.tensor=2", "--set", "training.steps=2", ranks=2)
+    checkpoint = package.Checkpoint("run")
+    assert checkpoint.layout == {"data": 1, "context": 1, "tensor": 2}
+    assert checkpoint.step == 2
+    step = directory / "run" / "checkpoints" / "step-000000002"
+    assert checkpoint.path.resolve() == step
+    manifest = json.loads((step / "manifest.json").read_text())
+    assert checkpoint.names == sorted(manifest["tensors"])
+    assert any(len(tensor["pieces"]) > 1 for tensor in manifest["tensors"].values())
+    for name, array in checkpoint.items():
+        assert array.shape == checkpoint.shape(name) == tuple(manifest["tensors"][name]["shape"])
+        assert array.dtype == checkpoint.dtype(name)
+        assert checkpoint.kept_as(name) == manifest["tensors"][name]["dtype"]
+        numpy.testing.assert_array_equal(array, whole(step, name))
+    assert checkpoint.configuration["parallel"]["tensor"] == 2
+    assert checkpoint.scalars["trainer/steps"] == 2
+
+
+def test_a_checkpoint_is_named_by_its_step_and_unknown_names_are_errors(trained):
+    assert package.Checkpoint(trained, 4).step == 4
+    assert package.Checkpoint(trained / "checkpoints" / "step-000000004").step == 4
+    assert package.Checkpoint(package.Run(trained)).step == 8
+    with pytest.raises(package.DataError):
+        package.Checkpoint(trained, 5)
+    with pytest.raises(KeyError):
+        package.Checkpoint(trained)["no/such/tensor"]
+
+
+def test_a_flipped_bit_is_told_when_it_is_read_and_not_before(trained):
+    file = trained / "checkpoints" / "step-000000008" / "rank-00000.h5"
+    jobs.damage(file)
+    checkpoint = package.Checkpoint(trained)
+    assert checkpoint.shape("embedding/weight") == (256, 16)
+    with pytest.raises(package.DataError, match="rank-00000.h5"):
+        checkpoint["embedding/weight"]
+
+
+def half_precision(longspan):
+    longspan("train", "tiny.yaml", "--set", "precision.compute=bf16", "--set", "training.steps=2")
+    checkpoint = package.Checkpoint("run")
+    return checkpoint, [name for name in checkpoint if checkpoint.kept_as(name) == "bf16"]
+
+
+def test_bfloat16_is_that_of_ml_dtypes_and_without_it_float32(longspan, directory, monkeypatch):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    checkpoint, names = half_precision(longspan)
+    assert names
+    assert checkpoint[names[0]].dtype == checkpoint.dtype(names[0]) == ml_dtypes.bfloat16
+    exact = checkpoint[names[0]].astype(numpy.float32)
+    module = sys.modules[package.Checkpoint.__module__]
+    monkeypatch.setattr(module, "_bfloat16", None)
+    assert checkpoint[names[0]].dtype == checkpoint.dtype(names[0]) == numpy.float32
+    numpy.testing.assert_array_equal(checkpoint[names[0]], exact)
+    assert numpy.abs(exact).max() > 0

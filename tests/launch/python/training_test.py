@@ -1,0 +1,208 @@
+"""Training in one process.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy
+import pytest
+
+import jobs
+import longspan as package
+from conftest import MODEL
+
+CONFIGURATION = {"run": {"directory": "given", "threads": 1}, "model": MODEL, "data": {"batch": 4, "segment": 8},
+                 "training": {"steps": 12, "learning_rate": 0.01, "warmup": 2}, "checkpoint": {"every": 4},
+                 "metrics": {"every": 1, "timing": False}}
+
+
+def documents(count=300):
+    source = numpy.random.default_rng(3)
+    return [source.integers(97, 117, size=length) for length in source.integers(0, 40, size=count)]
+
+
+class Enough(Exception):
+    pass
+
+
+def stopping_at(step):
+    def tell(figures):
+        if figures["step"] == step:
+            raise Enough
+
+    return tell
+
+
+def losses(run):
+    return package.Run(run).metrics["loss"].tolist()
+
+
+def state(run, step):
+    return jobs.Run(run).state(step)["tensors"]
+
+
+def test_a_file_is_trained_as_the_program_trains_it(longspan):
+    longspan("train", "tiny.yaml", "--set", "run.directory=theirs")
+    seen = []
+    run = package.train("tiny.yaml", {"run.directory": "mine"}, on_step=seen.append, quiet=True)
+    assert (str(run.path), run.state) == ("mine", "finished")
+    assert state("mine", 8) == state("theirs", 8)
+    assert [figures["step"] for figures in seen] == list(range(1, 9))
+    assert [figures["loss"] for figures in seen] == losses("mine") == losses("theirs")
+    assert {"tokens", "learning_rate", "gradient_norm"} <= set(seen[0])
+
+
+def test_a_dict_is_trained_as_its_file_is(directory):
+    sections = json.loads((directory / "tiny.yaml").read_text())
+    package.train("tiny.yaml", {"run": {"directory": "file"}}, quiet=True)
+    keys = {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
+    package.train({**keys, "run.directory": "keys", "training": {"steps": 8}}, quiet=True)
+    again = package.train(package.Run("file").configuration, {"run.directory": directory / "again"}, quiet=True)
+    assert state("file", 8) == state("keys", 8) == state("again", 8)
+    assert again.configuration["model"] == package.Run("file").configuration["model"]
+
+
+def test_standard_output_is_silent_when_it_is_asked_to_be(capfd):
+    package.train("tiny.yaml", {"training.steps": 1}, quiet=True)
+    assert capfd.readouterr().out == ""
+    package.train("tiny.yaml", {"training.steps": 2})
+    assert "done: 2 steps" in capfd.readouterr().out
+
+
+def test_mistakes_in_a_configuration_are_told_with_their_places():
+    with pytest.raises(package.ConfigurationError) as caught:
+        package.train({**CONFIGURATION, "training": {"stepz": 1}, "data": {"train": "text.txt", "batch": "many"}})
+    assert "training.stepz" in str(caught.value) and "data.batch" in str(caught.value)
+    with pytest.raises(package.ConfigurationError, match="training.steps"):
+        package.train("tiny.yaml", {"training.steps": -1})
+    with pytest.raises(TypeError, match="a configuration has no value like"):
+        package.train("tiny.yaml", {"training.steps": object()})
+
+
+def test_what_diverges_says_so_and_the_run_knows_it():
+    with pytest.raises(package.Diverged, match="training diverged") as caught:
+        package.train("tiny.yaml", jobs.DIVERGING, quiet=True)
+    assert caught.value.exit_code == 4
+    assert package.Run("run").state == "diverged"
+
+
+def test_documents_are_learnt_and_a_run_goes_on_with_them_exactly():
+    package.train(CONFIGURATION, data=documents(), quiet=True)
+    opened = []
+
+    def from_cursor(cursor):
+        opened.append(cursor)
+        return iter(documents()[cursor.document:])
+
+    for name, data in (("list", documents), ("iterator", lambda: iter(documents())), ("function", lambda: from_cursor)):
+        with pytest.raises(Enough):
+            package.train(CONFIGURATION, {"run.directory": name}, data=data(), on_step=stopping_at(5), quiet=True)
+        assert package.Run(name).state == "stopped"
+        assert package.Run(name).step in (5, 6)
+        package.train(CONFIGURATION, {"run.directory": name}, data=data(), quiet=True)
+        assert losses(name) == losses("given")
+        assert state(name, 12) == state("given", 12)
+    assert opened[0] == package.Cursor(epoch=0, document=0)
+    assert len(opened) == 2 and opened[1].document > 0
+
+
+def test_documents_that_end_begin_again_where_they_can():
+    package.train(CONFIGURATION, data=documents(10), quiet=True)
+    with pytest.raises(package.DataError, match="an iterator cannot begin again"):
+        package.train(CONFIGURATION, {"run.directory": "once"}, data=iter(documents(10)), quiet=True)
+
+
+def test_an_exception_in_the_data_comes_out_as_it_is():
+    def broken():
+        yield [97] * 60
+        raise Enough("no more")
+
+    with pytest.raises(Enough, match="no more"):
+        package.train(CONFIGURATION, data=broken(), quiet=True)
+
+
+def test_documents_that_are_none_are_told():
+    for data, sentence in (([[1.5]], "found an array of float64"), ([[300] * 40], "token 0 is 300; wanted 0 to 255"),
+                           ([[]], "epoch 0 has no token"), ([numpy.zeros((2, 3), int)], r"of shape \(2, 3\)")):
+        with pytest.raises(package.DataError, match=sentence):
+            package.train(CONFIGURATION, data=data, quiet=True)
+    with pytest.raises(package.ConfigurationError, match="data.tokenizer: characters"):
+        package.train(CONFIGURATION, {"data.tokenizer": "characters"}, data=documents(), quiet=True)
+    package.train("tiny.yaml", quiet=True)
+    with pytest.raises(package.DataError, match="trained on files"):
+        package.train("tiny.yaml", {"training.steps": 9}, data=documents(), quiet=True)
+
+
+def test_ids_of_another_tokenizer_are_learnt():
+    settings = {"data.tokenizer": "ids", "data.format": "tokens", "data.vocabulary": 500, "training.steps": 2}
+    run = package.train(CONFIGURATION, settings, data=[numpy.arange(500, dtype=numpy.uint16)], quiet=True)
+    assert package.Checkpoint(run).shape("embedding/weight") == (500, 16)
+    sample, = package.generate(run, "17 4", tokens=3)
+    assert sample.text.split() == [str(id) for id in sample.ids]
+
+
+INTERRUPTED = """
+import longspan, sys, time
+try:
+    longspan.train("tiny.yaml", {"training.steps": 1000000}, quiet=True,
+                   on_step=lambda figures: figures["step"] == 3 and print("training", flush=True))
+except longspan.StoppedWithCheckpoint as error:
+    print(error.exit_code, longspan.Run("run").state, flush=True)
+try:
+    print("waiting", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+try:
+    print("generating", flush=True)
+    longspan.generate("run", tokens=10 ** 8)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_control_c_saves_and_stops_a_training_and_is_afterwards_what_it_was():
+    process = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    told = []
+    for line in process.stdout:
+        told.append(line.strip())
+        if told[-1] in ("training", "waiting", "generating"):
+            time.sleep(0.3)
+            process.send_signal(signal.SIGINT)
+    errors = process.stderr.read()
+    assert process.wait(60) == 0, errors
+    assert told == ["training", "75 stopped", "waiting", "interrupted", "generating", "interrupted"]
+    run = package.Run("run")
+    assert run.checkpoints[-1] == run.step
+    package.train("tiny.yaml", {"training.steps": run.step + 1}, quiet=True)
+    assert run.state == "finished"
+
+
+def test_the_interpreter_runs_beside_a_training():
+    script = """
+import longspan, threading
+count, stop = 0, False
+def work():
+    global count
+    while not stop: count += 1
+thread = threading.Thread(target=work)
+thread.start()
+counts = []
+longspan.train("tiny.yaml", {"training.steps": 40}, quiet=True, on_step=lambda figures: counts.append(count))
+stop = True
+thread.join()
+assert counts[-1] > counts[0], counts
+try:
+    thread = threading.Thread(target=lambda: longspan.train("tiny.yaml"))
+    import threading; threading.excepthook = lambda args: print(args.exc_value)
+    thread.start(); thread.join()
+finally: pass
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "on another thread than the main one" in result.stdout

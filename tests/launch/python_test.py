@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""The Python package, made into a wheel and used by the tests of tests/launch/python: what it gives beside what the program does.
+
+    tests/launch/python_test.py build/launch/longspan [ARGUMENT OF PYTEST ...]
+
+Takes the Python of LONGSPAN_PEERS, which launch/setup --peers makes. Builds in build-python/, which from a cold start takes as
+long as the program does. Jobs of several ranks are those of ranks_test.py.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SKIPPED = 77  # as CTest is told
+SOURCE = Path(__file__).resolve().parents[2]
+NEEDED = ("nanobind", "scikit_build_core", "pytest", "numpy")
+
+
+def python_that_builds():
+    """The Python, and why there is none."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    peers = Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers").absolute()
+    python = peers / "bin" / "python"
+    if not python.exists():
+        return python, f"there is no {python}"
+    for name in NEEDED:
+        if subprocess.run([python, "-c", f"import {name}"], capture_output=True).returncode:
+            return python, f"{python} has no package {name}"
+    return python, ""
+
+
+def make(python, folder):
+    """The wheel, installed into a folder of its own."""
+    pip = [python, "-m", "pip", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder / "wheels", SOURCE / "launch" / "python"], check=True)
+    wheel, = (folder / "wheels").glob("longspan-*.whl")
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--target", folder / "site", wheel], check=True)
+    return folder / "site"
+
+
+def main():
+    program, *arguments = sys.argv[1:]
+    python, reason = python_that_builds()
+    if reason:
+        print(f"skipped: {reason}; launch/setup --peers installs it")
+        return SKIPPED
+    with tempfile.TemporaryDirectory(prefix="longspan-wheel-") as name:
+        folder = Path(name)
+        site = make(python, folder)
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(site), "LONGSPAN_PROGRAM": os.path.abspath(program),
+                       "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1"}
+        tests = SOURCE / "tests" / "launch" / "python"
+        return subprocess.run([python, "-m", "pytest", "-p", "no:cacheprovider", "-o", "python_files=*_test.py", "--rootdir", tests, tests,
+                               "--basetemp", folder / "tests", "-ra", *arguments], env=environment, cwd=folder).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
