@@ -1,5 +1,6 @@
 #include "launch/version.h"
 
+#include <event2/event.h>
 #include <fmt/format.h>
 #include <hdf5.h>
 #include <hwy/highway.h>
@@ -62,7 +63,9 @@ std::string version_text() {
                       LONGSPAN_ZLIB_VERSION,
                       LONGSPAN_ZSTD_VERSION);
   const ChartLibrary* const curves = chart_library();
-  text += fmt::format("  {}\n", curves == nullptr ? "without dygraphs" : curves->name);
+  text += fmt::format("  libevent {}, {}\n",
+                      event_get_version(),
+                      curves == nullptr ? "without dygraphs" : curves->name);
 #ifdef LONGSPAN_WITH_CUDA
   const std::string_view nccl = LONGSPAN_NCCL_VERSION;
   text += fmt::format("  compiled with CUDA {}{}; cuBLASLt{} opened when a GPU needs {}\n",

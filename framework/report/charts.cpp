@@ -1,5 +1,7 @@
 #include "framework/report/charts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -34,6 +36,26 @@ constexpr std::array known_columns = {
     Known{"reconstruction_error", "Error of rebuilt streams", "of their size"},
     Known{"span_mean", "Spans of heads, the mean", "keys"},
     Known{"span_longest", "Spans of heads, the longest", "keys"},
+    Known{"steps_mean", "Steps of a position, the mean", "steps of pondering"},
+    Known{"steps_largest", "Steps of a position, the most", "steps of pondering"},
+    Known{"encoder_steps_mean", "Steps of a source's position, the mean", "steps of pondering"},
+    Known{"encoder_steps_largest", "Steps of a source's position, the most", "steps of pondering"},
+    Known{"decoder_steps_mean", "Steps of a target's position, the mean", "steps of pondering"},
+    Known{"decoder_steps_largest", "Steps of a target's position, the most", "steps of pondering"},
+};
+
+// What is drawn into the chart of another column, dashed.
+struct Companion {
+  std::string_view column;
+  std::string_view dashed;
+  std::string_view words;
+};
+constexpr std::array companions = {
+    Companion{"loss", "validation_loss", "dashed: of the validation"},
+    Companion{"span_mean", "span_longest", "dashed: the longest"},
+    Companion{"steps_mean", "steps_largest", "dashed: the most"},
+    Companion{"encoder_steps_mean", "encoder_steps_largest", "dashed: the most"},
+    Companion{"decoder_steps_mean", "decoder_steps_largest", "dashed: the most"},
 };
 
 // Units of validations' figures; those of classes and files are named after them ("f1/PERSON",
@@ -128,12 +150,15 @@ std::vector<Chart> charts_of(std::span<const std::string> columns) {
   std::vector<Chart> charts;
   for (const std::string& column : sorted) {
     if (is_part_of_step(column)) continue;
-    // It is drawn into the chart of the loss.
-    if (column == "validation_loss" && has("loss")) continue;
+    const auto is_drawn_with_another = [&](const Companion& one) {
+      return one.dashed == column && has(one.column);
+    };
+    if (std::ranges::any_of(companions, is_drawn_with_another)) continue;
     charts.push_back(chart_of(column));
-    if (column == "loss" && has("validation_loss")) {
-      charts.back().title = "Loss; dashed: of the validation";
-      charts.back().columns.emplace_back("validation_loss");
+    const auto with = std::ranges::find(companions, column, &Companion::column);
+    if (with != companions.end() && has(with->dashed)) {
+      charts.back().title += fmt::format("; {}", with->words);
+      charts.back().columns.emplace_back(with->dashed);
     }
     if (column == "step_seconds")
       if (const auto division = division_of(sorted)) charts.push_back(*division);

@@ -95,9 +95,10 @@ class TrainedRun(jobs.TestCase):
         result = self.longspan("evaluate", "run", "--batch", 1, ranks=2, code=2)
         self.assert_one_sentence(result, "--batch = 1: the number of streams must be a multiple of the 2 data ranks")
 
-    def test_generation_says_that_it_knows_no_context(self):
-        result = self.longspan("generate", "run", "--set", "parallel.context=2", ranks=2, code=2)
-        self.assert_one_sentence(result, "parallel.context is 2; generation reads a token at a time")
+    def test_generation_on_context_ranks_is_the_same(self):
+        chosen = ["--prompt", "the lord said", "--tokens", 20, "--temperature", 0]
+        expected = self.longspan("generate", "run", *chosen).output
+        self.assertEqual(self.longspan("generate", "run", *chosen, "--set", "parallel.context=2", ranks=2).output, expected)
 
     def test_a_checkpoint_that_goes_while_others_are_verified_is_not_damaged(self):
         shutil.copytree(self.run_at().checkpoint(24), self.run_at().checkpoint(36))

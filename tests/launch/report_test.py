@@ -4,11 +4,14 @@
     tests/launch/report_test.py build/launch/longspan
 """
 
+import http.client
 import json
 import math
 import os
 import re
 import shutil
+import signal
+import socket
 import sys
 import time
 import unittest
@@ -117,7 +120,12 @@ class Runs(ReportTest):
                 (["good", "--output", "folder"], 2, "--output: folder is a directory; wanted: a file"),
                 (["good", "--output", "tiny.yaml"], 2, "--output: tiny.yaml is there already; wanted: a new file, or --replace"),
                 (["good", "--output", "nowhere/a.html"], 1, "nowhere/a.html", "No such file or directory"),
-                (["good"], 2, "--output is required"),
+                (["good"], 2, "--output FILE is required, or --watch"),
+                (["good", "--watch", "--output", "a.html"], 2, "--output excludes --watch"),
+                (["good", "--output", "a.html", "--port", "8080"], 2, "--port requires --watch"),
+                (["good", "--watch", "--port", "70000"], 2, "--port", "70000"),
+                (["nowhere", "--watch"], 3, "nowhere: there is no such directory"),
+                (["damaged", "--watch"], 3, "damaged/metrics.jsonl:2: found something else than a line of metrics"),
                 (["--output", "a.html"], 2, "RUN is required")):
             with self.subTest(arguments=arguments):
                 self.assert_one_sentence(self.longspan("report", *arguments, code=code), *parts)
@@ -127,7 +135,7 @@ class Runs(ReportTest):
 class ManySteps(ReportTest):
     """A million logged steps of each of three runs with LONGSPAN_ALL=1."""
 
-    steps = 1_000_000 if os.environ.get("LONGSPAN_ALL") == "1" else 60_000
+    steps = 1_000_000 if os.environ.get("LONGSPAN_ALL") == "1" else 100_000
 
     def write_run(self, number):
         folder = self.directory / f"long{number}"
@@ -145,9 +153,13 @@ class ManySteps(ReportTest):
 
     def test_are_thinned_in_time_without_losing_a_peak(self):
         peaks = [self.write_run(number) for number in range(3)]
-        began = time.monotonic()
-        page = self.report("long0", "long1", "long2")
-        seconds = time.monotonic() - began
+        times = []
+        while len(times) < 3 and not (times and min(times) < 10):  # other work on the machine may come between
+            (self.directory / "report.html").unlink(missing_ok=True)
+            began = time.monotonic()
+            page = self.report("long0", "long1", "long2")
+            times.append(time.monotonic() - began)
+        seconds = min(times)
         print(f"{self.steps} steps x 3 in {seconds:.2f} s, {len(page)} bytes")
         self.assertLess(seconds, 10)
         self.assertLess(len(page), 5_000_000)
@@ -160,6 +172,156 @@ class ManySteps(ReportTest):
             self.assertEqual(run["tokens"][-1], 4096 * self.steps)
             self.assertAlmostEqual(run["seconds"][-1], 0.0503423452 * self.steps, delta=1e-3 * self.steps)
             self.assertGreater(len(run["step"]), 900)
+        if browser.PROGRAM:
+            self.assert_is_seen_at_once()
+
+    def assert_is_seen_at_once(self):
+        page = browser.Browser()
+        self.addCleanup(page.close)
+        first = []
+        for _ in range(3):  # other work on the machine may come between
+            page.open(self.directory / "report.html")
+            first.append(until(lambda: page.value("performance.getEntriesByName('first-contentful-paint')[0]?.startTime"), 30))
+        print(f"first paint after {min(first):.0f} ms")
+        self.assertLess(min(first), 1000)
+        self.assertTrue(until(lambda: page.value("document.documentElement.dataset.drawn"), 60))
+        self.assertEqual(page.errors, [])
+
+
+class Watched(ReportTest):
+    def watch(self, *runs, port=None):
+        """The page's host, its port and its path, and the job that serves it."""
+        job = self.start("report", *runs, "--watch", *([] if port is None else ["--port", port]))
+        self.assertTrue(until(lambda: job.ended() or "\n" in job.output(), 60))
+        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(/[0-9a-f]{32}/)\n", job.output())
+        self.assertIsNotNone(found, job.output() + job.errors())
+        return int(found[1]), found[2], job
+
+    def ask(self, port, path, method="GET", headers=None, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self.addCleanup(connection.close)
+        connection.request(method, path, body, headers or {})
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read().decode()
+
+    def write_lines(self, steps, mode="w", directory="run"):
+        (self.directory / directory).mkdir(exist_ok=True)
+        with open(self.directory / directory / "metrics.jsonl", mode) as file:
+            file.writelines(f'{{"step": {step}, "tokens": {step}, "loss": {1 / step}}}\n' for step in steps)
+
+    def test_only_who_knows_the_address_is_answered(self):
+        self.write_lines(range(1, 4))
+        port, path, job = self.watch("run")
+        status, headers, page = self.ask(port, path)
+        self.assertEqual((status, headers["Content-Type"], headers["Cache-Control"]), (200, "text/html; charset=utf-8", "no-store"))
+        self.assertEqual(data_of(page)["runs"][0]["step"], [1, 2, 3])
+        status, headers, update = self.ask(port, path + "update")
+        self.assertEqual((status, headers["Content-Type"]), (200, "application/json"))
+        self.assertEqual(json.loads(update)["data"], data_of(page))
+        self.assertEqual(self.ask(port, path + "update", headers={"If-None-Match": headers["ETag"]})[0::2], (304, ""))
+        self.assertEqual(self.ask(port, path + "update", headers={"If-None-Match": '"other"'})[0], 200)
+        self.assertEqual(self.ask(port, path, "HEAD")[0::2], (200, ""))
+        token = path.strip("/")
+        for other in ("/", "/favicon.ico", "/update", "//", "", token + "/", f"/{token[:-1]}/", f"/{token}0/", path[:-2] + "/", f"/{'0' * 32}/",
+                      f"/{'0' * 32}/update", f"http://127.0.0.1:{port}{path}", path[:-1]):
+            self.assertEqual(self.ask(port, other or "/x")[0], 403, other)
+        self.assertEqual(self.ask(port, path + "metrics.jsonl")[0], 404)
+        self.assertEqual(self.ask(port, path + "../run/metrics.jsonl")[0], 404)
+        for method in "POST", "PUT", "DELETE", "PATCH", "OPTIONS":
+            status, headers, _ = self.ask(port, path, method, body="x")
+            self.assertEqual((status, headers["Allow"]), (405, "GET, HEAD"), method)
+            self.assertEqual(self.ask(port, "/", method)[0], 403, method)
+        # A name that a stranger has lead here, and a request that is none.
+        for host in f"evil.example:{port}", "evil.example", "127.0.0.1", f"127.0.0.1:{port}.evil.example", "":
+            self.assertEqual(self.ask(port, path, headers={"Host": host})[0], 403, host)
+        self.assertEqual(self.ask(port, path, headers={"Host": f"localhost:{port}"})[0], 200)
+        with socket.create_connection(("127.0.0.1", port)) as raw:
+            raw.sendall(b"hello\r\n\r\n")
+            raw.recv(1000)
+        self.assertEqual(self.ask(port, path, headers={"Long": "x" * 20000})[0], 400)
+        self.assertEqual(self.ask(port, path)[0], 200)
+        self.assertFalse(job.ended())
+        # No other address of the machine has it.
+        listening = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines() if line.split()[3] == "0A"]
+        self.assertEqual([place for place in listening if place.endswith(f":{port:04X}")], [f"0100007F:{port:04X}"])
+
+    def test_ends_when_it_is_told_to(self):
+        self.write_lines([1])
+        for number in signal.SIGINT, signal.SIGTERM:
+            port, path, job = self.watch("run")
+            with socket.create_connection(("127.0.0.1", port)) as silent:  # one who never asks
+                silent.sendall(b"GET / HT")
+                job.signal(number)
+                result = job.wait()
+            self.assertEqual(result.code, 0, result.errors)
+        self.assertEqual(self.watch("run", port=port)[0], port)
+        result = self.longspan("report", "run", "--watch", "--port", port, code=2)
+        self.assert_one_sentence(result, f"--port: {port} cannot be had: Address already in use")
+        result = self.longspan("report", "run", "--watch", ranks=2, code=2)
+        self.assert_one_sentence(result, "--watch: found 2 ranks; one process serves the page")
+
+    def test_a_run_is_followed_from_before_its_first_step_to_its_end(self):
+        (self.directory / "run" / "checkpoints").mkdir(parents=True)
+        (self.directory / "run" / "config.yaml").write_text("training:\n  steps: 10\n")
+        port, path, _ = self.watch("run")
+        versions = set()
+
+        def look():
+            status, headers, update = self.ask(port, path + "update")
+            self.assertEqual(status, 200)
+            versions.add(headers["ETag"])
+            return json.loads(update)
+        self.assertEqual(look()["data"]["runs"][0]["step"], [])
+        self.train(settings={"training.steps": 10})
+        found = until(lambda: (update := look())["data"]["runs"][0]["step"] == list(range(1, 11)) and "finished" in update["runs"] and update, 30)
+        self.assertIsNotNone(found)
+        self.assertLess(len(versions), 10)
+        # What is not a line any more is told, and no reason to end.
+        whole = self.run_at().metrics_bytes()
+        (self.directory / "run" / "metrics.jsonl").write_bytes(whole + b"hello\n")
+        self.assertTrue(until(lambda: "metrics.jsonl:11: found something else" in look()["tables"], 30))
+        (self.directory / "run" / "metrics.jsonl").write_bytes(whole)
+        self.assertTrue(until(lambda: len((update := look())["data"]["runs"][0]["step"]) == 10 and "hello" not in update["tables"], 30))
+        shutil.rmtree(self.directory / "run")
+        self.assertTrue(until(lambda: "there is no such directory" in look()["tables"], 30))
+
+    @unittest.skipUnless(browser.PROGRAM, browser.MISSING)
+    def test_the_page_follows_by_itself(self):
+        self.write_lines(range(1, 4))
+        self.write_lines(range(1, 4), directory="other")
+        port, path, job = self.watch("run", "other")
+        page = browser.Browser()
+        self.addCleanup(page.close)
+        address = f"http://127.0.0.1:{port}{path}"
+        page.open(address)
+
+        def steps():
+            return page.value('[...document.querySelectorAll("#runs tbody tr")].map((row) => row.cells[2].textContent)')
+
+        def is_drawn():
+            return page.value("document.documentElement.dataset.drawn") is not None
+        self.assertEqual(steps(), ["3", "3"])
+        self.assertTrue(until(is_drawn, 30))
+        page.value("""{ const box = document.querySelector('#runs input[data-run="1"]'); box.checked = false;
+                      box.dispatchEvent(new Event("change", {bubbles: true})); document.querySelector(".chart").dataset.same = "yes"; }""")
+        self.write_lines(range(4, 8), "a")
+        self.assertTrue(until(lambda: steps() == ["7", "3"], 30))
+        self.assertTrue(until(is_drawn, 30))
+        # The axis goes on, the chart is the same one, and what the user chose remains.
+        self.assertEqual(page.value('document.querySelector(".chart").dataset.same'), "yes")
+        self.assertGreaterEqual(page.value('Math.max(...[...document.querySelectorAll(".dygraph-axis-label-x")].map((found) => Number(found.textContent)))'), 6)
+        self.assertEqual(page.value('[...document.querySelectorAll("#runs input")].map((box) => box.checked)'), [True, False])
+        self.assertIn("step 7", page.value("document.title"))
+        # A column that is new has a new chart.
+        with open(self.directory / "run" / "metrics.jsonl", "a") as file:
+            file.write('{"step": 8, "tokens": 8, "loss": 0.1, "learning_rate": 0.5}\n')
+        self.assertTrue(until(lambda: "Learning rate" in page.value('[...document.querySelectorAll("figcaption")].map((found) => found.textContent)'), 30))
+        self.assertEqual(page.errors, [])
+        self.assertEqual({url for url in page.requests if not url.startswith("data:")}, {"about:blank", address, address + "update"} & set(page.requests))
+        job.signal(signal.SIGINT)
+        self.assertEqual(job.wait().code, 0)
+        self.assertTrue(until(lambda: "does not answer" in page.value('document.querySelector("#watching").textContent'), 30))
+        self.assertEqual(steps(), ["8", "3"])
 
 
 @unittest.skipUnless(browser.PROGRAM, browser.MISSING)
@@ -169,7 +331,11 @@ class InABrowser(ReportTest):
         self.page = browser.Browser()
         self.addCleanup(self.page.close)
         self.page.open(self.directory / "report.html")
+        self.wait_for_charts()
         return self.page
+
+    def wait_for_charts(self):
+        self.assertTrue(until(lambda: self.page.value("document.documentElement.dataset.drawn"), 60))
 
     def assert_sound(self):
         self.assertEqual(self.page.errors, [])
@@ -180,6 +346,7 @@ class InABrowser(ReportTest):
         name = "checked" if isinstance(value, bool) else "value"
         self.page.value(f"""{{ const control = document.querySelector({json.dumps(control)}); control.{name} = {json.dumps(value)};
                             control.dispatchEvent(new Event("change", {{bubbles: true}})); }}""")
+        self.wait_for_charts()
 
     # Pixels of the first chart that have something in them, by run: those that are near its colour.
     def painted(self):
@@ -274,6 +441,25 @@ class InABrowser(ReportTest):
         # As YAML, between quotation marks.
         self.assertEqual([json.loads(text) for text in self.texts("#differences td")], [bad, "other"])
         self.assertIn(f"Validation: loss:{bad}", " ".join(self.texts("figcaption")))
+        self.assert_sound()
+
+    def test_samples_are_shown_by_step_and_are_no_markup(self):
+        bad = '</script><b id="taken">x</b><script>window.taken=1</script><img src=x onerror="window.taken=2">\u0000\u2028'
+        self.write_metrics("run", "".join(json.dumps({"step": step, "loss": 1 / step}) + "\n" for step in range(1, 31)))
+        (self.directory / "run" / "samples.jsonl").write_text("".join(
+            json.dumps({"step": step, "sample": number, "input": f"<i>{number}", "output": f"{bad} {step}", "reference": "" if number else "so & so"}) + "\n"
+            for step in (10, 20, 30) for number in (0, 1)) + '{"step": 40, "sam')
+        self.write_metrics("without", '{"step": 1, "loss": 1}\n')
+        self.open("run", "without")
+        self.assertIsNone(self.page.value("window.taken"))
+        self.assertIsNone(self.page.value('document.querySelector("#taken")'))
+        self.assertEqual(self.texts("#samples h3"), ["run"])
+        self.assertEqual(self.texts("#samples output"), ["30"])
+        self.assertEqual(self.texts("#samples dd"), ["<i>0", f"{bad} 30", "so & so", "<i>1", f"{bad} 30"])
+        self.page.value('{ const slider = document.querySelector("#samples input"); slider.value = 0; slider.dispatchEvent(new Event("input")); }')
+        self.assertEqual(self.texts("#samples output"), ["10"])
+        self.assertEqual(self.texts("#samples dd")[1], f"{bad} 10")
+        self.assertIsNone(self.page.value("window.taken"))
         self.assert_sound()
 
     def test_columns_may_have_any_name_and_numbers_any_size(self):

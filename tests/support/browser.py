@@ -88,9 +88,9 @@ class Browser:
                 return answer["result"]
 
     def open(self, path):
-        """Returns when the page and its scripts are done."""
+        """Of a file, or an address; returns when the page and its scripts are done."""
         self._loaded = False
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
         end = time.monotonic() + self._most_seconds
         while not self._loaded:
             if time.monotonic() > end:

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""metrics.samples: what a model writes at each validation, in samples.jsonl.
+
+    tests/launch/samples_test.py build/launch/longspan
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout
+
+
+class SamplesTest(jobs.TestCase):
+    def samples_bytes(self, directory="run"):
+        return (self.directory / directory / "samples.jsonl").read_bytes()
+
+    def samples(self, directory="run"):
+        return [json.loads(line) for line in self.samples_bytes(directory).splitlines()]
+
+
+class OfTexts(SamplesTest):
+    sections = {**jobs.TestCase.sections,
+                "data": {**jobs.TestCase.sections["data"], "validation": "held-out.txt"},
+                "training": {**jobs.TestCase.sections["training"], "steps": 12, "validation_every": 3, "validation_batches": 2},
+                "precision": {"compute": "float64"},
+                "metrics": {**jobs.TestCase.sections["metrics"], "samples": 2}}
+
+    def setUp(self):
+        super().setUp()
+        jobs.write_text(self.directory / "held-out.txt", words=400, seed=2)
+
+    def test_go_on_with_the_beginning_of_the_validation_text(self):
+        self.train()
+        text = (self.directory / "held-out.txt").read_text()
+        samples = self.samples()
+        self.assertEqual([(one["step"], one["sample"]) for one in samples], [(step, number) for step in (3, 6, 9, 12) for number in (0, 1)])
+        for one in samples:
+            self.assertEqual((one["input"], one["reference"]), (text[:32], text[32:96]))
+        self.assertEqual(len({one["output"] for one in samples}), 8)
+        # They are what `generate` says.
+        said = self.longspan("generate", "run", "--prompt", text[:32], "--tokens", 64, "--samples", 2, "--seed", 1).output
+        self.assertEqual([text[:32] + one["output"] for one in samples[-2:]], said[:-1].split("\n\n"))
+
+    def test_do_not_change_what_is_learnt(self):
+        self.train("with")
+        self.train("without", settings={"metrics.samples": 0})
+        self.assertEqual(self.run_at("with").metrics(), self.run_at("without").metrics())
+        self.assertFalse((self.directory / "without" / "samples.jsonl").exists())
+
+    def test_are_those_of_an_unbroken_run_after_it_was_resumed(self):
+        self.train()
+        whole = self.samples_bytes()
+        for step in self.run_at().steps():
+            if step > 4:
+                shutil.rmtree(self.run_at().checkpoint(step))
+        with open(self.directory / "run" / "samples.jsonl", "ab") as file:
+            file.write(whole.splitlines()[0][:20])  # what a killed run leaves
+        self.train()
+        self.assertEqual(self.samples_bytes(), whole)
+        # A run that begins anew keeps none of them, but puts them aside.
+        shutil.rmtree(self.directory / "run" / "checkpoints")
+        self.train(settings={"checkpoint.resume": "never"})
+        self.assertEqual(self.samples_bytes(), whole)
+        [aside] = (self.directory / "run").glob("samples.jsonl.before-*")
+        self.assertEqual(aside.read_bytes(), whole)
+        # And what is no file of samples is not cut.
+        (self.directory / "run" / "samples.jsonl").write_text("mine\n")
+        result = self.longspan("train", "tiny.yaml", "--set", "training.steps=13", code=3)
+        self.assert_one_sentence(result, "samples.jsonl:1: found something else than a sample; move the file away")
+
+    def test_are_the_same_on_every_layout(self):
+        self.train("one")
+        expected = self.samples("one")
+        for name, layout in {"data": Layout(2, 1), "tensor": Layout(1, 2), "context": Layout(1, 1, context=2),
+                             "all": Layout(1, 2, context=2, sequence=True)}.items():
+            with self.subTest(name):
+                self.train(name, layout)
+                self.assertEqual(self.samples(name), expected)
+
+    def test_are_of_tasks_that_write(self):
+        result = self.longspan("train", "tiny.yaml", "--set", "data.validation=", code=2)
+        self.assert_one_sentence(result, "metrics.samples: found 2 without data.validation")
+        result = self.longspan("config", "tiny.yaml", "--set", "run.task=classification", "--set", "model.family=encoder", code=2)
+        self.assertIn("metrics.samples: found 2, and a model of run.task: classification writes no texts", result.errors)
+
+
+class OfPairs(SamplesTest):
+    sections = {
+        "run": {"directory": "run", "threads": 1, "task": "translation"},
+        "model": {"family": "encoder_decoder", "layers": 1, "width": 16, "heads": 2},
+        "data": {"train": "source", "train_target": "target", "validation": "source", "validation_target": "target",
+                 "batch_tokens": 256, "longest": 16},
+        "training": {"steps": 6, "learning_rate": 0.01, "warmup": 2, "validation_every": 3},
+        "precision": {"compute": "float64"},
+        "metrics": {"every": 1, "timing": False, "samples": 5},
+    }
+
+    def setUp(self):
+        super().setUp()
+        words = ["b", "ab", "cab", "abba", "cabbed", "bead", "fed", "ace"] * 8
+        (self.directory / "source").write_text("".join(word + "\n" for word in words))
+        (self.directory / "target").write_text("".join(word[::-1].upper() + "\n" for word in words))
+
+    def test_are_the_first_lines_translated_greedily_beside_the_true_ones(self):
+        self.train()
+        samples = self.samples()
+        lines = [(self.directory / side).read_text().splitlines()[:5] for side in ("source", "target")]
+        self.assertEqual([one["step"] for one in samples], [3] * 5 + [6] * 5)
+        for part in samples[:5], samples[5:]:
+            self.assertEqual([[one[name] for one in part] for name in ("input", "reference")], lines)
+        said = self.longspan("generate", "run", "--input", "source", "--beam", 1).output.splitlines()[:5]
+        self.assertEqual([one["output"] for one in samples[5:]], said)
+        for name, layout in {"data": Layout(2, 1), "context": Layout(1, 1, context=2)}.items():
+            self.train(name, layout)
+            self.assertEqual(self.samples(name), samples)
+
+
+if __name__ == "__main__":
+    jobs.main()
