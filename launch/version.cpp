@@ -61,6 +61,7 @@ std::string version_text() {
                       LONGSPAN_UTF8PROC_VERSION,
                       LONGSPAN_ZLIB_VERSION,
                       LONGSPAN_ZSTD_VERSION);
+  text += fmt::format("  prometheus-cpp {}\n", LONGSPAN_PROMETHEUS_VERSION);
   const ChartLibrary* const curves = chart_library();
   text += fmt::format("  {}\n", curves == nullptr ? "without dygraphs" : curves->name);
 #ifdef LONGSPAN_WITH_CUDA

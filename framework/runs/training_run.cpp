@@ -31,6 +31,7 @@
 #include "framework/runs/start_from.h"
 #include "framework/runs/step_meter.h"
 #include "framework/runs/stop_request.h"
+#include "framework/runs/tracker.h"
 #include "framework/tasks/labelled_task.h"
 #include "framework/train/divergence.h"
 #include "framework/train/trainer.h"
@@ -89,12 +90,12 @@ class TrainingRun {
   RunDirectory directory_;
   Console console_;
   Log log_;
+  Tracker tracker_;
   std::unique_ptr<Task> task_;
   Trainer trainer_;
   BatchLoader loader_;
   Progress progress_;
   CheckpointSaver saver_;
-  std::optional<MetricsFile> metrics_;
   std::string run_id_;
   SavedLosses losses_;
   std::optional<BestSoFar> best_;
@@ -119,6 +120,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       directory_(settings.run.directory, mesh_.world),
       console_(speaks() ? Console(stdout, terminal_of_output()) : Console()),
       log_(open_log(session, console_, directory_, settings.run.log_level)),
+      tracker_(settings, directory_, mesh_.world),
       task_(open_task(settings, mesh_, device_, reading(stop_request_, log_))),
       trainer_(make_model(session, settings, text.reconfigure, ids(), mesh_, device_),
                settings.training,
@@ -146,7 +148,10 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
   }
   first_step_ = trainer_.steps();
   directory_.write("config.yaml", text.configuration);
-  if (speaks()) metrics_.emplace(directory_.metrics(), trainer_.steps());
+  tracker_.begin({run_id_, first_step_, text.configuration, text.compare(text.configuration).saved},
+                 *task_,
+                 trainer_.model(),
+                 log_);
   peak_ = mesh_.world.all_reduce(matmul_peak(device_, settings.precision.compute), Reduction::sum);
   introduce(log_,
             {settings_,
@@ -308,6 +313,7 @@ void TrainingRun::step() {
                                                },
                                            .before_update =
                                                [this] {
+                                                 tracker_.take_gradients(trainer_);
                                                  const Timed timed(meter_.times().saving);
                                                  saver_.wait_for_copy();
                                                }});
@@ -350,8 +356,10 @@ std::optional<Measurement> TrainingRun::validate() {
   has_validation_loss_ = false;
   if (!due(settings_.training.validation_every) && !last_step()) return std::nullopt;
   const Timed timed(meter_.times().validating);
-  const std::optional<Measurement> result =
-      trainer_.with_kept_weights([this] { return task_->validate(trainer_.model()); });
+  const std::optional<Measurement> result = trainer_.with_kept_weights([this] {
+    tracker_.take_images(trainer_.model());
+    return task_->validate(trainer_.model());
+  });
   if (!result) return std::nullopt;
   log_.info("step {}: {}", trainer_.steps(), result->text);
   has_validation_loss_ = std::isfinite(result->figures.front().value);
@@ -399,22 +407,14 @@ bool TrainingRun::report(const StepResult& result) {
     losses_.validation = {
         trainer_.steps(), validation->figures.front().value, validation->find("bits_per_byte")};
   const bool is_best = best_ && validation && is_best_so_far(*validation);
-  if (!is_logged && !validation && !result.reconstruction_error) return is_best;
-  StepMetrics metrics = {.step = trainer_.steps(),
-                         .tokens = trainer_.tokens(),
-                         .loss = result.loss,
-                         .learning_rate = result.learning_rate,
-                         .gradient_norm = result.gradient_norm,
-                         .loss_scale = result.loss_scale,
-                         .reconstruction_error = result.reconstruction_error,
-                         .terms = result.terms,
-                         .watched = result.watched,
-                         .figures = trainer_.model().body().figures()};
-  for (auto& figure : loader_.figures()) metrics.figures.push_back(std::move(figure));
+  tracker_.take_weights(trainer_);
+  if (!is_logged && !validation && !result.reconstruction_error && !tracker_.has_taken())
+    return is_best;
+  StepMetrics metrics = metrics_of(trainer_, result, loader_.figures());
   const StepTiming measured = timing();
   if (settings_.metrics.timing) metrics.timing = measured;
   if (validation) metrics.validation = std::move(validation->figures);
-  if (metrics_) metrics_->write(metrics);
+  tracker_.write(metrics);
   return is_best;
 }
 
@@ -451,7 +451,7 @@ TrainingState TrainingRun::state() {
 bool TrainingRun::save(bool beside) {
   const Timed timed(meter_.times().saving);
   keep_directory();
-  if (metrics_) metrics_->sync();
+  tracker_.sync();
   if (speaks()) tell_launcher(fmt::format("the checkpoint of step {}", trainer_.steps()));
   const CheckpointInfo info = {.run_id = run_id_,
                                .step = trainer_.steps(),
