@@ -42,11 +42,13 @@ TEST(EventMessages, AStepIsReadBack) {
 std::map<std::uint32_t, std::string> texts_of(const std::string& bytes) {
   std::map<std::uint32_t, std::string> fields;
   protozero::pbf_reader reader(bytes);
-  while (reader.next())
+  while (reader.next()) {
+    const std::uint32_t number = reader.tag();  // of what is not read yet
     if (reader.wire_type() == protozero::pbf_wire_type::length_delimited)
-      fields[reader.tag()] = reader.get_string();
+      fields[number] = reader.get_string();
     else
       reader.skip();
+  }
   return fields;
 }
 
@@ -66,13 +68,15 @@ TEST(EventMessages, AHistogramHasItsBars) {
   protozero::pbf_reader reader(bytes);
   std::map<std::uint32_t, double> numbers;
   std::vector<double> counts;
-  while (reader.next())
-    if (reader.tag() == 7)
+  while (reader.next()) {
+    const std::uint32_t number = reader.tag();
+    if (number == 7)
       for (const double count : reader.get_packed_double()) counts.push_back(count);
-    else if (reader.tag() == 6)
+    else if (number == 6)
       reader.skip();
     else
-      numbers[reader.tag()] = reader.get_double();
+      numbers[number] = reader.get_double();
+  }
   EXPECT_EQ(counts, (std::vector<double>{2, 0, 4}));
   EXPECT_EQ(numbers[1], -1);
   EXPECT_EQ(numbers[2], 1);
