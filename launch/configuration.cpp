@@ -380,6 +380,10 @@ void declare_all(Configuration& configuration, const Family* family) {
   declare(table, configuration.precision);
   declare(table, configuration.checkpoint);
   declare(table, configuration.metrics);
+  table.warn("metrics.images", [&configuration]() -> std::string {
+    const bool draws = static_cast<bool>(configuration.task_kind().draw);
+    return draws ? "" : "run.task is " + configuration.task;
+  });
   table.check(
       {"checkpoint.keep_best", "run.task", "data.validation", "training.validation_decoded"},
       [&configuration] { return keep_best_problem(configuration); });

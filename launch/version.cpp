@@ -62,6 +62,7 @@ std::string version_text() {
                       LONGSPAN_UTF8PROC_VERSION,
                       LONGSPAN_ZLIB_VERSION,
                       LONGSPAN_ZSTD_VERSION);
+  text += fmt::format("  prometheus-cpp {}\n", LONGSPAN_PROMETHEUS_VERSION);
   const ChartLibrary* const curves = chart_library();
   text += fmt::format("  libevent {}, {}\n",
                       event_get_version(),

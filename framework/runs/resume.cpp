@@ -59,6 +59,17 @@ std::vector<std::string> problems_of(const ResumingRun& run, const Checkpoint& c
   return problems;
 }
 
+// Renames what a run wrote that saved nothing.
+fs::path put_aside(const fs::path& path, const std::string& run_id) {
+  const fs::path aside = path.string() + ".before-" + run_id;
+  std::error_code error;
+  fs::rename(path, aside, error);
+  if (error)
+    throw Failure(
+        "{}: cannot be renamed to {}: {}", path.string(), aside.string(), error.message());
+  return aside;
+}
+
 }  // namespace
 
 ReadWatch watch_of(const ResumingRun& run, const std::string& place) {
@@ -247,6 +258,9 @@ void put_metrics_aside(const ResumingRun& run, const std::string& run_id) {
                   path.string(),
                   steps,
                   aside.filename().string());
+  for (const fs::path& other : {run.directory.tensorboard(), run.directory.exports()})
+    if (fs::exists(other))
+      run.log.warning("{} is now {}", other.string(), put_aside(other, run_id).filename().string());
 }
 
 }  // namespace longspan

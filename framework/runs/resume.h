@@ -81,8 +81,8 @@ void save_layout(Scalars& scalars, const RunLayout& layout);
 // Says when the run goes on to rounding only.
 void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout& layout);
 
-// Collective. Puts the files of metrics and of samples of an earlier run aside, for a new run that finds no
-// checkpoint. Throws DataError when there must have been one.
+// Collective. Puts the files of metrics and of samples of an earlier run aside, for a new run that
+// finds no checkpoint. Throws DataError when there must have been one.
 void put_metrics_aside(const ResumingRun& run, const std::string& run_id);
 
 }  // namespace longspan

@@ -24,6 +24,8 @@ class RunDirectory {
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path samples() const { return path_ / "samples.jsonl"; }
+  std::filesystem::path tensorboard() const { return path_ / "tensorboard"; }
+  std::filesystem::path exports() const { return path_ / "export"; }
   std::filesystem::path log() const { return path_ / "log.txt"; }
 
   // On rank 0: whether the directory that it locked is no longer the one at this path: it was

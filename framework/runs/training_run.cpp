@@ -32,6 +32,7 @@
 #include "framework/runs/start_from.h"
 #include "framework/runs/step_meter.h"
 #include "framework/runs/stop_request.h"
+#include "framework/runs/tracker.h"
 #include "framework/tasks/labelled_task.h"
 #include "framework/train/divergence.h"
 #include "framework/train/trainer.h"
@@ -67,7 +68,6 @@ class TrainingRun {
   bool due(std::int64_t every) const { return every > 0 && trainer_.steps() % every == 0; }
   bool last_step() const { return trainer_.steps() >= settings_.training.steps; }
   std::optional<Measurement> validate();
-  StepMetrics metrics_of(const StepResult& result) const;
   void tell_program(const StepResult& result, const std::optional<Measurement>& validation) const;
   bool report(const StepResult& result);
   void show(const StepResult& result, bool is_logged);
@@ -102,12 +102,12 @@ class TrainingRun {
   Console console_;
   Log log_;
   Profiler profiler_;
+  Tracker tracker_;
   std::unique_ptr<Task> task_;
   Trainer trainer_;
   BatchLoader loader_;
   Progress progress_;
   CheckpointSaver saver_;
-  std::optional<MetricsFile> metrics_;
   std::optional<SamplesFile> samples_;
   std::string run_id_;
   SavedLosses losses_;
@@ -138,6 +138,7 @@ TrainingRun::TrainingRun(Session& session,
       console_(speaks() && !hooks.is_quiet ? Console(stdout, terminal_of_output()) : Console()),
       log_(open_log(session, console_, directory_, settings.run.log_level)),
       profiler_(hooks.profiled, mesh_, directory_, log_),
+      tracker_(settings, directory_, mesh_.world),
       task_(open_task(settings, mesh_, device_, reading(stop_request_, log_), hooks.documents)),
       trainer_(make_model(session, settings, text.reconfigure, ids(), mesh_, device_),
                settings.training,
@@ -170,11 +171,12 @@ TrainingRun::TrainingRun(Session& session,
   }
   first_step_ = trainer_.steps();
   directory_.write("config.yaml", text.configuration);
-  if (speaks()) {
-    metrics_.emplace(directory_.metrics(), trainer_.steps());
-    if (settings.metrics.samples > 0 || std::filesystem::exists(directory_.samples()))
-      samples_.emplace(directory_.samples(), trainer_.steps());
-  }
+  tracker_.begin({run_id_, first_step_, text.configuration, text.compare(text.configuration).saved},
+                 *task_,
+                 trainer_.model(),
+                 log_);
+  if (speaks() && (settings.metrics.samples > 0 || std::filesystem::exists(directory_.samples())))
+    samples_.emplace(directory_.samples(), trainer_.steps());
   peak_ = mesh_.world.all_reduce(matmul_peak(device_, settings.precision.compute), Reduction::sum);
   introduce(log_,
             {settings_,
@@ -344,6 +346,7 @@ void TrainingRun::step() {
                                                },
                                            .before_update =
                                                [this] {
+                                                 tracker_.take_gradients(trainer_);
                                                  const Timed timed(meter_.times().saving);
                                                  saver_.wait_for_copy();
                                                }});
@@ -389,6 +392,7 @@ std::optional<Measurement> TrainingRun::validate() {
   const Span span({.name = "validation"});
   std::vector<TextSample> samples;
   const std::optional<Measurement> result = trainer_.with_kept_weights([&] {
+    tracker_.take_images(trainer_.model());
     std::optional<Measurement> measured = task_->validate(trainer_.model());
     const bool is_sound = measured && std::isfinite(measured->figures.front().value);
     if (is_sound && settings_.metrics.samples > 0)
@@ -434,21 +438,9 @@ void TrainingRun::show(const StepResult& result, bool is_logged) {
                    is_logged);
 }
 
-StepMetrics TrainingRun::metrics_of(const StepResult& result) const {
-  return {.step = trainer_.steps(),
-          .tokens = trainer_.tokens(),
-          .loss = result.loss,
-          .learning_rate = result.learning_rate,
-          .gradient_norm = result.gradient_norm,
-          .loss_scale = result.loss_scale,
-          .reconstruction_error = result.reconstruction_error,
-          .terms = result.terms,
-          .watched = result.watched};
-}
-
 void TrainingRun::tell_program(const StepResult& result,
                                const std::optional<Measurement>& validation) const {
-  StepMetrics metrics = metrics_of(result);
+  StepMetrics metrics = metrics_of(trainer_, result);
   if (validation) metrics.validation = validation->figures;
   hooks_.after_step(metrics);
 }
@@ -465,14 +457,16 @@ bool TrainingRun::report(const StepResult& result) {
         trainer_.steps(), validation->figures.front().value, validation->find("bits_per_byte")};
   if (hooks_.after_step) tell_program(result, validation);
   const bool is_best = best_ && validation && is_best_so_far(*validation);
-  if (!is_logged && !validation && !result.reconstruction_error) return is_best;
-  StepMetrics metrics = metrics_of(result);
+  tracker_.take_weights(trainer_);
+  if (!is_logged && !validation && !result.reconstruction_error && !tracker_.has_taken())
+    return is_best;
+  StepMetrics metrics = metrics_of(trainer_, result);
   metrics.figures = trainer_.model().body().figures();
   for (auto& figure : loader_.figures()) metrics.figures.push_back(std::move(figure));
   const StepTiming measured = timing();
   if (settings_.metrics.timing) metrics.timing = measured;
   if (validation) metrics.validation = std::move(validation->figures);
-  if (metrics_) metrics_->write(metrics);
+  tracker_.write(metrics);
   return is_best;
 }
 
@@ -510,7 +504,7 @@ bool TrainingRun::save(bool beside) {
   const Timed timed(meter_.times().saving);
   const Span span({.kind = ActivityKind::saving, .name = "saving"});
   keep_directory();
-  if (metrics_) metrics_->sync();
+  tracker_.sync();
   if (samples_) samples_->sync();
   if (speaks()) tell_launcher(fmt::format("the checkpoint of step {}", trainer_.steps()));
   const CheckpointInfo info = {.run_id = run_id_,

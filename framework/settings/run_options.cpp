@@ -11,6 +11,44 @@ std::string start_on(std::int64_t ranks) {
       "start it with \"longspan run -n {0} -- ...\" or \"mpirun -n {0} longspan ...\"", ranks);
 }
 
+// Where else the numbers of metrics.jsonl go.
+void declare_boards(OptionTable& table, MetricsOptions& options) {
+  constexpr int most_ports = 65535;
+  table.add("metrics.tensorboard",
+            options.tensorboard,
+            "also write what TensorBoard shows, into tensorboard/ of run.directory");
+  table.add("metrics.histograms",
+            options.histograms,
+            "steps between histograms of each weight and of its gradient for TensorBoard; 0: none",
+            at_least(0));
+  table.add("metrics.images",
+            options.images,
+            "images that a model of run.task: pixels draws for TensorBoard every "
+            "training.validation_every steps and in the end; 0: none",
+            between(0, 1000));
+  table.add("metrics.export",
+            options.exports,
+            "services whose importers are to take the numbers: into export/wandb.jsonl and "
+            "export/mlflow.jsonl of run.directory",
+            one_of({"wandb", "mlflow"}));
+  table.add("metrics.prometheus_port",
+            options.prometheus_port,
+            "the port at which Prometheus can fetch the newest numbers; 0: none",
+            between(0, most_ports));
+  table.add("metrics.prometheus_address",
+            options.prometheus_address,
+            "the address of the first rank's machine to listen at; 0.0.0.0: all that it has",
+            not_empty());
+  const auto without_board = [&options]() -> std::string {
+    return options.tensorboard ? "" : "metrics.tensorboard is false";
+  };
+  table.warn("metrics.histograms", without_board);
+  table.warn("metrics.images", without_board);
+  table.warn("metrics.prometheus_address", [&options]() -> std::string {
+    return options.prometheus_port > 0 ? "" : "metrics.prometheus_port is 0";
+  });
+}
+
 }  // namespace
 
 void declare(OptionTable& table, RunOptions& options) {
@@ -131,6 +169,7 @@ void declare(OptionTable& table, MetricsOptions& options) {
             "run.task: language_model what it says after the beginning of data.validation, of "
             "translation what it makes of the first lines; 0: none",
             between(0, 1000));
+  declare_boards(table, options);
 }
 
 MeshShape mesh_shape(const ParallelOptions& options, int ranks) {

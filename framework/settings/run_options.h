@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "framework/comm/gpu_collectives.h"
 #include "framework/core/named_path.h"
@@ -50,7 +52,13 @@ struct MetricsOptions {
   // metrics.timing: also write what differs from run to run (speed, memory, seconds). Without
   // it a resumed run's metrics.jsonl equals an unbroken run's byte for byte.
   bool timing = true;
-  std::int64_t samples = 0;  // metrics.samples: texts that are written at each validation
+  std::int64_t samples = 0;     // metrics.samples: texts that are written at each validation
+  bool tensorboard = false;     // metrics.tensorboard
+  std::int64_t histograms = 0;  // metrics.histograms: steps; 0: none
+  std::int64_t images = 0;      // metrics.images: that are drawn at a time; 0: none
+  std::vector<std::string> exports = {};         // metrics.export: wandb, mlflow
+  std::int64_t prometheus_port = 0;              // metrics.prometheus_port; 0: none
+  std::string prometheus_address = "127.0.0.1";  // metrics.prometheus_address
 };
 
 void declare(OptionTable& table, RunOptions& options);

@@ -85,6 +85,9 @@ class Trainer {
   std::int64_t skipped() const { return skipped_; }
   std::int64_t tokens() const { return tokens_; }
 
+  // What gradients are multiplied by until an update: the loss scale with f16, else 1.
+  double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }
+
   // What the rows of each stream carry now: how much of it along its time.
   std::int64_t carried_length() const { return carried_.front().length(); }
 
@@ -123,7 +126,6 @@ class Trainer {
     double stops = 0;
     double writing = 0;
   };
-  double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }
   Counts count(const Batch& batch) const;
   // How often what counts once is there: in the parts of a batch, and on ranks that add up.
   double repeated() const;

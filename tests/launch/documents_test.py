@@ -242,7 +242,7 @@ class Keys(jobs.TestCase):
                 count += 1
                 with self.subTest(page=name_of(page), block=block):
                     (self.directory / "block.yaml").write_text(block)
-                    needed = {"run.directory": "run", "model.family": "decoder"}
+                    needed = {"run.directory": "run", "model.family": "decoder", "data.train": "text.txt"}
                     settings = {key: value for key, value in needed.items()
                                 if not re.search(rf"(?m)^{key.split('.')[0]}:(\n  .*)*\n  {key.split('.')[1]}:", block)}
                     found = self.longspan("config", "block.yaml", *jobs.flat(settings))

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "framework/core/error.h"
+#include "framework/tracking/json_lines.h"
 
 namespace longspan {
 namespace {
@@ -48,6 +49,16 @@ StepMetrics at_step(std::int64_t step) {
   metrics.gradient_norm = std::sqrt(static_cast<double>(step));
   return metrics;
 }
+
+std::string json_line(const StepMetrics& metrics) { return json_line(record_of(metrics)); }
+
+// metrics.jsonl.
+class MetricsFile : public StepLines {
+ public:
+  MetricsFile(const fs::path& path, std::int64_t last_step)
+      : StepLines(path, last_step, metrics_lines()) {}
+  void write(const StepMetrics& metrics) { StepLines::write(record_of(metrics)); }
+};
 
 std::string lines(std::initializer_list<std::int64_t> steps) {
   std::string text;
@@ -180,6 +191,28 @@ TEST_F(MetricsFiles, TheLastStepWithALossIsToldApart) {
       "\n");
   EXPECT_EQ(end_of_metrics(path_).step, 30);
   EXPECT_EQ(end_of_metrics(path_).with_loss, 20);
+}
+
+// Of 10, 20, 30, 40, where the run was killed at any moment after the checkpoint of step 25.
+TEST_F(MetricsFiles, ExportsGoOnAsTheUnbrokenFilesWould) {
+  for (const auto& kind : {wandb_lines(), mlflow_lines()}) {
+    const auto records = [&](std::initializer_list<std::int64_t> steps) {
+      std::string text;
+      for (const std::int64_t step : steps) {
+        MetricsRecord record = record_of(at_step(step));
+        record.time = 5;
+        text += kind.lines(record);
+      }
+      return text;
+    };
+    const std::string unbroken = records({10, 20, 30, 40});
+    const std::string wanted = records({10, 20});
+    for (std::size_t size = wanted.size(); size <= unbroken.size(); size += 3) {
+      put(unbroken.substr(0, size));
+      const StepLines file(path_, 25, kind);
+      ASSERT_EQ(text(), wanted) << size;
+    }
+  }
 }
 
 TEST_F(MetricsFiles, WhatCannotBeOpenedIsSaid) {

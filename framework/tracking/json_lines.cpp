@@ -1,0 +1,102 @@
+#include "framework/tracking/json_lines.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace longspan {
+namespace {
+
+// A name may hold that of a file.
+std::string json_text(std::string_view name) {
+  return nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string text_of(std::int64_t value) { return fmt::format("{}", value); }
+
+// Of a finite number.
+std::string text_of(double value) {
+  std::string text = fmt::format("{}", value);
+  // A reader must take it for a floating-point number: -0 would lose its sign.
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+bool is_finite(const MetricField& field) { return std::isfinite(number_of(field)); }
+
+std::string text_of(const MetricField& field) {
+  return std::visit([](auto value) { return text_of(value); }, field.value);
+}
+
+// As the services read it.
+std::string value_of(const MetricField& field) {
+  if (is_finite(field)) return text_of(field);
+  const double value = number_of(field);
+  return std::isnan(value) ? "\"NaN\"" : value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+}
+
+std::string member_of(const MetricField& field) {
+  const std::string name = column_of(field);
+  if (is_finite(field)) return fmt::format("{}: {}", json_text(name), text_of(field));
+  const double value = number_of(field);
+  const char* reason = std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  return fmt::format("{}: null, {}: \"{}\"", json_text(name), json_text(name + "_reason"), reason);
+}
+
+std::string wandb_line(const MetricsRecord& record) {
+  std::string line =
+      fmt::format("{{\"_step\": {}, \"_timestamp\": {:.3f}", record.step, record.time);
+  for (const MetricField& field : record.fields)
+    line += fmt::format(", {}: {}", json_text(tag_of(field)), value_of(field));
+  return line + "}\n";
+}
+
+// Letters, digits and these are allowed. What is no ASCII belongs to a letter.
+std::string mlflow_key(std::string tag) {
+  for (char& letter : tag) {
+    const bool is_allowed = std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
+                            static_cast<unsigned char>(letter) >= 0x80 ||
+                            std::string_view("_-. /").find(letter) != std::string_view::npos;
+    if (!is_allowed) letter = '_';
+  }
+  return tag;
+}
+
+std::string mlflow_lines_of(const MetricsRecord& record) {
+  std::string lines;
+  for (const MetricField& field : record.fields)
+    lines += fmt::format("{{\"key\": {}, \"value\": {}, \"timestamp\": {:.0f}, \"step\": {}}}\n",
+                         json_text(mlflow_key(tag_of(field))),
+                         value_of(field),
+                         1000 * record.time,
+                         record.step);
+  return lines;
+}
+
+}  // namespace
+
+std::string json_line(const MetricsRecord& record) {
+  std::string line = fmt::format("{{\"step\": {}", record.step);
+  for (const MetricField& field : record.fields) line += ", " + member_of(field);
+  return line + "}";
+}
+
+StepLineKind metrics_lines() {
+  return {.begin = "{\"step\": ",
+          .step_key = "step",
+          .loss_key = "loss",
+          .lines = [](const MetricsRecord& record) { return json_line(record) + "\n"; }};
+}
+
+StepLineKind wandb_lines() {
+  return {.begin = "{\"_step\": ", .step_key = "_step", .lines = wandb_line};
+}
+
+StepLineKind mlflow_lines() {
+  return {.begin = "{\"key\": ", .step_key = "step", .lines = mlflow_lines_of};
+}
+
+}  // namespace longspan

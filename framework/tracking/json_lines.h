@@ -1,0 +1,26 @@
+// The kinds of files that have a record as lines of JSON.
+#pragma once
+
+#include <string>
+
+#include "framework/tracking/step_lines.h"
+
+namespace longspan {
+
+// metrics.jsonl: one object a logged step. Numbers read back to the same bits. What JSON has no
+// number for becomes null, with its name beside it: "loss": null, "loss_reason": "nan" (or "inf",
+// "-inf").
+StepLineKind metrics_lines();
+// A line of it, without its end.
+std::string json_line(const MetricsRecord& record);
+
+// One object a logged step, as Weights & Biases keeps a run's history: flat, with "_step",
+// "_timestamp" in seconds, and the tags of the numbers. What JSON has no number for is a text:
+// "NaN", "Infinity", "-Infinity", which is how both services read it.
+StepLineKind wandb_lines();
+
+// One object a number, as MLflow logs it: "key", "value", "timestamp" in milliseconds, "step". In a
+// key what MLflow does not allow there is "_".
+StepLineKind mlflow_lines();
+
+}  // namespace longspan

@@ -1,0 +1,52 @@
+// A file of lines, each of a step, that goes on where a checkpoint was.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "framework/tracking/metrics_record.h"
+
+namespace longspan {
+
+// The lines of a kind of file: JSON objects in the order of their steps.
+struct StepLineKind {
+  std::string_view begin;                                  // of every line
+  std::string_view step_key;                               // of the step
+  std::string_view loss_key = {};                          // of the loss, where the kind has one
+  std::function<std::string(const MetricsRecord&)> lines;  // of a record, each with its end
+};
+
+// How far a file of metrics goes.
+struct MetricsEnd {
+  std::int64_t step = 0;       // of its last whole line; 0 where there is none, or no file
+  std::int64_t with_loss = 0;  // of the last one whose loss is a number
+};
+// Throws DataError as StepLines does.
+MetricsEnd end_of_lines(const std::filesystem::path& path, const StepLineKind& kind);
+
+// The file, open for one rank to append. What was written before `last_step` stays; lines after it,
+// and a last line that a killed run left unfinished, are cut off, so that a resumed run's file is
+// that of an unbroken run. The lines of a record are written by one write(2).
+class StepLines : public MetricsSink {
+ public:
+  // last_step: of the checkpoint that the run goes on from; 0 for a new run, which begins an empty
+  // file. Throws DataError, naming the line, when what is there is no file of that kind, and
+  // Failure when it cannot be opened or cut.
+  StepLines(const std::filesystem::path& path, std::int64_t last_step, StepLineKind kind);
+  StepLines(const StepLines&) = delete;
+  StepLines& operator=(const StepLines&) = delete;
+  ~StepLines() override;
+
+  void write(const MetricsRecord& record) override;
+  void sync() override;
+
+ private:
+  std::filesystem::path path_;
+  StepLineKind kind_;
+  int file_ = -1;
+};
+
+}  // namespace longspan
