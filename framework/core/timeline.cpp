@@ -154,17 +154,19 @@ BegunSpan Timeline::begin_beside() noexcept {
   return {clock_(), recordings_, open_.back().span.layer};
 }
 
-void Timeline::end_beside(const SpanWords& words, const BegunSpan& begun) noexcept try {
+void Timeline::end_beside(const SpanWords& words, const BegunSpan& begun) noexcept {
   const std::lock_guard lock(mutex_);
   if (begun.recording == 0 || recording_ != begun.recording) return;
-  TimedSpan span = span_of(words);
-  span.layer = begun.layer;
-  span.begin = begun.begin;
-  span.end = clock_();
-  span.own = span.end - span.begin;
-  keep(span);
-} catch (const std::bad_alloc&) {
-  ++recorded_.dropped;
+  try {
+    TimedSpan span = span_of(words);
+    span.layer = begun.layer;
+    span.begin = begun.begin;
+    span.end = clock_();
+    span.own = span.end - span.begin;
+    keep(span);
+  } catch (const std::bad_alloc&) {
+    ++recorded_.dropped;
+  }
 }
 
 // Never takes memory: `start` has it.
