@@ -37,16 +37,6 @@ std::int64_t newest_step(const ResumingRun& run) {
 // that has diverged goes on without a loss, and saves nothing of that.
 bool must_have_saved(std::int64_t steps, std::int64_t every) { return every > 0 && steps > every; }
 
-fs::path put_aside(const fs::path& path, const std::string& run_id) {
-  const fs::path aside = path.string() + ".before-" + run_id;
-  std::error_code error;
-  fs::rename(path, aside, error);
-  if (error)
-    throw Failure(
-        "{}: cannot be renamed to {}: {}", path.string(), aside.string(), error.message());
-  return aside;
-}
-
 // What keeps a run from going on with a checkpoint's values. Another configuration is not among it.
 std::vector<std::string> problems_of(const ResumingRun& run, const Checkpoint& checkpoint) {
   std::vector<std::string> problems = value_problems(checkpoint);
@@ -252,13 +242,12 @@ void put_metrics_aside(const ResumingRun& run, const std::string& run_id) {
         run.directory.checkpoints().string());
   if (!speaks) return;
   const fs::path aside = put_aside(path, run_id);
-  if (const fs::path samples = run.directory.samples(); fs::exists(samples))
-    put_aside(samples, run_id);
   run.log.warning("{} went to step {}, of which there is no checkpoint: it is now {}",
                   path.string(),
                   steps,
                   aside.filename().string());
-  for (const fs::path& other : {run.directory.tensorboard(), run.directory.exports()})
+  for (const fs::path& other :
+       {run.directory.samples(), run.directory.tensorboard(), run.directory.exports()})
     if (fs::exists(other))
       run.log.warning("{} is now {}", other.string(), put_aside(other, run_id).filename().string());
 }

@@ -31,7 +31,7 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "longspan-doc, longspan-dev")
 # What longspan-config.cmake and longspan.pc ask for.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libopenmpi-dev, libhdf5-dev, libdnnl-dev, libhwy-dev, librandom123-dev, \
 libfmt-dev, libspdlog-dev, nlohmann-json3-dev, libxxhash-dev, libsentencepiece-dev, libpcre2-dev, libutf8proc-dev, \
-libpng-dev, zlib1g-dev, libzstd-dev, pkg-config")
+libpng-dev, zlib1g-dev, libzstd-dev, libevent-dev, prometheus-cpp-dev, pkg-config")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS longspan-doc)
 
 # The first line is a summary without a full stop, the others are not longer than 80 letters.

@@ -10,8 +10,8 @@ from spack_repo.builtin.build_systems.cmake import CMakePackage
 class Longspan(CMakePackage):
     """Trains the Transformer family on very long sequences, across processes, GPUs and nodes."""
 
-    homepage = "https://localhost/longspan"
-    git = "https://localhost/longspan.git"  # where your clone comes from
+    # Where your clone comes from, for `spack install`; `spack dev-build` takes the tree that it is started in.
+    # git = "https://..."
 
     license("Apache-2.0")
 
@@ -42,6 +42,9 @@ class Longspan(CMakePackage):
     depends_on("zlib-api")
     depends_on("zstd")
     depends_on("libpng@1.6:")
+    depends_on("libevent@2.1:")
+    depends_on("protozero@1.7:", type="build")
+    depends_on("prometheus-cpp@1.0:")
     depends_on("cuda@12.4:", when="+cuda")
     depends_on("googletest@1.12: +gmock", when="+tests")
     depends_on("benchmark@1.7:", when="+tests")
