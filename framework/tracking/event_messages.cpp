@@ -121,6 +121,13 @@ std::optional<double> number_in(const std::string& text) {
   return number;
 }
 
+// Without the quotes of YAML, where nothing in them stands for something else.
+std::string unquoted(const std::string& text) {
+  const bool is_quoted = text.size() >= 2 && text.starts_with('"') && text.ends_with('"') &&
+                         text.find('\\') == std::string::npos;
+  return is_quoted ? text.substr(1, text.size() - 2) : text;
+}
+
 void add_hyper_parameter(Writer& session, const std::string& key, const std::string& text) {
   Writer entry(session, hyper_parameters::entry);
   entry.add_string(hyper_parameters::key, key);
@@ -130,7 +137,7 @@ void add_hyper_parameter(Writer& session, const std::string& key, const std::str
   else if (const auto number = number_in(text))
     writer.add_double(hyper_parameters::number, *number);
   else
-    writer.add_string(hyper_parameters::text, text);
+    writer.add_string(hyper_parameters::text, unquoted(text));
 }
 
 }  // namespace

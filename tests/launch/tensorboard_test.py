@@ -235,7 +235,8 @@ class Board(jobs.TestCase):
             with self.subTest(layout=str(layout)):
                 run, last = self.killed_and_resumed(layout)
                 self.assert_as_metrics(run)
-                self.assertEqual([step for step, _ in scalars(events_of(run))["training/loss"]], list(range(1, last + 7)))
+                told = [step for step, _ in scalars(events_of(run))["training/loss"]]
+                self.assertEqual(told, list(range(1, last + 7)))
                 self.assertEqual([event.step for event in events_of(run) if event.begins], [1, last + 1])
                 run.path.rename(self.directory / f"moved-{layout.ranks}")
 
@@ -288,7 +289,8 @@ class Board(jobs.TestCase):
         self.assert_one_sentence(result, "run/tensorboard/events.out.tfevents.")
         self.assertRegex(result.errors, "File too large|bytes written; is the disk full")
         last = self.run_at().metrics()[-1]["step"]
-        self.assertEqual(len([event for event in events_of(self.run_at(), 0) if "training/loss" in event.values]), last - 1)
+        told = [event for event in events_of(self.run_at(), 0) if "training/loss" in event.values]
+        self.assertEqual(len(told), last - 1)
 
     def test_a_key_without_effect_is_told(self):
         output = self.train(settings={"metrics.histograms": 5, "metrics.prometheus_address": "127.0.0.2"}).output
@@ -302,7 +304,8 @@ class Board(jobs.TestCase):
             self.skipTest(f"{peers} has no tensorboard; launch/setup --peers makes it with that")
         run, last = self.killed_and_resumed()
         script = jobs.SOURCE / "tests" / "peers" / "tensorboard_reads.py"
-        result = subprocess.run([peers / "bin" / "python", script, run.path / "tensorboard"], capture_output=True, text=True)
+        result = subprocess.run([peers / "bin" / "python", script, run.path / "tensorboard"], capture_output=True,
+                                text=True)
         self.assertEqual(result.returncode, 0, result.stderr)
         found = json.loads(result.stdout)
         wanted = {}

@@ -84,25 +84,43 @@ TEST(EventMessages, AHistogramHasItsBars) {
 }
 
 TEST(EventMessages, HyperParametersAreWhatTheyAre) {
-  const std::string event = hyper_parameters_event(
-      {2, 1}, {{"a", "true"}, {"b", "1e-05"}, {"c", "[1, 2]"}, {"d", "12 apples"}}, "run");
+  const std::string event = hyper_parameters_event({2, 1},
+                                                   {{"a", "true"},
+                                                    {"b", "1e-05"},
+                                                    {"c", "[1, 2]"},
+                                                    {"d", "12 apples"},
+                                                    {"e", "\"\""},
+                                                    {"f", "\"12\""}},
+                                                   "run");
   const std::string value = texts_of(texts_of(event)[5])[1];
   EXPECT_EQ(texts_of(value)[1], "_hparams_/session_start_info");
   const std::string plugin = texts_of(texts_of(value)[9])[1];
   EXPECT_EQ(texts_of(plugin)[1], "hparams");
   const std::string bytes = texts_of(texts_of(plugin)[2])[3];
   protozero::pbf_reader session(bytes);
-  std::map<std::string, std::uint32_t> kinds;
+  std::map<std::string, std::string> values;
   while (session.next())
     if (session.tag() == 1) {
       const auto entry = texts_of(session.get_string());
       protozero::pbf_reader of_value(entry.at(2));
       ASSERT_TRUE(of_value.next());
-      kinds[entry.at(1)] = of_value.tag();
+      std::string& found = values[entry.at(1)];
+      if (of_value.tag() == 4)
+        found = of_value.get_bool() ? "truth true" : "truth false";
+      else if (of_value.tag() == 2)
+        found = fmt::format("number {}", of_value.get_double());
+      else
+        found = "text " + of_value.get_string();
     } else {
       session.skip();
     }
-  EXPECT_EQ(kinds, (std::map<std::string, std::uint32_t>{{"a", 4}, {"b", 2}, {"c", 3}, {"d", 3}}));
+  EXPECT_EQ(values,
+            (std::map<std::string, std::string>{{"a", "truth true"},
+                                                {"b", "number 1e-05"},
+                                                {"c", "text [1, 2]"},
+                                                {"d", "text 12 apples"},
+                                                {"e", "text "},
+                                                {"f", "text 12"}}));
 }
 
 }  // namespace
