@@ -80,8 +80,7 @@ elseif(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
   # A class has its bodies in one of two files, with a GPU or without, and the latter has no use for its members.
   list(APPEND LONGSPAN_COMPILE_OPTIONS -Wno-unused-private-field)
   if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
-    # On x86-64 the type of this name came with version 15; another one of 16 bits, to keep numbers in, has always been.
-    list(APPEND LONGSPAN_COMPILE_OPTIONS -D_Float16=__fp16)
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:SHELL:-include\ ${CMAKE_CURRENT_LIST_DIR}/older_clang.h>)
   endif()
 endif()
 if(LONGSPAN_ARCHITECTURE)

@@ -24,7 +24,7 @@ inline constexpr T minus_infinity = -std::numeric_limits<T>::infinity();
 
 // Scores are kept in units in which `exponential` is cheapest: of ln 2 in float, of 1 in double.
 template <typename T>
-inline constexpr T score_units = std::is_same_v<T, float> ? T{1.44269504088896340736} : T{1};
+inline constexpr T score_units = std::is_same_v<T, float> ? T(1.44269504088896340736) : T{1};
 
 // 2^x for x <= 127, to 2 units in the last place; 0 below -126 and for -infinity; NaN stays NaN.
 HWY_INLINE Vector<float> exponential(Vector<float> x) {
