@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "framework/runs/metrics.h"
+#include "framework/tracking/json_lines.h"
 #include "launch/configuration.h"
 #include "launch/python/python_values.h"
 #include "launch/train.h"
@@ -67,7 +68,7 @@ struct Callback {
   void tell(const StepMetrics& metrics) noexcept {
     const nb::gil_scoped_acquire interpreter;
     try {
-      on_step(json_line(metrics));
+      on_step(json_line(record_of(metrics)));
     } catch (const nb::python_error& error) {
       raised = std::current_exception();
       told = words_of(error);
