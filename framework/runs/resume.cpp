@@ -37,6 +37,7 @@ std::int64_t newest_step(const ResumingRun& run) {
 // that has diverged goes on without a loss, and saves nothing of that.
 bool must_have_saved(std::int64_t steps, std::int64_t every) { return every > 0 && steps > every; }
 
+// Renames what a run wrote that saved nothing.
 fs::path put_aside(const fs::path& path, const std::string& run_id) {
   const fs::path aside = path.string() + ".before-" + run_id;
   std::error_code error;
@@ -57,17 +58,6 @@ std::vector<std::string> problems_of(const ResumingRun& run, const Checkpoint& c
     problems.emplace_back(error.what());
   }
   return problems;
-}
-
-// Renames what a run wrote that saved nothing.
-fs::path put_aside(const fs::path& path, const std::string& run_id) {
-  const fs::path aside = path.string() + ".before-" + run_id;
-  std::error_code error;
-  fs::rename(path, aside, error);
-  if (error)
-    throw Failure(
-        "{}: cannot be renamed to {}: {}", path.string(), aside.string(), error.message());
-  return aside;
 }
 
 }  // namespace
