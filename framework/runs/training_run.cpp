@@ -171,7 +171,11 @@ TrainingRun::TrainingRun(Session& session,
   }
   first_step_ = trainer_.steps();
   directory_.write("config.yaml", text.configuration);
-  tracker_.begin({run_id_, first_step_, text.configuration, text.compare(text.configuration).saved},
+  tracker_.begin({run_id_,
+                  first_step_,
+                  text.configuration,
+                  text.compare(text.configuration).saved,
+                  trainer_.tokens()},
                  *task_,
                  trainer_.model(),
                  log_);
