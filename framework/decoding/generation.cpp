@@ -101,8 +101,9 @@ class Reader {
                                    .only_last = !is_divided},
                                   Pass{.kept = kept_});
     remembered_ = std::move(result.carried);
+    // What ranks choose from logits that differ in a bit may be different tokens.
     return is_divided ? of_last_position(result.scores.value(), time)
-                      : whole(result.scores.value());
+                      : told_by(0, whole(result.scores.value()));
   }
 
   std::vector<double> whole(const Tensor& scores) const {
@@ -123,12 +124,21 @@ class Reader {
         held, [&](const Range& range) { return range.end == time && range.count() > 0; });
     const std::int64_t owner = mesh.context.all_reduce(
         has_last ? std::int64_t{mesh.context.rank()} : std::int64_t{-1}, Reduction::maximum);
-    const Shape shape = {scores.shape()[0], model_.readout().part().total};
-    std::vector<double> logits(static_cast<std::size_t>(shape.elements()));
+    const std::int64_t count = scores.shape()[0] * model_.readout().part().total;
+    std::vector<double> logits(static_cast<std::size_t>(count));
     if (has_last) logits = whole(last_position(scores));
-    const Tensor shared = Tensor::from(
-        std::span<const double>(logits), shape, scores.device().host(), MemoryTag::workspace);
-    mesh.context.broadcast(shared, static_cast<int>(owner));
+    return told_by(owner, std::move(logits));
+  }
+
+  // The logits of that context rank, to the bit: every rank has as many.
+  std::vector<double> told_by(std::int64_t owner, std::vector<double> logits) const {
+    const Communicator& context = model_.parameters().mesh().context;
+    if (context.size() == 1) return logits;
+    const Tensor shared = Tensor::from(std::span<const double>(logits),
+                                       {std::ssize(logits)},
+                                       model_.parameters().device().host(),
+                                       MemoryTag::workspace);
+    context.broadcast(shared, static_cast<int>(owner));
     const auto told = shared.span<double>();
     return {told.begin(), told.end()};
   }

@@ -59,14 +59,16 @@ void check_sampling(const SamplingOptions& options) {
 void check_logits(std::span<const double> logits) {
   bool possible = false;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    require(!std::isnan(logits[i]), "the logit of token {} is not a number", i);
-    require(logits[i] <= std::numeric_limits<double>::max(),
-            "the logit of token {} is infinite; wanted: a number, or -infinity for a token that "
-            "cannot come",
-            i);
+    if (std::isnan(logits[i])) throw UnsoundLogits("the logit of token {} is not a number", i);
+    if (logits[i] > std::numeric_limits<double>::max())
+      throw UnsoundLogits(
+          "the logit of token {} is infinite; wanted: a number, or -infinity for a token that "
+          "cannot come",
+          i);
     possible = possible || logits[i] >= std::numeric_limits<double>::lowest();
   }
-  require(possible, "no token can come: all {} logits are -infinity", logits.size());
+  if (!possible)
+    throw UnsoundLogits("no token can come: all {} logits are -infinity", logits.size());
 }
 
 std::vector<Candidate> candidates(std::span<const double> logits, const SamplingOptions& options) {

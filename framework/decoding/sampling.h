@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/core/error.h"
 #include "framework/core/random.h"
 
 namespace longspan {
@@ -18,8 +19,15 @@ struct SamplingOptions {
 // Throws ConfigurationError for options out of range.
 void check_sampling(const SamplingOptions& options);
 
-// Throws Failure for a logit that is not a number or infinite, and where all are -infinity. One of
-// -infinity forbids its token.
+// Logits of which no token can be drawn: those of weights that have become too large, or are no
+// numbers.
+class UnsoundLogits : public Failure {
+ public:
+  using Failure::Failure;
+};
+
+// Throws UnsoundLogits for a logit that is not a number or infinite, and where all are -infinity.
+// One of -infinity forbids its token.
 void check_logits(std::span<const double> logits);
 
 struct Candidate {

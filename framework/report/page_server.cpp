@@ -66,19 +66,24 @@ Answer refusal(int code, std::string_view sentence) {
 
 }  // namespace
 
+bool is_own_host(std::string_view host, std::int64_t port) {
+  for (const std::string_view name : {own_machine, "localhost"})
+    if (host == fmt::format("{}:{}", name, port) || (port == 80 && host == name)) return true;
+  return false;
+}
+
 struct PageServer::Parts {
   Owned<event_base, event_base_free> base{event_base_new()};
   Owned<evhttp, evhttp_free> server{evhttp_new(base.get())};
   std::array<Owned<event, event_free>, 2> signals;
   ServedPage page;
   std::string token = random_word();
-  std::string host;  // "127.0.0.1:8080"
-  std::string other_host;
+  std::int64_t port = 0;
 
   // What a request is answered with.
   Answer answer(evhttp_request* request) const {
     const char* const named = evhttp_find_header(evhttp_request_get_input_headers(request), "Host");
-    if (named == nullptr || (named != host && named != other_host))
+    if (named == nullptr || !is_own_host(named, port))
       return refusal(403, "this is not the name of this address");
     const std::string_view path = evhttp_request_get_uri(request);
     const std::string_view given = path.substr(path.starts_with('/') ? 1 : path.size());
@@ -162,8 +167,7 @@ PageServer::PageServer(std::int64_t port, ServedPage page) : parts_(std::make_un
   require(::getsockname(
               evhttp_bound_socket_get_fd(bound), reinterpret_cast<sockaddr*>(&address), &size) == 0,
           "the port of the page is not known");
-  parts.host = fmt::format("{}:{}", own_machine, ntohs(address.sin_port));
-  parts.other_host = fmt::format("localhost:{}", ntohs(address.sin_port));
+  parts.port = ntohs(address.sin_port);
   const std::array numbers = {SIGINT, SIGTERM};
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     parts.signals[i].reset(evsignal_new(
@@ -181,7 +185,7 @@ PageServer::PageServer(std::int64_t port, ServedPage page) : parts_(std::make_un
 PageServer::~PageServer() = default;
 
 std::string PageServer::address() const {
-  return fmt::format("http://{}/{}/", parts_->host, parts_->token);
+  return fmt::format("http://{}:{}/{}/", own_machine, parts_->port, parts_->token);
 }
 
 void PageServer::run() { event_base_dispatch(parts_->base.get()); }

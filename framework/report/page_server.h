@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace longspan {
 
@@ -14,6 +15,10 @@ struct ServedPage {
   std::function<std::string()> page;     // of that version; HTML
   std::function<std::string()> update;   // of that version; JSON
 };
+
+// Whether a request that names this host is for the address: 127.0.0.1 or localhost with the port,
+// which browsers leave out where it is 80.
+bool is_own_host(std::string_view host, std::int64_t port);
 
 // Listens on 127.0.0.1 alone and gives nothing to one who does not know its address, a part of
 // which is random: 403. It answers GET and HEAD, at the address and at "update" beside it, whose

@@ -9,6 +9,7 @@
 #include "framework/comm/launcher.h"
 #include "framework/core/stopwatch.h"
 #include "framework/data/batch_loader.h"
+#include "framework/decoding/sampling.h"
 #include "framework/kernels/matmul.h"
 #include "framework/planning/needed_flops.h"
 #include "framework/planning/peak.h"
@@ -68,6 +69,7 @@ class TrainingRun {
   bool due(std::int64_t every) const { return every > 0 && trainer_.steps() % every == 0; }
   bool last_step() const { return trainer_.steps() >= settings_.training.steps; }
   std::optional<Measurement> validate();
+  std::vector<TextSample> take_samples();
   void tell_program(const StepResult& result, const std::optional<Measurement>& validation) const;
   bool report(const StepResult& result);
   void show(const StepResult& result, bool is_logged);
@@ -171,7 +173,11 @@ TrainingRun::TrainingRun(Session& session,
   }
   first_step_ = trainer_.steps();
   directory_.write("config.yaml", text.configuration);
-  tracker_.begin({run_id_, first_step_, text.configuration, text.compare(text.configuration).saved},
+  tracker_.begin({run_id_,
+                  first_step_,
+                  text.configuration,
+                  text.compare(text.configuration).saved,
+                  trainer_.tokens()},
                  *task_,
                  trainer_.model(),
                  log_);
@@ -392,11 +398,8 @@ std::optional<Measurement> TrainingRun::validate() {
   const Span span({.name = "validation"});
   std::vector<TextSample> samples;
   const std::optional<Measurement> result = trainer_.with_kept_weights([&] {
-    tracker_.take_images(trainer_.model());
     std::optional<Measurement> measured = task_->validate(trainer_.model());
-    const bool is_sound = measured && std::isfinite(measured->figures.front().value);
-    if (is_sound && settings_.metrics.samples > 0)
-      samples = task_->samples(trainer_.model(), settings_.metrics.samples);
+    if (!measured || std::isfinite(measured->figures.front().value)) samples = take_samples();
     return measured;
   });
   if (!result) return std::nullopt;
@@ -404,6 +407,16 @@ std::optional<Measurement> TrainingRun::validate() {
   if (samples_) samples_->write(trainer_.steps(), samples);
   has_validation_loss_ = std::isfinite(result->figures.front().value);
   return result;
+}
+
+// Every rank has the same logits, and goes on without what they do not give.
+std::vector<TextSample> TrainingRun::take_samples() try {
+  tracker_.take_images(trainer_.model());
+  const std::int64_t count = settings_.metrics.samples;
+  return count > 0 ? task_->samples(trainer_.model(), count) : std::vector<TextSample>{};
+} catch (const UnsoundLogits& error) {
+  log_.warning("no samples at step {}: {}", trainer_.steps(), error.what());
+  return {};
 }
 
 // Only the rank that tells them counts them.

@@ -28,8 +28,9 @@ void declare_boards(OptionTable& table, MetricsOptions& options) {
             between(0, 1000));
   table.add("metrics.export",
             options.exports,
-            "services whose importers are to take the numbers: into export/wandb.jsonl and "
-            "export/mlflow.jsonl of run.directory",
+            "services for which the numbers go into export/wandb.jsonl and export/mlflow.jsonl of "
+            "run.directory, in the form that the importers of Weights & Biases and MLflow read; "
+            "those are not run in the tests",
             one_of({"wandb", "mlflow"}));
   table.add("metrics.prometheus_port",
             options.prometheus_port,

@@ -216,6 +216,9 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
   return beam_search(step, inputs, beam_of(tokenizer, options, special));
 }
 
+// What is told in place of the number of hypotheses, which is never that large.
+constexpr std::string_view unsound_begin = "unsound:";
+
 // Numbers of both kinds one after another, for other ranks of the same machine kind.
 class Message {
  public:
@@ -287,12 +290,18 @@ std::vector<std::vector<Translation>> translate(
   for (std::size_t first = 0; first < batches.size(); first += ranks) {
     const std::size_t mine = first + static_cast<std::size_t>(data.rank());
     std::string bytes;
-    if (mine < batches.size())
-      bytes = packed(search(model, tokenizer, batches[mine], special, options));
+    // Who asked may go on without translations, as every rank then must.
+    if (mine < batches.size()) try {
+        bytes = packed(search(model, tokenizer, batches[mine], special, options));
+      } catch (const UnsoundLogits& error) {
+        bytes = std::string(unsound_begin) + error.what();
+      }
     for (std::size_t i = first; i < std::min(first + ranks, batches.size()); ++i) {
       const SourceBatch& batch = batches[i];
-      const auto found =
-          unpacked(data.broadcast(bytes, static_cast<int>(i - first)), batch.lines.size());
+      std::string shared = data.broadcast(bytes, static_cast<int>(i - first));
+      if (shared.starts_with(unsound_begin))
+        throw UnsoundLogits("{}", shared.substr(unsound_begin.size()));
+      const auto found = unpacked(std::move(shared), batch.lines.size());
       for (std::size_t j = 0; j < batch.lines.size(); ++j)
         for (const Hypothesis& one : found[j])
           result[batch.lines[j]].push_back(

@@ -101,6 +101,8 @@ std::vector<std::string> server_options(const std::string& address, std::int64_t
 struct PrometheusEndpoint::State {
   std::string address;
   std::int64_t port = 0;
+  // Who asks before there is anything to tell is answered, with nothing.
+  std::shared_ptr<prometheus::Registry> nothing = std::make_shared<prometheus::Registry>();
   std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
   prometheus::Labels labels = {};
   prometheus::Counter* tokens = nullptr;
@@ -134,7 +136,7 @@ PrometheusEndpoint::PrometheusEndpoint(const std::string& address, std::int64_t 
   if (reason.empty()) try {
       const NoSignals unheard;
       state_->server = std::make_unique<prometheus::Exposer>(server_options(address, port));
-      state_->server->RegisterCollectable(state_->registry);
+      state_->server->RegisterCollectable(state_->nothing);
     } catch (const std::exception& error) {
       reason = error.what();
     }
@@ -169,7 +171,10 @@ void PrometheusEndpoint::begin(const TrackedRun& run) {
                         .Help("tokens that the run has trained on, since step 0")
                         .Register(*state_->registry)
                         .Add(state_->labels);
+  state_->tokens->Increment(static_cast<double>(run.first_tokens));
   state_->set("step", static_cast<double>(run.first_step));
+  // Only now: a counter that is seen at 0, and then goes on, is taken for one that was reset.
+  state_->server->RegisterCollectable(state_->registry);
 }
 
 void PrometheusEndpoint::write(const MetricsRecord& record) {

@@ -16,6 +16,7 @@ struct TrackedRun {
   std::int64_t first_step = 0;                   // steps that are done
   std::string configuration;                     // resolved, as text
   std::map<std::string, std::string> keys = {};  // the same by key, as they are written
+  std::int64_t first_tokens = 0;                 // that were trained on in the steps done
 };
 
 // A file of events in a folder, begun for each start of a run. What earlier starts told of later

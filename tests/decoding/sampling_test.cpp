@@ -52,8 +52,8 @@ TEST(Draw, LogitsThatAreNoNumbersEndItWithASentence) {
        std::vector<SamplingOptions>{{}, {.temperature = 0}, {.top_k = 1}, {.top_p = 0.5}})
     for (const std::vector<double>& logits : std::vector<std::vector<double>>{
              {0, std::nan("")}, {-never, 0}, {-never, -never}, {never, never}}) {
-      EXPECT_THROW(draw(logits, options, 0.5), Failure);
-      EXPECT_THROW(candidates(logits, options), Failure);
+      EXPECT_THROW(draw(logits, options, 0.5), UnsoundLogits);
+      EXPECT_THROW(candidates(logits, options), UnsoundLogits);
     }
 }
 

@@ -240,7 +240,7 @@ class Board(jobs.TestCase):
                 self.assertEqual([event.step for event in events_of(run) if event.begins], [1, last + 1])
                 run.path.rename(self.directory / f"moved-{layout.ranks}")
 
-    def test_exports_are_what_importers_take(self):
+    def test_exports_have_the_numbers_of_metrics_in_the_form_of_importers(self):
         run, last = self.killed_and_resumed()
         wandb = [json.loads(line) for line in (run.path / "export/wandb.jsonl").read_text().splitlines()]
         self.assertEqual([line["_step"] for line in wandb], [line["step"] for line in run.metrics()])
@@ -333,6 +333,9 @@ class Images(images_test.TestCase):
         # What is drawn changes nothing of the training.
         self.train("without", settings={**task})
         self.assertEqual(self.run_at("without").metrics_bytes(), self.run_at().metrics_bytes())
+        # Weights that are no numbers draw none, and end the run as any that diverges.
+        worse = {**task, **jobs.DIVERGING, "training.validation_every": 1, "metrics.images": 3}
+        self.assert_one_sentence(self.train("worse", settings=worse, code=4), "training diverged")
         refused = self.train("divided", Layout(1, 1, 2), {**task, "metrics.images": 3}, code=2)
         self.assert_one_sentence(refused, "metrics.images: parallel.context is 2")
 

@@ -7,7 +7,13 @@ namespace longspan {
 namespace {
 
 MechanismKind own_kind(const std::string& name) {
-  return {.name = name, .sees = "nothing", .alone = "it is alone", .keys = {}};
+  return {.name = name,
+          .sees = "nothing",
+          .alone = "it is alone",
+          .keys = {},
+          .make = [](const Scope&, const AttentionOptions&, const AttentionSetting&) {
+            return std::unique_ptr<Mechanism>();
+          }};
 }
 
 TEST(AddedKinds, AreNamedAsTheLibrarysAre) {
@@ -40,6 +46,21 @@ TEST(AddedKinds, HaveNamesOfTheirOwn) {
     EXPECT_EQ(problem_of(options, {}),
               "attention " + name + " is added, and there is one of that name");
   }
+}
+
+TEST(AddedKinds, HaveNamesThatAConfigurationCanName) {
+  for (const std::string name : {"", "own/other", "own+", "own,other"}) {
+    const AttentionOptions options = {.added = {own_kind(name)}};
+    EXPECT_EQ(problem_of(options, {}),
+              "attention \"" + name + "\" is added; wanted: a name without / + and ,");
+  }
+}
+
+TEST(AddedKinds, HaveAMechanism) {
+  AttentionOptions options = {.added = {own_kind("own")}};
+  options.added.front().make = nullptr;
+  EXPECT_EQ(problem_of(options, {}),
+            "attention own is added without `make`, which makes its mechanism");
 }
 
 }  // namespace

@@ -79,8 +79,11 @@ TEST(PrometheusEndpoint, NamesAreThoseOfPrometheus) {
 TEST(PrometheusEndpoint, TellsTheNewestNumbers) {
   const std::int64_t port = free_port();
   PrometheusEndpoint endpoint("127.0.0.1", port);
-  endpoint.begin({"0123abcd", 40, "", {}});
-  EXPECT_NE(fetch(port).find("longspan_step{run=\"0123abcd\"} 40"), std::string::npos);
+  EXPECT_EQ(fetch(port).find("longspan_"), std::string::npos);
+  endpoint.begin({"0123abcd", 40, "", {}, 4000});
+  const std::string begun = fetch(port);
+  EXPECT_NE(begun.find("longspan_step{run=\"0123abcd\"} 40"), std::string::npos) << begun;
+  EXPECT_NE(begun.find("longspan_tokens_total{run=\"0123abcd\"} 4000"), std::string::npos) << begun;
   for (const std::int64_t step : {50, 60})
     endpoint.write({.step = step,
                     .time = 1,

@@ -269,9 +269,16 @@ std::string problem_of(const AttentionOptions& options, const AttentionSetting& 
     return fmt::format("model.attention has {} elements, more than model.layers = {}",
                        options.kinds.size(),
                        setting.layers);
-  for (const MechanismKind& kind : options.added)
+  for (const MechanismKind& kind : options.added) {
+    if (kind.name.empty() || kind.name.find_first_of("/+,") != std::string::npos)
+      return fmt::format("attention {} is added; wanted: a name without / + and ,",
+                         in_quotes(kind.name));
+    if (kind.make == nullptr)
+      return fmt::format("attention {} is added without `make`, which makes its mechanism",
+                         kind.name);
     if (find_mask_kind(kind.name) != nullptr || find_mechanism(options, kind.name) != &kind)
       return fmt::format("attention {} is added, and there is one of that name", kind.name);
+  }
   for (const std::string& element : options.kinds)
     if (const std::string problem = problem_of(element, options, setting); !problem.empty())
       return problem;

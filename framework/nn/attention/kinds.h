@@ -50,7 +50,10 @@ struct AttentionOptions {
   CompressedOptions compressed = {};
   ImageBlockOptions image = {};
   // Kinds of someone else's, beside those of the library: `kinds` may name them. Their names are
-  // others than the library's. They are in no configuration file; their keys are members of theirs.
+  // others than the library's, without / + and ,. They are in no configuration file; their keys are
+  // members of theirs. Whether layers have other weights is told of a configuration's text, which
+  // knows none of them: a checkpoint of such a model is not refused by another kind's model for its
+  // model.attention, but only where names or shapes of weights differ.
   std::vector<MechanismKind> added = {};
 };
 
