@@ -21,8 +21,8 @@ struct SessionOptions {
   // How long other ranks have to answer before they are taken for dead.
   std::chrono::duration<double> grace{5};
   TransportChoice transport = TransportChoice::automatic;
-  // MPI may be running already, started by who goes on with it afterwards and ends it. Otherwise
-  // the process has no MPI yet.
+  // MPI may already be running; then it is used, and whoever started it ends it. Without this a
+  // running MPI is an error.
   bool joins_running_mpi = false;
 };
 

@@ -20,7 +20,8 @@ std::size_t begin_of_bracket(std::string_view text, std::size_t end, char opens,
 
 // "longspan::Trainer::agree" of "longspan::Trainer::Sums longspan::Trainer::agree(int) const".
 std::string_view qualified_name(std::string_view words) {
-  words = words.substr(0, words.find("::<lambda"));
+  for (const std::string_view lambda : {"::<lambda", "::(lambda", "::(anonymous class)"})
+    words = words.substr(0, words.find(lambda));
   words = words.substr(0, words.find(" [with "));
   if (const std::size_t end = words.rfind(')'); end != words.npos) {
     const std::size_t begin = begin_of_bracket(words, end, '(', ')');

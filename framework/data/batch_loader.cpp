@@ -102,6 +102,11 @@ Batch BatchLoader::next() {
 
 Tensor BatchLoader::cursors() const { return taken_.clone(MemoryTag::workspace); }
 
+void BatchLoader::restore_rest(const Checkpoint& checkpoint) {
+  source_->restore_rest(checkpoint);
+  if (ahead_ == 0) taken_ = source_->cursors();  // else the source is the thread's
+}
+
 void BatchLoader::restore(const Tensor& cursors) {
   stop();
   error_ = nullptr;

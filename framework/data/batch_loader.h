@@ -40,7 +40,7 @@ class BatchLoader {
   CursorRows cursor_rows() const { return source_->cursor_rows(); }
   // As Source's, where nothing is read ahead.
   void save_rest(TrainingState& state) const { source_->save_rest(state); }
-  void restore_rest(const Checkpoint& checkpoint) { source_->restore_rest(checkpoint); }
+  void restore_rest(const Checkpoint& checkpoint);
   std::vector<std::pair<std::string, double>> figures() const { return source_->figures(); }
   void restore(const Tensor& cursors);
   const std::string& restored() const { return restored_; }

@@ -277,12 +277,11 @@ ExitCode TrainingRun::run() {
       profiler_.end_step();
       if (profiler_.is_complete()) write_profile();
     }
-    write_profile();
   } catch (const DivergedError& error) {
     // What is being saved is of a state from before.
     try {
-      write_profile();
       finish_save();
+      write_profile();
     } catch (const Failure& failure) {
       log_.error("{}", failure.what());
     }
@@ -292,8 +291,11 @@ ExitCode TrainingRun::run() {
   }
   progress_.finish();
   finish_save();
-  if (saver_.step() != trainer_.steps() && !save(false)) return end_unsaved();
-  remove_older();
+  const bool is_saved = saver_.step() == trainer_.steps() || save(false);
+  if (is_saved) remove_older();
+  // Whoever asked it to stop may not wait for long: the checkpoint comes first.
+  write_profile();
+  if (!is_saved) return end_unsaved();
   if (stopping_ && !last_step()) {
     log_.info("stopped on request after step {}; start again to go on", trainer_.steps());
     return ExitCode::stopped;

@@ -40,6 +40,10 @@ TEST(FunctionText, KnowsWhatCompilersWrite) {
            std::pair("std::map<int, long int> longspan::{anonymous}::made(std::map<int, int>)",
                      "made"),
            std::pair("longspan::Holder<T>::Holder(int) [with T = int]", "Holder"),
+           std::pair("auto longspan::linear(int)::(anonymous class)::operator()(int) const",
+                     "linear"),
+           std::pair("longspan::A::go()::(lambda)::operator()(longspan::Gradients &) const",
+                     "A::go"),
            std::pair("main", "main"),
            std::pair("", ""),
        })
