@@ -242,13 +242,12 @@ void put_metrics_aside(const ResumingRun& run, const std::string& run_id) {
         run.directory.checkpoints().string());
   if (!speaks) return;
   const fs::path aside = put_aside(path, run_id);
-  if (const fs::path samples = run.directory.samples(); fs::exists(samples))
-    put_aside(samples, run_id);
   run.log.warning("{} went to step {}, of which there is no checkpoint: it is now {}",
                   path.string(),
                   steps,
                   aside.filename().string());
-  for (const fs::path& other : {run.directory.tensorboard(), run.directory.exports()})
+  for (const fs::path& other :
+       {run.directory.samples(), run.directory.tensorboard(), run.directory.exports()})
     if (fs::exists(other))
       run.log.warning("{} is now {}", other.string(), put_aside(other, run_id).filename().string());
 }

@@ -9,6 +9,7 @@ Files of events are read by a small reader of their format, and by TensorBoard i
 
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -267,6 +268,17 @@ class Board(jobs.TestCase):
         self.assert_as_metrics(run)
         names = {path.name.split(".before-")[0] for path in run.path.glob("*.before-*")}
         self.assertEqual(names, {"metrics.jsonl", "tensorboard", "export"})
+
+    def test_a_resume_without_them_cuts_off_what_is_lost(self):
+        saving = {"checkpoint.every": 2, "checkpoint.keep": 9, "training.steps": 6}
+        self.train(settings={**BOARD, **saving, "metrics.export": "[wandb, mlflow]"})
+        run = self.run_at()
+        shutil.rmtree(run.checkpoint(6))
+        self.train(settings={**saving, "training.steps": 7})
+        self.assertEqual([step for step, _ in scalars(events_of(run))["training/loss"]], [1, 2, 3, 4])
+        for service, key in ("wandb", "_step"), ("mlflow", "step"):
+            lines = (run.path / "export" / f"{service}.jsonl").read_text().splitlines()
+            self.assertEqual({json.loads(line)[key] for line in lines}, {1, 2, 3, 4}, service)
 
     def test_what_cannot_be_written_ends_the_run(self):
         for key, value, name in (("metrics.tensorboard", True, "tensorboard"), ("metrics.export", "[wandb]", "export")):
