@@ -343,8 +343,12 @@ class Images(images_test.TestCase):
         self.train("without", settings={**task})
         self.assertEqual(self.run_at("without").metrics_bytes(), self.run_at().metrics_bytes())
         # Weights that are no numbers draw none, and end the run as any that diverges.
-        worse = {**task, **jobs.DIVERGING, "training.validation_every": 1, "metrics.images": 3}
+        worse = {**task, **jobs.DIVERGING, "training.validation_every": 1, "metrics.images": 1}
         self.assert_one_sentence(self.train("worse", settings=worse, code=4), "training diverged")
+        last = self.run_at("worse").metrics()[-1]
+        self.assertIsNone(last["validation_loss"])
+        drawn = {event.step for event in events_of(self.run_at("worse"), 0) if "samples/0" in event.values}
+        self.assertNotIn(last["step"], drawn)
         refused = self.train("divided", Layout(1, 1, 2), {**task, "metrics.images": 3}, code=2)
         self.assert_one_sentence(refused, "metrics.images: parallel.context is 2")
 
