@@ -58,6 +58,8 @@ WatchedRuns::WatchedRuns(const std::vector<fs::path>& paths, const ChartLibrary&
   for (const fs::path& path : paths) {
     Watched watched = {.path = path,
                        .metrics = GrowingMetrics(path / metrics_file),
+                       .log = GrowingFile(path / log_file),
+                       .samples = GrowingFile(path / samples_file),
                        .run = described(path, read_named_run(path))};
     watched.metrics.look();
     runs_.push_back(std::move(watched));
@@ -67,38 +69,37 @@ WatchedRuns::WatchedRuns(const std::vector<fs::path>& paths, const ChartLibrary&
   make_parts();
 }
 
-WatchedRuns::Stamp WatchedRuns::stamp_of(const fs::path& path) {
-  std::error_code error;
-  Stamp stamp;
-  stamp.bytes = fs::file_size(path, error);
-  if (!error) stamp.changed = fs::last_write_time(path, error);
-  return error ? Stamp{} : stamp;
-}
-
 // Whether anything is new. What cannot be read now is told among the warnings.
 bool WatchedRuns::look(Watched& watched) const {
   std::vector<std::string> troubles;
   bool is_new = false;
   ReportedRun now = watched.run;
-  try {
+  const auto look_at = [&](const auto& part) {
+    try {
+      part();
+    } catch (const Error& error) {
+      troubles.emplace_back(error.what());
+    }
+  };
+  look_at([&] {
     RunRecord record = read_named_run(watched.path);
     troubles = record.troubles;
     now = described(watched.path, std::move(record));
     is_new = watched.metrics.look();
-  } catch (const Error& error) {
-    troubles.emplace_back(error.what());
-  }
-  if (const Stamp stamp = stamp_of(watched.path / log_file); stamp != watched.log_stamp) {
-    watched.log = log_warnings(watched.path / log_file);
-    watched.log_stamp = stamp;
-  }
-  now.samples = watched.run.samples;
-  if (const Stamp stamp = stamp_of(watched.path / samples_file); stamp != watched.samples_stamp) {
-    now.samples = read_run_samples(watched.path / samples_file);
-    watched.samples_stamp = stamp;
-    is_new = true;
-  }
-  now.warnings = watched.log;
+  });
+  look_at([&] {
+    watched.log.follow(
+        [&] { watched.warnings.clear(); },
+        [&](std::string_view line, std::uintmax_t) { add_warning(watched.warnings, line); });
+  });
+  now.samples = std::move(watched.run.samples);
+  look_at([&] {
+    const bool is_more = watched.samples.follow(
+        [&] { now.samples.clear(); },
+        [&](std::string_view line, std::uintmax_t) { add_sample(now.samples, line); });
+    is_new = is_more || is_new;
+  });
+  now.warnings.assign(watched.warnings.begin(), watched.warnings.end());
   for (const std::string& trouble : troubles) now.warnings.push_back(on_one_line(trouble));
   is_new = is_new || now.state != watched.run.state || now.steps != watched.run.steps ||
            now.configuration != watched.run.configuration || now.warnings != watched.run.warnings;

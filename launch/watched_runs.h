@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "framework/report/growing_file.h"
 #include "framework/report/growing_metrics.h"
 #include "framework/report/report_page.h"
 
@@ -34,22 +36,13 @@ class WatchedRuns {
   std::string update() const { return page_update(parts_); }
 
  private:
-  // A file that is read again when it has changed.
-  struct Stamp {
-    std::uintmax_t bytes = 0;
-    std::filesystem::file_time_type changed = {};
-
-    friend bool operator==(const Stamp&, const Stamp&) = default;
-  };
-  static Stamp stamp_of(const std::filesystem::path& path);
-
   struct Watched {
     std::filesystem::path path;
     GrowingMetrics metrics;
-    ReportedRun run;  // but for its metrics
-    std::vector<std::string> log = {};
-    Stamp log_stamp = {};
-    Stamp samples_stamp = {};
+    GrowingFile log;
+    GrowingFile samples;
+    ReportedRun run;                        // but for its metrics
+    std::deque<std::string> warnings = {};  // of the log
   };
   bool look(Watched& watched) const;
   void make_parts();

@@ -124,8 +124,8 @@ std::vector<RowChoice> StepLogits::choices(
     try {
       result[i] = logits_.dtype() == DType::f32 ? choice(row<float>(i), wanted)
                                                 : choice(row<double>(i), wanted);
-    } catch (const Failure& failure) {
-      throw Failure("{}: {}", name(i), failure.what());
+    } catch (const UnsoundLogits& error) {
+      throw UnsoundLogits("{}: {}", name(i), error.what());
     }
   });
   return result;

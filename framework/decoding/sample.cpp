@@ -32,8 +32,8 @@ bool draw_next(Drawing& drawing,
   const double uniform = uniform_at(drawing.random, hypothesis.tokens.size());
   try {
     drawing.next = draw(logits.allowed(row), options.sampling, uniform);
-  } catch (const Failure& failure) {
-    throw Failure("input {}: {}", drawing.input->index, failure.what());
+  } catch (const UnsoundLogits& error) {
+    throw UnsoundLogits("input {}: {}", drawing.input->index, error.what());
   }
   hypothesis.log_probability += log_probability(logits.all(row), drawing.next);
   hypothesis.score = hypothesis.log_probability;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/report/growing_file.h"
 #include "framework/report/metrics_reading.h"
 
 namespace longspan {
@@ -28,18 +29,12 @@ class GrowingMetrics {
 
  private:
   void begin_anew(std::vector<StepReturn> known = {});
-  bool goes_on(std::uintmax_t bytes, const std::string& identity) const;
-  void take(std::uintmax_t bytes);
+  void take();
 
-  std::filesystem::path path_;
+  GrowingFile file_;
   std::size_t most_buckets_;
   MetricsReading reading_;
   std::vector<StepReturn> known_;  // what the reading was begun with
-  std::uintmax_t seen_ = 0;        // bytes that the file had at the last look
-  std::uintmax_t taken_ = 0;       // of them, of whole lines
-  std::int64_t lines_ = 0;
-  std::string last_line_ = {};  // the end of it: another one there tells another file
-  std::string identity_ = {};   // of the file
 };
 
 }  // namespace longspan

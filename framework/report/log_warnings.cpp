@@ -22,6 +22,12 @@ bool is_warning(std::string_view line) {
 
 }  // namespace
 
+void add_warning(std::deque<std::string>& newest, std::string_view line, std::size_t most) {
+  if (!is_warning(line)) return;
+  if (newest.size() == most) newest.pop_front();
+  newest.emplace_back(line.substr(0, most_line_bytes));
+}
+
 std::vector<std::string> log_warnings(const std::filesystem::path& path, std::size_t most) {
   std::deque<std::string> newest;
   std::error_code error;
@@ -34,10 +40,7 @@ std::vector<std::string> log_warnings(const std::filesystem::path& path, std::si
     const bool is_cut = file.fail();
     file.clear();
     const std::string_view text(line.data());
-    if (begins && is_warning(text)) {
-      if (newest.size() == most) newest.pop_front();
-      newest.emplace_back(text);
-    }
+    if (begins) add_warning(newest, text, most);
     begins = !is_cut;
   }
   return {newest.begin(), newest.end()};

@@ -46,6 +46,20 @@ std::size_t bytes_of(const SamplesOfStep& step) {
 
 }  // namespace
 
+void add_sample(std::vector<SamplesOfStep>& samples, std::string_view line) {
+  const auto object = nlohmann::json::parse(line, nullptr, false);
+  if (!object.is_object()) return;
+  const auto step = object.find("step");
+  if (step == object.end() || !step->is_number_integer()) return;
+  const auto number = step->get<std::int64_t>();
+  if (samples.empty() || samples.back().step != number) {
+    if (samples.size() > most_steps) thin(samples);
+    samples.push_back({number});
+  }
+  samples.back().texts.push_back(
+      {text_of(object, "input"), text_of(object, "output"), text_of(object, "reference")});
+}
+
 std::vector<SamplesOfStep> read_run_samples(const std::filesystem::path& path) {
   std::error_code error;
   // A pipe or a device would never end.
@@ -53,19 +67,7 @@ std::vector<SamplesOfStep> read_run_samples(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::vector<SamplesOfStep> samples;
   std::string line;
-  while (std::getline(file, line) && !file.eof()) {
-    const auto object = nlohmann::json::parse(line, nullptr, false);
-    if (!object.is_object()) continue;
-    const auto step = object.find("step");
-    if (step == object.end() || !step->is_number_integer()) continue;
-    const auto number = step->get<std::int64_t>();
-    if (samples.empty() || samples.back().step != number) {
-      if (samples.size() > most_steps) thin(samples);
-      samples.push_back({number});
-    }
-    samples.back().texts.push_back(
-        {text_of(object, "input"), text_of(object, "output"), text_of(object, "reference")});
-  }
+  while (std::getline(file, line) && !file.eof()) add_sample(samples, line);
   return samples;
 }
 

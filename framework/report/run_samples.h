@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace longspan {
@@ -19,6 +20,9 @@ struct SamplesOfStep {
   std::int64_t step = 0;
   std::vector<WrittenText> texts = {};
 };
+
+// Adds what a line of the file says, as read_run_samples does for each.
+void add_sample(std::vector<SamplesOfStep>& samples, std::string_view line);
 
 // By steps in their order. Of very many steps every second one is left out, as often as it takes,
 // and long texts are cut. Lines that are no samples do not count, and where there is no file there

@@ -12,7 +12,7 @@ struct StepTimes {
   double step = 0;        // all of it, with what follows
   double reading = 0;     // waiting for a batch
   double waiting = 0;     // within the step, for collectives that the host waits for
-  double saving = 0;      // that training waited for checkpoints
+  double saving = 0;      // that training waited for checkpoints and histograms
   double validating = 0;  // measuring the validation text
 };
 

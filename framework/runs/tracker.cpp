@@ -2,19 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <system_error>
+#include <utility>
 
 #include "framework/core/error.h"
+#include "framework/core/span.h"
 #include "framework/tasks/labelled_task.h"
 #include "framework/tracking/json_lines.h"
 #include "framework/tracking/parameter_histograms.h"
 
 namespace longspan {
 namespace {
-
-StepLineKind lines_for(const std::string& service) {
-  return service == "wandb" ? wandb_lines() : mlflow_lines();
-}
 
 void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
@@ -53,20 +53,43 @@ void Tracker::begin(const TrackedRun& run, const Task& task, const Model& model,
     }
   }
   if (world_.rank() != 0) return;
-  sinks_.push_back(
-      std::make_unique<StepLines>(directory_.metrics(), run.first_step, metrics_lines()));
-  if (!options.exports.empty()) make_folder(directory_.exports());
-  for (const std::string& service : options.exports)
-    sinks_.push_back(std::make_unique<StepLines>(
-        directory_.exports() / (service + ".jsonl"), run.first_step, lines_for(service)));
-  if (options.tensorboard)
-    sinks_.push_back(std::make_unique<TensorBoardFiles>(directory_.tensorboard(), run));
+  open_files(run);
   if (!endpoint_) return;
   log.info("Prometheus finds the newest numbers at port {} of {}",
            options.prometheus_port,
            options.prometheus_address);
   endpoint_->begin(run);
   sinks_.push_back(std::move(endpoint_));
+}
+
+void Tracker::open_files(const TrackedRun& run) {
+  const MetricsOptions& options = settings_.metrics;
+  open_lines(directory_.metrics(), metrics_lines(), run.first_step, true);
+  open_lines(directory_.samples(), samples_lines(), run.first_step, options.samples > 0);
+  if (!options.exports.empty()) make_folder(directory_.exports());
+  const std::map<std::string, StepLineKind> services = {{"wandb", wandb_lines()},
+                                                        {"mlflow", mlflow_lines()}};
+  for (const auto& [service, lines] : services)
+    open_lines(directory_.exports() / (service + ".jsonl"),
+               lines,
+               run.first_step,
+               std::ranges::count(options.exports, service) > 0);
+  if (options.tensorboard)
+    sinks_.push_back(std::make_unique<TensorBoardFiles>(directory_.tensorboard(), run));
+  else if (run.first_step > 0)
+    cut_events(directory_.tensorboard(), run.first_step);
+}
+
+// A file that an earlier part of the run wrote and this one does not is to tell of no step that the
+// run makes again: a later part may write it again. In the directory of a new run it is not ours.
+void Tracker::open_lines(const std::filesystem::path& path,
+                         const StepLineKind& kind,
+                         std::int64_t first_step,
+                         bool is_written) {
+  std::error_code error;
+  if (!is_written && (first_step == 0 || !std::filesystem::exists(path, error))) return;
+  auto file = std::make_unique<StepLines>(path, first_step, kind);
+  if (is_written) sinks_.push_back(std::move(file));
 }
 
 bool Tracker::has_histograms(std::int64_t step) const {
@@ -76,12 +99,14 @@ bool Tracker::has_histograms(std::int64_t step) const {
 
 void Tracker::take_gradients(const Trainer& trainer) {
   if (!has_histograms(trainer.steps())) return;
+  const Span span({.name = "histograms of gradients"});
   histograms_ =
       summed(own_gradient_histograms(trainer.model().parameters(), trainer.scale()), world_);
 }
 
 void Tracker::take_weights(const Trainer& trainer) {
   if (!has_histograms(trainer.steps())) return;
+  const Span span({.name = "histograms of weights"});
   for (auto& each : summed(own_weight_histograms(trainer.model().parameters()), world_))
     histograms_.push_back(std::move(each));
 }
@@ -109,6 +134,7 @@ void Tracker::write(const StepMetrics& metrics) {
   MetricsRecord record = record_of(metrics);
   record.histograms = std::exchange(histograms_, {});
   record.images = std::exchange(images_, {});
+  record.texts = std::exchange(texts_, {});
   for (const auto& sink : sinks_) sink->write(record);
 }
 

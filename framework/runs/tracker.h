@@ -11,12 +11,13 @@
 #include "framework/settings/settings.h"
 #include "framework/tracking/metrics_record.h"
 #include "framework/tracking/prometheus_endpoint.h"
+#include "framework/tracking/step_lines.h"
 #include "framework/tracking/tensorboard.h"
 
 namespace longspan {
 
-// Writes metrics.jsonl, and what else the section `metrics` asks for. Rank 0 writes; what is
-// collective says so.
+// Writes metrics.jsonl, and what else the section `metrics` asks for: all that a run tells of its
+// steps beside the log. Rank 0 writes; what is collective says so.
 class Tracker {
  public:
   // Collective. Opens the endpoint for Prometheus where there is to be one: throws
@@ -24,8 +25,9 @@ class Tracker {
   Tracker(const Settings& settings, const RunDirectory& directory, const Communicator& world);
 
   // Collective. Opens the files, which go on from the run's first step; later steps that they tell
-  // of are cut off. Throws DataError and Failure as StepLines and TensorBoardFiles do, and
-  // ConfigurationError where the model cannot draw the images that are asked for.
+  // of are cut off, also off files that this run does not write. Throws DataError and Failure as
+  // StepLines and TensorBoardFiles do, and ConfigurationError where the model cannot draw the
+  // images that are asked for.
   void begin(const TrackedRun& run, const Task& task, const Model& model, const Log& log);
 
   // What the next record is to have beside the numbers of a step, where it is asked for: gradients
@@ -33,10 +35,11 @@ class Tracker {
   // have histograms.
   void take_gradients(const Trainer& trainer);
   void take_weights(const Trainer& trainer);
-  // Collective. Images that the model draws.
+  // Collective. Images that the model draws. Throws UnsoundLogits.
   void take_images(const Model& model);
+  void take_texts(std::vector<TextSample> texts) { texts_ = std::move(texts); }
   // Whether something was taken: the same on every rank.
-  bool has_taken() const { return !histograms_.empty() || !images_.empty(); }
+  bool has_taken() const { return !histograms_.empty() || !images_.empty() || !texts_.empty(); }
 
   // The step, with what was taken. Throws Failure on rank 0 where it cannot be written.
   void write(const StepMetrics& metrics);
@@ -44,6 +47,11 @@ class Tracker {
   void sync() const;
 
  private:
+  void open_files(const TrackedRun& run);
+  void open_lines(const std::filesystem::path& path,
+                  const StepLineKind& kind,
+                  std::int64_t first_step,
+                  bool is_written);
   bool has_histograms(std::int64_t step) const;
   std::vector<PngImage> draw(const Model& model, std::int64_t samples) const;
 
@@ -56,6 +64,7 @@ class Tracker {
   std::optional<ImageShape> image_;
   std::vector<NamedHistogram> histograms_;
   std::vector<NamedImage> images_;
+  std::vector<TextSample> texts_;
 };
 
 }  // namespace longspan

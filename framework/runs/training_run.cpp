@@ -28,7 +28,6 @@
 #include "framework/runs/run_device.h"
 #include "framework/runs/run_directory.h"
 #include "framework/runs/run_parts.h"
-#include "framework/runs/samples_file.h"
 #include "framework/runs/saved_losses.h"
 #include "framework/runs/start_from.h"
 #include "framework/runs/step_meter.h"
@@ -69,7 +68,7 @@ class TrainingRun {
   bool due(std::int64_t every) const { return every > 0 && trainer_.steps() % every == 0; }
   bool last_step() const { return trainer_.steps() >= settings_.training.steps; }
   std::optional<Measurement> validate();
-  std::vector<TextSample> take_samples();
+  void take_samples();
   void tell_program(const StepResult& result, const std::optional<Measurement>& validation) const;
   bool report(const StepResult& result);
   void show(const StepResult& result, bool is_logged);
@@ -110,7 +109,6 @@ class TrainingRun {
   BatchLoader loader_;
   Progress progress_;
   CheckpointSaver saver_;
-  std::optional<SamplesFile> samples_;
   std::string run_id_;
   SavedLosses losses_;
   std::optional<BestSoFar> best_;
@@ -181,8 +179,6 @@ TrainingRun::TrainingRun(Session& session,
                  *task_,
                  trainer_.model(),
                  log_);
-  if (speaks() && (settings.metrics.samples > 0 || std::filesystem::exists(directory_.samples())))
-    samples_.emplace(directory_.samples(), trainer_.steps());
   peak_ = mesh_.world.all_reduce(matmul_peak(device_, settings.precision.compute), Reduction::sum);
   introduce(log_,
             {settings_,
@@ -354,8 +350,8 @@ void TrainingRun::step() {
                                                },
                                            .before_update =
                                                [this] {
-                                                 tracker_.take_gradients(trainer_);
                                                  const Timed timed(meter_.times().saving);
+                                                 tracker_.take_gradients(trainer_);
                                                  saver_.wait_for_copy();
                                                }});
   mesh_.world.check_ledger();
@@ -398,27 +394,24 @@ std::optional<Measurement> TrainingRun::validate() {
   if (!due(settings_.training.validation_every) && !last_step()) return std::nullopt;
   const Timed timed(meter_.times().validating);
   const Span span({.name = "validation"});
-  std::vector<TextSample> samples;
   const std::optional<Measurement> result = trainer_.with_kept_weights([&] {
     std::optional<Measurement> measured = task_->validate(trainer_.model());
-    if (!measured || std::isfinite(measured->figures.front().value)) samples = take_samples();
+    if (!measured || std::isfinite(measured->figures.front().value)) take_samples();
     return measured;
   });
   if (!result) return std::nullopt;
   log_.info("step {}: {}", trainer_.steps(), result->text);
-  if (samples_) samples_->write(trainer_.steps(), samples);
   has_validation_loss_ = std::isfinite(result->figures.front().value);
   return result;
 }
 
 // Every rank has the same logits, and goes on without what they do not give.
-std::vector<TextSample> TrainingRun::take_samples() try {
+void TrainingRun::take_samples() try {
   tracker_.take_images(trainer_.model());
-  const std::int64_t count = settings_.metrics.samples;
-  return count > 0 ? task_->samples(trainer_.model(), count) : std::vector<TextSample>{};
+  if (const std::int64_t count = settings_.metrics.samples; count > 0)
+    tracker_.take_texts(task_->samples(trainer_.model(), count));
 } catch (const UnsoundLogits& error) {
   log_.warning("no samples at step {}: {}", trainer_.steps(), error.what());
-  return {};
 }
 
 // Only the rank that tells them counts them.
@@ -472,7 +465,10 @@ bool TrainingRun::report(const StepResult& result) {
         trainer_.steps(), validation->figures.front().value, validation->find("bits_per_byte")};
   if (hooks_.after_step) tell_program(result, validation);
   const bool is_best = best_ && validation && is_best_so_far(*validation);
-  tracker_.take_weights(trainer_);
+  {
+    const Timed timed(meter_.times().saving);
+    tracker_.take_weights(trainer_);
+  }
   if (!is_logged && !validation && !result.reconstruction_error && !tracker_.has_taken())
     return is_best;
   StepMetrics metrics = metrics_of(trainer_, result);
@@ -520,7 +516,6 @@ bool TrainingRun::save(bool beside) {
   const Span span({.kind = ActivityKind::saving, .name = "saving"});
   keep_directory();
   tracker_.sync();
-  if (samples_) samples_->sync();
   if (speaks()) tell_launcher(fmt::format("the checkpoint of step {}", trainer_.steps()));
   const CheckpointInfo info = {.run_id = run_id_,
                                .step = trainer_.steps(),

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/core/text_sample.h"
 #include "framework/data/batch_shape.h"
 #include "framework/data/data_options.h"
 #include "framework/data/document_supply.h"
@@ -54,13 +55,6 @@ struct Measurement {
 
   // Of the figure of that name; nothing where there is none.
   std::optional<double> find(std::string_view name) const;
-};
-
-// What a model made of an input of the validation data, for people to read. UTF-8.
-struct TextSample {
-  std::string input;
-  std::string output;
-  std::string reference;  // what stands in the data instead
 };
 
 // A task with its data open. Everything is collective over the mesh that it was opened with.

@@ -46,6 +46,19 @@ std::string member_of(const MetricField& field) {
   return fmt::format("{}: null, {}: \"{}\"", json_text(name), json_text(name + "_reason"), reason);
 }
 
+std::string sample_lines_of(const MetricsRecord& record) {
+  std::string lines;
+  for (std::size_t i = 0; i < record.texts.size(); ++i)
+    lines += fmt::format(
+        "{{\"step\": {}, \"sample\": {}, \"input\": {}, \"output\": {}, \"reference\": {}}}\n",
+        record.step,
+        i,
+        json_text(record.texts[i].input),
+        json_text(record.texts[i].output),
+        json_text(record.texts[i].reference));
+  return lines;
+}
+
 std::string wandb_line(const MetricsRecord& record) {
   std::string line =
       fmt::format("{{\"_step\": {}, \"_timestamp\": {:.3f}", record.step, record.time);
@@ -89,6 +102,14 @@ StepLineKind metrics_lines() {
           .step_key = "step",
           .loss_key = "loss",
           .lines = [](const MetricsRecord& record) { return json_line(record) + "\n"; }};
+}
+
+StepLineKind samples_lines() {
+  return {.begin = "{\"step\": ",
+          .step_key = "step",
+          .text_key = "output",
+          .a_line = "a sample",
+          .lines = sample_lines_of};
 }
 
 StepLineKind wandb_lines() {

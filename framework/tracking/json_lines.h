@@ -14,6 +14,10 @@ StepLineKind metrics_lines();
 // A line of it, without its end.
 std::string json_line(const MetricsRecord& record);
 
+// samples.jsonl: one object for each text, {"step": 100, "sample": 0, "input": "...", "output":
+// "...", "reference": "..."}. What is no UTF-8 becomes U+FFFD.
+StepLineKind samples_lines();
+
 // One object a logged step, as Weights & Biases keeps a run's history: flat, with "_step",
 // "_timestamp" in seconds, and the tags of the numbers. What JSON has no number for is a text:
 // "NaN", "Infinity", "-Infinity", which is how both services read it.

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "framework/core/text_sample.h"
 #include "framework/tracking/histogram.h"
 
 namespace longspan {
@@ -39,6 +40,7 @@ struct MetricsRecord {
   std::vector<MetricField> fields;
   std::vector<NamedHistogram> histograms = {};
   std::vector<NamedImage> images = {};
+  std::vector<TextSample> texts = {};
 };
 
 // Seconds since 1970, now.

@@ -41,14 +41,19 @@ std::optional<Line> read_line(std::string_view text, const StepLineKind& kind) {
   if (!object.is_object()) return std::nullopt;
   const auto step = object.find(kind.step_key);
   if (step == object.end() || !step->is_number_integer()) return std::nullopt;
+  if (!kind.text_key.empty()) {
+    const auto said = object.find(kind.text_key);
+    if (said == object.end() || !said->is_string()) return std::nullopt;
+  }
   const auto loss = kind.loss_key.empty() ? object.end() : object.find(kind.loss_key);
   return Line{step->get<std::int64_t>(), loss != object.end() && loss->is_number()};
 }
 
-[[noreturn]] void refuse(const std::filesystem::path& path, int number) {
-  throw DataError("{}:{}: found something else than a line of metrics; move the file away",
+[[noreturn]] void refuse(const std::filesystem::path& path, int number, const StepLineKind& kind) {
+  throw DataError("{}:{}: found something else than {}; move the file away",
                   path.string(),
-                  number);
+                  number,
+                  kind.a_line);
 }
 
 // The lines of steps up to `last_step`, from the first.
@@ -67,11 +72,11 @@ Kept lines_up_to(std::int64_t last_step,
     const std::size_t length = rest.find('\n');
     if (length == std::string_view::npos) {  // unfinished, or nothing
       if (!rest.substr(0, kind.begin.size()).starts_with(kind.begin.substr(0, rest.size())))
-        refuse(path, number);
+        refuse(path, number, kind);
       return kept;
     }
     const auto line = read_line(rest.substr(0, length), kind);
-    if (!line) refuse(path, number);
+    if (!line) refuse(path, number, kind);
     if (line->step > last_step) return kept;
     kept.bytes += length + 1;
     kept.end.step = line->step;
@@ -105,9 +110,11 @@ StepLines::StepLines(const std::filesystem::path& path, std::int64_t last_step, 
   try {
     struct stat status {};
     if (::fstat(file_, &status) != 0) fail_with_errno(path_, "cannot be read");
+    // A device may never end.
+    const bool is_file = S_ISREG(status.st_mode);
     const auto kept = static_cast<off_t>(
-        last_step > 0 ? lines_up_to(last_step, read_all(file_, path_), path_, kind_).bytes : 0);
-    if (kept != status.st_size && ::ftruncate(file_, kept) != 0)
+        is_file ? lines_up_to(last_step, read_all(file_, path_), path_, kind_).bytes : 0);
+    if (is_file && kept != status.st_size && ::ftruncate(file_, kept) != 0)
       fail_with_errno(path_, "cannot be cut");
   } catch (...) {
     ::close(file_);
@@ -120,7 +127,8 @@ StepLines::~StepLines() {
 }
 
 void StepLines::write(const MetricsRecord& record) {
-  append_whole(file_, path_, kind_.lines(record));
+  const std::string lines = kind_.lines(record);
+  if (!lines.empty()) append_whole(file_, path_, lines);
 }
 
 void StepLines::sync() { bring_to_disk(file_, path_); }

@@ -16,7 +16,10 @@ struct StepLineKind {
   std::string_view begin;                                  // of every line
   std::string_view step_key;                               // of the step
   std::string_view loss_key = {};                          // of the loss, where the kind has one
-  std::function<std::string(const MetricsRecord&)> lines;  // of a record, each with its end
+  std::string_view text_key = {};                          // of a text, where every line has one
+  std::string_view a_line = "a line of metrics";           // in a sentence
+  std::function<std::string(const MetricsRecord&)> lines;  // of a record, each with its end;
+                                                           // none where it has nothing for them
 };
 
 // How far a file of metrics goes.
@@ -33,8 +36,8 @@ MetricsEnd end_of_lines(const std::filesystem::path& path, const StepLineKind& k
 class StepLines : public MetricsSink {
  public:
   // last_step: of the checkpoint that the run goes on from; 0 for a new run, which begins an empty
-  // file. Throws DataError, naming the line, when what is there is no file of that kind, and
-  // Failure when it cannot be opened or cut.
+  // file. Throws DataError, naming the line, when what is there is no file of that kind, which is
+  // left as it is, and Failure when it cannot be opened or cut.
   StepLines(const std::filesystem::path& path, std::int64_t last_step, StepLineKind kind);
   StepLines(const StepLines&) = delete;
   StepLines& operator=(const StepLines&) = delete;

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "framework/decoding/generation.h"
 #include "tests/support/mesh_runner.h"
 #include "tests/support/small_models.h"
@@ -42,6 +45,23 @@ TEST(GenerationMesh, ContextRanksWriteTheSame) {
     const auto with_memory = make_transformer_xl(small_transformer_xl(2, 12), small_setting());
     const auto split_memory = make_transformer_xl(small_transformer_xl(2, 12), small_setting(mesh));
     EXPECT_EQ(generate(*split_memory, prompt, options), generate(*with_memory, prompt, options))
+        << testing::to_string(mesh.shape);
+  });
+}
+
+// As where they compute the same with other bits: their weights alone are made no numbers.
+TEST(GenerationMesh, WhatOtherContextRanksFindIsWhatTheFirstFound) {
+  const std::vector<std::int64_t> prompt = {40, 2, 77, 5, 200, 31, 8};
+  const GenerationOptions options = {.tokens = 12, .samples = 2, .seed = 9, .segment = 40};
+  for_each_layout({{.context = 2}, {.context = 2, .tensor = 2}}, [&](const ProcessMesh& mesh) {
+    const auto single = make_decoder(small_decoder(2), small_setting());
+    const auto split = make_decoder(small_decoder(2), small_setting(mesh));
+    if (mesh.context.rank() > 0)
+      for (const auto& parameter : split->parameters().all())
+        std::ranges::fill(parameter->master.span<double>(),
+                          std::numeric_limits<double>::quiet_NaN());
+    split->parameters().refresh_compute();
+    EXPECT_EQ(generate(*split, prompt, options), generate(*single, prompt, options))
         << testing::to_string(mesh.shape);
   });
 }

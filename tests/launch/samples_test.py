@@ -72,6 +72,29 @@ class OfTexts(SamplesTest):
         result = self.longspan("train", "tiny.yaml", "--set", "training.steps=13", code=3)
         self.assert_one_sentence(result, "samples.jsonl:1: found something else than a sample; move the file away")
 
+    def test_leave_a_file_of_something_else_alone(self):
+        for content in "mine\n", "mine":
+            (self.directory / "run").mkdir(exist_ok=True)
+            (self.directory / "run" / "samples.jsonl").write_text(content)
+            result = self.train(code=3)
+            self.assert_one_sentence(result, "samples.jsonl:1: found something else than a sample; move the file away")
+            self.assertEqual(self.samples_bytes(), content.encode())
+            shutil.rmtree(self.directory / "run")
+        (self.directory / "run").mkdir()
+        (self.directory / "run" / "samples.jsonl").write_text("mine")
+        self.train(settings={"metrics.samples": 0})
+        self.assertEqual(self.samples_bytes(), b"mine")
+
+    def test_of_steps_that_are_made_again_are_cut_off_also_where_none_are_made(self):
+        self.train()
+        whole = self.samples()
+        for step in self.run_at().steps():
+            if step > 4:
+                shutil.rmtree(self.run_at().checkpoint(step))
+        last = self.run_at().steps()[-1]
+        self.train(settings={"metrics.samples": 0})
+        self.assertEqual(self.samples(), [one for one in whole if one["step"] <= last])
+
     def test_are_the_same_on_every_layout(self):
         self.train("one")
         expected = self.samples("one")

@@ -9,6 +9,7 @@ Files of events are read by a small reader of their format, and by TensorBoard i
 
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -269,6 +270,17 @@ class Board(jobs.TestCase):
         names = {path.name.split(".before-")[0] for path in run.path.glob("*.before-*")}
         self.assertEqual(names, {"metrics.jsonl", "tensorboard", "export"})
 
+    def test_a_resume_without_them_cuts_off_what_is_lost(self):
+        saving = {"checkpoint.every": 2, "checkpoint.keep": 9, "training.steps": 6}
+        self.train(settings={**BOARD, **saving, "metrics.export": "[wandb, mlflow]"})
+        run = self.run_at()
+        shutil.rmtree(run.checkpoint(6))
+        self.train(settings={**saving, "training.steps": 7})
+        self.assertEqual([step for step, _ in scalars(events_of(run))["training/loss"]], [1, 2, 3, 4])
+        for service, key in ("wandb", "_step"), ("mlflow", "step"):
+            lines = (run.path / "export" / f"{service}.jsonl").read_text().splitlines()
+            self.assertEqual({json.loads(line)[key] for line in lines}, {1, 2, 3, 4}, service)
+
     def test_what_cannot_be_written_ends_the_run(self):
         for key, value, name in (("metrics.tensorboard", True, "tensorboard"), ("metrics.export", "[wandb]", "export")):
             run = self.run_at(f"run-{name}")
@@ -334,8 +346,12 @@ class Images(images_test.TestCase):
         self.train("without", settings={**task})
         self.assertEqual(self.run_at("without").metrics_bytes(), self.run_at().metrics_bytes())
         # Weights that are no numbers draw none, and end the run as any that diverges.
-        worse = {**task, **jobs.DIVERGING, "training.validation_every": 1, "metrics.images": 3}
+        worse = {**task, **jobs.DIVERGING, "training.validation_every": 1, "metrics.images": 1}
         self.assert_one_sentence(self.train("worse", settings=worse, code=4), "training diverged")
+        last = self.run_at("worse").metrics()[-1]
+        self.assertIsNone(last["validation_loss"])
+        drawn = {event.step for event in events_of(self.run_at("worse"), 0) if "samples/0" in event.values}
+        self.assertNotIn(last["step"], drawn)
         refused = self.train("divided", Layout(1, 1, 2), {**task, "metrics.images": 3}, code=2)
         self.assert_one_sentence(refused, "metrics.images: parallel.context is 2")
 

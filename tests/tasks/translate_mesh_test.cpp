@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tests/support/mesh_runner.h"
 #include "tests/tasks/translation_testing.h"
@@ -61,6 +63,20 @@ TEST(TranslateMesh, WhatIsSaidAtOnceIsTheSameOnEveryLayout) {
                           << testing::to_string(mesh.shape);
                     }
                   });
+}
+
+// Each data rank has lines of its own, of which only some may give no numbers.
+TEST(TranslateMesh, WhatOneRankCannotChooseFromEndsItOnEvery) {
+  for_each_layout({{.data = 2}, {.data = 2, .tensor = 2}}, [&](const ProcessMesh& mesh) {
+    const auto model = small_encoder_decoder(Wiring::last, mesh);
+    if (mesh.data.rank() == 1)
+      for (const auto& parameter : model->parameters().all())
+        std::ranges::fill(parameter->master.span<double>(),
+                          std::numeric_limits<double>::quiet_NaN());
+    model->parameters().refresh_compute();
+    EXPECT_THROW(translated(*model, lines, {.beam = 1, .batch_tokens = 1}), UnsoundLogits);
+    mesh.world.barrier();
+  });
 }
 
 EncoderDecoderOptions pondering(std::int64_t steps, double bias) {

@@ -1,0 +1,94 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "framework/core/error.h"
+#include "framework/tracking/json_lines.h"
+#include "tests/support/temporary_directory.h"
+
+namespace longspan {
+namespace {
+
+class SamplesFiles : public ::testing::Test {
+ protected:
+  std::string text() const {
+    std::ostringstream all;
+    all << std::ifstream(path_, std::ios::binary).rdbuf();
+    return all.str();
+  }
+  void put(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
+  static std::string lines(std::initializer_list<std::int64_t> steps) {
+    std::string all;
+    for (const std::int64_t step : steps) all += samples_lines().lines(at_step(step));
+    return all;
+  }
+  // With two samples.
+  static MetricsRecord at_step(std::int64_t step) {
+    const TextSample sample = {"read", "written", "wanted"};
+    return {.step = step, .time = 1, .fields = {}, .texts = {sample, sample}};
+  }
+  static void open(const std::filesystem::path& path, std::int64_t last_step) {
+    const StepLines file(path, last_step, samples_lines());
+  }
+  void expect_refused(std::int64_t last_step, const std::string& content, int line) {
+    put(content);
+    try {
+      open(path_, last_step);
+      ADD_FAILURE() << content;
+    } catch (const DataError& error) {
+      EXPECT_EQ(error.what(),
+                path_.string() + ":" + std::to_string(line) +
+                    ": found something else than a sample; move the file away");
+    }
+    EXPECT_EQ(text(), content);
+  }
+
+  testing::TemporaryDirectory directory_;
+  std::filesystem::path path_ = directory_.path() / "samples.jsonl";
+};
+
+TEST_F(SamplesFiles, ALineIsJsonWhateverTheTextIs) {
+  const MetricsRecord record = {
+      .step = 7, .time = 1, .fields = {}, .texts = {{"a\"\n", "\xff", ""}, {}}};
+  EXPECT_EQ(
+      samples_lines().lines(record),
+      "{\"step\": 7, \"sample\": 0, \"input\": \"a\\\"\\n\", \"output\": \"\xEF\xBF\xBD\", "
+      "\"reference\": \"\"}\n"
+      "{\"step\": 7, \"sample\": 1, \"input\": \"\", \"output\": \"\", \"reference\": \"\"}\n");
+}
+
+TEST_F(SamplesFiles, AResumedFileEqualsTheUnbrokenOneWhereverTheRunWasKilled) {
+  const std::string unbroken = lines({10, 20, 30});
+  for (std::size_t size = lines({10}).size(); size <= unbroken.size(); ++size) {
+    put(unbroken.substr(0, size));
+    StepLines file(path_, 19, samples_lines());
+    ASSERT_EQ(text(), lines({10})) << size;
+    for (const int step : {20, 30}) file.write(at_step(step));
+    file.write({.step = 40, .time = 1, .fields = {}});  // without samples
+    file.sync();
+    ASSERT_EQ(text(), unbroken) << size;
+  }
+}
+
+TEST_F(SamplesFiles, ANewRunBeginsAnEmptyFile) {
+  for (const std::string& earlier : {lines({1, 2}), lines({1, 2}) + "{\"st", std::string()}) {
+    put(earlier);
+    open(path_, 0);
+    EXPECT_EQ(text(), "") << earlier;
+  }
+}
+
+TEST_F(SamplesFiles, AFileOfSomethingElseIsLeftAlone) {
+  expect_refused(5, lines({1}) + "{\"step\": 2}\n", 3);
+  expect_refused(5, lines({1}) + "mine", 3);
+  for (const char* const content : {"mine", "mine\n", "{\"step\": 2, \"loss\": 1.0}\n"})
+    for (const std::int64_t last_step : {0, 5}) expect_refused(last_step, content, 1);
+}
+
+TEST_F(SamplesFiles, WhatCannotBeWrittenIsSaid) {
+  EXPECT_THROW(open(directory_.path() / "no" / "samples.jsonl", 0), Failure);
+}
+
+}  // namespace
+}  // namespace longspan
