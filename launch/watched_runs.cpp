@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* metrics_file = "metrics.jsonl";
 constexpr const char* samples_file = "samples.jsonl";
+constexpr const char* attention_folder = "attention";
 constexpr const char* log_file = "log.txt";
 constexpr std::chrono::milliseconds between_looks{500};
 
@@ -50,6 +51,7 @@ ReportedRun read_reported_run(const fs::path& path, std::vector<std::string>& tr
   run.metrics = read_run_metrics(path / metrics_file);
   run.warnings = log_warnings(path / log_file);
   run.samples = read_run_samples(path / samples_file);
+  run.attention = read_run_attention(newest_attention(path / attention_folder));
   return run;
 }
 
@@ -96,6 +98,13 @@ bool WatchedRuns::look(Watched& watched) const {
   if (const Stamp stamp = stamp_of(watched.path / samples_file); stamp != watched.samples_stamp) {
     now.samples = read_run_samples(watched.path / samples_file);
     watched.samples_stamp = stamp;
+    is_new = true;
+  }
+  now.attention = std::move(watched.run.attention);
+  const fs::path map = newest_attention(watched.path / attention_folder);
+  if (const Stamp stamp = stamp_of(map); stamp != watched.map_stamp) {
+    now.attention = read_run_attention(map);
+    watched.map_stamp = stamp;
     is_new = true;
   }
   now.warnings = watched.log;

@@ -50,6 +50,7 @@ class WatchedRuns {
     std::vector<std::string> log = {};
     Stamp log_stamp = {};
     Stamp samples_stamp = {};
+    Stamp map_stamp = {};
   };
   bool look(Watched& watched) const;
   void make_parts();

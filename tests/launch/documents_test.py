@@ -51,6 +51,7 @@ RUN_BY = {
     f"{PROGRAM} generate runs/bart": ("import_pairs_test.py", None),
     f"{PROGRAM} train runs/bart/config.yaml": ("import_pairs_test.py", None),
     f"{PROGRAM} report": ("report_test.py", None),
+    f"{PROGRAM} attention": ("attention_test.py", None),
     f"{PROGRAM} compare": ("listing_test.py", None),
     f"source <({PROGRAM} completion": ("completion_test.py", ['"completion", "bash"']),
     f"{PROGRAM} man": ("completion_test.py", ['"man"', '["train"]']),
