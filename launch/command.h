@@ -40,6 +40,7 @@ Command plan_command();
 Command inspect_command();
 Command verify_command();
 Command report_command();
+Command attention_command();
 Command tokenizer_command();
 Command prepare_command();
 Command import_command();

@@ -41,6 +41,7 @@ std::vector<Command> commands() {
           inspect_command(),
           verify_command(),
           report_command(),
+          attention_command(),
           tokenizer_command(),
           prepare_command(),
           import_command(),

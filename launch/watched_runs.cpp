@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* metrics_file = "metrics.jsonl";
 constexpr const char* samples_file = "samples.jsonl";
+constexpr const char* attention_folder = "attention";
 constexpr const char* log_file = "log.txt";
 constexpr std::chrono::milliseconds between_looks{500};
 
@@ -50,6 +51,7 @@ ReportedRun read_reported_run(const fs::path& path, std::vector<std::string>& tr
   run.metrics = read_run_metrics(path / metrics_file);
   run.warnings = log_warnings(path / log_file);
   run.samples = read_run_samples(path / samples_file);
+  run.attention = read_run_attention(newest_attention(path / attention_folder));
   return run;
 }
 
@@ -98,6 +100,17 @@ bool WatchedRuns::look(Watched& watched) const {
         [&] { now.samples.clear(); },
         [&](std::string_view line, std::uintmax_t) { add_sample(now.samples, line); });
     is_new = is_more || is_new;
+  });
+  now.attention = std::move(watched.run.attention);
+  look_at([&] {
+    const fs::path map = newest_attention(watched.path / attention_folder);
+    std::error_code error;
+    const auto changed = fs::last_write_time(map, error);
+    if (error || (map == watched.map && changed == watched.map_changed)) return;
+    now.attention = read_run_attention(map);
+    watched.map = map;
+    watched.map_changed = changed;
+    is_new = true;
   });
   now.warnings.assign(watched.warnings.begin(), watched.warnings.end());
   for (const std::string& trouble : troubles) now.warnings.push_back(on_one_line(trouble));

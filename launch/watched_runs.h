@@ -43,6 +43,8 @@ class WatchedRuns {
     GrowingFile samples;
     ReportedRun run;                        // but for its metrics
     std::deque<std::string> warnings = {};  // of the log
+    std::filesystem::path map = {};         // the newest file of what heads look at
+    std::filesystem::file_time_type map_changed = {};
   };
   bool look(Watched& watched) const;
   void make_parts();

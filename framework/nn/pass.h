@@ -13,8 +13,9 @@
 
 namespace longspan {
 
-class KeptKeys;     // attention/kept_keys.h
-class InnerLosses;  // inner_losses.h
+class KeptKeys;        // attention/kept_keys.h
+class AttentionWatch;  // attention/attention_watch.h
+class InnerLosses;     // inner_losses.h
 
 // The discrete choices of a forward pass (the buckets of a hash), by their place in the model. A
 // stack that computes layers again in the backward pass keeps them: what it rebuilds may differ
@@ -56,7 +57,8 @@ struct Pass {
   // Where it is set, nobody reads what the layer gives at other rows than these: it may leave out
   // what only they need.
   std::shared_ptr<const TakenRows> taken = {};
-
+  // Where it is set, attention layers show it what their heads look at.
+  std::shared_ptr<AttentionWatch> watch = {};
   // Where it is set, layers tell it the losses that they make themselves.
   std::shared_ptr<InnerLosses> inner = {};
 

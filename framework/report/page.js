@@ -226,6 +226,42 @@
     }
   }
 
+  // What one head looks at, a cell for each two tokens.
+  function showMap(place) {
+    const { tokens, maps } = data.runs[place.dataset.run].attention;
+    const map = maps[place.querySelector("select").value];
+    const canvas = place.querySelector("canvas");
+    const said = place.querySelector("output");
+    const cell = Math.max(2, Math.min(16, Math.floor(640 / tokens.length)));
+    canvas.width = canvas.height = cell * tokens.length;
+    const context = canvas.getContext("2d");
+    context.fillStyle = "#ffffff";
+    context.fillRect(0, 0, canvas.width, canvas.height);
+    const most = Math.max(1, ...map.weights.map((row) => Math.max(...row.map(Math.abs))));
+    map.weights.forEach((row, query) => row.forEach((weight, key) => {
+      if (weight === 0) return;
+      // What takes away is of another colour.
+      context.fillStyle = `rgb(${weight > 0 ? "11 79 148" : "176 58 10"} / ${Math.sqrt(Math.abs(weight) / most)})`;
+      context.fillRect(cell * key, cell * query, cell, cell);
+    }));
+    said.textContent = "";
+    canvas.onpointermove = (event) => {
+      const [key, query] = [event.offsetX, event.offsetY].map((found) => Math.min(tokens.length - 1, Math.max(0, Math.floor(found / cell))));
+      said.textContent = `token ${query} ${JSON.stringify(tokens[query])} takes ${map.weights[query][key] / 1000} of token ${key} ${JSON.stringify(tokens[key])}`;
+    };
+  }
+
+  function placeMaps() {
+    for (const place of document.querySelectorAll(".attention")) {
+      const chosen = place.querySelector("select");
+      const before = chosen.value;
+      chosen.replaceChildren(...data.runs[place.dataset.run].attention.maps.map((map, number) => new Option(`layer ${map.layer}, head ${map.head}`, number)));
+      if (before in chosen.options) chosen.value = before;
+      chosen.onchange = () => showMap(place);
+      showMap(place);
+    }
+  }
+
   // The parts of the page as they came, before anything was drawn into them.
   const parts = new Map([...document.querySelectorAll("[data-part]")].map((place) => [place.dataset.part, place.innerHTML.trim()]));
   function parsed(text) {
@@ -251,6 +287,7 @@
     document.title = document.querySelector("h1").textContent;
     mark();
     placeSamples();
+    placeMaps();
     draw();
   }
 
@@ -282,6 +319,7 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   mark();
   placeSamples();
+  placeMaps();
   draw();
   const status = element("watching");
   if (status) watch(status);

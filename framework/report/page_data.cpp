@@ -11,10 +11,11 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_bytes = 3'500'000;
+constexpr std::size_t most_bytes = 3'200'000;
 constexpr std::size_t bytes_of_cell = 40;  // three numbers of twelve characters, and commas
 constexpr std::size_t fewest_buckets = 32;
-constexpr std::size_t most_sample_bytes = 500'000;
+constexpr std::size_t most_sample_bytes = 400'000;
+constexpr std::size_t most_map_bytes = 400'000;
 
 template <typename Values, typename Write>
 std::string list_of(const Values& values, const Write& write) {
@@ -51,13 +52,15 @@ std::string column_data(const std::vector<Cell>& cells, std::size_t buckets) {
   return text + "}";
 }
 
-std::string run_data(const ReportedRun& run) {
+std::string run_data(const ReportedRun& run, std::size_t most_bytes_of_maps) {
   const ThinnedSeries& series = run.metrics.series;
   const auto& buckets = series.buckets();
   std::string text = fmt::format(
-      "{{\"name\":{},\"samples\":{},\"step\":{},\"tokens\":{},\"seconds\":{},\"columns\":{{",
+      "{{\"name\":{},\"samples\":{},\"attention\":{},\"step\":{},\"tokens\":{},\"seconds\":{},"
+      "\"columns\":{{",
       script_string(run.name),
       samples_data(run.samples),
+      attention_data(run.attention, most_bytes_of_maps),
       list_of(buckets, [](const Bucket& bucket) { return fmt::to_string(bucket.step); }),
       list_of(buckets, [](const Bucket& bucket) { return fmt::format("{:.9g}", bucket.tokens); }),
       run.metrics.seconds > 0
@@ -111,7 +114,10 @@ std::vector<PlacedChart> placed_charts(std::span<const ReportedRun> runs) {
 
 std::string page_data(std::span<const ReportedRun> runs, std::span<const PlacedChart> charts) {
   return fmt::format(
-      "{{\"runs\":{},\"charts\":{}}}", list_of(runs, run_data), list_of(charts, chart_data));
+      "{{\"runs\":{},\"charts\":{}}}",
+      list_of(runs,
+              [&](const ReportedRun& run) { return run_data(run, most_map_bytes / runs.size()); }),
+      list_of(charts, chart_data));
 }
 
 void thin_for_page(std::span<ReportedRun> runs) {

@@ -20,7 +20,8 @@ struct PlacedChart {
 std::vector<PlacedChart> placed_charts(std::span<const ReportedRun> runs);
 
 // JSON, to stand inside of a <script>:
-// {"runs": [{"name", "samples", "step": [], "tokens": [], "seconds": [] or null, "columns": {NAME:
+// {"runs": [{"name", "samples", "attention", "step": [], "tokens": [], "seconds": [] or null,
+// "columns": {NAME:
 // {"mean": [], "least": [], "most": [], "at": []}}}], "charts": [{"label", "factor", "columns",
 // "stacked", "names", "run"}]}. A mean that is null stands for what was no number. Without "at" a
 // column has a value in each bucket; without "least" and "most" they are the mean.

@@ -225,6 +225,24 @@ std::string places_of_samples(const Runs& runs) {
              : "<h2>What the models wrote</h2>\n<section id=\"samples\">\n" + text + "</section>\n";
 }
 
+std::string places_of_attention(const Runs& runs) {
+  std::string text;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (!runs[i].attention.maps.empty())
+      text += fmt::format(
+          "<div class=\"attention\" data-run=\"{}\"><h3>{} <small>at step {}</small></h3>"
+          "<label>of <select></select></label> <output></output><br><canvas></canvas></div>\n",
+          i,
+          html(runs[i].name),
+          grouped(runs[i].attention.step));
+  return text.empty()
+             ? ""
+             : "<h2>What heads look at</h2>\n<p><small>A row is a token, a column a token "
+               "that it looks at; the darker, the more of it is taken. Point at a place to "
+               "read both.</small></p>\n<section id=\"attention\">\n" +
+                   text + "</section>\n";
+}
+
 // What a page that is a file has, and one that is served and told of news.
 struct Frame {
   std::string policy;  // of what else may be loaded
@@ -250,7 +268,8 @@ std::string whole_page(const PageParts& parts, const ChartLibrary& library, cons
     return fmt::format("<div data-part=\"{}\">\n{}</div>\n", name, text);
   };
   page += part("runs", parts.runs) + controls + part("figures", parts.figures) +
-          part("samples", parts.samples) + part("tables", parts.tables);
+          part("samples", parts.samples) + part("attention", parts.attention) +
+          part("tables", parts.tables);
   page += fmt::format(
       "<footer><details><summary>Curves are drawn by {}</summary><pre>{}</pre></details></footer>\n"
       "<script type=\"application/json\" id=\"data\">{}</script>\n",
@@ -270,6 +289,7 @@ PageParts page_parts(Runs runs, std::int64_t made_at) {
           .runs = runs_table(runs),
           .figures = figures(runs, charts),
           .samples = places_of_samples(runs),
+          .attention = places_of_attention(runs),
           .tables = last_values(runs, charts) + configurations(runs) + texts(runs) + warnings(runs),
           .data = page_data(runs, charts)};
 }
@@ -296,11 +316,13 @@ std::string watching_page(const PageParts& parts,
 
 std::string page_update(const PageParts& parts) {
   return fmt::format(
-      "{{\"title\":{},\"runs\":{},\"figures\":{},\"samples\":{},\"tables\":{},\"data\":{}}}",
+      "{{\"title\":{},\"runs\":{},\"figures\":{},\"samples\":{},\"attention\":{},\"tables\":{},"
+      "\"data\":{}}}",
       script_string(parts.title),
       script_string(parts.runs),
       script_string(parts.figures),
       script_string(parts.samples),
+      script_string(parts.attention),
       script_string(parts.tables),
       parts.data);
 }

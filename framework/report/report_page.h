@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/report/chart_library.h"
+#include "framework/report/run_attention.h"
 #include "framework/report/run_metrics.h"
 #include "framework/report/run_samples.h"
 
@@ -21,17 +22,19 @@ struct ReportedRun {
   std::map<std::string, std::string> configuration = {};  // values by key, as they are written
   std::vector<std::string> warnings = {};  // lines of its log that are no plain information
   std::vector<SamplesOfStep> samples = {};
+  RunAttention attention = {};
 };
 
 // What a page shows of runs: curves of all of them over each other, tables of how they end and of
 // what differs in their configurations, texts, warnings. HTML, but for `data`.
 struct PageParts {
   std::string title;
-  std::string runs;     // the table of them
-  std::string figures;  // places of the charts
-  std::string samples;  // places of what they wrote; empty where they wrote nothing
-  std::string tables;   // the other tables, and texts
-  std::string data;     // JSON for the script (page_data.h)
+  std::string runs;       // the table of them
+  std::string figures;    // places of the charts
+  std::string samples;    // places of what they wrote; empty where they wrote nothing
+  std::string attention;  // places of what their heads look at; likewise
+  std::string tables;     // the other tables, and texts
+  std::string data;       // JSON for the script (page_data.h)
 };
 
 // made_at: in seconds since 1970. All of them stay below 4.5 MB for some 2,500 columns: series are

@@ -53,6 +53,7 @@ RUN_BY = {
     f"{PROGRAM} train runs/bart/config.yaml": ("import_pairs_test.py", None),
     f"{PROGRAM} run -n 2 -- train my-run.yaml --profile": ("profile_test.py", None),
     f"{PROGRAM} report": ("report_test.py", None),
+    f"{PROGRAM} attention": ("attention_test.py", None),
     f"{PROGRAM} compare": ("listing_test.py", None),
     f"source <({PROGRAM} completion": ("completion_test.py", ['"completion", "bash"']),
     f"{PROGRAM} man": ("completion_test.py", ['"man"', '["train"]']),

@@ -462,6 +462,35 @@ class InABrowser(ReportTest):
         self.assertIsNone(self.page.value("window.taken"))
         self.assert_sound()
 
+    def test_what_heads_look_at_is_a_map(self):
+        self.write_metrics("run", '{"step": 9, "loss": 1}\n')
+        bad = '</script><img src=x onerror="window.taken=1">'
+        weights = [[1, 0, 0], [0.25, 0.75, 0], [0.5, 0, 0.5]]
+        (self.directory / "run" / "attention").mkdir()
+        for step in 8, 9:
+            (self.directory / "run" / "attention" / f"step-{step:09}.json").write_text(json.dumps(
+                {"step": step, "tokens": [bad, "b", "c"], "maps": [{"layer": 0, "head": 1, "weights": weights}, {"layer": 2, "head": 0, "weights": weights[::-1]}]}))
+        self.open("run")
+        self.assertEqual(self.texts("#attention h3"), ["run at step 9"])
+        self.assertEqual(self.texts("#attention option"), ["layer 0, head 1", "layer 2, head 0"])
+
+        def darkness():
+            return self.page.value("""(() => { const canvas = document.querySelector("#attention canvas"), cell = canvas.width / 3;
+                return [0, 1, 2].map((y) => [0, 1, 2].map((x) => 255 - canvas.getContext("2d").getImageData(cell * (x + 0.5), cell * (y + 0.5), 1, 1).data[0])); })()""")
+        first = darkness()
+        self.assertEqual([[value > 0 for value in row] for row in first], [[weight > 0 for weight in row] for row in weights])
+        self.assertGreater(first[1][1], first[1][0])
+        self.choose("#attention select", "1")
+        self.assertEqual([[value > 0 for value in row] for row in darkness()], [[weight > 0 for weight in row] for row in weights[::-1]])
+        self.page.value("""document.querySelector("#attention canvas").dispatchEvent(new PointerEvent("pointermove", {bubbles: true}))""")
+        self.assertEqual(self.texts("#attention output"), [f'token 0 {json.dumps(bad)} takes 0.5 of token 0 {json.dumps(bad)}'])
+        self.assertIsNone(self.page.value("window.taken"))
+        self.assert_sound()
+        # What is none is left out.
+        (self.directory / "run" / "attention" / "step-000000010.json").write_text('{"step": 10, "tokens": ["a"], "maps": [{"layer": 0, "head": 0, "weights": [[1, 2]]}]}')
+        self.longspan("report", "run", "--output", "report.html", "--replace")
+        self.assertNotIn("What heads look at", (self.directory / "report.html").read_text())
+
     def test_columns_may_have_any_name_and_numbers_any_size(self):
         for name, column in ("one", "constructor"), ("two", "__proto__"):
             self.write_metrics(name, "".join(f'{{"step": {step}, "tokens": 1e300, "{column}": {value}, "step_seconds": 1e308}}\n'

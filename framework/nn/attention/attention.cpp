@@ -1,5 +1,6 @@
 #include "framework/nn/attention/attention.h"
 
+#include "framework/nn/attention/attention_watch.h"
 #include "framework/nn/attention/kept_keys.h"
 
 namespace longspan {
@@ -242,6 +243,7 @@ Variable MultiHeadAttention::mix(const Projected& projected,
     throw ConfigurationError(
         "an attention kind of this model cannot keep the documents of a row apart");
   const Variable mixed = (*mechanism_)(projected, context, pass);
+  if (pass.watch) pass.watch->see(*mechanism_, projected, context, pass, mixed);
   const Shape& shape = mixed.shape();
   const Variable heads = reshape(mixed, {shape[0], shape[1], heads_.count * dim_});
   if (!pass.taken) return out_(heads, pass);

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""`longspan attention`: what heads look at in a text.
+
+    tests/launch/attention_test.py build/launch/longspan
+"""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+
+
+class AttentionTest(jobs.TestCase):
+    def attention(self, *arguments):
+        output = self.longspan("attention", *arguments).output
+        return json.loads((self.directory / output.strip()).read_text())
+
+    def assert_looks_back(self, weights):
+        """Each at itself and at what stands before it, in parts of 1."""
+        for query, row in enumerate(weights):
+            self.assertAlmostEqual(sum(row), 1, delta=1e-4)
+            self.assertGreater(min(row[:query + 1]), 0)
+            self.assertEqual(row[query + 1:], [0] * (len(row) - query - 1))
+
+    def test_heads_look_at_what_they_may(self):
+        self.train()
+        text = (self.directory / "text.txt").read_text()
+        found = self.attention("run", "--text", "text.txt", "--heads", "1:3,0:0", "--tokens", 13)
+        self.assertEqual((found["step"], found["text"]), (8, "text.txt"))
+        self.assertEqual(found["tokens"], list(text[:13]))
+        self.assertEqual([(one["layer"], one["head"]) for one in found["maps"]], [(0, 0), (1, 3)])
+        for one in found["maps"]:
+            self.assertEqual(len(one["weights"]), 13)
+            self.assert_looks_back(one["weights"])
+        self.assertNotEqual(found["maps"][0]["weights"], found["maps"][1]["weights"])
+        self.assertEqual([path.name for path in (self.directory / "run" / "attention").iterdir()], ["step-000000008.json"])
+
+    def test_kinds_show_what_they_see(self):
+        sections = json.loads((self.directory / "tiny.yaml").read_text())
+        del sections["model"]["memory"]
+        sections["model"].update({"family": "decoder", "attention": "local", "attention_window": 3})
+        (self.directory / "tiny.yaml").write_text(json.dumps(sections))
+        self.train()
+        [one] = self.attention("run", "--text", "text.txt", "--heads", "0:1", "--tokens", 8)["maps"]
+        for query, row in enumerate(one["weights"]):
+            seen = [key for key, weight in enumerate(row) if weight > 0]
+            self.assertEqual(seen[-1], query)
+            self.assertLessEqual(len(seen), 4)
+            self.assertAlmostEqual(sum(row), 1, delta=1e-4)
+
+    def test_mistakes_are_told(self):
+        self.train()
+        for heads, *parts in (("2:0", "--heads: the model has 2 attention layers, 0 to 1; found 2:0"),
+                              ("0:4", "attention layer 0 has the heads 0 to 3; head 4 is asked for"),
+                              ("1", "--heads: found 1; wanted: LAYER:HEAD"), ("a:0", "--heads: found a:0"), ("0:-1", "--heads: found 0:-1")):
+            with self.subTest(heads):
+                self.assert_one_sentence(self.longspan("attention", "run", "--text", "text.txt", "--heads", heads, code=2), *parts)
+        self.assert_one_sentence(self.longspan("attention", "run", "--text", "nowhere.txt", "--heads", "0:0", code=3), "nowhere.txt")
+        self.assert_one_sentence(self.longspan("attention", "run", "--text", "text.txt", "--heads", "0:0", ranks=2, code=2), "found 2 ranks; one process does it")
+        self.assertFalse((self.directory / "run" / "attention").exists())
+
+
+if __name__ == "__main__":
+    jobs.main()
