@@ -20,7 +20,7 @@ namespace longspan {
 
 // What a checkpoint says about its run.
 struct CheckpointInfo {
-  std::string run_id;
+  std::string run_id;         // of the run that saves it; may be empty
   std::int64_t step = 0;      // 0 .. 999,999,999
   MeshShape layout;           // of the ranks that saved it
   std::string configuration;  // the resolved configuration as text, or nothing

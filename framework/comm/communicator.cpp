@@ -129,7 +129,7 @@ namespace {
 Request begin(const std::shared_ptr<Communicator::Group>& group,
               std::shared_ptr<Operation> operation) {
   group->start(operation);
-  return Request(std::make_shared<Request::State>(group, std::move(operation)));
+  return Request(std::shared_ptr<Request::State>(new Request::State{group, std::move(operation)}));
 }
 
 }  // namespace

@@ -117,8 +117,10 @@ bool SharedMemoryTransport::progress() {
   bool moved = false;
   while (!active_.empty() && !mismatch_) {
     // All three, so that the copies of one chunk lie between the others' and the caches are used.
-    const bool again = publish_next() | combine_next() | collect_next();
-    if (!again) break;
+    const bool published = publish_next();
+    const bool combined = combine_next();
+    const bool collected = collect_next();
+    if (!published && !combined && !collected) break;
     moved = true;
   }
   return moved;

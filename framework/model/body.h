@@ -125,9 +125,9 @@ struct ModelSetting {
   std::int64_t segment = 0;      // of the training data
   bool documents_apart = false;  // its rows hold documents that do not look at each other
   DType compute = DType::f32;
-  Device device;
-  ProcessMesh mesh = {};
-  Random random{0};  // of the initial weights
+  Device device;          // of weights and passes: Device::cpu(), or a GPU; it has no default
+  ProcessMesh mesh = {};  // of one rank where nothing is said
+  Random random{0};       // of the initial weights
   MemoryOptions memory = {};
   WeightSharing sharing = {};
   bool separate_masters = false;         // see Parameters

@@ -27,10 +27,10 @@ struct MechanismKind {
   // Positions of the longest sequence that its weights are for, where the training data's has so
   // many; null: of any.
   std::int64_t (*longest)(const AttentionOptions&, std::int64_t segment) = nullptr;
-  // What keeps it from a model like this, as a sentence; empty where nothing does. Memory, padding
-  // and what is not causal are its to refuse.
+  // What keeps it from a model like this, as a sentence; empty, or null, where nothing does.
+  // Memory, padding and what is not causal are its to refuse.
   std::string (*problem)(const AttentionOptions&, const AttentionSetting&) = nullptr;
-  // In the scope of a layer's attention. Throws ConfigurationError for what `problem` tells.
+  // In the scope of a layer's attention; never null. Throws ConfigurationError with `problem`.
   std::unique_ptr<Mechanism> (*make)(const Scope& attention,
                                      const AttentionOptions&,
                                      const AttentionSetting&) = nullptr;
