@@ -38,13 +38,14 @@ class KeptHandlers {
   std::array<struct sigaction, signals.size()> kept_ = {};
 };
 
-// `open(epoch, document)` returns an iterator of arrays of ids.
+// `open(epoch, document)` returns an iterator of arrays of ids, or None where there are no more.
 OpenDocuments documents_of(const nb::object& open) {
   if (open.is_none()) return {};
   return [open = held(open)](const DocumentPlace& place) -> NextDocument {
     const nb::gil_scoped_acquire interpreter;
-    return [iterator = held((*open)(
-                place.epoch, place.document))]() -> std::optional<std::vector<std::int64_t>> {
+    const nb::object opened = (*open)(place.epoch, place.document);
+    if (opened.is_none()) return {};
+    return [iterator = held(opened)]() -> std::optional<std::vector<std::int64_t>> {
       const nb::gil_scoped_acquire here;
       const nb::object next = nb::steal(PyIter_Next(iterator->ptr()));
       if (!next.is_valid()) {

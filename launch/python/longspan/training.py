@@ -22,6 +22,7 @@ from .run import Run
 from .session import session
 
 Documents = Iterable[ArrayLike]
+Opened = Callable[[int, int], Optional[Iterator[NDArray[numpy.int64]]]]  # from a document of an epoch on
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ def train(
     `data` are documents to learn in place of the files of data.train: arrays of token ids, in an order that is the same on
     every rank and whenever it is asked for. An iterable that can be iterated again begins again with each epoch, and a run that
     goes on passes over what it has learnt. A function is called with a Cursor and returns the documents from there on, so that
-    nothing is passed over. What is read only once, like a generator, lasts for one epoch.
+    nothing is passed over. What is read only once, like a generator, lasts for one epoch: when it ends before the last step the run
+    saves and stops with a DataError.
 
     `on_step` is called after each step with its figures: step, tokens, loss, learning_rate, gradient_norm, and those of a
     validation where there was one. An exception that it raises ends the training on all ranks with a checkpoint saved, and comes
@@ -91,7 +93,7 @@ def _figures(line: dict[str, Any]) -> dict[str, Any]:
     return figures
 
 
-def _opener(data: Union[Documents, Callable[[Cursor], Documents]]) -> Callable[[int, int], Iterator[NDArray[numpy.int64]]]:
+def _opener(data: Union[Documents, Callable[[Cursor], Documents]]) -> Opened:
     """A function that opens them at a place."""
     if isinstance(data, Iterator):
         return _once(data)
@@ -104,15 +106,14 @@ def _opener(data: Union[Documents, Callable[[Cursor], Documents]]) -> Callable[[
     return open_at
 
 
-def _once(data: Iterator[ArrayLike]) -> Callable[[int, int], Iterator[NDArray[numpy.int64]]]:
-    """Of what cannot begin again."""
+def _once(data: Iterator[ArrayLike]) -> Opened:
+    """Of what cannot begin again: there is nothing behind its end."""
     opened = False
 
-    def open_at(epoch: int, document: int) -> Iterator[NDArray[numpy.int64]]:
+    def open_at(epoch: int, document: int) -> Optional[Iterator[NDArray[numpy.int64]]]:
         nonlocal opened
         if opened or epoch > 0:
-            raise DataError("longspan.train: the data ended before the last step, and an iterator cannot begin again; give a list, "
-                            "or a function of a Cursor that returns an iterator, or fewer training.steps")
+            return None
         opened = True
         return _passed_over(_ids(data, 0, 0), document)
 

@@ -113,8 +113,14 @@ def test_documents_are_learnt_and_a_run_goes_on_with_them_exactly():
 
 def test_documents_that_end_begin_again_where_they_can():
     package.train(CONFIGURATION, data=documents(10), quiet=True)
-    with pytest.raises(package.DataError, match="an iterator cannot begin again"):
+    with pytest.raises(package.DataError, match="cannot begin again.*stopped after step [0-9]+, which is saved"):
         package.train(CONFIGURATION, {"run.directory": "once"}, data=iter(documents(10)), quiet=True)
+    ended = package.Run("once")
+    assert ended.state == "failed" and "the program's data ended before the last step" in ended.ended_by
+    assert 0 < ended.step < 12 and ended.checkpoints[-1] == ended.step
+    assert losses("once") == losses("given")[:ended.step]
+    package.train(CONFIGURATION, {"run.directory": "once"}, data=documents(10), quiet=True)  # and it goes on exactly
+    assert state("once", 12) == state("given", 12)
 
 
 def test_an_exception_in_the_data_comes_out_as_it_is():
