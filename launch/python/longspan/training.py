@@ -19,7 +19,7 @@ from . import _longspan
 from .configuration import Configuration, settings_of, text_of
 from .errors import DataError, Error
 from .run import Run
-from .session import session
+from .session import calling
 
 Documents = Iterable[ArrayLike]
 Opened = Callable[[int, int], Optional[Iterator[NDArray[numpy.int64]]]]  # from a document of an epoch on
@@ -66,17 +66,29 @@ def train(
     settings = settings_of(overrides or {})
     if data is not None:
         settings.append("data.train=" + json.dumps(GIVEN))
-    directory = _longspan.train(session(), file, text, settings, None if data is None else _opener(data),
-                                None if on_step is None else _told(on_step), quiet)
+    raised: list[BaseException] = []
+    with calling("train") as ranks:
+        try:
+            directory = _longspan.train(ranks, file, text, settings, None if data is None else _opener(data),
+                                        None if on_step is None else _told(on_step, raised), quiet)
+        except BaseException as error:
+            # What ends the training before it could stop for that.
+            if raised and error is not raised[0] and error.__context__ is None:
+                error.__context__ = raised[0]
+            raise
     return Run(directory)
 
 
 GIVEN = "(documents that the program gives)"
 
 
-def _told(on_step: Callable[[dict[str, Any]], object]) -> Callable[[str], None]:
+def _told(on_step: Callable[[dict[str, Any]], object], raised: list[BaseException]) -> Callable[[str], None]:
     def tell(line: str) -> None:
-        on_step(_figures(json.loads(line)))
+        try:
+            on_step(_figures(json.loads(line)))
+        except BaseException as error:
+            raised.append(error)
+            raise
 
     return tell
 
