@@ -274,8 +274,10 @@ ExitCode TrainingRun::run() {
     }
   } catch (const DocumentsEnded& error) {
     if (trainer_.steps() == first_step_) throw;
+    profiler_.end_step();
     end_of_data = error.what();
   } catch (const DivergedError& error) {
+    profiler_.end_step();
     // What is being saved is of a state from before.
     try {
       finish_save();
