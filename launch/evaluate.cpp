@@ -283,7 +283,8 @@ Evaluated run(const Arguments& arguments, Session& session, const ScanListener& 
     const NeedleOptions needles = {.segment = options.segment,
                                    .batch = options.streams,
                                    .depths = arguments.depths,
-                                   .count = arguments.needles};
+                                   .count = arguments.needles,
+                                   .listener = options.listener};
     const std::vector<NeedlePlace> places = find_needles(*opened.model, corpus, needles);
     return {figures_of(places, needles, opened, file), needle_lines(places, needles, file)};
   }

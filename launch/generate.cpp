@@ -125,7 +125,8 @@ Generated values(const Arguments& arguments, Session& session, const GenerateReq
   const OpenedRun opened = open(arguments, session);
   Generated made;
   if (const std::string& name = arguments.lines.input; !name.empty()) {
-    made.lines = results_of_lines(request.lines, name, decoding_of(arguments), opened, session);
+    made.lines = results_of_lines(
+        request.lines, name, decoding_of(arguments), opened, session, request.after_token);
     return made;
   }
   const Prompt prompt = text.prompt(opened.tokenizer, session);

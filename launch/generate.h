@@ -26,7 +26,7 @@ struct Generated {
 
 struct GenerateRequest {
   std::vector<std::string> lines = {};     // in place of those of the file --input
-  std::function<void()> after_token = {};  // told on every rank
+  std::function<void()> after_token = {};  // or a batch of lines; told on every rank
 };
 
 // Collective. The same samples and lines as the command's. Throws what `open_run` and the making

@@ -71,7 +71,8 @@ std::vector<std::string> results_of_lines(std::span<const std::string> lines,
                                           const std::string& name,
                                           const TranslateOptions& decoding,
                                           const OpenedRun& run,
-                                          const Session& session) {
+                                          const Session& session,
+                                          const std::function<void()>& after_batch) {
   return run.configuration->task_kind().write(
       {.model = *run.model,
        .tokenizer = run.tokenizer,
@@ -81,7 +82,8 @@ std::vector<std::string> results_of_lines(std::span<const std::string> lines,
        .lines = lines,
        .decoding = decoding,
        .place = [&](std::size_t i) { return line_place(name, static_cast<std::int64_t>(i) + 1); },
-       .say = [&](const std::string& sentence) { inform(session, sentence); }});
+       .say = [&](const std::string& sentence) { inform(session, sentence); },
+       .after_batch = after_batch});
 }
 
 ExitCode generate_lines(const LineArguments& arguments,

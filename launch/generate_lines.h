@@ -1,6 +1,7 @@
 // `longspan generate` for tasks whose models make something of lines.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,12 +23,14 @@ void add_lines(CLI::App& app, LineArguments& arguments);
 // ConfigurationError.
 void check_lines(const LineArguments& arguments, const Settings& settings);
 
-// Collective. The results of lines; `name` is what messages call them. Throws DataError.
+// Collective. The results of lines; `name` is what messages call them. `after_batch`: see
+// WriteRequest. Throws DataError.
 std::vector<std::string> results_of_lines(std::span<const std::string> lines,
                                           const std::string& name,
                                           const TranslateOptions& decoding,
                                           const OpenedRun& run,
-                                          const Session& session);
+                                          const Session& session,
+                                          const std::function<void()>& after_batch = {});
 
 // Collective. Reads the lines, and writes those of the results where they belong. Throws DataError,
 // and Failure where they cannot be written.

@@ -1,5 +1,6 @@
 #include "framework/core/timeline.h"
 
+#include <array>
 #include <chrono>
 #include <new>
 
@@ -26,12 +27,14 @@ bool is_part_of_op(ActivityKind kind) {
   return kind == ActivityKind::kernel || kind == ActivityKind::wait;
 }
 
-// For profilers of a GPU's maker.
-const char* range_name(const SpanWords& words, std::string& room) {
-  if (words.name != nullptr) return words.name;
-  if (words.layer.empty()) return words.place.function_name();
-  room = words.layer;
-  return room.c_str();
+// For profilers of a GPU's maker, which copy the name. That of a layer need not end with a zero,
+// and is cut where it is longer than the room for it: a span that is open takes no memory.
+void begin_range(const SpanWords& words) noexcept {
+  if (words.name != nullptr) return gpu::begin_range(words.name);
+  if (words.layer.empty()) return gpu::begin_range(words.place.function_name());
+  std::array<char, 256> name{};
+  words.layer.copy(name.data(), name.size() - 1);
+  gpu::begin_range(name.data());
 }
 
 }  // namespace
@@ -181,8 +184,7 @@ void Span::begin(const SpanWords& words) {
   recording_ = timeline_of_thread->begin(words);
   if (recording_ == 0) return;
   timeline_ = timeline_of_thread;
-  std::string room;
-  gpu::begin_range(range_name(words, room));
+  begin_range(words);
 }
 
 void Span::end() noexcept {

@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "framework/core/error.h"
+
 namespace longspan {
 
 struct DocumentPlace {
@@ -20,7 +22,14 @@ struct DocumentPlace {
 using NextDocument = std::function<std::optional<std::vector<std::int64_t>>()>;
 
 // Begins with the document of that place. It is to give the same documents on every rank, and
-// whenever it is asked for the same place.
+// whenever it is asked for the same place. What can be read only once gives an empty function for
+// the epoch behind its last.
 using OpenDocuments = std::function<NextDocument(const DocumentPlace&)>;
+
+// There are no more documents.
+class DocumentsEnded : public DataError {
+ public:
+  using DataError::DataError;
+};
 
 }  // namespace longspan

@@ -49,6 +49,8 @@ std::string words_for(const LineKey& key) {
   return key.layer.empty() ? words : words + " in " + key.layer;
 }
 
+bool is_whole_step(const TimedSpan& span) { return span.kind == ActivityKind::step && !span.cut; }
+
 }  // namespace
 
 LineSums& LineSums::operator+=(const LineSums& more) {
@@ -56,6 +58,13 @@ LineSums& LineSums::operator+=(const LineSums& more) {
   total += more.total;
   calls += more.calls;
   return *this;
+}
+
+std::int64_t last_whole_step(const RecordedSpans& recorded) {
+  std::uint64_t last = 0;
+  for (const TimedSpan& span : recorded.spans)
+    if (is_whole_step(span)) last = std::max(last, span.number);
+  return static_cast<std::int64_t>(last);
 }
 
 DearLines lines_of(const RecordedSpans& recorded) {
@@ -70,6 +79,7 @@ DearLines lines_of(const RecordedSpans& recorded) {
   for (const TimedSpan& span : recorded.spans | std::views::reverse) {
     if (span.kind == ActivityKind::collective) continue;
     while (!around.empty() && around.back().begin >= span.end) around.pop_back();
+    if (around.empty() && !is_whole_step(span)) continue;
     const auto line = lines.try_emplace(key_of(span, recorded.texts, names)).first;
     const bool is_within =
         std::ranges::any_of(around, [&](const Around& each) { return each.key == &line->first; });
@@ -94,14 +104,20 @@ void add_text(std::string_view text, DearLines& lines) {
 std::vector<std::string> table_of(const DearLines& lines, const LinesOf& of, std::size_t most) {
   std::vector<const DearLines::value_type*> dearest;
   std::int64_t whole = 0;
+  std::int64_t steps = 0;  // of all ranks
   for (const auto& line : lines) {
     dearest.push_back(&line);
-    if (line.first.kind == name_of(ActivityKind::step)) whole += line.second.total;
+    if (line.first.kind != name_of(ActivityKind::step)) continue;
+    whole += line.second.total;
+    steps += line.second.calls;
   }
+  if (steps == 0)
+    return {fmt::format("where the time went: no step from step {} on is recorded whole",
+                        of.first_step)};
   std::ranges::stable_sort(
       dearest, std::greater<>(), [](const auto* line) { return line->second.own; });
   dearest.resize(std::min(most, dearest.size()));
-  const double parts = static_cast<double>(of.steps() * of.ranks);
+  const auto parts = static_cast<double>(steps);
   std::vector<std::string> table = {
       fmt::format("where the time went from step {} to step {}: {:.3f} ms a step{}, of which by "
                   "own time",

@@ -31,8 +31,13 @@ struct LineSums {
 
 using DearLines = std::map<LineKey, LineSums>;
 
-// Of what a thread did itself: collectives, which go on beside it, are left out.
+// Of what a thread did itself within steps that are whole: collectives, which go on beside it, are
+// left out. Where there was no room for all spans those of the last steps are missing, and the span
+// of a step, which ends last, is the first of its spans to be: of such a step nothing counts.
 DearLines lines_of(const RecordedSpans& recorded);
+
+// The number of the last step that is whole, 0 where none is.
+std::int64_t last_whole_step(const RecordedSpans& recorded);
 
 // As a text that another rank reads.
 std::string to_text(const DearLines& lines);
@@ -41,14 +46,13 @@ void add_text(std::string_view text, DearLines& lines);
 // What the sums are of.
 struct LinesOf {
   std::int64_t first_step = 0;
-  std::int64_t last_step = 0;
+  std::int64_t last_step = 0;  // that is whole on a rank; 0: none is
   int ranks = 1;
-
-  std::int64_t steps() const { return last_step - first_step + 1; }
 };
 
 // A heading and the lines with the most own time, `most` of them: milliseconds and calls of a step,
-// as means over the steps and ranks. Each text is a line.
+// as means over the steps that each rank has whole. Where there is none the heading says so. Each
+// text is a line.
 std::vector<std::string> table_of(const DearLines& lines, const LinesOf& of, std::size_t most = 10);
 
 }  // namespace longspan

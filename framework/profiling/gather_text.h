@@ -10,7 +10,7 @@
 namespace longspan {
 
 // Collective. `next` gives this rank's next block, empty when there are none left; `take` is called
-// on the first rank with each block, rank after rank. No rank holds more than a block of another.
+// on the first rank with each block, rank after rank. No rank holds more than two blocks at a time.
 void gather_text(const Communicator& world,
                  const std::function<std::string()>& next,
                  const std::function<void(std::string_view block)>& take);

@@ -185,16 +185,19 @@ void Profiler::write() {
       mesh_.world,
       [&] { return std::exchange(mine, {}); },
       [&](std::string_view block) { add_text(block, lines); });
+  const std::int64_t last =
+      mesh_.world.all_reduce(last_whole_step(trace.threads.front().recorded), Reduction::maximum);
   const std::int64_t dropped = mesh_.world.all_reduce(dropped_of(trace), Reduction::sum);
   if (!speaks()) return;
-  const std::vector<std::string> table =
-      table_of(lines, {steps.first, steps.last, mesh_.world.size()});
+  const std::vector<std::string> table = table_of(lines, {steps.first, last, mesh_.world.size()});
   files.finish(table);
   for (const std::string& line : table) log_.info("{}", line);
   if (dropped > 0)
-    log_.warning("{} spans are not in the profile: a thread keeps {}; fewer steps have fewer",
-                 dropped,
-                 Timeline::usual_room);
+    log_.warning(
+        "{} spans are not in the profile: a thread keeps {}; fewer steps have fewer, and "
+        "the table is of those that are whole",
+        dropped,
+        Timeline::usual_room);
   if (!files.trouble().empty())
     log_.warning("the profile is not written: {}", files.trouble());
   else

@@ -266,6 +266,7 @@ ExitCode TrainingRun::run() {
   if (had_nothing_to_do)
     tell_that_nothing_is_left(log_, trainer_.steps(), settings_.training.steps);
   meter_.begin_again();
+  std::string end_of_data;
   try {
     while (!last_step() && !stopping_) {
       profiler_.begin_step(trainer_.steps() + 1);
@@ -273,7 +274,12 @@ ExitCode TrainingRun::run() {
       profiler_.end_step();
       if (profiler_.is_complete()) write_profile();
     }
+  } catch (const DocumentsEnded& error) {
+    if (trainer_.steps() == first_step_) throw;
+    profiler_.end_step();
+    end_of_data = error.what();
   } catch (const DivergedError& error) {
+    profiler_.end_step();
     // What is being saved is of a state from before.
     try {
       finish_save();
@@ -292,6 +298,8 @@ ExitCode TrainingRun::run() {
   // Whoever asked it to stop may not wait for long: the checkpoint comes first.
   write_profile();
   if (!is_saved) return end_unsaved();
+  if (!end_of_data.empty())
+    throw DataError("{}; stopped after step {}, which is saved", end_of_data, trainer_.steps());
   if (stopping_ && !last_step()) {
     log_.info("stopped on request after step {}; start again to go on", trainer_.steps());
     return ExitCode::stopped;

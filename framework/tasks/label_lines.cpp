@@ -35,7 +35,8 @@ std::vector<std::vector<std::int64_t>> label_lines(
     const std::string& field,
     bool each_token,
     std::int64_t batch_tokens,
-    const std::function<std::string(std::size_t)>& place) {
+    const std::function<std::string(std::size_t)>& place,
+    const std::function<void()>& after_batch) {
   const std::int64_t longest = model.body().longest_segment();
   std::vector<std::vector<std::int64_t>> found(lines.size());
   std::int64_t wanted = 0;
@@ -66,6 +67,7 @@ std::vector<std::vector<std::int64_t>> label_lines(
       for (std::size_t word = 0; word < lines[i].places.size(); ++word)
         found[i][word] = choices[lines[i].places[word]];
     }
+    if (after_batch) after_batch();
   }
   // Those of other data ranks are 0 here.
   const Tensor all = Tensor::empty({wanted}, DType::i64, Device::cpu(), MemoryTag::workspace);

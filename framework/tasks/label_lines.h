@@ -21,7 +21,8 @@ struct LabelledLine {
 // Of each line the ids that the model chooses, one for each place; nothing for a line without
 // tokens. The model reads them as `field`. Lines are read in batches of like length and about
 // `batch_tokens` tokens, which the data ranks share. Collective; the same on every rank, which are
-// all given the same lines. Throws DataError, which begins with place(i), for a line that is longer
+// all given the same lines. `after_batch` is called after each of this rank's batches; what it
+// throws ends the reading. Throws DataError, which begins with place(i), for a line that is longer
 // than the model reads.
 std::vector<std::vector<std::int64_t>> label_lines(
     const Model& model,
@@ -29,6 +30,7 @@ std::vector<std::vector<std::int64_t>> label_lines(
     const std::string& field,
     bool each_token,
     std::int64_t batch_tokens,
-    const std::function<std::string(std::size_t)>& place);
+    const std::function<std::string(std::size_t)>& place,
+    const std::function<void()>& after_batch = {});
 
 }  // namespace longspan

@@ -225,7 +225,8 @@ std::vector<std::string> write_labels(const LabelledKind& kind, const WriteReque
                                      kind.field,
                                      kind.each_token,
                                      request.decoding.batch_tokens,
-                                     place)) {
+                                     place,
+                                     request.after_batch)) {
     std::string& line = result.emplace_back();
     for (const std::int64_t id : ids) line += (line.empty() ? "" : " ") + request.labels.name(id);
   }

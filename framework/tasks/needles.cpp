@@ -166,8 +166,15 @@ std::vector<NeedlePlace> find_needles(const Model& model,
   const std::vector<double> none(static_cast<std::size_t>(examples));
   Sums sums = {.losses = none, .tokens = none, .mistaken = none, .distances = none};
   const NoGradient unrecorded;
-  for (std::int64_t first = 0; first < examples; first += options.batch)
+  for (std::int64_t first = 0; first < examples; first += options.batch) {
     read_examples(model, corpus, options, {first + own.begin, first + own.end}, sums);
+    const double share = static_cast<double>(std::min(first + options.batch, examples)) /
+                         static_cast<double>(examples);
+    const std::int64_t size = corpus.bytes();
+    if (options.listener)
+      options.listener(
+          {corpus.path(), static_cast<std::int64_t>(share * static_cast<double>(size)), size});
+  }
 
   for (auto* each : {&sums.losses, &sums.tokens, &sums.mistaken, &sums.distances})
     *each = sum_over(mesh.replicas, *each);

@@ -16,6 +16,8 @@ struct NeedleOptions {
   std::int64_t batch = 1;    // examples of a pass; a multiple of the data ranks
   std::int64_t depths = 10;  // places of the needle, from the beginning of the text to the question
   std::int64_t count = 1;    // examples of each place
+  // Hears after each pass how much is done, in bytes of the corpus. What it throws ends the search.
+  ScanListener listener = {};
 };
 
 // What became of the needles of one place.

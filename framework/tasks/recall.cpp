@@ -188,6 +188,7 @@ std::vector<std::string> write(const WriteRequest& request) {
     std::string& actions = result.emplace_back();
     for (const std::int64_t action : actions_of(request.model, line, request.data.segment))
       actions += (actions.empty() ? "" : " ") + request.labels.name(action);
+    if (request.after_batch) request.after_batch();
   }
   return result;
 }

@@ -10,6 +10,7 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/error.h"
+#include "framework/core/random.h"
 
 namespace longspan {
 namespace {
@@ -47,6 +48,8 @@ class SuppliedSource : public Source {
     std::vector<std::int64_t> ids = {};      // those from `read` on, where it is this rank's
     std::size_t read = 0;
 
+    // Never negative where a batch is complete: the last document is taken only when fewer than
+    // segment + 1 tokens are left.
     std::int64_t offset() const { return length - left; }
   };
 
@@ -54,6 +57,8 @@ class SuppliedSource : public Source {
   std::vector<std::int64_t> take();
   void judge(const std::vector<std::int64_t>& document, const DocumentPlace& place) const;
   void fill(std::int64_t stream);
+  void fill_all();
+  void agree() const;
   static void append(Row& row, const std::vector<std::int64_t>& ids, std::int64_t begin);
   void replay();
 
@@ -64,6 +69,8 @@ class SuppliedSource : public Source {
   NextDocument reader_;
   bool has_tokens_ = false;  // the epoch had some so far
   bool is_fresh_ = true;
+  std::optional<DocumentsEnded> end_;
+  Random taken_ = Random(0).child("documents");  // knows all ids that were taken, in their order
 };
 
 void SuppliedSource::judge(const std::vector<std::int64_t>& document,
@@ -84,6 +91,11 @@ std::vector<std::int64_t> SuppliedSource::take() {
   while (true) {
     if (!reader_) {
       reader_ = reading_.open(next_);
+      if (!reader_)
+        throw DocumentsEnded(
+            "the program's data ended before the last step, and what is read only once, as an "
+            "iterator is, cannot begin again; give a list, or a function of a place, or fewer "
+            "training.steps");
       has_tokens_ = next_.document > 0;
     }
     std::optional<std::vector<std::int64_t>> document = reader_();
@@ -95,6 +107,8 @@ std::vector<std::int64_t> SuppliedSource::take() {
       continue;
     }
     judge(*document, next_);
+    taken_ = taken_.child(static_cast<std::uint64_t>(next_.document));
+    for (const std::int64_t id : *document) taken_ = taken_.child(static_cast<std::uint64_t>(id));
     ++next_.document;
     if (document->empty()) continue;
     has_tokens_ = true;
@@ -119,11 +133,49 @@ void SuppliedSource::fill(std::int64_t stream) {
   }
 }
 
+// Where there are too few documents, the places of all streams are as they were before: so they can
+// be saved.
+void SuppliedSource::fill_all() {
+  const DocumentPlace next = next_;
+  std::vector<Row> before;
+  for (const Row& row : rows_)
+    before.push_back({.place = row.place, .length = row.length, .left = row.left});
+  try {
+    for (std::int64_t stream = 0; stream < reading_.layout.streams; ++stream) fill(stream);
+  } catch (const DocumentsEnded& error) {
+    next_ = next;
+    rows_ = std::move(before);
+    taken_ = taken_.child("end");
+    end_ = error;
+  }
+}
+
+// A rank with other documents than the others would learn something else, and wait in vain for them
+// where it takes another number of steps.
+void SuppliedSource::agree() const {
+  const auto hash = static_cast<std::int64_t>(taken_.place() >> 1);  // its negative is one too
+  const Tensor bounds = Tensor::from<std::int64_t>(
+      std::vector<std::int64_t>{hash, -hash}, {2}, Device::cpu(), MemoryTag::workspace);
+  reading_.mesh.world.all_reduce(bounds, Reduction::maximum);
+  const auto found = bounds.span<std::int64_t>();
+  if (found[0] == -found[1]) return;
+  throw DataError(
+      "the program's data: ranks were given different documents up to document {} of epoch {}; "
+      "wanted the same ones on every rank",
+      std::max<std::int64_t>(next_.document - 1, 0),
+      next_.epoch);
+}
+
 Batch SuppliedSource::next() {
   const std::int64_t segment = reading_.layout.segment;
   Batch batch;
   batch.place =
       fmt::format("with document {} of epoch {} still to be taken", next_.document, next_.epoch);
+  if (!end_) {
+    fill_all();
+    agree();
+  }
+  if (end_) throw *end_;
   const Shape shape{range_.count(), segment};
   for (const char* name : {"tokens", "targets"})
     batch.fields[name] = Tensor::empty(shape, DType::i64, reading_.host, MemoryTag::workspace);
@@ -133,7 +185,6 @@ Batch SuppliedSource::next() {
   const auto tokens = batch.field("tokens").span<std::int64_t>();
   const auto targets = batch.field("targets").span<std::int64_t>();
   for (std::int64_t stream = 0; stream < reading_.layout.streams; ++stream) {
-    fill(stream);
     Row& row = rows_[static_cast<std::size_t>(stream)];
     row.left -= segment;
     if (!is_mine(stream)) continue;
@@ -231,6 +282,7 @@ void SuppliedSource::replay() {
                       place.document,
                       place.epoch);
   }
+  end_.reset();
   is_fresh_ = stream_of.empty();
   reader_ = {};
   next_ = begin;

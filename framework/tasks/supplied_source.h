@@ -28,9 +28,11 @@ struct SuppliedReading {
 // A checkpoint keeps of each stream its last document and the place in it. To go on from there the
 // documents are opened at the first of those that are not read to their end.
 //
-// Its batches throw DataError for an id outside of the vocabulary, for an epoch without a token,
-// and on going on where a document is not as long as it was; and what the documents throw. Throws
-// ConfigurationError when the data ranks do not divide the streams.
+// Its batches are collective over the mesh. They throw DataError for an id outside of the
+// vocabulary, for an epoch without a token, on every rank where ranks are given different
+// documents, and on going on where a document is not as long as it was; DocumentsEnded on every
+// rank where there are no more, and then the source is saved as it was before that batch; and what
+// the documents throw. Throws ConfigurationError when the data ranks do not divide the streams.
 std::unique_ptr<Source> supplied_source(SuppliedReading reading);
 
 }  // namespace longspan

@@ -136,6 +136,8 @@ struct WriteRequest {
   TranslateOptions decoding = {};
   std::function<std::string(std::size_t)> place;     // of a line, for messages
   std::function<void(const std::string&)> say = {};  // hears how far it is
+  // Called after each batch of lines, on every rank. What it throws ends the work.
+  std::function<void()> after_batch = {};
 };
 
 // Images that a trained model is to make.

@@ -291,12 +291,16 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
 std::vector<std::string> write_targets(const WriteRequest& request) {
   TranslateOptions decoding = request.decoding;
   decoding.sentence = request.data.sentence;
+  const auto say = progress(request.say, request.lines.size());
   const auto found = translate(request.model,
                                request.tokenizer,
                                request.lines,
                                decoding,
                                request.place,
-                               progress(request.say, request.lines.size()));
+                               [&](std::size_t done) {
+                                 if (say) say(done);
+                                 if (request.after_batch) request.after_batch();
+                               });
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < found.size(); ++i)
     for (const Translation& one : found[i])

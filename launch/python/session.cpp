@@ -3,6 +3,8 @@
 
 #include <nanobind/stl/string.h>
 
+#include <string>
+
 #include "launch/python/python_values.h"
 
 namespace longspan::python {
@@ -19,6 +21,11 @@ void bind_session(nb::module_& module) {
            &Session::claim_report,
            nb::call_guard<nb::gil_scoped_release>(),
            "True on the one rank that says why the job fails.")
+      .def(
+          "tell",
+          [](const Session& self, const std::string& sentence) { self.tell(sentence.c_str()); },
+          nb::arg("sentence"),
+          "Writes an error to the log of the run that trains or failed last, where there is one.")
       .def("abort",
            &Session::abort,
            nb::arg("exit_code"),

@@ -39,13 +39,14 @@ class KeptHandlers {
   std::array<struct sigaction, signals.size()> kept_ = {};
 };
 
-// `open(epoch, document)` returns an iterator of arrays of ids.
+// `open(epoch, document)` returns an iterator of arrays of ids, or None where there are no more.
 OpenDocuments documents_of(const nb::object& open) {
   if (open.is_none()) return {};
   return [open = held(open)](const DocumentPlace& place) -> NextDocument {
     const nb::gil_scoped_acquire interpreter;
-    return [iterator = held((*open)(
-                place.epoch, place.document))]() -> std::optional<std::vector<std::int64_t>> {
+    const nb::object opened = (*open)(place.epoch, place.document);
+    if (opened.is_none()) return {};
+    return [iterator = held(opened)]() -> std::optional<std::vector<std::int64_t>> {
       const nb::gil_scoped_acquire here;
       const nb::object next = nb::steal(PyIter_Next(iterator->ptr()));
       if (!next.is_valid()) {
@@ -56,6 +57,17 @@ OpenDocuments documents_of(const nb::object& open) {
       return std::vector<std::int64_t>(document.data(), document.data() + document.size());
     };
   };
+}
+
+// "ValueError: no more"; of the package's own errors the sentence. Needs the interpreter.
+std::string words_of(const nb::python_error& error) noexcept {
+  try {
+    const nb::object words =
+        nb::module_::import_("longspan.errors").attr("sentence_of")(error.value());
+    return nb::cast<std::string>(words);
+  } catch (...) {
+    return "an exception";  // that cannot be told
+  }
 }
 
 // What a callback raises ends the training as a signal does, on all ranks, and comes out of it
@@ -75,16 +87,6 @@ struct Callback {
     } catch (...) {
       raised = std::current_exception();
       told = "an exception";
-    }
-  }
-
- private:
-  static std::string words_of(const nb::python_error& error) noexcept {
-    try {
-      return fmt::format(
-          "{}: {}", nb::str(error.type().attr("__name__")).c_str(), nb::str(error.value()).c_str());
-    } catch (...) {
-      return "an exception";  // that cannot be told
     }
   }
 };
@@ -114,17 +116,24 @@ ConfigurationText configuration_text(const std::string& file,
   return source;
 }
 
-// As the program does where it fails: the log has the sentence.
+// As the program does where it fails: the log has the sentence. Of what fails on another rank alone
+// longspan/session.py tells it.
 ExitCode train_and_log(Session& session,
                        const ConfigurationText& source,
                        const TrainingHooks& hooks) {
   session.set_listener({});
   try {
     const KeptHandlers handlers;
-    return longspan::train(session, source, hooks);
+    const ExitCode code = longspan::train(session, source, hooks);
+    session.set_listener({});  // what fails later is not this run's failure
+    return code;
   } catch (const Error& error) {
     const bool is_stop = error.code() == ExitCode::stopped;
     if (session.world().rank() == 0 && !is_stop) session.tell(error.what());
+    throw;
+  } catch (const nb::python_error& error) {
+    const nb::gil_scoped_acquire interpreter;
+    if (session.world().rank() == 0) session.tell(words_of(error).c_str());
     throw;
   }
 }

@@ -63,6 +63,45 @@ TEST(DearLines, OwnTimesMakeUpTheSteps) {
   EXPECT_EQ(own, lines.at({"step", "step", ""}).total);
 }
 
+TEST(DearLines, AreOfTheStepsThatAreWhole) {
+  Timeline small(8, told_clock);
+  small.start();
+  {
+    const OnTimeline here(&small);
+    for (std::uint64_t step = 5; step <= 7; ++step) {
+      const Span whole({.kind = ActivityKind::step, .number = step});
+      moment += 100'000;
+      multiply(1'000'000);
+      multiply(2'000'000);
+    }
+  }
+  const RecordedSpans recorded = small.stop();
+  ASSERT_EQ(recorded.dropped, 1);  // the span of step 7
+  EXPECT_EQ(last_whole_step(recorded), 6);
+  const DearLines lines = lines_of(recorded);
+  EXPECT_EQ(lines.at({"step", "step", ""}).calls, 2);
+  EXPECT_EQ(lines.at({"kernel", "multiply", ""}).calls, 4);
+  const std::vector<std::string> table = table_of(lines, {5, 6, 1});
+  EXPECT_EQ(table[0],
+            "where the time went from step 5 to step 6: 3.100 ms a step, of which by own time");
+  EXPECT_EQ(table[2], "     3.000  96.8%      3.000      2.0  kernel multiply");
+}
+
+TEST(DearLines, SayWhereNoStepIsWhole) {
+  Timeline small(1, told_clock);
+  small.start();
+  const OnTimeline here(&small);
+  {
+    const Span whole({.kind = ActivityKind::step, .number = 5});
+    multiply(10);
+  }
+  const RecordedSpans recorded = small.stop();
+  EXPECT_EQ(last_whole_step(recorded), 0);
+  EXPECT_EQ(
+      table_of(lines_of(recorded), {5, 0, 1}),
+      std::vector<std::string>{"where the time went: no step from step 5 on is recorded whole"});
+}
+
 TEST(DearLines, GoToAnotherRankAsText) {
   const DearLines lines = lines_of(some_steps());
   DearLines both = lines;

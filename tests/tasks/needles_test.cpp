@@ -117,6 +117,22 @@ TEST(Needles, AreFoundByAModelThatKnowsTheAnswers) {
   EXPECT_EQ(places[1].found, 1);
 }
 
+TEST(Needles, TellHowFarTheyAreAndEndWhenTheListenerThrows) {
+  const TemporaryFile file(varied_text(400));
+  const Corpus corpus(file.path(), Tokenizer());
+  const auto model = make_decoder(small_decoder(1), setting());
+  NeedleOptions options = {.segment = segment, .batch = 2, .depths = 3, .count = 1};
+  std::vector<std::int64_t> done;
+  options.listener = [&](const ScanProgress& progress) {
+    EXPECT_EQ(progress.size, 400);
+    done.push_back(progress.done);
+  };
+  find_needles(*model, corpus, options);
+  EXPECT_EQ(done, (std::vector<std::int64_t>{266, 400}));
+  options.listener = [](const ScanProgress&) { throw Failure("enough"); };
+  EXPECT_THROW(find_needles(*model, corpus, options), Failure);
+}
+
 TEST(Needles, RefuseWhatHasNoPlaceForThem) {
   const TemporaryFile file(varied_text(200));
   const Corpus corpus(file.path(), Tokenizer());

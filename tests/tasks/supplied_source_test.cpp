@@ -113,6 +113,34 @@ TEST(SuppliedSource, OtherDocumentsThanBeforeAreTold) {
               HasSubstr("is to go on at token 4 of document 1 of epoch 0, which is not there"));
 }
 
+TEST(SuppliedSource, WhatCannotBeginAgainEndsAndIsSavedAsItWasBefore) {
+  const Documents documents = numbered({7, 2, 9, 5});
+  const OpenDocuments open = supply(documents);
+  const auto once = source(
+      [&](const DocumentPlace& place) { return place.epoch > 0 ? NextDocument() : open(place); });
+  const auto again = source(open);
+  once->next();
+  again->next();
+  std::int64_t steps = 1;
+  EXPECT_THROW(
+      for (; steps < 9; ++steps) {
+        once->next();
+        again->next();
+      },
+      DocumentsEnded);
+  EXPECT_LT(steps, 9);
+  EXPECT_THROW(once->next(), DocumentsEnded);
+  const testing::TemporaryDirectory folder;
+  const auto later = source(open);
+  later->restore(once->cursors());
+  later->restore_rest(Checkpoint::open(saved(*once, steps, folder.path())));
+  for (int step = 0; step < 3; ++step) {
+    const Batch wanted = again->next();
+    const Batch found = later->next();
+    for (std::int64_t r = 0; r < 2; ++r) EXPECT_EQ(row(found, r), row(wanted, r));
+  }
+}
+
 TEST(SuppliedSource, RefusesIdsOutsideOfTheVocabularyAndEpochsWithoutTokens) {
   EXPECT_THAT(sentence_of<DataError>([] {
                 source(supply({{1, 2, 3, 4, 5}, {6, 100}}))->next();

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _longspan
+from .errors import ConfigurationError
 
 Configuration = Mapping[str, Any]
 
@@ -45,8 +46,12 @@ def text_of(configuration: Configuration) -> str:
         at = sections
         for part in path:
             at = at.setdefault(part, {})
+            if not isinstance(at, dict):
+                raise ConfigurationError(f"configuration: found {part} with the value {at!r} beside {key}; wanted one of the two")
         if isinstance(value, Mapping) and isinstance(at.get(name), dict):
             at[name].update(value)
+        elif isinstance(at.get(name), dict):
+            raise ConfigurationError(f"configuration: found {key} with the value {value!r} beside keys of that section; wanted one of the two")
         else:
             at[name] = dict(value) if isinstance(value, Mapping) else value
     return "".join(f"{value_text(name)}:\n" + _lines(value) if isinstance(value, dict) else f"{value_text(name)}: {value_text(value)}\n"

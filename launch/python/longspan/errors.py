@@ -44,6 +44,12 @@ class StoppedWithCheckpoint(Error):
     exit_code = 75
 
 
+def sentence_of(error: BaseException) -> str:
+    """What the log of a run says of it: one line."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, Error) else f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def of_code(code: int) -> type[Error]:
     """The exception of an exit code."""
     kinds = (ConfigurationError, DataError, Diverged, RankFailed, StoppedWithCheckpoint)

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import atexit
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Optional
 
 from . import _longspan
+from .errors import Error, sentence_of
+
+Hook = Callable[[type[BaseException], BaseException, Optional[TracebackType]], object]
 
 _session: Optional[_longspan.Session] = None
+_shown: Optional[Hook] = None  # what sys.excepthook was, while it is the one of here
+_under_way = threading.Lock()
 
 
 def session() -> _longspan.Session:
@@ -22,8 +30,22 @@ def session() -> _longspan.Session:
         _session = _longspan.Session()
         atexit.register(_end)
         if _session.size > 1:
-            _end_job_on_failure(_session)
+            _end_job_on_failure()
     return _session
+
+
+@contextmanager
+def calling(function: str) -> Iterator[_longspan.Session]:
+    """The session, for one call of a function at a time: what ranks say to each other would be mixed up."""
+    if not _under_way.acquire(blocking=False):
+        raise Error(f"longspan.{function}: another call is under way, on another thread or around this one; call it when that has ended")
+    try:
+        ranks = session()
+        if ranks.size > 1 and threading.current_thread() is not threading.main_thread():
+            raise Error(f"longspan.{function}: is called on another thread than the main one, on which alone MPI is used; call it there")
+        yield ranks
+    finally:
+        _under_way.release()
 
 
 def rank() -> int:
@@ -38,19 +60,31 @@ def size() -> int:
 
 def _end() -> None:
     """Waits for the other ranks, and ends MPI where it was begun here."""
-    global _session
+    global _session, _shown
+    if _shown is not None:
+        if sys.excepthook is _end_job:
+            sys.excepthook = _shown
+        _shown = None
     _session = None
 
 
-def _end_job_on_failure(ranks: _longspan.Session) -> None:
+def _end_job_on_failure() -> None:
     """An exception that nobody catches ends all ranks, which would wait for this one; one of them shows its own."""
-    shown = sys.excepthook
+    global _shown
+    _shown = sys.excepthook
+    sys.excepthook = _end_job
 
-    def hook(kind: type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
-        if ranks.claim_report():
-            shown(kind, error, trace)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        ranks.abort(getattr(error, "exit_code", 1))
 
-    sys.excepthook = hook
+def _end_job(kind: type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
+    ranks = _session
+    shown = _shown or sys.__excepthook__
+    if ranks is None:
+        shown(kind, error, trace)
+        return
+    if ranks.claim_report():
+        shown(kind, error, trace)
+        if ranks.rank > 0:  # of what fails on the first rank its training has told the log
+            ranks.tell(sentence_of(error))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ranks.abort(getattr(error, "exit_code", 1))

@@ -19,9 +19,10 @@ from . import _longspan
 from .configuration import Configuration, settings_of, text_of
 from .errors import DataError, Error
 from .run import Run
-from .session import session
+from .session import calling
 
 Documents = Iterable[ArrayLike]
+Opened = Callable[[int, int], Optional[Iterator[NDArray[numpy.int64]]]]  # from a document of an epoch on
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ def train(
     `data` are documents to learn in place of the files of data.train: arrays of token ids, in an order that is the same on
     every rank and whenever it is asked for. An iterable that can be iterated again begins again with each epoch, and a run that
     goes on passes over what it has learnt. A function is called with a Cursor and returns the documents from there on, so that
-    nothing is passed over. What is read only once, like a generator, lasts for one epoch.
+    nothing is passed over. What is read only once, like a generator, lasts for one epoch: when it ends before the last step the run
+    saves and stops with a DataError.
 
     `on_step` is called after each step with its figures: step, tokens, loss, learning_rate, gradient_norm, and those of a
     validation where there was one. An exception that it raises ends the training on all ranks with a checkpoint saved, and comes
@@ -64,17 +66,29 @@ def train(
     settings = settings_of(overrides or {})
     if data is not None:
         settings.append("data.train=" + json.dumps(GIVEN))
-    directory = _longspan.train(session(), file, text, settings, None if data is None else _opener(data),
-                                None if on_step is None else _told(on_step), quiet)
+    raised: list[BaseException] = []
+    with calling("train") as ranks:
+        try:
+            directory = _longspan.train(ranks, file, text, settings, None if data is None else _opener(data),
+                                        None if on_step is None else _told(on_step, raised), quiet)
+        except BaseException as error:
+            # What ends the training before it could stop for that.
+            if raised and error is not raised[0] and error.__context__ is None:
+                error.__context__ = raised[0]
+            raise
     return Run(directory)
 
 
 GIVEN = "(documents that the program gives)"
 
 
-def _told(on_step: Callable[[dict[str, Any]], object]) -> Callable[[str], None]:
+def _told(on_step: Callable[[dict[str, Any]], object], raised: list[BaseException]) -> Callable[[str], None]:
     def tell(line: str) -> None:
-        on_step(_figures(json.loads(line)))
+        try:
+            on_step(_figures(json.loads(line)))
+        except BaseException as error:
+            raised.append(error)
+            raise
 
     return tell
 
@@ -91,7 +105,7 @@ def _figures(line: dict[str, Any]) -> dict[str, Any]:
     return figures
 
 
-def _opener(data: Union[Documents, Callable[[Cursor], Documents]]) -> Callable[[int, int], Iterator[NDArray[numpy.int64]]]:
+def _opener(data: Union[Documents, Callable[[Cursor], Documents]]) -> Opened:
     """A function that opens them at a place."""
     if isinstance(data, Iterator):
         return _once(data)
@@ -104,15 +118,14 @@ def _opener(data: Union[Documents, Callable[[Cursor], Documents]]) -> Callable[[
     return open_at
 
 
-def _once(data: Iterator[ArrayLike]) -> Callable[[int, int], Iterator[NDArray[numpy.int64]]]:
-    """Of what cannot begin again."""
+def _once(data: Iterator[ArrayLike]) -> Opened:
+    """Of what cannot begin again: there is nothing behind its end."""
     opened = False
 
-    def open_at(epoch: int, document: int) -> Iterator[NDArray[numpy.int64]]:
+    def open_at(epoch: int, document: int) -> Optional[Iterator[NDArray[numpy.int64]]]:
         nonlocal opened
         if opened or epoch > 0:
-            raise DataError("longspan.train: the data ended before the last step, and an iterator cannot begin again; give a list, "
-                            "or a function of a Cursor that returns an iterator, or fewer training.steps")
+            return None
         opened = True
         return _passed_over(_ids(data, 0, 0), document)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from . import _longspan
 from .configuration import Configuration, settings_of
-from .session import session
+from .session import calling
 
 Path = Union[str, os.PathLike[str]]
 
@@ -81,8 +81,11 @@ def evaluate(
     `run` is a Run, its directory, one of its checkpoints, or the YAML file of a run; `overrides` are keys of its configuration
     ({"run.threads": 2}). All ranks of a job call it together and get the same.
     """
-    options = {name: value for name, value in locals().items() if name not in ("run", "checkpoint", "overrides")}
-    figures: dict[str, Any] = json.loads(_longspan.evaluate(session(), _words(run, checkpoint, overrides, options)))
+    given = dict(locals())
+    options = {name: value for name, value in given.items() if name not in ("run", "checkpoint", "overrides")}
+    words = _words(run, checkpoint, overrides, options)
+    with calling("evaluate") as ranks:
+        figures: dict[str, Any] = json.loads(_longspan.evaluate(ranks, words))
     return figures
 
 
@@ -116,12 +119,14 @@ def generate(
     Of a language model: `samples` texts that go on with `prompt` (a new line without it), each a Sample with its `ids` and its
     `text`. Of a task that makes something of lines: `lines`, and a line for each of them. All ranks of a job call it together.
     """
-    options = {name: value for name, value in locals().items() if name not in ("run", "checkpoint", "overrides", "lines")}
-    given = None if lines is None else [str(line) for line in lines]
-    if given is not None:
+    given = dict(locals())
+    options = {name: value for name, value in given.items() if name not in ("run", "checkpoint", "overrides", "lines")}
+    sources = None if lines is None else [str(line) for line in lines]
+    if sources is not None:
         options["input"] = "lines"
     words = _words(run, checkpoint, overrides, options)
-    made, results = _longspan.generate(session(), words, given or [])
-    if given is not None:
+    with calling("generate") as ranks:
+        made, results = _longspan.generate(ranks, words, sources or [])
+    if sources is not None:
         return list(results)
     return [Sample(ids, text) for ids, text in made]

@@ -76,7 +76,7 @@ def test_what_a_callback_of_one_rank_raises_stops_all_with_a_checkpoint(ranks):
     assert package.Run("run").step == 6
 
 
-def test_data_that_fail_on_one_rank_do_not_leave_the_other_waiting(ranks):
+def test_data_that_fail_on_one_rank_do_not_leave_the_other_waiting(ranks, directory):
     code, _, errors = ranks(2, """
 def documents():
     for i in range(10 ** 6):
@@ -86,3 +86,50 @@ longspan.train("tiny.yaml", {"training.steps": 1000}, data=documents(), quiet=Tr
 """)
     assert code == 1
     assert "the disk is gone" in errors
+    assert package.Run("run").state == "failed"
+    assert "OSError: the disk is gone" in (directory / "run" / "log.txt").read_text()
+
+
+def test_ranks_that_are_given_different_documents_are_told(ranks):
+    code, output, errors = ranks(2, """
+def documents(cursor):
+    for i in range(cursor.document, 500): yield [97 + (i == 40 and longspan.rank())] * 30
+try:
+    longspan.train("tiny.yaml", {"training.steps": 1000}, data=documents, quiet=True)
+except longspan.DataError as error:
+    print(error)
+""")
+    assert code == 0, errors
+    for told in output:
+        assert "ranks were given different documents up to document" in told
+
+
+def test_threads_beside_the_main_one_are_refused_in_a_job(ranks):
+    code, output, errors = ranks(2, """
+import threading
+longspan.train("tiny.yaml", {"training.steps": 1}, quiet=True)
+def call():
+    try:
+        longspan.evaluate("run", data="text.txt")
+    except longspan.Error as error:
+        print(error)
+thread = threading.Thread(target=call)
+thread.start()
+thread.join()
+print(longspan.evaluate("run", data="text.txt")["loss"] > 0)
+""")
+    assert code == 0, errors
+    for told in output:
+        assert "longspan.evaluate: is called on another thread than the main one" in told and told.endswith("True\n")
+
+
+def test_the_session_ends_with_the_process_and_gives_the_hook_back(ranks):
+    code, output, errors = ranks(2, """
+import atexit
+before = sys.excepthook
+atexit.register(lambda: print(sys.excepthook is before))
+longspan.size()
+print(sys.excepthook is before)
+""")
+    assert (code, errors) == (0, "")
+    assert output == ["False\nTrue\n"] * 2

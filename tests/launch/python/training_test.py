@@ -4,9 +4,11 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import json
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy
@@ -80,6 +82,9 @@ def test_mistakes_in_a_configuration_are_told_with_their_places():
     assert "training.stepz" in str(caught.value) and "data.batch" in str(caught.value)
     with pytest.raises(package.ConfigurationError, match="training.steps"):
         package.train("tiny.yaml", {"training.steps": -1})
+    for sections in ({"run": None, "run.directory": "x"}, {"run.directory": "x", "run": None}):
+        with pytest.raises(package.ConfigurationError, match="found run with the value None beside"):
+            package.train(sections)
     with pytest.raises(TypeError, match="a configuration has no value like"):
         package.train("tiny.yaml", {"training.steps": object()})
 
@@ -113,8 +118,14 @@ def test_documents_are_learnt_and_a_run_goes_on_with_them_exactly():
 
 def test_documents_that_end_begin_again_where_they_can():
     package.train(CONFIGURATION, data=documents(10), quiet=True)
-    with pytest.raises(package.DataError, match="an iterator cannot begin again"):
+    with pytest.raises(package.DataError, match="cannot begin again.*stopped after step [0-9]+, which is saved"):
         package.train(CONFIGURATION, {"run.directory": "once"}, data=iter(documents(10)), quiet=True)
+    ended = package.Run("once")
+    assert ended.state == "failed" and "the program's data ended before the last step" in ended.ended_by
+    assert 0 < ended.step < 12 and ended.checkpoints[-1] == ended.step
+    assert losses("once") == losses("given")[:ended.step]
+    package.train(CONFIGURATION, {"run.directory": "once"}, data=documents(10), quiet=True)  # and it goes on exactly
+    assert state("once", 12) == state("given", 12)
 
 
 def test_an_exception_in_the_data_comes_out_as_it_is():
@@ -124,6 +135,19 @@ def test_an_exception_in_the_data_comes_out_as_it_is():
 
     with pytest.raises(Enough, match="no more"):
         package.train(CONFIGURATION, data=broken(), quiet=True)
+    assert package.Run("given").state == "failed"
+    assert "Enough: no more" in package.Run("given").ended_by
+
+
+def test_what_on_step_raised_is_told_with_what_fails_in_the_step_behind_it():
+    def broken():
+        yield [97] * (4 * 32 + 1)  # four steps, each with the first token of the next
+        raise OSError("the disk is gone")
+
+    settings = {"data.batch": 1, "data.segment": 32}
+    with pytest.raises(OSError, match="the disk is gone") as caught:
+        package.train(CONFIGURATION, settings, data=broken(), on_step=stopping_at(4), quiet=True)
+    assert isinstance(caught.value.__context__, Enough)
 
 
 def test_documents_that_are_none_are_told():
@@ -131,6 +155,8 @@ def test_documents_that_are_none_are_told():
                            ([[]], "epoch 0 has no token"), ([numpy.zeros((2, 3), int)], r"of shape \(2, 3\)")):
         with pytest.raises(package.DataError, match=sentence):
             package.train(CONFIGURATION, data=data, quiet=True)
+        assert package.Run("given").state == "failed"
+        assert re.search(sentence, package.Run("given").ended_by)
     with pytest.raises(package.ConfigurationError, match="data.tokenizer: characters"):
         package.train(CONFIGURATION, {"data.tokenizer": "characters"}, data=documents(), quiet=True)
     package.train("tiny.yaml", quiet=True)
@@ -206,3 +232,28 @@ finally: pass
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert "on another thread than the main one" in result.stdout
+
+
+def test_one_call_is_under_way_at_a_time(directory):
+    """What a training is told is asked for within it: its callback, its data, and a thread beside it."""
+    package.train("tiny.yaml", {"run.directory": "first", "training.steps": 1}, quiet=True)
+    refused = []
+
+    def call(function, *words):
+        try:
+            function(*words)
+        except package.Error as error:
+            refused.append(str(error))
+
+    def of_step(figures):
+        if figures["step"] == 2:
+            call(package.evaluate, "first")
+            thread = threading.Thread(target=call, args=(package.generate, "first"))
+            thread.start()
+            thread.join()
+            call(package.train, "tiny.yaml")
+
+    run = package.train("tiny.yaml", {"training.steps": 3}, on_step=of_step, quiet=True)
+    assert run.state == "finished"
+    assert [sentence.split(",")[0] for sentence in refused] == [f"longspan.{name}: another call is under way" for name in ("evaluate", "generate", "train")]
+    assert package.evaluate("first", data="text.txt")["loss"] > 0  # and afterwards they may

@@ -6,6 +6,8 @@ SPDX-License-Identifier: Apache-2.0
 import inspect
 import json
 import re
+import signal
+import threading
 
 import pytest
 
@@ -48,6 +50,11 @@ def test_lines_get_the_results_of_the_program(longspan, directory):
     wanted = longspan("generate", "run", "--input", "lines.txt").splitlines()
     assert package.generate("run", lines=["aaa 1", "bbb 2"]) == wanted
     assert len(wanted) == 2
+    timer = threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):  # heard between batches
+        package.generate("run", lines=["aaa 1"] * (3 * 10 ** 5))
+    timer.cancel()
     with pytest.raises(package.ConfigurationError, match="makes something of lines"):
         package.generate("run", "aaa")
 
