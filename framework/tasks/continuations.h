@@ -17,7 +17,8 @@ struct ContinuationOptions {
 
 // Of a text of at least two tokens: the first 32 of them, or fewer of a shorter one, what the model
 // makes of them (64 tokens, drawn as they are likely), and the tokens that follow there. Texts are
-// the same at each call as far as the logits are. Collective; the same on every rank.
+// the same at each call as far as the logits are. Collective; the same on every rank, as is the
+// UnsoundLogits that it throws where no token can be drawn.
 std::vector<TextSample> continuations(const Model& model,
                                       const Corpus& corpus,
                                       const ContinuationOptions& options);

@@ -86,7 +86,7 @@ class Task {
   virtual std::optional<Measurement> validate(const Model& model) const = 0;
   // At most `count` short texts, of the same inputs and with the same random numbers each time;
   // none where there are no validation data or the task has no such texts (TaskKind::has_samples).
-  // The weights must give a finite loss.
+  // Throws UnsoundLogits, on every rank, where the model's logits are no numbers.
   virtual std::vector<TextSample> samples(const Model& /*model*/, std::int64_t /*count*/) const {
     return {};
   }
