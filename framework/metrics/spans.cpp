@@ -26,9 +26,9 @@ SpanTags::SpanTags(const std::vector<std::string>& tags) {
   }
 }
 
-std::vector<Span> SpanTags::spans_of(std::span<const std::int64_t> ids) const {
-  std::vector<Span> spans;
-  std::optional<Span> open;
+std::vector<TagSpan> SpanTags::spans_of(std::span<const std::int64_t> ids) const {
+  std::vector<TagSpan> spans;
+  std::optional<TagSpan> open;
   const auto close = [&](std::int64_t end) {
     if (!open) return;
     open->end = end;
@@ -42,17 +42,17 @@ std::vector<Span> SpanTags::spans_of(std::span<const std::int64_t> ids) const {
     const bool goes_on = open && open->type == tag.type && (tag.place == 'I' || tag.place == 'E');
     if (!goes_on) close(i);
     if (tag.place == 'O') continue;
-    if (!goes_on) open = Span{.type = tag.type, .begin = i};
+    if (!goes_on) open = TagSpan{.type = tag.type, .begin = i};
     if (tag.place == 'E' || tag.place == 'S') close(i + 1);
   }
   close(std::ssize(ids));
   return spans;
 }
 
-void SpanScores::add(std::span<const Span> predicted, std::span<const Span> reference) {
-  for (const Span& span : predicted) ++types_.at(span.type).predicted;
+void SpanScores::add(std::span<const TagSpan> predicted, std::span<const TagSpan> reference) {
+  for (const TagSpan& span : predicted) ++types_.at(span.type).predicted;
   std::size_t next = 0;  // both are in the order of their beginnings
-  for (const Span& span : reference) {
+  for (const TagSpan& span : reference) {
     ++types_.at(span.type).reference;
     while (next < predicted.size() && predicted[next].begin < span.begin) ++next;
     if (next < predicted.size() && predicted[next] == span) ++types_[span.type].right;

@@ -11,12 +11,12 @@
 
 namespace longspan {
 
-struct Span {
+struct TagSpan {
   std::size_t type = 0;
   std::int64_t begin = 0;
   std::int64_t end = 0;  // one after the last item
 
-  friend bool operator==(const Span&, const Span&) = default;
+  friend bool operator==(const TagSpan&, const TagSpan&) = default;
 };
 
 // Tags that mark spans: "O" outside, "B-TYPE" at the beginning, "I-TYPE" inside, "E-TYPE" at the
@@ -33,7 +33,7 @@ class SpanTags {
   // 2000), so that tags that fit no scheme mark spans too: one begins at every B and S, where the
   // type changes, and at an I or E after an O, E or S; it ends before what begins one or is O, and
   // after every E and S. A negative id is O. Throws Failure for an id that there is not.
-  std::vector<Span> spans_of(std::span<const std::int64_t> ids) const;
+  std::vector<TagSpan> spans_of(std::span<const std::int64_t> ids) const;
 
  private:
   struct Tag {
@@ -50,7 +50,7 @@ class SpanScores {
  public:
   explicit SpanScores(std::size_t types) : types_(types) {}
 
-  void add(std::span<const Span> predicted, std::span<const Span> reference);
+  void add(std::span<const TagSpan> predicted, std::span<const TagSpan> reference);
   // Of a sentence's ids; items with a negative label, as later pieces of a word, are left out
   // first. Throws Failure for sequences of unequal length.
   void add(const SpanTags& tags,

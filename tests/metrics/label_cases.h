@@ -14,8 +14,8 @@ namespace longspan::testing {
 struct SpanCase {
   std::string predicted;
   std::string reference;
-  std::vector<Span> predicted_spans;
-  std::vector<Span> reference_spans;
+  std::vector<TagSpan> predicted_spans;
+  std::vector<TagSpan> reference_spans;
 };
 inline std::vector<SpanCase> span_cases() {
   return {
