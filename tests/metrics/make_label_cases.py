@@ -36,7 +36,7 @@ print("// Made by make_label_cases.py with seqeval and scikit-learn: not to be e
 print("// clang-format off\n#pragma once\n\n#include <array>\n#include <string>\n#include <vector>\n")
 print('#include "framework/metrics/spans.h"\n\nnamespace longspan::testing {\n')
 print("// Types: X is 0, Y is 1.\nstruct SpanCase {\n  std::string predicted;\n  std::string reference;\n"
-      "  std::vector<Span> predicted_spans;\n  std::vector<Span> reference_spans;\n};")
+      "  std::vector<TagSpan> predicted_spans;\n  std::vector<TagSpan> reference_spans;\n};")
 print("inline std::vector<SpanCase> span_cases() {\n  return {")
 for predicted, gold in pairs:
     print("    {%s, %s,\n     %s,\n     %s}," % (quoted(predicted), quoted(gold), spans(predicted), spans(gold)))

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""What --profile costs: processor time of a step of the thread that trains, while steps are recorded and before and after.
+
+    tests/benchmarks/profile_cost.py build/launch/longspan [TURNS]
+
+A small decoder, whose spans are short: the worst case. Time is that of the thread, so that other work on the machine hardly
+counts; what writing the files takes is not in it.
+"""
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+BLOCK = 100  # steps
+SETTINGS = {"model.family": "decoder", "model.layers": 4, "model.width": 64, "model.heads": 4, "data.train": "text.txt",
+            "data.segment": 64, "data.batch": 8, "training.steps": 5 * BLOCK, "checkpoint.every": 0, "run.threads": 1,
+            "run.directory": "run", "metrics.every": 1, "metrics.console": "plain"}
+
+
+def milliseconds(process):
+    """Processor time of the first thread so far."""
+    return int(Path(f"/proc/{process}/task/{process}/schedstat").read_text().split()[0]) / 1e6
+
+
+def turn(program):
+    """Of a step: before, while and after steps are recorded."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = random.Random(1)
+        (Path(folder) / "text.txt").write_text(" ".join(source.choice("in the beginning was a word".split()) for _ in range(60000)))
+        (Path(folder) / "empty.yaml").write_text("{}\n")
+        settings = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
+        command = [program, "train", "empty.yaml", *settings, "--profile", f"{2 * BLOCK + 1}:{3 * BLOCK}"]
+        at = {}
+        with subprocess.Popen(command, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True) as job:
+            for line in job.stdout:
+                if step := re.match(r"step (\d+)/", line):
+                    at[int(step[1])] = milliseconds(job.pid)
+        if job.returncode != 0:
+            sys.exit(f"{' '.join(command)} returned {job.returncode}")
+    return [(at[end - 1] - at[end - BLOCK + 1]) / (BLOCK - 2) for end in (2 * BLOCK, 3 * BLOCK, 5 * BLOCK)]
+
+
+def main():
+    program = os.path.abspath(sys.argv[1])
+    ratios = []
+    for _ in range(int(sys.argv[2]) if len(sys.argv) > 2 else 5):
+        before, recorded, after = turn(program)
+        ratios.append(2 * recorded / (before + after))
+        print(f"{before:.2f} ms before, {recorded:.2f} ms recorded, {after:.2f} ms after: {ratios[-1]:.3f}", flush=True)
+    print(f"recorded steps take {statistics.median(ratios):.3f} of the time (median)")
+
+
+if __name__ == "__main__":
+    main()
