@@ -79,8 +79,9 @@ void remove_leftovers(const std::filesystem::path& directory) noexcept try {
   std::vector<StepEntry> entries;
   for_each_entry(directory, [&](const StepEntry& entry) { entries.push_back(entry); });
   // Locks last: they guard the rest.
-  std::ranges::stable_partition(entries,
-                                [](const StepEntry& entry) { return entry.use != StepUse::lock; });
+  std::stable_partition(entries.begin(), entries.end(), [](const StepEntry& entry) {
+    return entry.use != StepUse::lock;
+  });
   for (const StepEntry& entry : entries) {
     if (entry.use == StepUse::saved) continue;
     const auto path = directory / entry.name();

@@ -136,7 +136,8 @@ class EncoderDecoder : public Body {
   // What the decoder looks at. Of a reading that goes on its keys are kept already.
   std::vector<Side> sides(const Reading& reading, const Pass& pass, States& states) const {
     if (pass.kept && pass.kept->positions() > 0)
-      return std::vector<Side>(reads_all_layers(options_.wiring) ? options_.encoder().layers : 1);
+      return std::vector<Side>(static_cast<std::size_t>(
+          reads_all_layers(options_.wiring) ? options_.encoder().layers : 1));
     const std::int64_t time = field_of(reading.fields, "source").shape()[1];
     const Side side = {
         .time = pass.kept ? undivided_time(time) : divide_time(setting_.mesh, time),

@@ -287,7 +287,7 @@ Variable Recurrence::run(const std::vector<Layer>& layers,
                              return residual.run(taken ? of_taken(layers, taken) : layers,
                                                  read,
                                                  reads,
-                                                 steps.child(step),
+                                                 steps.child(static_cast<std::uint64_t>(step)),
                                                  shows ? watch : LayerWatch());
                            }};
   if (halting_) {

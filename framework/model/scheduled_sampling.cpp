@@ -85,7 +85,7 @@ class Round {
       : options_(options),
         model_(model),
         mesh_(model.parameters().mesh()),
-        pass_(pass.child("sampling").child(number)),
+        pass_(pass.child("sampling").child(static_cast<std::uint64_t>(number))),
         rows_(reading.rows()),
         time_(reading.time()) {}
 
