@@ -48,8 +48,8 @@ using TokenSink = std::function<void(std::int64_t sample, std::int64_t token)>;
 // can; their keys are kept until there are more than that, and then all are read again for each.
 // Token i of sample s is drawn with the random number of (seed, s, i), from logits that are
 // gathered in the order of the vocabulary: the samples are the same on every layout, as far as the
-// logits are. Collective over tensor and context ranks; each data rank does the same. Throws ConfigurationError
-// for options out of range.
+// logits are. Collective over tensor and context ranks; each data rank does the same. Throws
+// ConfigurationError for options out of range.
 std::vector<std::vector<std::int64_t>> generate(const Model& model,
                                                 const Prompt& prompt,
                                                 const GenerationOptions& options,

@@ -148,9 +148,8 @@ class LanguageModel : public Task {
 
   std::vector<TextSample> samples(const Model& model, std::int64_t count) const override {
     if (validation_.empty()) return {};
-    return continuations(model,
-                         validation_.front(),
-                         {.samples = count, .seed = seed_, .segment = data_.segment});
+    return continuations(
+        model, validation_.front(), {.samples = count, .seed = seed_, .segment = data_.segment});
   }
 
  private:
