@@ -477,7 +477,8 @@ inline void expect_close(const AttentionResult& found,
   EXPECT_LE(distance(found.dvalue_table, wanted.dvalue_table), tolerance)
       << "dvalue_table: " << what;
   EXPECT_LE(distance(found.dspan, wanted.dspan), tolerance) << "dspan: " << what;
-  EXPECT_LE(distance(found.ddistance_bias, wanted.ddistance_bias), tolerance)
+  // A sum over all pairs of a distance, hundreds at the farthest, each rounded for itself.
+  EXPECT_LE(distance(found.ddistance_bias, wanted.ddistance_bias), 2 * tolerance)
       << "ddistance_bias: " << what;
 }
 
