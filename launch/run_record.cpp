@@ -23,8 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* configuration_file = "config.yaml";
-constexpr const char* metrics_file = "metrics.jsonl";
-constexpr const char* log_file = "log.txt";
 constexpr const char* checkpoints_folder = "checkpoints";
 
 // Its folders that hold no runs and may hold many files.

@@ -12,6 +12,10 @@
 
 namespace longspan {
 
+// Files of a run's directory.
+inline constexpr const char* metrics_file = "metrics.jsonl";
+inline constexpr const char* log_file = "log.txt";
+
 enum class RunState : std::uint8_t {
   never_started,  // it has made no step
   running,        // a process trains into the directory, as far as the file system tells of locks

@@ -52,7 +52,7 @@ std::string row_of(const MetricsLine& line) {
 
 // Prints what is logged until no process trains into the directory. Returns when all is printed.
 void follow(const std::filesystem::path& run, MetricsPart shown, const Session& session) {
-  const std::filesystem::path file = run / "metrics.jsonl";
+  const std::filesystem::path file = run / metrics_file;
   bool ends = false;
   while (!ends) {
     ends = !is_running(run);  // before the last look: what was written until then is seen
@@ -78,7 +78,7 @@ ExitCode run(const Arguments& arguments, Session& session) {
   for (const std::string& trouble : read_named_run(path).troubles)
     inform(session, on_one_line(trouble));
   MetricsPart newest =
-      newest_metrics(path / "metrics.jsonl", static_cast<std::size_t>(arguments.lines));
+      newest_metrics(path / metrics_file, static_cast<std::size_t>(arguments.lines));
   std::string text = header();
   for (const MetricsLine& line : newest.lines) text += row_of(line);
   print(session, text);

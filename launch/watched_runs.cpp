@@ -14,10 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* metrics_file = "metrics.jsonl";
 constexpr const char* samples_file = "samples.jsonl";
 constexpr const char* attention_folder = "attention";
-constexpr const char* log_file = "log.txt";
 constexpr std::chrono::milliseconds between_looks{500};
 
 // The directory is the run's name already.
