@@ -1,0 +1,92 @@
+"""What the tests of this folder have in common: how many cases, which share of them, and a row of the results.
+
+    tests/reliability/NAME_test.py PROGRAM [--full] [--share K/N] [--cases N] [--only NUMBER]
+
+Without an option a test runs the few cases that launch/test has time for; with --full those that the reliability run
+counts. Each case has a number, and everything in it follows from that number, so --only repeats one that failed.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+
+
+def _share(text):
+    found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
+    if not found or int(found[1]) > int(found[2]):
+        raise argparse.ArgumentTypeError(f'found "{text}"; wanted K/N with 1 <= K <= N, as in 2/8')
+    return int(found[1]), int(found[2])
+
+
+class Counted:
+    """The whole of one test program: its options, its rows, its exit code."""
+
+    def __init__(self, description):
+        parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("program", help="build/launch/longspan, or what the test says")
+        parser.add_argument("--full", action="store_true", help="as many cases as the reliability run counts")
+        parser.add_argument("--share", type=_share, default=(1, 1), metavar="K/N", help="only each N-th case")
+        parser.add_argument("--cases", type=int, help="so many cases of each kind")
+        parser.add_argument("--only", type=int, help="only the case of this number, as when it failed")
+        parser.add_argument("--kind", help="only the kinds of case whose name has this in it")
+        self.arguments = parser.parse_args()
+        self.program = os.path.abspath(self.arguments.program)
+        self.failed = 0
+
+    def kind(self, name, usual, full):
+        """Cases of one kind. `full`: how many there are; `usual`: how many of them launch/test has time for."""
+        return _Kind(self, name, usual, full)
+
+    def end(self):
+        sys.exit(1 if self.failed else 0)
+
+
+class _Kind:
+    """`for number in kind:` gives the numbers of this share; `kind.passed()` or `kind.fails(number, why)` ends each."""
+
+    def __init__(self, counted, name, usual, full):
+        arguments = counted.arguments
+        self.counted, self.name = counted, name
+        count = arguments.cases or (full if arguments.full else usual)
+        self.count = min(count, full)
+        # Few cases are spread over all of them.
+        self.numbers = [number * full // self.count for number in range(self.count)]
+        part, parts = arguments.share
+        self.numbers = self.numbers[part - 1 :: parts]
+        if arguments.only is not None:
+            self.numbers = [arguments.only]
+        if arguments.kind and arguments.kind not in name:
+            self.numbers = []
+        self.full, self.good, self.bad, self.left_out = full, 0, 0, 0
+
+    def __iter__(self):
+        begin = time.monotonic()
+        yield from self.numbers
+        if not self.numbers:
+            return
+        seconds = time.monotonic() - begin
+        self.counted.failed += self.bad
+        print(f"{self.name}: {self.good} of {self.good + self.bad} in {seconds:.0f} s"
+              + (f", {self.left_out} left out" if self.left_out else "")
+              + (f" (of {self.full} in all)" if len(self.numbers) < self.full else ""), flush=True)
+        # launch/test --reliability makes a table of these rows.
+        if path := os.environ.get("LONGSPAN_RELIABILITY_ROWS"):
+            with open(path, "a", encoding="utf-8") as rows:
+                rows.write(json.dumps({"what": self.name, "held": self.good, "cases": self.good + self.bad,
+                                       "left_out": self.left_out, "full": self.full,
+                                       "seconds": round(seconds, 1)}) + "\n")
+
+    def passed(self):
+        self.good += 1
+
+    def fails(self, number, why):
+        self.bad += 1
+        print(f"{self.name}: case {number} FAILED: {why}", flush=True)
+
+    def leaves_out(self, number, why):
+        """A case that cannot be run here, with its reason."""
+        self.left_out += 1
+        print(f"{self.name}: case {number} left out: {why}", flush=True)
