@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Checkpoints of each released format, kept as they were written: today's program verifies them and goes on from them, and
+a reader made of nothing but checkpoints/README.md finds the same numbers.
+
+    tests/launch/kept_checkpoints_test.py build/launch/longspan
+    tests/launch/kept_checkpoints_test.py build/launch/longspan --make tests/checkpoints/kept/NAME   (for a new format)
+"""
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import h5py
+import numpy
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from manifest_text import END, xxh3
+from jobs import Layout, flat
+
+KEPT = jobs.SOURCE / "tests" / "checkpoints" / "kept"
+SAVED, LAST = 4, 8
+
+# What is made when a format is released: a run on two ranks of each, of which step 4 is kept, and the losses up to step 8.
+MADE = {
+    "memory": (Layout(2, 1), {"model.family": "transformer_xl", "model.memory": 8, "training.optimizer.kind": "adamw"}),
+    "reversible": (Layout(1, 2), {"model.family": "decoder", "model.residual": "reversible", "precision.compute": "bf16",
+                                  "training.optimizer.kind": "lion"}),
+}
+
+
+def read_as_the_page_says(step):
+    """{name: array} of a step, by checkpoints/README.md, "The format byte by byte"; hashes are checked."""
+    text = (step / "manifest.json").read_bytes()
+    body = text[:text.rindex(END)]
+    manifest = json.loads(text)
+    assert manifest["manifest_hash"].encode() == xxh3(body), "the manifest's hash"
+    assert (manifest["format"], manifest["version"]) == ("longspan checkpoint", 1)
+    kinds = {"f64": "<f8", "f32": "<f4", "bf16": "<u2", "f16": "<u2", "i64": "<i8", "i32": "<i4", "u8": "u1"}
+    for file in [*manifest["files"], manifest["view"]]:
+        content = (step / file.get("name", "view.h5")).read_bytes()
+        assert len(content) == file["bytes"] and xxh3(content) == file["hash"].encode(), file
+    files = [h5py.File(step / file["name"]) for file in manifest["files"]]
+    found = {}
+    for name, tensor in manifest["tensors"].items():
+        whole = numpy.empty(tensor["shape"] or [1], kinds[tensor["dtype"]])
+        for piece in tensor["pieces"]:
+            dataset = files[piece["file"]][piece["dataset"]]
+            assert dataset.attrs["dtype"] in (tensor["dtype"], tensor["dtype"].encode()), name
+            values = numpy.ascontiguousarray(dataset[()], whole.dtype)
+            assert xxh3(values.tobytes()) == piece["hash"].encode(), (name, piece)
+            place = piece["offset"] or [0]
+            whole[tuple(slice(begin, begin + length) for begin, length in zip(place, piece["shape"]))] = values
+        found[name] = whole.reshape(tensor["shape"])
+    return found
+
+
+class KeptCheckpoints(jobs.TestCase):
+    def kept(self):
+        """(name, its folder, a copy as a run's directory) of each."""
+        folders = sorted(folder for folder in KEPT.iterdir() if folder.is_dir())
+        self.assertTrue(folders)
+        for folder in folders:
+            with self.subTest(folder.name):
+                run = self.directory / folder.name
+                shutil.copytree(folder / "run", run)
+                shutil.copy(folder / "text.txt", self.directory / "text.txt")
+                yield folder.name, folder, run
+
+    def test_is_verified(self):
+        for _, _, run in self.kept():
+            self.assertIn(f"{SAVED}", self.longspan("verify", run).output)
+
+    def test_training_goes_on_with_the_losses_that_it_had(self):
+        for name, folder, run in self.kept():
+            wanted = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+            self.longspan("train", run / "config.yaml", *flat({"run.directory": run, "parallel.data": 1, "parallel.tensor": 1}))
+            found = jobs.Run(run).metrics()
+            self.assertEqual([line["step"] for line in found], [line["step"] for line in wanted])
+            for mine, theirs in zip(found, wanted):
+                self.assertAlmostEqual(mine["loss"], theirs["loss"], delta=1e-2 if name.endswith("reversible") else 1e-5)
+
+    def test_is_read_by_what_the_page_says(self):
+        for _, _, run in self.kept():
+            step = jobs.Run(run).checkpoint(SAVED)
+            found = read_as_the_page_says(step)
+            self.assertIn("embedding/weight", found)
+            with h5py.File(step / "view.h5") as view:
+                for name, values in found.items():
+                    if values.size:
+                        numpy.testing.assert_array_equal(view[name][()].reshape(values.shape), values, err_msg=name)
+
+
+class Make(jobs.TestCase):
+    sections = {**jobs.TestCase.sections, "model": {"layers": 1, "width": 8, "heads": 2, "dropout": 0.1}}
+
+    def make(self, folder, layout, settings):
+        jobs.write_text(self.directory / "text.txt", words=200)
+        self.train("run", layout, {**settings, "data.batch": 2, "training.steps": LAST, "checkpoint.keep": 2})
+        run = self.run_at()
+        shutil.rmtree(run.checkpoint(LAST))
+        shutil.copytree(run.path, folder / "run")
+        shutil.copy(self.directory / "text.txt", folder)
+        shutil.move(folder / "run" / "metrics.jsonl", folder)
+        lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+        (folder / "run" / "metrics.jsonl").write_text("".join(lines[:SAVED]))
+        for path in (folder / "run").iterdir():
+            if path.name not in ("checkpoints", "config.yaml", "metrics.jsonl"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def make(folder):
+    maker = Make()
+    for name, (layout, settings) in MADE.items():
+        maker.setUp()
+        maker.make(Path(f"{folder}-{name}"), layout, settings)
+        maker.doCleanups()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 4 and sys.argv[2] == "--make":
+        jobs.TestCase.program = str(Path(sys.argv[1]).resolve())
+        make(sys.argv[3])
+    else:
+        jobs.main()
