@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
+import import_encoders_test
 from import_test import ImportTestCase, read_safetensors
 from jobs import Layout
 from peers import PeersTestCase
@@ -207,6 +208,44 @@ class Exported(ImportTestCase):
         self.assert_one_sentence(self.give("--adapters", run="tuned", code=2), "--adapters: training.adapters.beside is [final_norm]")
         self.assert_one_sentence(self.give("--adapters", run="taken", code=2), "--adapters: ", "has none")
         self.give(run="tuned")
+
+
+class Encoders(import_encoders_test.TestCase):
+    """A BERT of other classes: its readout begins anew and is trained whole beside adapters."""
+
+    KINDS = {"training.start_from_anew": "[output/weight, output/bias]", "training.adapters.beside": "[output]"}
+
+    def setUp(self):
+        super().setUp()
+        self.folder()
+        self.take()
+        lines = [f"{kind}\t{word} {number}\n" for number in range(8) for kind, word in (("praise", "good"), ("blame", "bad"))]
+        (self.directory / "kinds.tsv").write_text("".join(lines))
+        (self.directory / "new.txt").write_text("good 3\nbad 5\ngood 1\n")
+
+    def tune(self, settings, code=0):
+        every = {**ADAPTERS, **SHORT, "data.train": "kinds.tsv", "run.directory": "kinds", "training.start_from": "taken",
+                 "training.steps": 100, "training.learning_rate": 0.02, "training.adapters.dropout": 0, "model.dropout": 0,
+                 "model.attention_dropout": 0, **settings}
+        return self.longspan("train", "taken/config.yaml", *jobs.flat(every), code=code)
+
+    def test_classes_of_ones_own(self):
+        result = self.tune(self.KINDS)
+        self.assertNotIn("stays as it was drawn", result.output)
+        self.assertLess(self.evaluate("kinds", "kinds.tsv"), 0.35)  # a guess has 0.69
+        self.longspan("generate", "kinds", "--input", "new.txt", "--output", "classes.txt")
+        self.assertEqual((self.directory / "classes.txt").read_text(), "praise\nblame\npraise\n")
+        self.give("kinds", "whole")
+        given = self.given("whole")
+        self.assertEqual(given["classifier.weight"][1], [2, import_encoders_test.WIDTH])
+        self.take("whole", "merged")
+        self.assertAlmostEqual(self.evaluate("merged", "kinds.tsv"), self.evaluate("kinds", "kinds.tsv"), delta=1e-5)
+        refused = self.longspan("export", "kinds", "--to", "alone", "--adapters", code=2)
+        self.assert_one_sentence(refused, "--adapters: training.adapters.beside is [output]")
+
+    def test_a_readout_that_does_not_begin_anew_is_refused(self):
+        result = self.tune({}, code=2)
+        self.assertIn('(it lacks "blame"); begin the readout anew: training.start_from_anew: [output]', result.errors)
 
 
 class Peers(PeersTestCase, ImportTestCase):
