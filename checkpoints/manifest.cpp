@@ -15,7 +15,6 @@ namespace {
 constexpr const char* format_name = "longspan checkpoint";
 constexpr int format_version = 1;
 constexpr int most_ranks = 99'999;
-constexpr std::int64_t most_steps = 999'999'999;
 // Some 6 million pieces of 180 bytes: 4096 ranks need a tenth of that for 10,000 tensors that 8 of
 // them divide, with an optimizer and what their streams remember.
 constexpr std::int64_t most_manifest_bytes = std::int64_t{1} << 30;

@@ -23,6 +23,7 @@ namespace longspan {
 
 inline constexpr const char* manifest_name = "manifest.json";
 inline constexpr const char* view_name = "view.h5";
+inline constexpr std::int64_t most_steps = 999'999'999;
 
 struct ManifestFile {
   std::string name;

@@ -10,8 +10,6 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t most_steps = 999'999'999;
-
 // Runs f and returns what went wrong, or nothing: so that every rank comes to the next collective.
 template <typename F>
 std::string error_of(F&& f) noexcept try {

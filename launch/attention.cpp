@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t most_tokens = 1024;
 
-struct Arguments {
+struct AttentionArguments {
   RunArguments run;
   std::string text;
   std::vector<std::string> heads;
@@ -43,7 +43,7 @@ AttentionWatch::Head head_of(const std::string& word) {
       word);
 }
 
-std::vector<std::int64_t> tokens_of(const Arguments& arguments,
+std::vector<std::int64_t> tokens_of(const AttentionArguments& arguments,
                                     const OpenedRun& run,
                                     const Session& session) {
   PromptText text("", arguments.text);
@@ -80,7 +80,7 @@ std::string map_text(const AttentionMap& map) {
       R"({{"layer": {}, "head": {}, "weights": {}}})", map.layer, map.head, list_of(rows, row));
 }
 
-std::string file_text(const Arguments& arguments,
+std::string file_text(const AttentionArguments& arguments,
                       const OpenedRun& run,
                       std::span<const std::int64_t> tokens,
                       const AttentionWatch& watch) {
@@ -94,7 +94,7 @@ std::string file_text(const Arguments& arguments,
                      list_of(watch.maps(), map_text));
 }
 
-ExitCode run(Arguments arguments, Session& session) {
+ExitCode run_attention(AttentionArguments arguments, Session& session) {
   if (const int ranks = session.world().size(); ranks > 1)
     throw ConfigurationError("longspan attention: found {} ranks; one process does it", ranks);
   std::vector<AttentionWatch::Head> heads;
@@ -146,7 +146,7 @@ Command attention_command() {
           "  longspan attention runs/quickstart --text page.txt --heads 0:0,5:3\n"
           "  longspan attention runs/quickstart --text page.txt --heads 2:1 --tokens 256\n",
           [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<Arguments>();
+            auto arguments = std::make_shared<AttentionArguments>();
             add_run(app, arguments->run);
             app.add_option("--text", arguments->text, "a file, of which the beginning is read")
                 ->required()
@@ -161,7 +161,7 @@ Command attention_command() {
             app.add_option("--tokens", arguments->tokens, "of the text that are read, at most")
                 ->transform(whole_number<std::int64_t>(2, most_tokens))
                 ->capture_default_str();
-            return [arguments](Session& session) { return run(*arguments, session); };
+            return [arguments](Session& session) { return run_attention(*arguments, session); };
           }};
 }
 

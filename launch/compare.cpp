@@ -22,7 +22,7 @@ constexpr const char* directory_key = "run.directory";  // no two runs have the 
 
 constexpr int most_compared = 1000;
 
-struct Arguments {
+struct CompareArguments {
   std::vector<std::string> runs;
   bool json = false;
 };
@@ -69,7 +69,7 @@ std::vector<std::string> names_of(const std::vector<MetricsLine>& figures) {
   return names;
 }
 
-std::string table(const std::vector<RunRecord>& runs) {
+std::string comparison_table(const std::vector<RunRecord>& runs) {
   std::vector<std::vector<std::string>> rows = {{""}, {"state"}, {"step"}};
   std::vector<MetricsLine> figures;
   std::string notes;
@@ -109,11 +109,11 @@ nlohmann::ordered_json to_json(const std::vector<RunRecord>& runs) {
   return json;
 }
 
-ExitCode run(const Arguments& arguments, Session& session) {
+ExitCode run_compare(const CompareArguments& arguments, Session& session) {
   if (session.world().rank() != 0) return ExitCode::ok;
   std::vector<RunRecord> runs;
   for (const std::string& path : arguments.runs) runs.push_back(read_named_run(path));
-  print(session, arguments.json ? json_text(to_json(runs)) : table(runs));
+  print(session, arguments.json ? json_text(to_json(runs)) : comparison_table(runs));
   return ExitCode::ok;
 }
 
@@ -128,7 +128,7 @@ Command compare_command() {
               "  longspan compare runs/one runs/other\n"
               "  longspan compare runs/families/* --json\n",
           .bind = [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<Arguments>();
+            auto arguments = std::make_shared<CompareArguments>();
             app.add_option("RUN", arguments->runs, "directories of two runs or more")
                 ->required()
                 ->expected(2, most_compared)
@@ -138,7 +138,7 @@ Command compare_command() {
                 arguments->json,
                 "print one JSON object: `runs` as longspan list --json has them, and `keys` "
                 "with the values of each key that differs, null where a run has no such key");
-            return [arguments](Session& session) { return run(*arguments, session); };
+            return [arguments](Session& session) { return run_compare(*arguments, session); };
           }};
 }
 

@@ -4,7 +4,7 @@ namespace longspan {
 namespace {
 
 // Bash cuts words at "=", where COMP_WORDBREAKS has it, and then replaces only what is behind it.
-constexpr const char* body = R"shell(
+constexpr const char* bash_body = R"shell(
 _longspan() {
   local words=() command= expects= values= prefix= word i
   for ((i = 1; i <= COMP_CWORD; i++)); do
@@ -65,7 +65,7 @@ complete -o default -F _longspan longspan
 
 std::string bash_completion(const CommandEntry& program, const std::vector<CompletedKey>& keys) {
   return "# Bash completion of longspan, made by: longspan completion bash\n" +
-         shared_functions(program, keys) + body;
+         shared_functions(program, keys) + bash_body;
 }
 
 }  // namespace longspan

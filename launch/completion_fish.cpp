@@ -30,7 +30,7 @@ end
 )shell";
 
 // Between single quotes; the first line is enough.
-std::string quoted(std::string_view text) {
+std::string quoted_for_fish(std::string_view text) {
   std::string result = "'";
   for (const char c : text.substr(0, text.find('\n'))) {
     if (c == '\'' || c == '\\') result += '\\';
@@ -60,9 +60,9 @@ std::string option_line(const CommandEntry& command,
     else if (values == nothing_known)
       text += " -x";
     else
-      text += " -x -a " + quoted(values);
+      text += " -x -a " + quoted_for_fish(values);
   }
-  return text + " -d " + quoted(option.meaning) + "\n";
+  return text + " -d " + quoted_for_fish(option.meaning) + "\n";
 }
 
 std::string keys_function(const std::vector<CompletedKey>& keys) {
@@ -102,14 +102,15 @@ std::string fish_completion(const CommandEntry& program, const std::vector<Compl
   std::string text = "# Fish completion of longspan, made by: longspan completion fish\n";
   text += "set -g __longspan_commands";
   for (const CommandEntry* command : all_commands(program))
-    if (!command->words.empty()) text += " " + quoted(command->name());
+    if (!command->words.empty()) text += " " + quoted_for_fish(command->name());
   text += "\n";
   text += head + keys_function(keys);
   for (const CommandEntry* command : all_commands(program)) {
     const std::string at =
         fmt::format("complete -c longspan -n '__longspan_at \"{}\"'", command->name());
     for (const CommandEntry& below : command->commands)
-      text += fmt::format("{} -f -a {} -d {}\n", at, below.words.back(), quoted(below.description));
+      text += fmt::format(
+          "{} -f -a {} -d {}\n", at, below.words.back(), quoted_for_fish(below.description));
     if (command->commands.empty())
       for (const std::string& word : words_at(program, *command))
         text += fmt::format("{} -f -a {}\n", at, word);

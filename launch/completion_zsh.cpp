@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-constexpr const char* body = R"shell(
+constexpr const char* zsh_body = R"shell(
 _longspan() {
   local command= expects= values= word option i
   for ((i = 2; i < CURRENT; i++)); do
@@ -61,7 +61,7 @@ fi
 )shell";
 
 // Between single quotes; _describe takes a colon for the end of a name.
-std::string quoted(std::string_view text) {
+std::string quoted_for_zsh(std::string_view text) {
   std::string result;
   for (const char c : text) {
     if (c == '\n') break;  // its first line is enough
@@ -78,10 +78,10 @@ std::string quoted(std::string_view text) {
 std::string zsh_completion(const CommandEntry& program, const std::vector<CompletedKey>& keys) {
   std::string commands = "_longspan_commands() {\n  local -a commands=(\n";
   for (const CommandEntry& command : program.commands)
-    commands += "    '" + command.name() + ":" + quoted(command.description) + "'\n";
+    commands += "    '" + command.name() + ":" + quoted_for_zsh(command.description) + "'\n";
   commands += "  )\n  _describe command commands\n}\n";
   return "#compdef longspan\n# Zsh completion of longspan, made by: longspan completion zsh\n" +
-         shared_functions(program, keys) + commands + body;
+         shared_functions(program, keys) + commands + zsh_body;
 }
 
 }  // namespace longspan

@@ -15,7 +15,7 @@
 namespace longspan {
 namespace {
 
-struct Arguments {
+struct ConfigArguments {
   ConfigurationArguments configuration;
   std::vector<std::string> words;
   bool reference = false;
@@ -33,7 +33,7 @@ std::vector<std::string> family_names() {
 }
 
 // What needs no configuration.
-ExitCode make(const Arguments& arguments, Session& session) {
+ExitCode make(const ConfigArguments& arguments, Session& session) {
   const auto& [file, settings] = arguments.configuration;
   if (!file.empty() || !settings.empty() || arguments.reference || arguments.markdown ||
       (arguments.schema && !arguments.family.empty()))
@@ -46,7 +46,7 @@ ExitCode make(const Arguments& arguments, Session& session) {
 }
 
 // Of the configuration where there is one, and of it what the words ask for.
-ExitCode print_reference(const Arguments& arguments, Session& session) {
+ExitCode print_reference(const ConfigArguments& arguments, Session& session) {
   std::vector<std::string> words = arguments.words;
   std::string file = arguments.configuration.file;
   if (!file.empty() && !names_file(file)) words.insert(words.begin(), std::exchange(file, ""));
@@ -71,7 +71,7 @@ ExitCode print_reference(const Arguments& arguments, Session& session) {
   return ExitCode::ok;
 }
 
-ExitCode run(const Arguments& arguments, Session& session) {
+ExitCode run_config(const ConfigArguments& arguments, Session& session) {
   if (arguments.makes()) return make(arguments, session);
   if (arguments.reference || arguments.markdown) return print_reference(arguments, session);
   const auto& [file, settings] = arguments.configuration;
@@ -100,7 +100,7 @@ Command config_command() {
           "  longspan config --new decoder > my-run.yaml\n"
           "  longspan config --schema > longspan.schema.json\n",
           [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<Arguments>();
+            auto arguments = std::make_shared<ConfigArguments>();
             add_configuration(app, arguments->configuration, false);
             app.add_option("WORD",
                            arguments->words,
@@ -122,7 +122,7 @@ Command config_command() {
                          arguments->schema,
                          "print a JSON Schema (draft 2020-12) of configurations, with which "
                          "editors complete and check them");
-            return [arguments](Session& session) { return run(*arguments, session); };
+            return [arguments](Session& session) { return run_config(*arguments, session); };
           }};
 }
 

@@ -15,7 +15,6 @@
 namespace longspan {
 namespace {
 
-constexpr const char* family_key = "model.family";
 constexpr std::array<std::string_view, 4> layout_keys = {
     "parallel.data", "parallel.context", "parallel.tensor", "parallel.sequence"};
 

@@ -13,6 +13,9 @@
 
 namespace longspan {
 
+// The key that decides which others there are.
+inline constexpr const char* family_key = "model.family";
+
 // Lives where it was made: the table is bound to its members.
 struct Configuration : Settings {
   Configuration() = default;

@@ -21,7 +21,7 @@
 namespace longspan {
 namespace {
 
-struct Arguments {
+struct EvaluateArguments {
   RunArguments run;
   std::string split = "validation";
   std::string data;
@@ -38,7 +38,7 @@ struct Arguments {
   DecodingArguments decoding;
 };
 
-PathList text_file(const Arguments& arguments, const DataOptions& data) {
+PathList text_file(const EvaluateArguments& arguments, const DataOptions& data) {
   if (!arguments.data.empty()) return NamedPath(arguments.data, "--data", "");
   const PathList& file = arguments.split == "train"  ? data.train
                          : arguments.split == "test" ? data.test
@@ -49,7 +49,7 @@ PathList text_file(const Arguments& arguments, const DataOptions& data) {
   return file;
 }
 
-EvaluationOptions evaluation_options(const Arguments& arguments, const DataOptions& data) {
+EvaluationOptions evaluation_options(const EvaluateArguments& arguments, const DataOptions& data) {
   EvaluationOptions options = {.streams = arguments.batch.value_or(data.batch),
                                .segment = arguments.segment.value_or(data.segment),
                                .memory = arguments.memory,
@@ -69,7 +69,7 @@ EvaluationOptions evaluation_options(const Arguments& arguments, const DataOptio
   return options;
 }
 
-void check_streams(const Arguments& arguments, const OpenedRun& run, const Corpus& corpus) {
+void check_streams(const EvaluateArguments& arguments, const OpenedRun& run, const Corpus& corpus) {
   require_pairs(corpus);
   if (!arguments.batch) return;
   if (*arguments.batch > corpus.tokens() - 1)
@@ -83,7 +83,7 @@ void check_streams(const Arguments& arguments, const OpenedRun& run, const Corpu
 }
 
 // Says how, so that two lines can be compared.
-std::string manner(const Arguments& arguments,
+std::string manner(const EvaluateArguments& arguments,
                    const EvaluationOptions& options,
                    const Model& model) {
   if (arguments.recompute_context && options.stride > 1)
@@ -122,7 +122,7 @@ std::string lines_by_position(const EvaluationResult& result) {
   return lines;
 }
 
-nlohmann::ordered_json figures_of(const Arguments& arguments,
+nlohmann::ordered_json figures_of(const EvaluateArguments& arguments,
                                   const EvaluationOptions& options,
                                   const EvaluationResult& result,
                                   const OpenedRun& run,
@@ -194,7 +194,7 @@ nlohmann::ordered_json figures_of(const std::vector<NeedlePlace>& places,
 }
 
 // Of pairs the other side of `text_file`.
-NamedPath target_file(const Arguments& arguments, const DataOptions& data) {
+NamedPath target_file(const EvaluateArguments& arguments, const DataOptions& data) {
   if (!arguments.data.empty()) return {arguments.data_target, "--data-target", ""};
   return arguments.split == "train"  ? data.train_target
          : arguments.split == "test" ? data.test_target
@@ -227,7 +227,7 @@ ScanListener and_heard(ScanListener told, const ScanListener& heard) {
 }
 
 // Of a task that reads no streams.
-Evaluated evaluate_task(const Arguments& arguments,
+Evaluated evaluate_task(const EvaluateArguments& arguments,
                         const OpenedRun& run,
                         Session& session,
                         const ScanListener& heard) {
@@ -262,7 +262,7 @@ Evaluated evaluate_task(const Arguments& arguments,
   return {figures_of(measured, run, file), fmt::format("{}: {}\n", file, measured.text)};
 }
 
-Evaluated run(const Arguments& arguments, Session& session, const ScanListener& heard) {
+Evaluated run(const EvaluateArguments& arguments, Session& session, const ScanListener& heard) {
   const OpenedRun opened = open_run(arguments.run, session, DefaultAxis::data);
   refuse_unused(arguments.decoding, *opened.configuration, "evaluate");
   if (opened.configuration->task_kind().evaluate)
@@ -307,7 +307,7 @@ Evaluated run(const Arguments& arguments, Session& session, const ScanListener& 
       line(result, file, manner(arguments, options, *opened.model)) + lines_by_position(result)};
 }
 
-void bind(CLI::App& app, Arguments& arguments) {
+void bind_evaluate(CLI::App& app, EvaluateArguments& arguments) {
   add_run(app, arguments.run);
   auto* split = app.add_option("--split", arguments.split, "the text of the configuration to use")
                     ->check(CLI::IsMember({"validation", "test", "train"}))
@@ -388,8 +388,8 @@ std::string json_line(const nlohmann::ordered_json& figures) {
 }  // namespace
 
 Evaluation bind_evaluation(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
-  bind(app, *arguments);
+  const auto arguments = std::make_shared<EvaluateArguments>();
+  bind_evaluate(app, *arguments);
   return [arguments](Session& session, const ScanListener& heard) {
     return run(*arguments, session, heard);
   };

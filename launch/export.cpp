@@ -32,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct ExportArguments {
   std::string run;
   std::string checkpoint;
   std::string folder;
@@ -49,7 +49,7 @@ constexpr std::array<std::string_view, 5> of_training = {"model.dropout",
                                                          "model.inner_losses",
                                                          "model.targets"};
 
-Checkpoint opened(const Arguments& arguments, Session& session) {
+Checkpoint opened(const ExportArguments& arguments, Session& session) {
   const RunLocation location = locate_run(arguments.run);
   if (!location.run)
     throw ConfigurationError("{}: is a configuration; wanted a run's directory or a checkpoint",
@@ -264,7 +264,7 @@ const Architecture& write_fitting(const Exported& run, const fs::path& path) {
 }
 
 // The adapters alone, for whoever has the model that they were trained beside.
-void export_adapters_alone(const Arguments& arguments,
+void export_adapters_alone(const ExportArguments& arguments,
                            const Checkpoint& checkpoint,
                            const Architecture& architecture,
                            const ModelValues& values,
@@ -275,7 +275,7 @@ void export_adapters_alone(const Arguments& arguments,
   folder.finish();
 }
 
-void export_run(const Arguments& arguments, Session& session) {
+void export_run(const ExportArguments& arguments, Session& session) {
   const Checkpoint checkpoint = opened(arguments, session);
   const auto configuration = trained_configuration(checkpoint);
   const ModelValues values =
@@ -334,7 +334,7 @@ Command export_command() {
           "  longspan export runs/gpt2 --to ~/models/mine --checkpoint best --dtype bf16\n"
           "  longspan export runs/tuned --to ~/models/adapters --adapters\n",
           [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<Arguments>();
+            auto arguments = std::make_shared<ExportArguments>();
             app.add_option("RUN", arguments->run, "a run's directory or one of its checkpoints")
                 ->required()
                 ->check(not_empty_text());

@@ -22,7 +22,7 @@ namespace {
 // Each holds its own memory of the model.
 constexpr std::int64_t most_samples = 1 << 20;
 
-struct Arguments {
+struct GenerateArguments {
   RunArguments run;
   std::string prompt = "\n";
   std::string prompt_file;
@@ -68,7 +68,7 @@ class Printer {
 };
 
 // The model, with what the arguments ask of it checked.
-OpenedRun open(const Arguments& arguments, Session& session) {
+OpenedRun open(const GenerateArguments& arguments, Session& session) {
   const bool has_lines = !arguments.lines.input.empty();
   OpenedRun opened =
       open_run(arguments.run, session, has_lines ? DefaultAxis::data : DefaultAxis::tensor);
@@ -77,21 +77,21 @@ OpenedRun open(const Arguments& arguments, Session& session) {
   return opened;
 }
 
-TranslateOptions decoding_of(const Arguments& arguments) {
+TranslateOptions decoding_of(const GenerateArguments& arguments) {
   TranslateOptions decoding = arguments.lines.decoding.options;
   decoding.seed = arguments.generation.seed;
   if (arguments.lines.decoding.sample) decoding.sampling = arguments.generation.sampling;
   return decoding;
 }
 
-GenerationOptions options_of(const Arguments& arguments, const OpenedRun& opened) {
+GenerationOptions options_of(const GenerateArguments& arguments, const OpenedRun& opened) {
   GenerationOptions options = arguments.generation;
   options.segment = arguments.segment.value_or(opened.configuration->data.segment);
   options.vocabulary = opened.tokenizer.vocabulary();
   return options;
 }
 
-ExitCode run(const Arguments& arguments, Session& session) {
+ExitCode run_generate(const GenerateArguments& arguments, Session& session) {
   PromptText text(arguments.prompt, arguments.prompt_file);
   const OpenedRun opened = open(arguments, session);
   if (!arguments.images.sheet.empty())
@@ -120,7 +120,9 @@ std::string text_of(TokenText tokens, const std::vector<std::int64_t>& ids) {
   return text + stream.finish();
 }
 
-Generated values(const Arguments& arguments, Session& session, const GenerateRequest& request) {
+Generated values(const GenerateArguments& arguments,
+                 Session& session,
+                 const GenerateRequest& request) {
   PromptText text(arguments.prompt, arguments.prompt_file);
   const OpenedRun opened = open(arguments, session);
   Generated made;
@@ -140,7 +142,7 @@ Generated values(const Arguments& arguments, Session& session, const GenerateReq
   return made;
 }
 
-void bind(CLI::App& app, Arguments& arguments) {
+void bind_generate(CLI::App& app, GenerateArguments& arguments) {
   add_run(app, arguments.run);
   add_lines(app, arguments.lines);
   add_images(app, arguments.images);
@@ -207,8 +209,8 @@ void bind(CLI::App& app, Arguments& arguments) {
 }  // namespace
 
 Generation bind_generation(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
-  bind(app, *arguments);
+  const auto arguments = std::make_shared<GenerateArguments>();
+  bind_generate(app, *arguments);
   return [arguments](Session& session, const GenerateRequest& request) {
     return values(*arguments, session, request);
   };
@@ -225,9 +227,9 @@ Command generate_command() {
       "  longspan generate runs/pixels --images sheet.png --samples 16 --temperature 0.9\n"
       "  longspan run -n 2 -- generate runs/large\n",
       [](CLI::App& app) -> Action {
-        auto arguments = std::make_shared<Arguments>();
-        bind(app, *arguments);
-        return [arguments](Session& session) { return run(*arguments, session); };
+        auto arguments = std::make_shared<GenerateArguments>();
+        bind_generate(app, *arguments);
+        return [arguments](Session& session) { return run_generate(*arguments, session); };
       }};
 }
 

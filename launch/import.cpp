@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct ImportArguments {
   std::string folder;
   std::string run;
 };
@@ -177,7 +177,7 @@ void save_labels(const std::string& place, ModelMeaning& meaning, Scalars& scala
       some_of(told)));
 }
 
-void import(const Arguments& arguments, const Session& session) {
+void import(const ImportArguments& arguments, const Session& session) {
   const fs::path folder = arguments.folder;
   std::error_code unused;
   if (!fs::is_directory(folder, unused))
@@ -284,7 +284,7 @@ Command import_command() {
       "  longspan train mine.yaml --set training.start_from=runs/gpt2\n"
       "  longspan export runs/gpt2 --to ~/models/again\n",
       [](CLI::App& app) -> Action {
-        auto arguments = std::make_shared<Arguments>();
+        auto arguments = std::make_shared<ImportArguments>();
         app.add_option(
                "FOLDER",
                arguments->folder,

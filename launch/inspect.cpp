@@ -18,7 +18,7 @@
 namespace longspan {
 namespace {
 
-struct Arguments {
+struct InspectArguments {
   std::string path;
   bool tensors = false;
   bool configuration = false;
@@ -111,7 +111,7 @@ std::string tensor_table(const Checkpoint& checkpoint) {
   return text;
 }
 
-ExitCode run(const Arguments& arguments, Session& session) {
+ExitCode run_inspect(const InspectArguments& arguments, Session& session) {
   const Checkpoint checkpoint = Checkpoint::open(checkpoints_at(arguments.path).back());
   if (arguments.configuration) {
     print(session, checkpoint.info().configuration);
@@ -131,7 +131,7 @@ Command inspect_command() {
           "  longspan inspect runs/quickstart/checkpoints/step-000000500 --tensors\n"
           "  longspan inspect runs/quickstart --configuration > again.yaml\n",
           [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<Arguments>();
+            auto arguments = std::make_shared<InspectArguments>();
             app.add_option("PATH",
                            arguments->path,
                            "a checkpoint, or a run: its newest checkpoint is shown")
@@ -140,7 +140,7 @@ Command inspect_command() {
             app.add_flag("--configuration",
                          arguments->configuration,
                          "print only the configuration of the run that wrote it");
-            return [arguments](Session& session) { return run(*arguments, session); };
+            return [arguments](Session& session) { return run_inspect(*arguments, session); };
           }};
 }
 

@@ -14,12 +14,12 @@
 namespace longspan {
 namespace {
 
-struct Arguments {
+struct ListArguments {
   std::string folder = "runs";
   bool json = false;
 };
 
-std::string table(const std::vector<RunRecord>& runs) {
+std::string list_table(const std::vector<RunRecord>& runs) {
   std::vector<std::vector<std::string>> rows = {
       {"run", "state", "step", "loss", "validation", "changed (UTC)", "data x context x tensor"}};
   std::string notes;
@@ -38,7 +38,7 @@ std::string table(const std::vector<RunRecord>& runs) {
   return aligned(rows) + (notes.empty() ? "" : "\n" + notes);
 }
 
-ExitCode run(const Arguments& arguments, Session& session) {
+ExitCode run_list(const ListArguments& arguments, Session& session) {
   if (session.world().rank() != 0) return ExitCode::ok;
   std::vector<RunRecord> runs;
   const RunsBelow found = runs_below(arguments.folder);
@@ -50,7 +50,7 @@ ExitCode run(const Arguments& arguments, Session& session) {
   } else if (runs.empty()) {
     print(session, fmt::format("{}: there are no runs below it\n", arguments.folder));
   } else {
-    print(session, table(runs));
+    print(session, list_table(runs));
   }
   for (const std::string& trouble : found.troubles) inform(session, on_one_line(trouble));
   return ExitCode::ok;
@@ -68,7 +68,7 @@ Command list_command() {
               "  longspan list runs/families\n"
               "  longspan list --json\n",
           .bind = [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<Arguments>();
+            auto arguments = std::make_shared<ListArguments>();
             app.add_option("FOLDER", arguments->folder, "where to look; runs, unless it is given")
                 ->check(not_empty_text());
             app.add_flag(
@@ -76,7 +76,7 @@ Command list_command() {
                 arguments->json,
                 "print a JSON array with an object for each run: `last` and `validation` are "
                 "its lines of metrics.jsonl");
-            return [arguments](Session& session) { return run(*arguments, session); };
+            return [arguments](Session& session) { return run_list(*arguments, session); };
           }};
 }
 

@@ -18,7 +18,7 @@
 namespace longspan {
 namespace {
 
-struct Arguments {
+struct ManArguments {
   std::string command;
   std::string folder;
 };
@@ -43,7 +43,7 @@ const CommandEntry& entry_named(const CommandEntry& program, const std::string& 
                            near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
 }
 
-void write_page(const std::filesystem::path& file, const std::string& page) {
+void write_man_page(const std::filesystem::path& file, const std::string& page) {
   std::ofstream stream(file, std::ios::binary);
   stream << page;
   stream.close();
@@ -58,9 +58,9 @@ std::string write_pages(const CommandEntry& program, const std::filesystem::path
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw Failure("{}: cannot be made: {}", folder.string(), error.message());
-  write_page(folder / (page_name(program) + ".1"), man_page(program, program, version()));
+  write_man_page(folder / (page_name(program) + ".1"), man_page(program, program, version()));
   for (const CommandEntry& command : program.commands)
-    write_page(folder / (page_name(command) + ".1"), man_page(program, command, version()));
+    write_man_page(folder / (page_name(command) + ".1"), man_page(program, command, version()));
   return "";
 }
 
@@ -74,7 +74,7 @@ Command man_command() {
               "  longspan man --into ~/.local/share/man/man1\n",
           .bind = {},
           .bind_text = [](CLI::App& app) -> TextAction {
-            auto arguments = std::make_shared<Arguments>();
+            auto arguments = std::make_shared<ManArguments>();
             app.add_option("COMMAND", arguments->command, "whose page it is; without it longspan's")
                 ->type_name("COMMAND")
                 ->check(not_empty_text());

@@ -33,7 +33,7 @@ namespace {
 // The table of a machine that --calibrate writes.
 constexpr const char* usual_table = "runs/machine.json";
 
-struct Arguments {
+struct PlanArguments {
   ConfigurationArguments configuration;
   std::optional<int> ranks;
   std::string device;
@@ -72,7 +72,7 @@ Machine known_machine(const std::string& name) {
       known_names());
 }
 
-bool is_given(const Arguments& arguments) {
+bool is_given(const PlanArguments& arguments) {
   return arguments.memory || arguments.flops || arguments.bandwidth;
 }
 
@@ -82,7 +82,7 @@ struct Here {
   Processor processor = Processor::cpu;
   double memory = 0;  // of a GPU for each rank
 };
-Here find_here(const Arguments& arguments, const Settings& settings, const Session& session) {
+Here find_here(const PlanArguments& arguments, const Settings& settings, const Session& session) {
   const DeviceChoice choice = settings.run.device;
   const Communicator& world = session.world();
   if (!arguments.device.empty()) return {Processor::gpu};
@@ -107,7 +107,7 @@ Here find_here(const Arguments& arguments, const Settings& settings, const Sessi
 
 // What each rank has, a named device or the share of one of `local_ranks` ranks of this machine;
 // `assumed`: that share of what was measured, as a sentence.
-Machine machine_of(const Arguments& arguments,
+Machine machine_of(const PlanArguments& arguments,
                    const PrecisionOptions& precision,
                    const Here& here,
                    int local_ranks,
@@ -148,7 +148,7 @@ Machine machine_of(const Arguments& arguments,
 }
 
 // How times would become known, where they are not.
-std::string without_times(const Arguments& arguments, const Machine& machine) {
+std::string without_times(const PlanArguments& arguments, const Machine& machine) {
   if (is_given(arguments)) return "times need --flops, and --bandwidth between ranks\n";
   if (machine.processor == Processor::gpu)
     return fmt::format("times need --flops and --bandwidth of a GPU, or --device: {}\n",
@@ -181,7 +181,7 @@ bool add_own_layout(std::string& text,
   return false;
 }
 
-int ranks_of(const Arguments& arguments, const Settings& settings, int job) {
+int ranks_of(const PlanArguments& arguments, const Settings& settings, int job) {
   if (arguments.ranks) return *arguments.ranks;
   if (job > 1) return job;
   const ParallelOptions& parallel = settings.parallel;
@@ -210,7 +210,7 @@ constexpr const char* gpu_assumed =
     "on GPUs, with the scratch of the CPU's kernels: this program was built without CUDA\n";
 #endif
 
-std::string plan(const Arguments& arguments,
+std::string plan(const PlanArguments& arguments,
                  const ConfigurationText& source,
                  const Settings& settings,
                  const Here& here,
@@ -258,7 +258,7 @@ std::string plan(const Arguments& arguments,
   return text;
 }
 
-void calibrate(const Arguments& arguments, const Session& session) {
+void calibrate(const PlanArguments& arguments, const Session& session) {
   const Communicator& world = session.world();
   // All cores at once, whatever OMP_NUM_THREADS says: what a core reaches alone is not what each
   // reaches beside the others, nor do those that rest belong to fewer ranks in a run.
@@ -286,7 +286,7 @@ void calibrate(const Arguments& arguments, const Session& session) {
           arguments.table()));
 }
 
-ExitCode run(const Arguments& arguments, Session& session) {
+ExitCode run_plan(const PlanArguments& arguments, Session& session) {
   const Communicator& world = session.world();
   set_threads(0, session.local_size());
   if (arguments.calibrate) {
@@ -320,7 +320,7 @@ Command plan_command() {
           "--bandwidth 1e10\n"
           "  longspan run -n 2 -- plan --calibrate\n",
       .bind = [](CLI::App& app) -> Action {
-        const auto arguments = std::make_shared<Arguments>();
+        const auto arguments = std::make_shared<PlanArguments>();
         add_configuration(app, arguments->configuration, false);
         app.add_option("--ranks",
                        arguments->ranks,
@@ -345,7 +345,7 @@ Command plan_command() {
         app.add_flag("--calibrate",
                      arguments->calibrate,
                      "measure this machine, with all its cores and all ranks of the job at once");
-        return [arguments](Session& session) { return run(*arguments, session); };
+        return [arguments](Session& session) { return run_plan(*arguments, session); };
       }};
 }
 

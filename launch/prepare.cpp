@@ -27,7 +27,7 @@
 namespace longspan {
 namespace {
 
-struct Arguments {
+struct PrepareArguments {
   ConfigurationArguments configuration;
   std::int64_t part = TokenMaking().part >> 20;
 };
@@ -150,7 +150,7 @@ void prepare(const Settings& settings, const TokenMaking& making, const Session&
                 });
 }
 
-ExitCode run(const Arguments& arguments, Session& session) {
+ExitCode run_prepare(const PrepareArguments& arguments, Session& session) {
   const auto& [file, settings] = arguments.configuration;
   const auto configuration = configure(read_configuration(file, settings, session.world()));
   warn(session, configuration->table.warnings());
@@ -177,7 +177,7 @@ Command prepare_command() {
           "  longspan prepare configs/quickstart.yaml --set data.tokenizer=sentencepiece "
           "--set data.token_cache=tokens\n",
           [](CLI::App& app) -> Action {
-            const auto arguments = std::make_shared<Arguments>();
+            const auto arguments = std::make_shared<PrepareArguments>();
             add_configuration(app, arguments->configuration);
             app.add_option("--part",
                            arguments->part,
@@ -185,7 +185,7 @@ Command prepare_command() {
                            "not made again by who is ended and started again")
                 ->transform(whole_number<std::int64_t>(1, 1 << 20))
                 ->capture_default_str();
-            return [arguments](Session& session) { return run(*arguments, session); };
+            return [arguments](Session& session) { return run_prepare(*arguments, session); };
           }};
 }
 

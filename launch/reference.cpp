@@ -9,8 +9,6 @@
 namespace longspan {
 namespace {
 
-constexpr const char* family_key = "model.family";
-
 bool same(const OptionDescription& a, const OptionDescription& b) {
   return a.key == b.key && a.type == b.type && a.allowed == b.allowed && a.standard == b.standard &&
          a.documentation == b.documentation;

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct ReportArguments {
   std::vector<std::string> runs;
   std::string output;
   bool replace = false;
@@ -42,7 +42,7 @@ std::vector<fs::path> named_runs(const std::vector<std::string>& names) {
   return paths;
 }
 
-void judge_output(const Arguments& arguments) {
+void judge_output(const ReportArguments& arguments) {
   std::error_code error;
   const fs::path path = arguments.output;
   const fs::file_status status = fs::status(path, error);
@@ -86,7 +86,7 @@ const ChartLibrary& library() {
   return *found;
 }
 
-ExitCode draw(const Arguments& arguments, Session& session) {
+ExitCode draw(const ReportArguments& arguments, Session& session) {
   if (session.world().rank() != 0) return ExitCode::ok;
   const ChartLibrary& curves = library();
   const std::vector<fs::path> paths = named_runs(arguments.runs);
@@ -106,7 +106,7 @@ ExitCode draw(const Arguments& arguments, Session& session) {
   return ExitCode::ok;
 }
 
-ExitCode watch(const Arguments& arguments, Session& session) {
+ExitCode watch(const ReportArguments& arguments, Session& session) {
   if (const int ranks = session.world().size(); ranks > 1)
     throw ConfigurationError("--watch: found {} ranks; one process serves the page", ranks);
   WatchedRuns runs(named_runs(arguments.runs), library());
@@ -120,7 +120,7 @@ ExitCode watch(const Arguments& arguments, Session& session) {
   return ExitCode::ok;
 }
 
-ExitCode run(const Arguments& arguments, Session& session) {
+ExitCode run_report(const ReportArguments& arguments, Session& session) {
   if (arguments.watch) return watch(arguments, session);
   if (arguments.output.empty())
     throw ConfigurationError("longspan report: --output FILE is required, or --watch");
@@ -138,7 +138,7 @@ Command report_command() {
       "  longspan report runs/large --output large.html --replace\n"
       "  longspan report runs/large --watch\n",
       [](CLI::App& app) -> Action {
-        auto arguments = std::make_shared<Arguments>();
+        auto arguments = std::make_shared<ReportArguments>();
         app.add_option("RUN",
                        arguments->runs,
                        "directories of runs, which may be training now; the curves of several "
@@ -163,7 +163,7 @@ Command report_command() {
         app.add_option("--port", arguments->port, "of that address; without it a free one")
             ->transform(whole_number<std::int64_t>(1, 65535))
             ->needs(watch);
-        return [arguments](Session& session) { return run(*arguments, session); };
+        return [arguments](Session& session) { return run_report(*arguments, session); };
       }};
 }
 

@@ -18,7 +18,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* family_section = "model";
-constexpr const char* family_key = "model.family";
 
 // A word of YAML as the type of JSON that readers of YAML make of it.
 Json word_value(const Scalar& word) {

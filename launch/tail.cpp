@@ -17,10 +17,10 @@
 namespace longspan {
 namespace {
 
-constexpr std::chrono::milliseconds between_looks{300};
+constexpr std::chrono::milliseconds between_readings{300};
 constexpr std::int64_t most_lines = 1'000'000;
 
-struct Arguments {
+struct TailArguments {
   std::string run;
   std::int64_t lines = 10;
   bool follow = false;
@@ -68,11 +68,11 @@ void follow(const std::filesystem::path& run, MetricsPart shown, const Session& 
       return;
     }
     shown.end = part.end;
-    if (!ends) std::this_thread::sleep_for(between_looks);
+    if (!ends) std::this_thread::sleep_for(between_readings);
   }
 }
 
-ExitCode run(const Arguments& arguments, Session& session) {
+ExitCode run_tail(const TailArguments& arguments, Session& session) {
   if (session.world().rank() != 0) return ExitCode::ok;
   const std::filesystem::path path = arguments.run;
   for (const std::string& trouble : read_named_run(path).troubles)
@@ -104,7 +104,7 @@ Command tail_command() {
               "  longspan tail runs/quickstart --follow\n"
               "  longspan tail runs/quickstart --lines 50\n",
           .bind = [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<Arguments>();
+            auto arguments = std::make_shared<TailArguments>();
             app.add_option("RUN", arguments->run, "the directory of a run")
                 ->required()
                 ->check(not_empty_text());
@@ -114,7 +114,7 @@ Command tail_command() {
                 "--follow",
                 arguments->follow,
                 "go on with what the run logs, until no process trains into the directory");
-            return [arguments](Session& session) { return run(*arguments, session); };
+            return [arguments](Session& session) { return run_tail(*arguments, session); };
           }};
 }
 

@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::size_t text_at_once = std::size_t{1} << 16;  // bytes
 
-struct Arguments {
+struct TokenizerArguments {
   std::string text;
   std::string kind;
   std::int64_t vocabulary = 0;
@@ -44,7 +44,7 @@ struct Arguments {
   bool cased = false;
   std::string model;
   // What the second word asks for.
-  std::function<void(const Arguments&, const Session&)> act;
+  std::function<void(const TokenizerArguments&, const Session&)> act;
 };
 
 // Prints what `f(line, place)` makes of each line of standard input.
@@ -94,7 +94,7 @@ SubwordKind kind_of(const std::string& name) {
 bool is_json(const std::string& path) { return path.ends_with(".json"); }
 
 // What a .model file has no use for.
-void require_none_of_json(const Arguments& arguments) {
+void require_none_of_json(const TokenizerArguments& arguments) {
   for (const auto& [name, is_set] : {std::pair("--text-field", !arguments.field.empty()),
                                      std::pair("--special", !arguments.special.empty()),
                                      std::pair("--cut", !arguments.cut.empty()),
@@ -107,7 +107,7 @@ void require_none_of_json(const Arguments& arguments) {
                                in_quotes(arguments.output));
 }
 
-TokenizerRules json_rules(const Arguments& arguments) {
+TokenizerRules json_rules(const TokenizerArguments& arguments) {
   if (!arguments.kind.empty() && arguments.kind != "bpe" && arguments.kind != "wordpiece")
     throw ConfigurationError("--kind: found {}; a tokenizer.json is of kind bpe or wordpiece",
                              in_quotes(arguments.kind));
@@ -128,7 +128,7 @@ TokenizerRules json_rules(const Arguments& arguments) {
   return rules;
 }
 
-void train_json(const Arguments& arguments, const Session& session) {
+void train_json(const TokenizerArguments& arguments, const Session& session) {
   const TokenizerRules rules = json_rules(arguments);
   std::vector<std::shared_ptr<const MappedFile>> texts;
   for (const NamedPath& path : files_matching(arguments.text))
@@ -143,7 +143,7 @@ void train_json(const Arguments& arguments, const Session& session) {
                     rules.kind == TrainedKind::byte_pairs ? "bpe" : "wordpiece"));
 }
 
-void train(const Arguments& arguments, const Session& session) {
+void train(const TokenizerArguments& arguments, const Session& session) {
   if (is_json(arguments.output)) return train_json(arguments, session);
   require_none_of_json(arguments);
   const std::string kind = arguments.kind.empty() ? "unigram" : arguments.kind;
@@ -162,21 +162,21 @@ Tokenizer opened(const std::string& model) {
   return Tokenizer::subwords(read_subword_model(model));
 }
 
-void encode(const Arguments& arguments, const Session& session) {
+void encode(const TokenizerArguments& arguments, const Session& session) {
   const Tokenizer tokenizer = opened(arguments.model);
   for_each_line_of_input(session, [&](const std::string& line, const std::string& place) {
     return fmt::format("{}", fmt::join(tokenizer.encode(line, place), " "));
   });
 }
 
-void decode(const Arguments& arguments, const Session& session) {
+void decode(const TokenizerArguments& arguments, const Session& session) {
   const Tokenizer tokenizer = opened(arguments.model);
   for_each_line_of_input(session, [&](const std::string& line, const std::string& place) {
     return tokenizer.decode(read_ids(line, place, tokenizer.vocabulary()));
   });
 }
 
-void bind_json_rules(CLI::App& sub, Arguments& arguments) {
+void bind_json_rules(CLI::App& sub, TokenizerArguments& arguments) {
   sub.add_option("--text-field",
                  arguments.field,
                  "of a tokenizer.json made of .jsonl: the field of each line that has the text "
@@ -216,7 +216,7 @@ void bind_json_rules(CLI::App& sub, Arguments& arguments) {
                "of a tokenizer.json of kind wordpiece: keep capitals and accents");
 }
 
-void bind_train(CLI::App& app, Arguments& arguments) {
+void bind_train(CLI::App& app, TokenizerArguments& arguments) {
   CLI::App* sub = app.add_subcommand("train", "Make a model of a text");
   sub->add_option("TEXT",
                   arguments.text,
@@ -244,10 +244,10 @@ void bind_train(CLI::App& app, Arguments& arguments) {
 }
 
 void bind_coding(CLI::App& app,
-                 Arguments& arguments,
+                 TokenizerArguments& arguments,
                  const std::string& name,
                  const std::string& description,
-                 void (*act)(const Arguments&, const Session&)) {
+                 void (*act)(const TokenizerArguments&, const Session&)) {
   CLI::App* sub = app.add_subcommand(name, description);
   sub->add_option("MODEL",
                   arguments.model,
@@ -258,7 +258,7 @@ void bind_coding(CLI::App& app,
   sub->callback([&arguments, act] { arguments.act = act; });
 }
 
-ExitCode run(const Arguments& arguments, Session& session) {
+ExitCode run_tokenizer(const TokenizerArguments& arguments, Session& session) {
   if (session.world().rank() == 0) arguments.act(arguments, session);
   return ExitCode::ok;
 }
@@ -274,7 +274,7 @@ Command tokenizer_command() {
           "  longspan tokenizer encode book.model < book.txt > book.ids\n"
           "  longspan tokenizer decode book.model < book.ids\n",
           [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<Arguments>();
+            auto arguments = std::make_shared<TokenizerArguments>();
             app.require_subcommand(1);
             bind_train(app, *arguments);
             bind_coding(
@@ -284,7 +284,7 @@ Command tokenizer_command() {
                         "decode",
                         "Print the text of the ids in standard input, line by line",
                         decode);
-            return [arguments](Session& session) { return run(*arguments, session); };
+            return [arguments](Session& session) { return run_tokenizer(*arguments, session); };
           }};
 }
 

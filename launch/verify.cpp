@@ -45,7 +45,7 @@ std::vector<std::string> judged(const Checkpoint& checkpoint) {
   return problems;
 }
 
-ExitCode run(const std::string& path, Session& session) {
+ExitCode run_verify(const std::string& path, Session& session) {
   std::size_t damaged = 0;
   std::size_t checked = 0;
   for (const auto& step : listed(path, session.world())) {
@@ -83,7 +83,7 @@ Command verify_command() {
           [](CLI::App& app) -> Action {
             auto path = std::make_shared<std::string>();
             app.add_option("PATH", *path, "a checkpoint, or a run")->required();
-            return [path](Session& session) { return run(*path, session); };
+            return [path](Session& session) { return run_verify(*path, session); };
           }};
 }
 

@@ -14,8 +14,8 @@ namespace longspan {
 
 namespace {
 
-constexpr std::string_view format_name = "longspan-labels";
-constexpr int format_version = 1;
+constexpr std::string_view label_set_name = "longspan-labels";
+constexpr int label_set_version = 1;
 
 std::optional<std::int64_t> as_number(const std::string& name) {
   std::int64_t number = 0;
@@ -86,8 +86,8 @@ std::int64_t LabelSet::id_at(std::string_view name,
 
 std::string LabelSet::to_json() const {
   nlohmann::ordered_json json;
-  json["format"] = format_name;
-  json["version"] = format_version;
+  json["format"] = label_set_name;
+  json["version"] = label_set_version;
   json["labels"] = *names_;
   return json.dump() + "\n";
 }
@@ -96,8 +96,9 @@ LabelSet LabelSet::from_json(std::string_view text, std::string_view place) {
   require_json_bounds(text, std::string(place));
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
-    if (json.at("format") != format_name || json.at("version") != format_version)
-      throw DataError("{}: is not a set of labels of Longspan, version {}", place, format_version);
+    if (json.at("format") != label_set_name || json.at("version") != label_set_version)
+      throw DataError(
+          "{}: is not a set of labels of Longspan, version {}", place, label_set_version);
     return in_order(json.at("labels").get<std::vector<std::string>>(), place);
   } catch (const nlohmann::json::exception& error) {
     throw DataError(

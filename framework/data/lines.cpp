@@ -10,7 +10,7 @@ namespace longspan {
 
 namespace {
 
-constexpr std::int64_t bytes_at_once = std::int64_t{1} << 22;
+constexpr std::int64_t bytes_scanned_at_once = std::int64_t{1} << 22;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ void for_each_lines(const MappedFile& file,
   std::int64_t number = 0;
   std::int64_t offset = 0;  // of the first byte of `held`
   for (std::int64_t at = 0; at < file.size();) {
-    const std::int64_t length = std::min(bytes_at_once, file.size() - at);
+    const std::int64_t length = std::min(bytes_scanned_at_once, file.size() - at);
     const std::size_t before = held.size();
     held.resize(before + static_cast<std::size_t>(length));
     file.copy(at, std::span(held).subspan(before));
@@ -61,7 +61,7 @@ std::string line_place(std::string_view path, std::int64_t number) {
 std::int64_t line_number_at(const MappedFile& file, std::int64_t offset) {
   std::int64_t number = 1;
   for (std::int64_t at = 0; at < offset;) {
-    const std::string bytes = read_bytes(file, at, std::min(at + bytes_at_once, offset));
+    const std::string bytes = read_bytes(file, at, std::min(at + bytes_scanned_at_once, offset));
     number += std::count(bytes.begin(), bytes.end(), '\n');
     at += std::ssize(bytes);
   }

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::uint64_t hash_of(const std::string& text) { return XXH3_64bits(text.data(), text.size()); }
+std::uint64_t hash_of_key(const std::string& text) { return XXH3_64bits(text.data(), text.size()); }
 
 // Each file of a list stays open, with its tokens: as many as the system lets a process have.
 void allow_open_files(std::size_t files) {
@@ -63,8 +63,8 @@ fs::path trained_path(const TrainingTexts& texts,
     key += fmt::format(" {:x} {}", hash_of_file(*file, heard), file->size());
   const auto is_json = [](const auto& file) { return is_json_lines(file->path()); };
   if (std::ranges::any_of(texts, is_json)) key += " " + options.documents.field;
-  const std::uint64_t hash =
-      hash_of(fmt::format("{} {} {}", key, name_of(options.tokenizer_kind), options.vocabulary));
+  const std::uint64_t hash = hash_of_key(
+      fmt::format("{} {} {}", key, name_of(options.tokenizer_kind), options.vocabulary));
   return directory / fmt::format("tokenizer-{:016x}.{}", hash, extension);
 }
 

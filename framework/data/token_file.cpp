@@ -21,11 +21,11 @@ namespace {
 // Behind them the token, as 64 bits, with which each document begins.
 constexpr std::int64_t block_tokens = 65536;
 constexpr std::array<char, 16> magic = {"longspan tokens"};
-constexpr std::uint64_t format_version = 2;
+constexpr std::uint64_t token_file_version = 2;
 
 struct Header {
   std::array<char, 16> name = magic;
-  std::uint64_t version = format_version;
+  std::uint64_t version = token_file_version;
   TokenFileKey key = {};
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
@@ -35,14 +35,14 @@ struct Header {
 };
 static_assert(sizeof(Header) == 128);
 static_assert(std::has_unique_object_representations_v<Header>);
-constexpr std::int64_t header_bytes = sizeof(Header);
+constexpr std::int64_t bytes_of_header = sizeof(Header);
 
 std::int64_t id_bytes_of(std::int64_t vocabulary) { return vocabulary <= 65536 ? 2 : 4; }
 
 // Up to where the documents are.
 std::int64_t bytes_before_documents(std::int64_t tokens, std::int64_t id_bytes) {
   const std::int64_t blocks = (tokens + block_tokens - 1) / block_tokens;
-  return header_bytes + blocks * std::int64_t{sizeof(std::int64_t)} +
+  return bytes_of_header + blocks * std::int64_t{sizeof(std::int64_t)} +
          tokens * (id_bytes + std::int64_t{sizeof(std::uint16_t)});
 }
 
@@ -149,10 +149,10 @@ TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
       id_bytes_(id_bytes_of(key.vocabulary)) {
   const auto refuse = [&path] { throw DataError("{}: is damaged; remove it", path.string()); };
   Header header;
-  if (file_->size() < header_bytes) refuse();
+  if (file_->size() < bytes_of_header) refuse();
   file_->copy(0, {reinterpret_cast<char*>(&header), sizeof(header)});
   const auto is_count = [this](std::int64_t count) { return count >= 0 && count <= file_->size(); };
-  if (header.name != magic || header.version != format_version || !(header.key == key) ||
+  if (header.name != magic || header.version != token_file_version || !(header.key == key) ||
       !is_count(header.tokens) || !is_count(header.documents))
     refuse();
   tokens_ = header.tokens;
@@ -165,7 +165,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
   XXH3_state_t* const hash = XXH3_createState();
   XXH3_64bits_reset(hash);
   std::vector<char> buffer(std::size_t{1} << 20);
-  for (std::int64_t at = header_bytes; at < file_->size();) {
+  for (std::int64_t at = bytes_of_header; at < file_->size();) {
     const auto length = std::min<std::int64_t>(std::ssize(buffer), file_->size() - at);
     file_->copy(at, std::span(buffer).first(static_cast<std::size_t>(length)));
     XXH3_64bits_update(hash, buffer.data(), static_cast<std::size_t>(length));
@@ -185,8 +185,9 @@ TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
 
 std::int64_t TokenFile::block_begin(std::int64_t block) const {
   // Every block before it is full.
-  return header_bytes + block * (std::int64_t{sizeof(std::int64_t)} +
-                                 block_tokens * (id_bytes_ + std::int64_t{sizeof(std::uint16_t)}));
+  return bytes_of_header +
+         block * (std::int64_t{sizeof(std::int64_t)} +
+                  block_tokens * (id_bytes_ + std::int64_t{sizeof(std::uint16_t)}));
 }
 
 CorpusPosition TokenFile::seek(std::int64_t token) const {

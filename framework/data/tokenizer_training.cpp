@@ -13,13 +13,13 @@ namespace longspan {
 namespace {
 
 constexpr std::size_t most_bytes_of_a_part = std::size_t{1} << 24;
-constexpr std::size_t bytes_at_once = std::size_t{1} << 22;
+constexpr std::size_t bytes_learnt_at_once = std::size_t{1} << 22;
 
 // Documents, or parts of one, of some megabytes; none at the end.
 std::vector<Document> next_documents(DocumentReader& reader) {
   std::vector<Document> documents;
   std::size_t bytes = 0;
-  for (Document document; bytes < bytes_at_once && reader.next(document);) {
+  for (Document document; bytes < bytes_learnt_at_once && reader.next(document);) {
     bytes += document.text.size();
     documents.push_back(std::move(document));
   }

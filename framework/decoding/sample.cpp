@@ -8,7 +8,7 @@ namespace longspan {
 namespace {
 
 // A sample that goes on.
-struct Drawing {
+struct DrawnSample {
   Hypothesis* result;
   const SearchInput* input;
   Random random;
@@ -24,7 +24,7 @@ double log_probability(std::span<const double> logits, std::int64_t token) {
 }
 
 // Draws the next token of it; whether it goes on.
-bool draw_next(Drawing& drawing,
+bool draw_next(DrawnSample& drawing,
                const StepLogits& logits,
                std::size_t row,
                const SampleOptions& options) {
@@ -43,11 +43,11 @@ bool draw_next(Drawing& drawing,
 }
 
 // The samples of all inputs before the first token. The first step reads each input once.
-std::vector<Drawing> begin(std::span<const SearchInput> inputs,
-                           const SampleOptions& options,
-                           std::vector<std::vector<Hypothesis>>& result) {
+std::vector<DrawnSample> begin(std::span<const SearchInput> inputs,
+                               const SampleOptions& options,
+                               std::vector<std::vector<Hypothesis>>& result) {
   const Random random = Random(options.seed).child("generation");
-  std::vector<Drawing> drawings;
+  std::vector<DrawnSample> drawings;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Random of_input = random.child(static_cast<std::uint64_t>(inputs[i].index));
     for (std::size_t s = 0; s < result[i].size(); ++s)
@@ -71,13 +71,13 @@ std::vector<std::vector<Hypothesis>> sample(const SearchStep& step,
     throw ConfigurationError("{} samples are asked for; wanted: at least 1", options.samples);
   std::vector<std::vector<Hypothesis>> result(
       inputs.size(), std::vector<Hypothesis>(static_cast<std::size_t>(options.samples)));
-  std::vector<Drawing> drawings = begin(inputs, options, result);
+  std::vector<DrawnSample> drawings = begin(inputs, options, result);
   for (bool first = true; !drawings.empty(); first = false) {
     // In the first step all samples of an input are one row.
     std::vector<std::int64_t> tokens;
     std::vector<std::int64_t> rows;
     std::vector<std::size_t> row_of;
-    for (const Drawing& drawing : drawings) {
+    for (const DrawnSample& drawing : drawings) {
       if (!first || rows.empty() || rows.back() != drawing.row) {
         tokens.push_back(drawing.next);
         rows.push_back(drawing.row);
@@ -89,7 +89,7 @@ std::vector<std::vector<Hypothesis>> sample(const SearchStep& step,
     for_each_row(drawings.size(), [&](std::size_t i) {
       goes_on[i] = draw_next(drawings[i], logits, row_of[i], options);
     });
-    std::vector<Drawing> next;
+    std::vector<DrawnSample> next;
     for (std::size_t i = 0; i < drawings.size(); ++i) {
       if (!goes_on[i]) continue;
       next.push_back(drawings[i]);

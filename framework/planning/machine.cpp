@@ -19,7 +19,7 @@ namespace {
 
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double no_time_yet = std::numeric_limits<double>::no_time_yet();
 
 // The number that follows `name` in a file of "name: number kB" lines, in bytes.
 std::optional<double> kilobytes_of(const char* path, const std::string& name) {
@@ -89,14 +89,14 @@ const std::vector<Machine>& known_machines() {
 }
 
 double memory_of_rank(int local_ranks) {
-  double least = infinity;
+  double least = no_time_yet;
   for (const auto free : {kilobytes_of("/proc/meminfo", "MemAvailable:"), left_by_control_groups()})
     if (free) least = std::min(least, *free / local_ranks);
   rlimit limit{};
   const auto taken = kilobytes_of("/proc/self/status", "VmSize:");
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && taken)
     least = std::min(least, std::max(1.0, static_cast<double>(limit.rlim_cur) - *taken));
-  return least == infinity ? 0 : least;
+  return least == no_time_yet ? 0 : least;
 }
 
 double memory_of_gpu(int gpu, int sharing) {

@@ -4,6 +4,7 @@
 #include "framework/kernels/elementwise.h"
 #include "framework/runs/checkpoint_values.h"
 #include "framework/runs/named_checkpoint.h"
+#include "framework/runs/run_directory.h"
 #include "framework/runs/run_state.h"
 #include "framework/train/parameter_state.h"
 
@@ -12,7 +13,6 @@ namespace {
 
 constexpr const char* configuration_name = "config.yaml";
 constexpr const char* manifest_name = "manifest.json";
-constexpr const char* checkpoints_name = "checkpoints";
 
 namespace fs = std::filesystem;
 

@@ -8,20 +8,19 @@
 #include "checkpoints/step_directory.h"
 #include "framework/runs/best_step.h"
 #include "framework/runs/checkpoint_values.h"
+#include "framework/runs/run_directory.h"
 
 namespace longspan {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* checkpoints_name = "checkpoints";
-
 bool is_folder(const fs::path& path) {
   std::error_code unused;
   return fs::is_directory(path, unused);
 }
 
-bool is_there(const fs::path& path) {
+bool is_any(const fs::path& path) {
   std::error_code unused;
   return fs::exists(path, unused);
 }
@@ -41,7 +40,7 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 
 // The folder in which the newest step is meant, or nothing.
 std::optional<fs::path> folder_of_steps(const fs::path& path) {
-  if (is_there(path / "manifest.json")) return std::nullopt;
+  if (is_any(path / "manifest.json")) return std::nullopt;
   for (const fs::path& folder : {path / checkpoints_name, path})
     if (!steps_in(folder).empty()) return folder;
   // A run that has saved nothing yet.
@@ -78,7 +77,7 @@ std::string meaning_of(const NamedPath& name, const fs::path& run) {
       return 's' + step_of_run(name, *step, run).string();
     } else if (text == best_name) {
       return 'b' + (run / checkpoints_name).string();
-    } else if (!is_there(text)) {
+    } else if (!is_any(text)) {
       throw DataError("{}: there is no such checkpoint{}", name.told(), name.help_to_find());
     }
     return 's' + text;

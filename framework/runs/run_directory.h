@@ -9,6 +9,9 @@
 
 namespace longspan {
 
+// The folder of a run that has its steps.
+inline constexpr const char* checkpoints_name = "checkpoints";
+
 // Made by rank 0, which holds a lock on it: two runs cannot write to one directory. The lock goes
 // with the process.
 class RunDirectory {
@@ -21,7 +24,7 @@ class RunDirectory {
   ~RunDirectory();
 
   const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path checkpoints() const { return path_ / checkpoints_name; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path samples() const { return path_ / "samples.jsonl"; }
   std::filesystem::path tensorboard() const { return path_ / "tensorboard"; }

@@ -52,7 +52,7 @@ class RecallScores {
   std::vector<bool> all_right_;  // of each row
 };
 
-Measurement measurement(const RecallSums& sums) {
+Measurement recall_measurement(const RecallSums& sums) {
   const double loss = unsigned_nan(sums.nats / sums.asked);
   const double accuracy = percent(sums.right, sums.asked);
   const double success = percent(sums.solved, sums.episodes);
@@ -102,7 +102,7 @@ Measurement measure(const Environment& environment,
       MemoryTag::workspace);
   mesh.world.all_reduce(all, Reduction::sum);
   const auto found = all.span<double>();
-  return measurement({found[0], found[1], found[2], found[3], found[4]});
+  return recall_measurement({found[0], found[1], found[2], found[3], found[4]});
 }
 
 class Recall : public EnvironmentTask {
@@ -139,7 +139,7 @@ class Recall : public EnvironmentTask {
   std::int64_t validation_batches_;
 };
 
-Batch dry_batch(const DryBatch& wanted) {
+Batch dry_recall(const DryBatch& wanted) {
   const StreamRange streams = streams_of_rank(
       wanted.data.batch, wanted.mesh.data_coordinate(), wanted.mesh.data.size(), "data.batch");
   const Shape shape = {streams.count(), wanted.segments * wanted.data.segment};
@@ -205,7 +205,7 @@ TaskKind recall_task() {
   kind.open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
     return std::make_unique<Recall>(setting);
   };
-  kind.dry_batch = dry_batch;
+  kind.dry_batch = dry_recall;
   kind.goals = {{"loss", false}, {"accuracy"}, {"success"}};
   kind.words = [](const DataOptions& data) -> BatchWords {
     return {fmt::format("{} streams of {} steps", data.batch, data.segment),

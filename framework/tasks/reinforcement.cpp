@@ -23,7 +23,7 @@ struct PlayedSums {
   double actions = 0;
 };
 
-Measurement measurement(const PlayedSums& sums) {
+Measurement played_measurement(const PlayedSums& sums) {
   // Of weights that are no numbers no reward says anything.
   const double entropy = unsigned_nan(sums.entropy / sums.actions);
   const double reward = std::isfinite(entropy) ? sums.reward / sums.episodes : entropy;
@@ -85,7 +85,7 @@ Measurement measure(const Environment& environment,
       MemoryTag::workspace);
   mesh.world.all_reduce(all, Reduction::sum);
   const auto found = all.span<double>();
-  return measurement({found[0], found[1], found[2], found[3], found[4]});
+  return played_measurement({found[0], found[1], found[2], found[3], found[4]});
 }
 
 class Reinforcement : public EnvironmentTask {
@@ -141,7 +141,7 @@ class Reinforcement : public EnvironmentTask {
 };
 
 // One minibatch.
-Batch dry_batch(const DryBatch& wanted) {
+Batch dry_episodes(const DryBatch& wanted) {
   const StreamRange streams = streams_of_rank(
       wanted.data.batch, wanted.mesh.data_coordinate(), wanted.mesh.data.size(), "data.batch");
   const std::int64_t groups = wanted.data.rollouts.minibatches;
@@ -174,7 +174,7 @@ TaskKind reinforcement_task() {
   kind.open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
     return std::make_unique<Reinforcement>(setting);
   };
-  kind.dry_batch = dry_batch;
+  kind.dry_batch = dry_episodes;
   kind.goals = {{"reward"}, {"success"}};
   kind.words = [](const DataOptions& data) -> BatchWords {
     return {fmt::format("{} steps of {} environments", data.segment, data.batch),

@@ -37,7 +37,7 @@ nlohmann::json parse(const std::string& text, const std::string& place) {
   }
 }
 
-std::string joined(const std::vector<std::string>& texts) {
+std::string run_together(const std::vector<std::string>& texts) {
   return std::accumulate(texts.begin(), texts.end(), std::string());
 }
 
@@ -151,7 +151,7 @@ bool JsonTokenizer::Loaded::cuts_alike(PartCut cut) const {
     add_pieces(later_normalizer, TextPiece{text}.part(end, text.size()), parts);
     if (cut == PartCut::keeps) {
       if (parts.size() == first || !parts[first].starts_with(space_letter)) return false;
-      if (joined(whole) != joined(parts)) return false;
+      if (run_together(whole) != run_together(parts)) return false;
     } else if (whole != parts) {
       return false;
     }

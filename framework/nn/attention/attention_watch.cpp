@@ -9,7 +9,7 @@ namespace longspan {
 namespace {
 
 // On the host, in f64.
-std::vector<double> numbers_of(const Tensor& tensor) {
+std::vector<double> wide_numbers_of(const Tensor& tensor) {
   const Tensor wide =
       Tensor::empty(tensor.shape(), DType::f64, tensor.device(), MemoryTag::workspace);
   on(tensor.device(), [&](auto backend) { scale(backend, 1, tensor, wide); });
@@ -46,7 +46,8 @@ Variable basis(const Variable& value, std::int64_t first) {
 
 // Whether the weights make of the values what the layer has made of them.
 bool explains(const AttentionMap& map, const Variable& value, const Variable& mixed) {
-  const std::vector<double> values = numbers_of(value.value()), results = numbers_of(mixed.value());
+  const std::vector<double> values = wide_numbers_of(value.value()),
+                            results = wide_numbers_of(mixed.value());
   const Shape &of_values = value.shape(), &of_results = mixed.shape();
   const std::int64_t value_head = map.head * of_values[2] / of_results[2];
   double largest = 0, error = 0;
@@ -90,7 +91,7 @@ void AttentionWatch::see(const Mechanism& mechanism,
     asked.value = basis(projected.value, first);
     if (asked.global) asked.global->value = asked.value;
     const Variable found = mechanism(asked, context, pass);
-    const std::vector<double> numbers = numbers_of(found.value());
+    const std::vector<double> numbers = wide_numbers_of(found.value());
     for (AttentionMap& map : maps)
       for (std::int64_t time = 0; time < found.shape()[1]; ++time)
         for (std::int64_t i = 0; i < std::min(shape[3], shape[1] - first); ++i)

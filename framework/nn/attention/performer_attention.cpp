@@ -12,7 +12,7 @@ namespace longspan {
 namespace {
 
 // Never felt but where a query sees no key.
-constexpr double smallest_divisor = 1e-30;
+constexpr double smallest_sum = 1e-30;
 
 std::int64_t default_count(std::int64_t dim) {
   const double wanted = static_cast<double>(dim) * std::log(static_cast<double>(dim));
@@ -105,7 +105,7 @@ Variable PerformerMechanism::operator()(const Projected& input,
       attend_by_features(meeting,
                          Variable(log_weight),
                          Variable(decay),
-                         {.causal = causal, .divisor = Divisor::sum, .epsilon = smallest_divisor});
+                         {.causal = causal, .divisor = Divisor::sum, .epsilon = smallest_sum});
   if (top.defined()) {
     input.state->resize(2);
     input.state->back() = top;

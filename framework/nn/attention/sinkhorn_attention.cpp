@@ -48,7 +48,7 @@ Tensor uniform_numbers(const Random& random,
 }
 
 // x [batch, time, heads, dim] with zeros behind it.
-Variable filled_up(const Variable& x, std::int64_t time) {
+Variable with_zeros_behind(const Variable& x, std::int64_t time) {
   const Shape& shape = x.shape();
   if (shape[1] == time) return x;
   const std::int64_t width = shape[2] * shape[3];
@@ -159,7 +159,7 @@ Variable SortedBlockAttention::operator()(const Projected& input,
   const std::int64_t blocks = (time + block - 1) / block;
   const SinkhornAttention options = call(all, context, blocks, pass);
   const auto prepared = [&](const Variable& x) {
-    const Variable whole = filled_up(x, blocks * block);
+    const Variable whole = with_zeros_behind(x, blocks * block);
     return hide_rows(whole, {{0, blocks * block}}, options.length);
   };
   const Variable mixed = sinkhorn_attention(prepared(all.query),

@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-struct Step {
+struct GatedStep {
   GatedResidual::Options options;
 
   Stream operator()(const Sublayer& sublayer,
@@ -32,7 +32,7 @@ Variable GatedResidual::run(std::span<const Layer> layers,
                             const StackReads& reads,
                             const Pass& pass,
                             const LayerWatch& watch) const {
-  return walk_layers({.step = Step{options_},
+  return walk_layers({.step = GatedStep{options_},
                       .prepared = [](const Sublayer& sublayer,
                                      const Variable& of,
                                      const SegmentContext& context,

@@ -5,7 +5,7 @@ namespace longspan {
 namespace {
 
 // How each sublayer is run. Its norm is made with the sum before it, which is then not read again.
-struct Step {
+struct PlainStep {
   NormPlacement placement;
   double dropout;
 
@@ -37,7 +37,7 @@ Variable PlainResidual::run(std::span<const Layer> layers,
                             const StackReads& reads,
                             const Pass& pass,
                             const LayerWatch& watch) const {
-  const Step step = {placement_, dropout_};
+  const PlainStep step = {placement_, dropout_};
   return walk_layers(
       {.step = step,
        .prepared = [pre = placement_ == NormPlacement::pre](const Sublayer& sublayer,
