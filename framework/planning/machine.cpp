@@ -19,7 +19,7 @@ namespace {
 
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
 
-constexpr double no_time_yet = std::numeric_limits<double>::no_time_yet();
+constexpr double no_time_yet = std::numeric_limits<double>::infinity();
 
 // The number that follows `name` in a file of "name: number kB" lines, in bytes.
 std::optional<double> kilobytes_of(const char* path, const std::string& name) {

@@ -12,13 +12,13 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_sample_bytes = 4000;
+constexpr std::size_t most_bytes_each = 4000;
 constexpr std::size_t most_steps = 400;
 
 // Cut between two characters.
 std::string shortened(const std::string& text) {
-  if (text.size() <= most_sample_bytes) return text;
-  std::size_t end = most_sample_bytes;
+  if (text.size() <= most_bytes_each) return text;
+  std::size_t end = most_bytes_each;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return text.substr(0, end) + "…";
 }

@@ -167,7 +167,7 @@ FieldShapes fields_of(const LabelledKind& kind) {
   };
 }
 
-BatchWords words_of(const LabelledKind& kind, const DataOptions& data) {
+BatchWords batch_words_of(const LabelledKind& kind, const DataOptions& data) {
   BatchWords words;
   const std::int64_t tokens = data.buckets.batch_tokens;
   words.text = fmt::format("{}s in batches of {} tokens", kind.example, tokens);
@@ -258,43 +258,44 @@ TaskKind labelled_task(const std::function<LabelledKind(const DataOptions&)>& ki
   const LabelledKind usual = kind_of({});
   std::vector<Goal> goals = {{"loss", false}};
   goals.insert(goals.end(), usual.goals.begin(), usual.goals.end());
-  return {.name = usual.task,
-          .documentation = usual.documentation,
-          .has_labels = true,
-          .problem = [kind_of](const DataOptions& data) { return kind_of(data).problem(data); },
-          .readout = usual.readout,
-          .vocabulary = [](const Tokenizer& tokenizer,
-                           const DataOptions&) { return tokenizer.vocabulary(); },
-          .planned_classes =
-              [kind_of](const DataOptions& data, const ScanListener& listener) {
-                return kind_of(data).learn(data, Communicator(), listener).size();
-              },
-          .open = [kind_of](const TaskSetting& setting) -> std::unique_ptr<Task> {
-            return std::make_unique<LabelledTask>(kind_of(setting.data), setting);
+  return {
+      .name = usual.task,
+      .documentation = usual.documentation,
+      .has_labels = true,
+      .problem = [kind_of](const DataOptions& data) { return kind_of(data).problem(data); },
+      .readout = usual.readout,
+      .vocabulary = [](const Tokenizer& tokenizer,
+                       const DataOptions&) { return tokenizer.vocabulary(); },
+      .planned_classes =
+          [kind_of](const DataOptions& data, const ScanListener& listener) {
+            return kind_of(data).learn(data, Communicator(), listener).size();
           },
-          .dry_batch =
-              [kind_of](const DryBatch& wanted) {
-                return dry_examples(wanted, false, fields_of(kind_of(wanted.data)));
-              },
-          .goals = std::move(goals),
-          .words = [kind_of](const DataOptions& data) { return words_of(kind_of(data), data); },
-          .planned_batches =
-              [kind_of](const DataOptions& data, std::uint64_t seed, const ScanListener& listener) {
-                return batches_of(open_alone(kind_of(data), data, listener), data, seed);
-              },
-          .planned_image = [kind_of](const DataOptions& data,
-                                     const ScanListener& listener) -> std::optional<ImageShape> {
-            if (data.format != DataFormat::images) return std::nullopt;
-            return open_alone(kind_of(data), data, listener)->image();
+      .open = [kind_of](const TaskSetting& setting) -> std::unique_ptr<Task> {
+        return std::make_unique<LabelledTask>(kind_of(setting.data), setting);
+      },
+      .dry_batch =
+          [kind_of](const DryBatch& wanted) {
+            return dry_examples(wanted, false, fields_of(kind_of(wanted.data)));
           },
-          .evaluate =
-              [kind_of](const EvaluateRequest& request) {
-                return evaluate_file(kind_of(request.data), request);
-              },
-          .write =
-              [kind_of](const WriteRequest& request) {
-                return write_labels(kind_of(request.data), request);
-              }};
+      .goals = std::move(goals),
+      .words = [kind_of](const DataOptions& data) { return batch_words_of(kind_of(data), data); },
+      .planned_batches =
+          [kind_of](const DataOptions& data, std::uint64_t seed, const ScanListener& listener) {
+            return batches_of(open_alone(kind_of(data), data, listener), data, seed);
+          },
+      .planned_image = [kind_of](const DataOptions& data,
+                                 const ScanListener& listener) -> std::optional<ImageShape> {
+        if (data.format != DataFormat::images) return std::nullopt;
+        return open_alone(kind_of(data), data, listener)->image();
+      },
+      .evaluate =
+          [kind_of](const EvaluateRequest& request) {
+            return evaluate_file(kind_of(request.data), request);
+          },
+      .write =
+          [kind_of](const WriteRequest& request) {
+            return write_labels(kind_of(request.data), request);
+          }};
 }
 
 }  // namespace longspan

@@ -33,7 +33,7 @@ function(longspan_library NAME FOLDER)
     endif()
     # Most of compiling is reading headers: several small files are compiled as one, which takes a third of the time. Not so
     # kernels, which are large, rooms that everything waits for, and those whose files use the same names on purpose.
-    if(NOT NAME MATCHES "^(core|kernels|comm|autograd|environments|models|weights)$")
+    if(NOT NAME MATCHES "^(core|kernels|comm|autograd|environments|models|tokenizers|weights)$")
       set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
     endif()
   else()
