@@ -57,7 +57,7 @@ std::vector<std::int64_t> tokens_of(const AttentionArguments& arguments,
   return tokens;
 }
 
-std::string in_quotes(const std::string& text) {
+std::string as_json(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -89,8 +89,8 @@ std::string file_text(const AttentionArguments& arguments,
   for (const std::int64_t token : tokens) words.push_back(said.push(token));
   return fmt::format("{{\"step\": {}, \"text\": {},\n\"tokens\": {},\n\"maps\": {}}}\n",
                      run.checkpoint.info().step,
-                     in_quotes(arguments.text),
-                     list_of(words, in_quotes),
+                     as_json(arguments.text),
+                     list_of(words, as_json),
                      list_of(watch.maps(), map_text));
 }
 

@@ -139,7 +139,7 @@ std::string dtypes_text(const std::map<std::string, std::int64_t>& elements) {
   return text;
 }
 
-std::int64_t count_of(const std::map<std::string, std::int64_t>& elements) {
+std::int64_t sum_of(const std::map<std::string, std::int64_t>& elements) {
   std::int64_t count = 0;
   for (const auto& [dtype, of_dtype] : elements) count += of_dtype;
   return count;
@@ -269,7 +269,7 @@ void import(const ImportArguments& arguments, const Session& session) {
                     arguments.run,
                     architecture.name,
                     values.text("model.layers"),
-                    count_of(imported.elements()),
+                    sum_of(imported.elements()),
                     dtypes_text(imported.elements())));
 }
 
