@@ -156,7 +156,6 @@ def transports(place, kind):
                 check(until(lambda: (run.path / "metrics.jsonl").exists() and run.metrics_bytes(), MOST_SECONDS),
                       f"does not train: {job.output()}{job.errors()}")
                 ranks = {host.name: host.ranks(place.program) for host in network}
-                ranks["one"] = [rank for rank in ranks["one"] if b"\0run\0" not in Path(f"/proc/{rank}/cmdline").read_bytes()]
                 memory = {name: [memory_of(rank) for rank in of_host] for name, of_host in ranks.items()}
                 check([len(of_host) for of_host in memory.values()] == [2, 2], f"ranks: {ranks}")
                 for name, (first, second) in memory.items():
@@ -164,15 +163,14 @@ def transports(place, kind):
                 check(not memory["one"][0] & memory["two"][0], "ranks of two hosts share memory")
                 for rank in ranks["one"] + ranks["two"]:
                     check(talks_to_other_hosts(rank), f"rank {rank} has no connection to the other host")
-                network["one"].kill("longspan" if starter == "longspan run" else "mpirun", signal.SIGUSR1)
+                if not network["one"].kill("longspan", signal.SIGUSR1, only="run"):
+                    network["one"].kill("mpirun", signal.SIGUSR1)
                 code = job.wait(MOST_SECONDS)
                 check(code == 75, f"exit code {code} after a request to stop, wanted 75: {job.output()}{job.errors()}")
                 kind.passed()
             except Failed as failure:
                 kind.fails(number, f"{starter}: {failure}")
-            for host in network:
-                host.kill("mpirun"), host.kill("longspan")
-            network.left_behind()
+            network.end_all()
 
 
 def directories(place, kind):
@@ -265,6 +263,41 @@ def lost_hosts(place, kind):
             kind.fails(number, failure)
 
 
+def template(place, kind):
+    """launch/cluster/two-nodes.sh with hosts.txt as they are: stopped as its lines say, and started again."""
+    home = place.directory / "home"
+    tree = home / "longspan"
+    corpus = tree / "runs" / "corpora" / "kjv"
+    (tree / "build" / "launch").mkdir(parents=True)
+    corpus.mkdir(parents=True)
+    for folder in "launch", "configs":
+        (tree / folder).symlink_to(jobs.SOURCE / folder)
+    (tree / "build" / "launch" / "longspan").symlink_to(place.program)
+    for part in "train", "validation", "test":
+        jobs.write_text(corpus / f"{part}.txt", words=40000)
+    names = re.findall(r"(?m)^(\S+) slots=4$", (jobs.SOURCE / "launch" / "cluster" / "hosts.txt").read_text())
+    for number in kind:
+        run = Run(tree / "runs" / "two-nodes")
+        with hosts.Hosts(names, place.directory, visible=[jobs.SOURCE, Path(place.program).parents[1]], home=home) as network:
+            try:
+                saved = 0
+                for start in range(2):
+                    job = network.start(names[0], [tree / "launch" / "cluster" / "two-nodes.sh"])
+                    check(until(lambda: job.process.poll() is not None or re.search(r"step \d+/", job.output()), MOST_SECONDS)
+                          and job.process.poll() is None, f"does not train: {job.output()}{job.errors()}")
+                    check(network[names[0]].kill("longspan", signal.SIGTERM, only="run"), "the script is not there")
+                    code = job.wait(MOST_SECONDS)
+                    check(code == 75, f"exit code {code} after a request to stop, wanted 75: {job.output()}{job.errors()}")
+                    check(run.steps() and run.steps()[-1] > saved, f"saved steps {run.steps()} after {saved}")
+                    check(("resumed from" in job.output()) == (start == 1), f"start {start}: {job.output()}")
+                    check([len(ranks) for ranks in network.processes().values()] == [], f"left {network.processes()}")
+                    saved = run.steps()[-1]
+                kind.passed()
+            except Failed as failure:
+                kind.fails(number, failure)
+        shutil.rmtree(run.path, ignore_errors=True)
+
+
 def main():
     counted = Counted(__doc__)
     if why := hosts.why_not():
@@ -276,6 +309,7 @@ def main():
                 ("losses of one process over hosts", 3, 4 * len(OVER_HOSTS), over_hosts),
                 ("memory within hosts, messages between them", 1, 2, transports),
                 ("a run's directory of one host", 1, 4, directories),
+                ("two-nodes.sh as it is", 0, 1, template),
                 ("a host that is lost", 3, 120, lost_hosts)):
             kind = counted.kind(name, usual, full)
             if kind.numbers:

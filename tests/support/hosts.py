@@ -11,6 +11,7 @@ this process to start the command there. A host lives as long as its first proce
 a pipe: so nothing is left, however the test ends.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -100,17 +101,18 @@ class Host:
         return found
 
     def ranks(self, program):
-        """The ids of the processes of that program."""
-        return [process for process, command in self.processes() if command.startswith(f"{program} ")]
+        """The ids of the processes of that program which train."""
+        return [process for process, command in self.processes() if command.startswith(f"{program} train ")]
 
     def files(self):
         """What jobs have left in its /tmp."""
         root = Path(f"/proc/{self.first}/root")
         return sorted(str(path.relative_to(root)) for path in (root / "tmp").glob("ompi.*"))
 
-    def kill(self, name, number=signal.SIGKILL):
-        """Sends a signal to the processes whose program has that name; how many there were."""
-        chosen = [process for process, command in self.processes() if Path(command.split()[0]).name == name]
+    def kill(self, name, number=signal.SIGKILL, only=""):
+        """Sends a signal to the processes whose program has that name, and that first word where one is given; how many."""
+        chosen = [process for process, words in ((process, command.split()) for process, command in self.processes())
+                  if Path(words[0]).name == name and only in ("", *words[1:2])]
         for process in chosen:
             os.kill(process, number)
         return len(chosen)
@@ -150,10 +152,11 @@ class Job:
 class Hosts:
     """Several hosts, and the network between them."""
 
-    def __init__(self, names, directory, visible=()):
+    def __init__(self, names, directory, visible=(), home=None):
         self.directory = Path(directory).resolve()
         self._visible = [self.directory, *(Path(path).resolve() for path in visible)]
         self._names = list(names)
+        self._home = str(home or os.environ.get("HOME", "/"))
         self._hosts = {}
         self._pipes = []
         self._jobs = []
@@ -254,8 +257,8 @@ class Hosts:
 
     def environment(self):
         """What a user finds after a login."""
-        return {"PATH": f"{self.directory}/hosts/bin:{os.environ['PATH']}", "HOME": os.environ.get("HOME", "/"),
-                "LANG": "C.UTF-8", "CUDA_VISIBLE_DEVICES": ""}
+        return {"PATH": f"{self.directory}/hosts/bin:{os.environ['PATH']}", "HOME": self._home, "LANG": "C.UTF-8",
+                "CUDA_VISIBLE_DEVICES": "", "OMP_WAIT_POLICY": "passive"}  # many ranks share few cores here
 
     def start(self, name, command, environment=None):
         """Starts a command on a host, in the directory that all of them see."""
@@ -291,6 +294,14 @@ class Hosts:
                 return found
             time.sleep(0.1)
         return {}
+
+    def end_all(self):
+        """Ends what runs on the hosts."""
+        for processes in self.processes().values():
+            for process, _ in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+        self.left_behind()
 
     def close(self):
         for pipe in self._pipes:
