@@ -20,8 +20,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -29,6 +27,7 @@
 
 #include "checkpoints/files.h"
 #include "framework/comm/launcher.h"
+#include "framework/comm/processes.h"
 #include "framework/core/byte_text.h"
 #include "framework/core/error.h"
 #include "launch/mpirun_words.h"
@@ -47,6 +46,8 @@ constexpr seconds asked_start{10};
 constexpr std::chrono::milliseconds tick{500};
 constexpr seconds reminder{10};    // between words about what is waited for
 constexpr seconds time_to_end{5};  // from SIGTERM to SIGKILL
+// For mpirun to end once a rank has said why it is to: a rank on this machine ends it before.
+constexpr seconds time_to_abort{8};
 constexpr std::array asking_signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 void say(const std::string& sentence) {
@@ -155,32 +156,6 @@ pid_t start(const std::vector<std::string>& command, const Descriptor& errors) {
   return child;
 }
 
-// Every process that this one started, and those that they did.
-std::vector<pid_t> descendants() {
-  std::multimap<pid_t, pid_t> children;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream file(entry.path() / "stat");
-    std::string text;
-    std::getline(file, text);
-    // The name of a program, in brackets, may hold anything.
-    const auto after = text.rfind(')');
-    if (after == std::string::npos) continue;
-    char state = 0;
-    pid_t parent = 0;
-    if (std::sscanf(text.c_str() + after + 1, " %c %d", &state, &parent) == 2 && state != 'Z')
-      children.emplace(parent, std::stoi(name));
-  }
-  std::vector<pid_t> found = {::getpid()};
-  for (std::size_t i = 0; i < found.size(); ++i)
-    for (auto [child, end] = children.equal_range(found[i]); child != end; ++child)
-      found.push_back(child->second);
-  found.erase(found.begin());
-  return found;
-}
-
 std::string room_in(const std::string& folder) {
   std::error_code error;
   const auto space = std::filesystem::space(folder, error);
@@ -215,6 +190,8 @@ class Watch {
   void end(int code);
   void listen();
   void look_at_clock();
+  void kill_all() const;
+  void end_without_mpirun();
   void reap();
   int exit_code() const;
   std::string waits_for() const;
@@ -233,6 +210,7 @@ class Watch {
   Clock::time_point started_ = Clock::now();
   Clock::time_point spoke_ = Clock::now();
   std::optional<Clock::time_point> asked_;
+  std::optional<Clock::time_point> failed_;  // a rank has said why the job ends
   std::optional<Clock::time_point> ended_;
   int end_code_ = 0;
   bool gave_hint_ = false;
@@ -315,13 +293,25 @@ void Watch::reap() {
   }
 }
 
+void Watch::kill_all() const {
+  for (const pid_t process : descendants_of(::getpid())) ::kill(process, SIGKILL);
+}
+
+void Watch::end_without_mpirun() {
+  ended_ = Clock::now();
+  end_code_ = static_cast<int>(ExitCode::rank_failed);
+  say("mpirun does not end, as it waits for a machine that it cannot reach: ends it");
+  kill_all();
+}
+
 void Watch::look_at_clock() {
   const auto now = Clock::now();
+  if (words_.tell_of_the_end() && !failed_) failed_ = now;
   if (ended_) {
-    if (now - *ended_ > time_to_end)
-      for (const pid_t process : descendants()) ::kill(process, SIGKILL);
+    if (now - *ended_ > time_to_end) kill_all();
     return;
   }
+  if (failed_ && now - *failed_ > time_to_abort) return end_without_mpirun();
   if (hears_ranks() && doing_.empty()) {
     if (asked_ && now - *asked_ > asked_start) {
       say("no rank has started, so there is nothing to save: ends the job now");
@@ -359,6 +349,11 @@ int Watch::exit_code() const {
     return static_cast<int>(ExitCode::stopped);
   }
   if (ended_) return end_code_;
+  if (words_.tell_of_a_lost_machine()) {
+    say("a machine of the job was lost or cannot be reached; a run goes on from its newest "
+        "checkpoint when it is started again");
+    return static_cast<int>(ExitCode::rank_failed);
+  }
   if (code > 128 && !job_.by_mpirun)  // which says so itself
     say(fmt::format("signal {} ({}) ended a rank{}",
                     code - 128,
@@ -381,7 +376,7 @@ int Watch::wait() {
   }
   pass_errors();
   // Ranks end with mpirun; those that it lost sight of end here.
-  for (const pid_t process : descendants()) ::kill(process, SIGKILL);
+  kill_all();
   return exit_code();
 }
 

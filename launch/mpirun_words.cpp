@@ -13,25 +13,49 @@ const std::string frame(74, '-');
 constexpr std::array<std::string_view, 2> of_exit_codes = {
     "Primary job  terminated normally, but",
     "mpirun detected that one or more processes exited with non-zero status"};
+constexpr std::array<std::string_view, 2> of_lost_machines = {
+    "ORTE has lost communication with a remote daemon",
+    "ORTE was unable to reliably start one or more daemons"};
 constexpr std::string_view of_signals = "mpirun: Forwarding signal ";
+// To the signal of a rank: mpirun waits for a machine that it cannot reach.
+constexpr std::string_view of_forced_end = "mpirun: abort is already in progress";
+constexpr std::string_view of_ranks = "longspan: ";  // the one sentence of a job that fails
+
+bool begins_as(std::string_view text, const std::array<std::string_view, 2>& beginnings) {
+  return std::ranges::any_of(beginnings,
+                             [&](std::string_view begin) { return text.starts_with(begin); });
+}
+
+// With --tag-output, or as it is.
+bool is_of_rank(std::string_view words) {
+  const auto tag = words.find("<stderr>:");
+  return words.starts_with(of_ranks) ||
+         (tag != words.npos && words.substr(tag + 9).starts_with(of_ranks));
+}
 
 }  // namespace
 
 std::string MpirunWords::push_line(std::string line) {
   const std::string_view words(line.data(), line.size() - 1);
   if (block_.empty()) {
-    if (words.starts_with(of_signals)) return {};
+    tell_of_the_end_ = tell_of_the_end_ || is_of_rank(words);
+    const bool is_forced = words.starts_with(of_forced_end);
+    tell_of_a_lost_machine_ = tell_of_a_lost_machine_ || is_forced;
+    if (is_forced || words.starts_with(of_signals)) return {};
     if (words != frame) return line;
     block_.push_back(std::move(line));
     return {};
   }
   const bool ends = words == frame;
   block_.push_back(std::move(line));
-  if (!ends) return {};
-  const bool is_noise = std::ranges::any_of(
-      of_exit_codes, [&](std::string_view begin) { return block_[1].starts_with(begin); });
+  return ends ? push_block() : "";
+}
+
+std::string MpirunWords::push_block() {
   const std::vector<std::string> block = std::exchange(block_, {});
-  return is_noise ? "" : std::accumulate(block.begin(), block.end(), std::string());
+  tell_of_a_lost_machine_ = tell_of_a_lost_machine_ || begins_as(block[1], of_lost_machines);
+  if (begins_as(block[1], of_exit_codes)) return {};
+  return std::accumulate(block.begin(), block.end(), std::string());
 }
 
 std::string MpirunWords::push(std::string_view text) {

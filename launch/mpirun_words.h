@@ -11,6 +11,10 @@ namespace longspan {
 // mpirun that is an aborted job, and the code has said what it is.
 class MpirunWords {
  public:
+  // Whether a rank has said why the job ends: mpirun ends it from then on.
+  bool tell_of_the_end() const { return tell_of_the_end_; }
+  // Whether mpirun has lost another machine, or could not reach it.
+  bool tell_of_a_lost_machine() const { return tell_of_a_lost_machine_; }
   // Takes what came, and returns what is to be shown of it now.
   std::string push(std::string_view text);
   // All that is held back: nothing more came for a while, or ever will.
@@ -18,9 +22,12 @@ class MpirunWords {
 
  private:
   std::string push_line(std::string line);
+  std::string push_block();
 
   std::string line_;                // that is not whole
   std::vector<std::string> block_;  // lines since a line of dashes, that one too
+  bool tell_of_the_end_ = false;
+  bool tell_of_a_lost_machine_ = false;
 };
 
 }  // namespace longspan

@@ -152,6 +152,9 @@ ControlChannel::Reports ControlChannel::ask_all(std::uint64_t group,
     if (static_cast<int>(reports.size()) == size_ - 1 || enough(reports)) break;
     nap();
   }
+  silent_.clear();
+  for (int rank = 0; rank < size_ && Clock::now() >= deadline; ++rank)
+    if (rank != rank_ && !reports.contains(rank)) silent_.insert(rank);
   return reports;
 }
 
@@ -159,6 +162,7 @@ bool ControlChannel::claim(double limit) {
   const auto deadline = after(limit);
   poll();
   for (int decider = 0; decider < rank_ && granted_ < 0; ++decider) {
+    if (silent_.contains(decider)) continue;
     post(decider, claim_tag, std::string(1, '\0'));
     // A rank that waits answers at once; one that computes or is stopped must not hold us long.
     const auto patience = std::min(deadline, after(0.3));

@@ -55,6 +55,7 @@ class ControlChannel {
   std::list<Outgoing> outgoing_;
   std::uint64_t question_ = 0;  // numbers this rank's questions
   Reports answers_;             // to the last question
+  std::set<int> silent_;        // that did not answer it in time
   // What others said about a group when they asked about it themselves.
   std::map<std::uint64_t, Reports> told_;
   std::set<std::uint64_t> asked_about_;

@@ -298,6 +298,7 @@ void Runtime::abort(int exit_code) {
     }
   }
   quiet_open_mpi();
+  daemon_.end_if_it_stays();
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "framework/comm/control.h"
+#include "framework/comm/daemon.h"
 #include "framework/comm/ledger.h"
 #include "framework/comm/mpi_c.h"
 #include "framework/comm/nccl_transport.h"
@@ -149,6 +150,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   SessionOptions options_;
   Seconds limit_{0};
   Seconds waited_{0};
+  Daemon daemon_;
   bool mpi_ = false;       // MPI is running
   bool ends_mpi_ = false;  // and this object will end it
   bool finished_ = false;

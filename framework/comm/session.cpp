@@ -23,7 +23,7 @@ Session::~Session() {
       world_.barrier();
     } catch (const std::exception& error) {
       if (claim_report()) {
-        std::fprintf(stderr, "%s\n", error.what());
+        std::fprintf(stderr, "longspan: %s\n", error.what());
         tell(error.what());
       }
       abort(static_cast<int>(ExitCode::rank_failed));

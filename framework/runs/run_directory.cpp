@@ -59,6 +59,58 @@ std::string trouble_with(const fs::path& folder) {
   return fmt::format("\"{}\" cannot be written: {}", folder.string(), reason());
 }
 
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "a machine without a name";
+}
+
+// Whether this rank finds a file that another one has made. What a network file system remembers
+// of a folder may be some seconds old; to open the folder makes it look again.
+bool finds(const fs::path& file) {
+  constexpr int attempts = 20;
+  constexpr std::chrono::milliseconds between{100};
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(between);
+    const int folder = open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) close(folder);
+    if (access(file.c_str(), F_OK) == 0) return true;
+  }
+  return false;
+}
+
+// Why a rank cannot write beside rank 0 in a folder, which rank 0 can; empty where all of them can.
+std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& world) {
+  if (world.size() == 1) return "";
+  // Nobody can have looked for this name before.
+  const fs::path file = folder / (".seen-by-all-" + new_run_id(world));
+  std::string sentence;
+  if (world.rank() == 0) {
+    const int descriptor = open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    if (descriptor < 0)
+      sentence = fmt::format("\"{}\" cannot be written: {}", file.string(), reason());
+    if (descriptor >= 0) close(descriptor);
+  }
+  sentence = world.broadcast(sentence, 0);
+  if (!sentence.empty()) return sentence;
+  const std::string first_host = world.broadcast(host_name(), 0);
+  if (!finds(file))
+    sentence = fmt::format("rank {} on {} does not find there what rank 0 on {} has written",
+                           world.rank(),
+                           host_name(),
+                           first_host);
+  else if (access(folder.c_str(), W_OK | X_OK) != 0)
+    sentence =
+        fmt::format("rank {} on {} cannot write there: {}", world.rank(), host_name(), reason());
+  const std::int64_t lowest = world.all_reduce(
+      std::int64_t{sentence.empty() ? world.size() : world.rank()}, Reduction::minimum);
+  std::error_code error;
+  if (world.rank() == 0) fs::remove(file, error);
+  if (lowest == world.size()) return "";
+  return world.broadcast(sentence, static_cast<int>(lowest)) +
+         "; each rank writes its part of a checkpoint there, so all machines of a job must share "
+         "it";
+}
+
 }  // namespace
 
 RunDirectory::RunDirectory(const NamedPath& path, const Communicator& world)
@@ -68,6 +120,9 @@ RunDirectory::RunDirectory(const NamedPath& path, const Communicator& world)
   if (writes_ && sentence.empty()) sentence = trouble_with(checkpoints());
   sentence = world.broadcast(sentence, 0);
   if (!sentence.empty()) throw ConfigurationError("{}", sentence);
+  sentence = trouble_of_ranks_with(checkpoints(), world);
+  if (!sentence.empty())
+    throw ConfigurationError("{}run.directory \"{}\": {}", path.before(), path_.string(), sentence);
 }
 
 RunDirectory::~RunDirectory() {

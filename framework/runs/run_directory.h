@@ -16,8 +16,8 @@ inline constexpr const char* checkpoints_name = "checkpoints";
 // with the process.
 class RunDirectory {
  public:
-  // Collective. Throws ConfigurationError on every rank when the directory or the one of its
-  // checkpoints cannot be made or written, or another process holds it.
+  // Collective. Throws ConfigurationError on every rank when this directory or that of checkpoints
+  // cannot be made or written, is another one for some rank, or is held by another process.
   RunDirectory(const NamedPath& path, const Communicator& world);
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;

@@ -37,5 +37,37 @@ TEST(MpirunWords, HoldNothingBackForEver) {
   EXPECT_EQ(words.push("next\n"), "next\n");
 }
 
+TEST(MpirunWords, TellThatARankHasSaidWhyTheJobEnds) {
+  for (const std::string line : {"longspan: text.txt: cannot be opened\n",
+                                 "[1,3]<stderr>:longspan: text.txt: cannot be opened\n"}) {
+    MpirunWords words;
+    EXPECT_EQ(words.push("a library: warning: longspan: none\n"),
+              "a library: warning: longspan: none\n");
+    EXPECT_FALSE(words.tell_of_the_end());
+    EXPECT_EQ(words.push(line), line);
+    EXPECT_TRUE(words.tell_of_the_end());
+    EXPECT_FALSE(words.tell_of_a_lost_machine());
+  }
+}
+
+TEST(MpirunWords, TellOfALostMachine) {
+  const std::string lost = dashes + "ORTE has lost communication with a remote daemon.\n\n" +
+                           "  Remote daemon: [[34974,0],1] on node two\n" + dashes;
+  const std::string not_reached =
+      dashes + "ORTE was unable to reliably start one or more daemons.\n" + dashes;
+  for (const std::string& text : {lost, not_reached}) {
+    MpirunWords words;
+    EXPECT_EQ(words.push(exit_code + killed), killed);
+    EXPECT_FALSE(words.tell_of_a_lost_machine());
+    EXPECT_EQ(words.push(text), text);
+    EXPECT_TRUE(words.tell_of_a_lost_machine());
+  }
+  MpirunWords forced;
+  EXPECT_EQ(forced.push("mpirun: abort is already in progress...hit ctrl-c again to forcibly "
+                        "terminate\n"),
+            "");
+  EXPECT_TRUE(forced.tell_of_a_lost_machine());
+}
+
 }  // namespace
 }  // namespace longspan

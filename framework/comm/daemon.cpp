@@ -1,0 +1,107 @@
+#include "framework/comm/daemon.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "framework/comm/processes.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int time_to_end = 5000;  // milliseconds that ending a job takes where all machines answer
+struct Attempt {
+  int signal;
+  int milliseconds;  // that it has to end
+};
+// mpirun takes the first for a wish to end in order, which it waits for; the second, soon after,
+// ends it.
+constexpr std::array attempts = {
+    Attempt{SIGTERM, 1000}, Attempt{SIGTERM, 3000}, Attempt{SIGKILL, 1000}};
+constexpr std::array names = {"mpirun", "mpiexec", "orterun", "orted", "prterun", "prte", "prted"};
+
+int open_process(pid_t id) { return static_cast<int>(::syscall(SYS_pidfd_open, id, 0)); }
+
+void send_signal(int process, int signal) {
+  ::syscall(SYS_pidfd_send_signal, process, signal, nullptr, 0);
+}
+
+bool ends_within(int process, int milliseconds) {
+  pollfd event = {.fd = process, .events = POLLIN, .revents = 0};
+  return ::poll(&event, 1, milliseconds) > 0;
+}
+
+bool is_daemon(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/comm", process));
+  std::string name;
+  std::getline(file, name);
+  return std::ranges::find(names, name.substr(0, name.find('.'))) != names.end();
+}
+
+// What Open MPI keeps on a disk for the ranks of this machine. It is removed by its daemon, unless
+// that is forced to end.
+void remove_files_of(pid_t daemon) {
+  const char* const variable = std::getenv("PMIX_SERVER_TMPDIR");
+  const fs::path folder = variable ? variable : "";
+  if (folder.filename() != fmt::format("pid.{}", daemon)) return;
+  std::error_code error;
+  fs::remove_all(folder, error);
+  fs::remove(folder.parent_path(), error);  // where no other job uses it
+}
+
+}  // namespace
+
+Daemon::Daemon() {
+  const pid_t parent = ::getppid();
+  const int handle = open_process(parent);
+  if (handle < 0) return;
+  if (is_daemon(parent) && ::getppid() == parent) {
+    id_ = parent;
+    handle_ = handle;
+  } else {
+    ::close(handle);
+  }
+}
+
+Daemon::~Daemon() {
+  if (handle_ >= 0) ::close(handle_);
+}
+
+void Daemon::end_if_it_stays() const {
+  if (handle_ >= 0 && ::fork() == 0) watch();
+}
+
+void Daemon::watch() const {
+  ::setsid();
+  ::dup2(handle_, 0);
+  if (::syscall(SYS_close_range, 1U, ~0U, 0U) != 0)
+    for (int descriptor = 1; descriptor < ::getdtablesize(); ++descriptor) ::close(descriptor);
+  constexpr int daemon = 0;
+  if (ends_within(daemon, time_to_end)) ::_exit(0);
+  std::vector<int> started;
+  for (const pid_t process : descendants_of(id_))
+    if (process != ::getpid()) started.push_back(open_process(process));
+  remove_files_of(id_);
+  for (const Attempt& attempt : attempts) {
+    send_signal(daemon, attempt.signal);
+    if (ends_within(daemon, attempt.milliseconds)) break;
+  }
+  for (const int process : started) send_signal(process, SIGKILL);
+  ::_exit(0);
+}
+
+}  // namespace longspan

@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""Jobs over two and three hosts: the losses of one process; a host that is lost; what not all hosts see.
+
+    tests/reliability/hosts_test.py build/launch/longspan [--full] [--share K/N] [--cases N] [--only NUMBER] [--kind NAME]
+
+The hosts are on this machine (tests/support/hosts.py). Exit code 77: it does not permit them.
+"""
+
+import contextlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import hosts
+import jobs
+from counted import Counted
+from jobs import Layout, Run, flat, until
+
+# Of transformer_xl all layouts, of the other the same.
+FAMILIES = {"transformer_xl": {"model.memory": 6, "model.dropout": 0.1}, "decoder": {"model.dropout": 0.1}}
+SETTINGS = {"run.threads": 1, "model.layers": 2, "model.width": 24, "model.heads": 6, "data.train": "text.txt",
+            "data.batch": 12, "data.segment": 12, "training.steps": 8, "training.learning_rate": 0.01, "training.warmup": 2,
+            "checkpoint.every": 4, "checkpoint.keep": 3, "metrics.every": 1, "metrics.timing": False,
+            "precision.compute": "float64"}
+STARTERS = ("longspan run", "mpirun")
+# How many hosts, ranks on each, and the layout. By slot: neighbours in the tensor axis, then in the context axis, are on
+# one host, where there is room.
+OVER_HOSTS = [
+    (2, 1, Layout(2, 1, 1)), (2, 1, Layout(1, 2, 1)), (2, 1, Layout(1, 1, 2)),
+    (2, 2, Layout(4, 1, 1)), (2, 2, Layout(2, 2, 1)), (2, 2, Layout(2, 1, 2)), (2, 2, Layout(1, 2, 2)),
+    (2, 4, Layout(2, 2, 2)), (2, 4, Layout(2, 2, 2, True)),
+    (3, 1, Layout(3, 1, 1)), (3, 1, Layout(1, 3, 1)), (3, 1, Layout(1, 1, 3)),
+    (3, 2, Layout(3, 2, 1)), (3, 2, Layout(3, 1, 2)), (3, 2, Layout(1, 3, 2)),
+    (3, 4, Layout(3, 2, 2)),
+]
+NAMES = ["one", "two", "three"]
+TIME_LIMIT = 10  # run.time_limit, seconds
+MOST_TO_END = TIME_LIMIT + 15
+MOST_SECONDS = jobs.MOST_SECONDS
+FAULTS = ("cut", "gone", "daemon")
+
+
+class Failed(Exception):
+    """What a case found."""
+
+
+def check(condition, text):
+    if not condition:
+        raise Failed(text)
+
+
+class Place:
+    """A directory that all hosts see, with a text, and jobs that train on it."""
+
+    def __init__(self, program, directory):
+        self.program, self.directory = program, Path(directory)
+        jobs.write_text(self.directory / "text.txt")
+        (self.directory / "tiny.yaml").write_text("{}\n")
+
+    def hosts(self, count):
+        return hosts.Hosts(NAMES[:count], self.directory, visible=[jobs.SOURCE, Path(self.program).parents[1]])
+
+    def command(self, starter, slots, settings):
+        """The words that start a job on hosts, {name: ranks}."""
+        where = ",".join(f"{name}:{ranks}" for name, ranks in slots.items())
+        options = ["--host", where, "--map-by", "slot", "-x", "OMP_NUM_THREADS=1"]
+        training = ["train", "tiny.yaml", *flat(settings)]
+        if starter == "longspan run":
+            return [self.program, "run", "-n", sum(slots.values()), *options, "--", *training]
+        words = " ".join(["exec", "mpirun", *options, self.program, *training])
+        return ["sh", "-c", f". {jobs.SOURCE}/launch/mpirun-environment; {words}"]
+
+    def train(self, network, starter, slots, settings):
+        """A job that must end well; what it said."""
+        job = network.start(next(iter(slots)), self.command(starter, slots, settings))
+        code = job.wait(MOST_SECONDS)
+        check(code == 0, f"exit code {code}, wanted 0; it said\n{job.output()}{job.errors()}")
+        left = network.left_behind()
+        check(not left, f"still running: {left}")
+        return job.output()
+
+    def losses_of_one_process(self, family, steps):
+        """By step."""
+        run = Run(self.directory / f"one-process-{family}-{steps}")
+        if not run.path.exists():
+            settings = {**SETTINGS, **FAMILIES[family], "model.family": family, "training.steps": steps,
+                        "checkpoint.every": 0, "run.directory": run.path}
+            job = jobs.Job(self.program, ["train", "tiny.yaml", *flat(settings)], 1, self.directory)
+            with contextlib.closing(job):
+                result = job.wait()
+                check(result.code == 0, result.output + result.errors)
+        return {line["step"]: line["loss"] for line in run.metrics()}
+
+    def check_losses(self, run, family, steps):
+        wanted = self.losses_of_one_process(family, steps)
+        found = [(line["step"], line["loss"]) for line in run.metrics()]
+        check([step for step, _ in found] == sorted(wanted), f"steps in metrics.jsonl: {[step for step, _ in found]}")
+        for step, loss in found:
+            check(abs(loss - wanted[step]) <= 1e-9 * abs(wanted[step]),
+                  f"loss {loss!r} after step {step}, of one process {wanted[step]!r}")
+
+
+def over_hosts(place, kind):
+    """Every layout, family and starter."""
+    with place.hosts(3) as network:
+        for number in kind:
+            rest, which = divmod(number, len(OVER_HOSTS))
+            family, starter = list(FAMILIES)[rest % 2], STARTERS[rest // 2 % 2]
+            count, ranks, layout = OVER_HOSTS[which]
+            run = Run(place.directory / f"over-{number}")
+            try:
+                place.train(network, starter, dict.fromkeys(NAMES[:count], ranks),
+                            {**SETTINGS, **FAMILIES[family], "model.family": family, **layout.settings(),
+                             "run.directory": run.path})
+                place.check_losses(run, family, SETTINGS["training.steps"])
+                kind.passed()
+            except Failed as failure:
+                kind.fails(number, f"{family} by {starter} on {count} hosts with {ranks} ranks each, {layout}: {failure}")
+            shutil.rmtree(run.path, ignore_errors=True)
+
+
+def memory_of(process):
+    """The segments of Longspan's that it shares, by their inodes."""
+    return set(re.findall(r" (\d+) +/memfd:longspan", Path(f"/proc/{process}/maps").read_text()))
+
+
+def talks_to_other_hosts(process):
+    """Whether it has a connection to another host."""
+    own = {os.readlink(entry) for entry in Path(f"/proc/{process}/fd").iterdir()}
+    for line in Path(f"/proc/{process}/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[3] == "01" and words[1][:8] != words[2][:8] and f"socket:[{words[9]}]" in own:
+            return True
+    return False
+
+
+def transports(place, kind):
+    """In one job: memory within a host, messages between them."""
+    with place.hosts(2) as network:
+        for number in kind:
+            starter = STARTERS[number]
+            slots = {"one": 2, "two": 2}
+            run = Run(place.directory / f"transports-{number}")
+            try:
+                job = network.start("one", place.command(starter, slots, {
+                    **SETTINGS, "model.family": "decoder", **Layout(2, 2, 1).settings(), "training.steps": 10 ** 6,
+                    "checkpoint.every": 0, "run.directory": run.path}))
+                check(until(lambda: (run.path / "metrics.jsonl").exists() and run.metrics_bytes(), MOST_SECONDS),
+                      f"does not train: {job.output()}{job.errors()}")
+                ranks = {host.name: host.ranks(place.program) for host in network}
+                memory = {name: [memory_of(rank) for rank in of_host] for name, of_host in ranks.items()}
+                check([len(of_host) for of_host in memory.values()] == [2, 2], f"ranks: {ranks}")
+                for name, (first, second) in memory.items():
+                    check(len(first & second) >= 2, f"the ranks of {name} share no memory: {first}, {second}")
+                check(not memory["one"][0] & memory["two"][0], "ranks of two hosts share memory")
+                for rank in ranks["one"] + ranks["two"]:
+                    check(talks_to_other_hosts(rank), f"rank {rank} has no connection to the other host")
+                if not network["one"].kill("longspan", signal.SIGUSR1, only="run"):
+                    network["one"].kill("mpirun", signal.SIGUSR1)
+                code = job.wait(MOST_SECONDS)
+                check(code == 75, f"exit code {code} after a request to stop, wanted 75: {job.output()}{job.errors()}")
+                kind.passed()
+            except Failed as failure:
+                kind.fails(number, f"{starter}: {failure}")
+            network.end_all()
+
+
+def directories(place, kind):
+    """A directory of a run that only the first host sees."""
+    with place.hosts(3) as network:
+        for number in kind:
+            starter, count = STARTERS[number % 2], 2 + number // 2
+            slots = dict.fromkeys(NAMES[:count], 2)
+            try:
+                job = network.start("one", place.command(starter, slots, {
+                    **SETTINGS, "model.family": "decoder", **Layout(2 * count, 1, 1).settings(),
+                    "run.directory": "/tmp/of-one-host"}))
+                code = job.wait(MOST_SECONDS)
+                check(code == 2, f"exit code {code}, wanted 2: {job.errors()}")
+                # Open MPI may add what it has to say of the network.
+                said = [line for line in job.errors().splitlines() if line.startswith("longspan: ")]
+                check(len(said) == 1 and re.fullmatch(
+                    r'longspan: .*run\.directory "/tmp/of-one-host": rank 2 on two does not find there what rank 0 on one '
+                    r"has written; each rank writes its part of a checkpoint there, so all machines of a job must share it",
+                    said[0]), f"it said {job.errors()}")
+                left = network.left_behind()
+                check(not left, f"still running: {left}")
+                kind.passed()
+            except Failed as failure:
+                kind.fails(number, f"{starter} on {count} hosts: {failure}")
+
+
+def inflict(fault, network, victim):
+    if fault == "cut":
+        network.cut(victim)
+    elif fault == "gone":
+        network.end(victim)
+    else:
+        check(network[victim].kill("orted") == 1, f"{victim} has no daemon")
+
+
+def lose_host(place, number):
+    """A host is lost in the middle of a run, which is then started again. Returns the words for it, and the seconds."""
+    choice = random.Random(number)
+    fault, starter, count = FAULTS[number % 3], STARTERS[number // 3 % 2], 2 + number // 6 % 2
+    ranks = choice.choice([1, 2])
+    victim = NAMES[choice.randrange(1, count)]
+    layout = choice.choice([layout for *where, layout in OVER_HOSTS if where == [count, ranks]])
+    steps, moment = 120, choice.randrange(10, 90)
+    run = Run(place.directory / f"lost-{number}")
+    settings = {**SETTINGS, **FAMILIES["decoder"], "model.family": "decoder", **layout.settings(), "run.directory": run.path,
+                "training.steps": steps, "run.time_limit": TIME_LIMIT, "checkpoint.every": 5}
+    slots = dict.fromkeys(NAMES[:count], ranks)
+    words = f"{fault} of {victim} of {count} after step {moment}, {layout} by {starter}"
+    with place.hosts(count) as network:
+        job = network.start("one", place.command(starter, slots, settings))
+        check(until(lambda: job.process.poll() is not None or (run.path / "metrics.jsonl").exists()
+                    and len(run.metrics_bytes().splitlines()) >= moment, MOST_SECONDS),
+              f"{words}: does not train: {job.output()}{job.errors()}")
+        check(job.process.poll() is None, f"{words}: has ended before: {job.output()}{job.errors()}")
+        inflict(fault, network, victim)
+        begin = time.monotonic()
+        code = job.wait(MOST_TO_END)
+        seconds = time.monotonic() - begin
+        said = f"it said\n{job.errors()}"
+        check(code is not None, f"{words}: runs on after {seconds:.1f} s; {network.processes()}; {said}")
+        # Where mpirun itself loses a machine it has a code of its own.
+        check(code == 5 if starter == "longspan run" else code not in (0, 75), f"{words}: exit code {code}; {said}")
+        left = network.left_behind(seconds=max(2.0, MOST_TO_END - seconds))
+        ended = time.monotonic() - begin
+        check(not left, f"{words}: after {ended:.1f} s still running: {left}; {said}")
+        if fault != "daemon":  # which can remove nothing any more
+            files = [host.files() for host in network if host.name != victim or fault == "cut"]
+            check(not any(files), f"{words}: left {files}; {said}")
+        check(run.steps(), f"{words}: no checkpoint")
+        # Again, with the host that is back or on those that are left.
+        if fault == "cut":
+            network.join(victim)
+        elif fault == "gone":
+            del slots[victim]
+            slots["one"] += ranks
+        output = place.train(network, starter, slots, settings)
+        check("resumed from" in output, f"{words}: did not resume: {output}")
+        place.check_losses(run, "decoder", steps)
+    shutil.rmtree(run.path)
+    return f"{words}: code {code} after {seconds:.1f} s, nothing left after {ended:.1f} s"
+
+
+def lost_hosts(place, kind):
+    for number in kind:
+        try:
+            print(f"{kind.name}: case {number}: {lose_host(place, number)}", flush=True)
+            kind.passed()
+        except Failed as failure:
+            kind.fails(number, failure)
+
+
+def template(place, kind):
+    """launch/cluster/two-nodes.sh with hosts.txt as they are: stopped as its lines say, and started again."""
+    home = place.directory / "home"
+    tree = home / "longspan"
+    corpus = tree / "runs" / "corpora" / "kjv"
+    (tree / "build" / "launch").mkdir(parents=True)
+    corpus.mkdir(parents=True)
+    for folder in "launch", "configs":
+        (tree / folder).symlink_to(jobs.SOURCE / folder)
+    (tree / "build" / "launch" / "longspan").symlink_to(place.program)
+    for part in "train", "validation", "test":
+        jobs.write_text(corpus / f"{part}.txt", words=40000)
+    names = re.findall(r"(?m)^(\S+) slots=4$", (jobs.SOURCE / "launch" / "cluster" / "hosts.txt").read_text())
+    for number in kind:
+        run = Run(tree / "runs" / "two-nodes")
+        with hosts.Hosts(names, place.directory, visible=[jobs.SOURCE, Path(place.program).parents[1]], home=home) as network:
+            try:
+                saved = 0
+                for start in range(2):
+                    job = network.start(names[0], [tree / "launch" / "cluster" / "two-nodes.sh"])
+                    check(until(lambda: job.process.poll() is not None or re.search(r"step \d+/", job.output()), MOST_SECONDS)
+                          and job.process.poll() is None, f"does not train: {job.output()}{job.errors()}")
+                    check(network[names[0]].kill("longspan", signal.SIGTERM, only="run"), "the script is not there")
+                    code = job.wait(MOST_SECONDS)
+                    check(code == 75, f"exit code {code} after a request to stop, wanted 75: {job.output()}{job.errors()}")
+                    check(run.steps() and run.steps()[-1] > saved, f"saved steps {run.steps()} after {saved}")
+                    check(("resumed from" in job.output()) == (start == 1), f"start {start}: {job.output()}")
+                    check([len(ranks) for ranks in network.processes().values()] == [], f"left {network.processes()}")
+                    saved = run.steps()[-1]
+                kind.passed()
+            except Failed as failure:
+                kind.fails(number, failure)
+        shutil.rmtree(run.path, ignore_errors=True)
+
+
+def main():
+    counted = Counted(__doc__)
+    if why := hosts.why_not():
+        print(f"left out: {why}")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory(prefix="longspan-hosts-") as directory:
+        place = Place(counted.program, directory)
+        for name, usual, full, test in (
+                ("losses of one process over hosts", 3, 4 * len(OVER_HOSTS), over_hosts),
+                ("memory within hosts, messages between them", 1, 2, transports),
+                ("a run's directory of one host", 1, 4, directories),
+                ("two-nodes.sh as it is", 0, 1, template),
+                ("a host that is lost", 3, 120, lost_hosts)):
+            kind = counted.kind(name, usual, full)
+            if kind.numbers:
+                test(place, kind)
+    counted.end()
+
+
+if __name__ == "__main__":
+    main()
