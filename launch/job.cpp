@@ -61,11 +61,16 @@ bool is_ignored(int signal) {
 }
 
 // What nohup, or a shell for what it starts in the background, lets a process ignore is not heard.
-sigset_t heard_signals() {
+sigset_t asking_set() {
   sigset_t set;
   sigemptyset(&set);
   for (const int number : asking_signals)
     if ((number != SIGHUP && number != SIGINT) || !is_ignored(number)) sigaddset(&set, number);
+  return set;
+}
+
+sigset_t heard_signals() {
+  sigset_t set = asking_set();
   sigaddset(&set, SIGCHLD);
   return set;
 }
@@ -196,7 +201,7 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  int wait();
+  JobEnd wait();
 
  private:
   // Processes whose parents end become children of this one, so that none is lost.
@@ -216,6 +221,7 @@ class Watch {
   void listen();
   void look_at_clock();
   void reap();
+  static void end_rest();
   int exit_code() const;
   std::string waits_for() const;
   // Ranks that run elsewhere cannot be heard.
@@ -367,7 +373,15 @@ int Watch::exit_code() const {
   return code;
 }
 
-int Watch::wait() {
+// Ranks end with mpirun; those that it lost sight of end here. A job that follows finds nothing of
+// this one, such as its lock on the directory of the run.
+void Watch::end_rest() {
+  for (const pid_t process : descendants()) ::kill(process, SIGKILL);
+  const auto limit = Clock::now() + time_to_end;
+  while (::waitpid(-1, nullptr, WNOHANG) >= 0 && Clock::now() < limit) ::poll(nullptr, 0, 1);
+}
+
+JobEnd Watch::wait() {
   while (!status_) {
     std::array<pollfd, 3> events = {};  // one without a descriptor is passed over
     const std::array descriptors = {signals_.get(), ear_.get(), errors_.get()};
@@ -380,9 +394,8 @@ int Watch::wait() {
     look_at_clock();
   }
   pass_errors();
-  // Ranks end with mpirun; those that it lost sight of end here.
-  for (const pid_t process : descendants()) ::kill(process, SIGKILL);
-  return exit_code();
+  end_rest();
+  return {exit_code(), asked_.has_value()};
 }
 
 }  // namespace
@@ -392,6 +405,15 @@ void hold_signals() {
   sigprocmask(SIG_BLOCK, &set, nullptr);
 }
 
-int run_job(const Job& job) { return Watch(job).wait(); }
+std::optional<int> signal_within(std::chrono::milliseconds time) {
+  const sigset_t set = asking_set();
+  const auto whole = std::chrono::duration_cast<seconds>(time);
+  const timespec limit = {.tv_sec = whole.count(),
+                          .tv_nsec = std::chrono::nanoseconds(time - whole).count()};
+  const int signal = ::sigtimedwait(&set, nullptr, &limit);
+  return signal > 0 ? std::optional(signal) : std::nullopt;
+}
+
+JobEnd run_job(const Job& job) { return Watch(job).wait(); }
 
 }  // namespace longspan
