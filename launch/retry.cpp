@@ -39,20 +39,21 @@ constexpr seconds time_to_answer{10};  // of a host
 constexpr seconds time_to_let_go{15};  // of a run's directory, beyond run.time_limit
 constexpr std::chrono::milliseconds between_looks{200};
 
-// What an exit code says of a job that is worth another attempt; "" of others.
-std::string failure_of(int code) {
-  if (code == static_cast<int>(ExitCode::rank_failed)) return "a rank failed or hung";
-  const int signal = code - 128;
-  if (signal < 1 || signal >= NSIG) return "";
-  return fmt::format("signal {} ({}) ended a rank", signal, ::strsignal(signal));
-}
-
 // Codes that say that the same command would end so again, or that it is to end.
 bool is_final(int code) {
   constexpr std::array final_codes = {
       ExitCode::ok, ExitCode::configuration, ExitCode::data, ExitCode::diverged, ExitCode::stopped};
   return std::ranges::any_of(final_codes,
                              [&](ExitCode each) { return code == static_cast<int>(each); });
+}
+
+// What an exit code says of a job that is worth another attempt, whose code is not final.
+std::string failure_of(int code) {
+  if (code == static_cast<int>(ExitCode::rank_failed)) return "a rank failed or hung";
+  const int signal = code - 128;
+  if (signal >= 1 && signal < NSIG)
+    return fmt::format("signal {} ({}) ended a rank", signal, ::strsignal(signal));
+  return "mpirun itself failed, as where it loses a host";
 }
 
 bool is_among(const std::vector<std::string>& names, const std::string& name) {
@@ -197,7 +198,7 @@ Progress Attempts::progress() const {
 // host that it cannot reach.
 std::string Attempts::why(const JobEnd& end) const {
   if (end.was_asked || is_final(end.code)) return "";
-  if (std::string failure = failure_of(end.code); !failure.empty()) return failure;
+  if (end.code != static_cast<int>(ExitCode::failure)) return failure_of(end.code);
   if (hosts_.empty()) return "";
   const HostAnswers answers = ask_hosts(hosts_, host_agent(line_.options), time_to_answer);
   if (answers.signal || answers.silent.empty()) return "";

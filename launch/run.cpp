@@ -182,7 +182,7 @@ RunCommandLine read_run(std::span<char* const> words) {
       line.options.push_back(word);
       continue;
     }
-    if (++i == words.size())
+    if (++i == words.size() || std::string_view(words[i]) == "--")
       throw ConfigurationError("longspan run: {} needs {}", word, kind->what);
     const int number = number_in(word, *kind, words[i]);
     if (kind == &number_of_ranks)

@@ -312,8 +312,8 @@ void TrainingRun::go_back(const DivergedError& error) {
   ++skipped_.times;
   directory_.write(directory_.skipped().filename(), skipped_.to_json());
   log_.warning(
-      "{}; goes back to step {} (time {} of {} by training.skip_after_divergence) and passes over "
-      "the data of steps {} to {}",
+      "{}; goes back to step {}, time {} of the {} that training.skip_after_divergence allows, and "
+      "passes over the data of steps {} to {}",
       error.what(),
       newest,
       skipped_.times,
