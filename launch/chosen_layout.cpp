@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "framework/core/byte_text.h"
 #include "framework/core/gpu.h"
 #include "framework/planning/machine.h"
 #include "framework/planning/plan.h"
@@ -63,14 +64,15 @@ std::string reason_of(const Places& places, int ranks) {
       "no layout of more ranks fits on the {} {} of this machine", places.count, several);
 }
 
-Machine usual_machine(const Places& places, int ranks) {
+// `sharing`: the ranks that share the memory of a machine.
+Machine usual_machine(const Places& places, int sharing) {
   Machine machine;
   machine.processor = places.processor;
   machine.flops = machine.bf16_flops = machine.f16_flops = usual_flops;
   machine.memory_bandwidth = usual_memory_bandwidth;
   machine.bandwidth = usual_bandwidth;
   // To ask a GPU for its memory would take some of it as long as this process lives.
-  machine.memory = places.processor == Processor::gpu ? 0 : memory_of_rank(ranks);
+  machine.memory = places.processor == Processor::gpu ? 0 : memory_of_rank(sharing);
   return machine;
 }
 
@@ -118,6 +120,32 @@ ChosenLayout choose_layout(const ConfigurationText& source, std::optional<Places
       return {ranks, settings_of(plans.fitting.front()), reason_of(places, ranks)};
   }
   return {1, {}, reason_of(places, 1)};
+}
+
+ChosenLayout choose_layout_of_fewer(const ConfigurationText& source, int most, int local) {
+  const auto configuration = configure(source);
+  const ParallelOptions& parallel = configuration->parallel;
+  const Places places = places_here(configuration->run.device);
+  std::string trouble;
+  for (int ranks = most; ranks >= 1; --ranks) {
+    LayoutPlans plans = plan_layouts(*configuration,
+                                     ranks,
+                                     usual_machine(places, std::min(ranks, local)),
+                                     {usual_vocabulary, usual_classes});
+    const auto as_named = std::ranges::find_if(plans.fitting, [&](const StepPlan& plan) {
+      return plan.mesh.context == parallel.context && plan.mesh.tensor == parallel.tensor;
+    });
+    if (as_named != plans.fitting.end())
+      return {ranks, settings_of(*as_named), "it divides the model as before"};
+    if (!plans.fitting.empty())
+      return {ranks, settings_of(plans.fitting.front()), "the model is divided otherwise"};
+    trouble = plans.too_large.empty()
+                  ? plans.refused
+                  : fmt::format("a rank needs {} and has {}",
+                                byte_text(plans.too_large.front().bytes()),
+                                byte_text(memory_of_rank(std::min(ranks, local))));
+  }
+  return {0, {}, trouble};
 }
 
 }  // namespace longspan

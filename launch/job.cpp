@@ -62,11 +62,16 @@ bool is_ignored(int signal) {
 }
 
 // What nohup, or a shell for what it starts in the background, lets a process ignore is not heard.
-sigset_t heard_signals() {
+sigset_t asking_set() {
   sigset_t set;
   sigemptyset(&set);
   for (const int number : asking_signals)
     if ((number != SIGHUP && number != SIGINT) || !is_ignored(number)) sigaddset(&set, number);
+  return set;
+}
+
+sigset_t heard_signals() {
+  sigset_t set = asking_set();
   sigaddset(&set, SIGCHLD);
   return set;
 }
@@ -171,7 +176,7 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  int wait();
+  JobEnd wait();
 
  private:
   // Processes whose parents end become children of this one, so that none is lost.
@@ -193,6 +198,7 @@ class Watch {
   void kill_all() const;
   void end_without_mpirun();
   void reap();
+  void end_rest() const;
   int exit_code() const;
   std::string waits_for() const;
   // Ranks that run elsewhere cannot be heard.
@@ -362,7 +368,15 @@ int Watch::exit_code() const {
   return code;
 }
 
-int Watch::wait() {
+// Ranks end with mpirun; those that it lost sight of end here. A job that follows finds nothing of
+// this one, such as its lock on the directory of the run.
+void Watch::end_rest() const {
+  kill_all();
+  const auto limit = Clock::now() + time_to_end;
+  while (::waitpid(-1, nullptr, WNOHANG) >= 0 && Clock::now() < limit) ::poll(nullptr, 0, 1);
+}
+
+JobEnd Watch::wait() {
   while (!status_) {
     std::array<pollfd, 3> events = {};  // one without a descriptor is passed over
     const std::array descriptors = {signals_.get(), ear_.get(), errors_.get()};
@@ -376,8 +390,8 @@ int Watch::wait() {
   }
   pass_errors();
   // Ranks end with mpirun; those that it lost sight of end here.
-  kill_all();
-  return exit_code();
+  end_rest();
+  return {exit_code(), asked_.has_value()};
 }
 
 }  // namespace
@@ -387,6 +401,15 @@ void hold_signals() {
   sigprocmask(SIG_BLOCK, &set, nullptr);
 }
 
-int run_job(const Job& job) { return Watch(job).wait(); }
+std::optional<int> signal_within(std::chrono::milliseconds time) {
+  const sigset_t set = asking_set();
+  const auto whole = std::chrono::duration_cast<seconds>(time);
+  const timespec limit = {.tv_sec = whole.count(),
+                          .tv_nsec = std::chrono::nanoseconds(time - whole).count()};
+  const int signal = ::sigtimedwait(&set, nullptr, &limit);
+  return signal > 0 ? std::optional(signal) : std::nullopt;
+}
+
+JobEnd run_job(const Job& job) { return Watch(job).wait(); }
 
 }  // namespace longspan

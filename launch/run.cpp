@@ -18,6 +18,8 @@
 #include "launch/chosen_layout.h"
 #include "launch/command.h"
 #include "launch/job.h"
+#include "launch/plan_text.h"
+#include "launch/retry.h"
 #include "mpirun_environment.h"
 
 namespace longspan {
@@ -25,21 +27,41 @@ namespace {
 
 constexpr int most_ranks = 1 << 20;
 constexpr std::array ranks_options = {"-n", "-np", "--np", "--n", "-c"};  // mpirun's names for it
+constexpr const char* retry_option = "--retry";
+constexpr const char* wait_option = "--retry-wait";
 constexpr std::array host_options = {
     "-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile"};
 // Where one of these is set, mpirun starts ranks on the machines of a queue's job.
 constexpr std::array queue_variables = {"SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE"};
 
-int ranks_in(const std::string& option, const std::string& text) {
-  int ranks = 0;
+// An option of this program whose value is a whole number.
+struct NumberOption {
+  std::string_view what;
+  int least;
+  int most;
+};
+constexpr NumberOption number_of_ranks = {"a number of ranks", 1, most_ranks};
+constexpr NumberOption number_of_retries = {"how often to start again", 1, 1'000'000};
+constexpr NumberOption seconds_to_wait = {"the seconds to wait", 0, 3600};
+
+int number_in(const std::string& option, const NumberOption& kind, const std::string& text) {
+  int number = 0;
   const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, ranks);
-  if (error != std::errc() || stop != end || ranks < 1 || ranks > most_ranks)
-    throw ConfigurationError("longspan run: {}: found {}; wanted a whole number from 1 to {}",
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end || number < kind.least || number > kind.most)
+    throw ConfigurationError("longspan run: {}: found {}; wanted a whole number from {} to {}",
                              option,
                              in_quotes(text),
-                             most_ranks);
-  return ranks;
+                             kind.least,
+                             kind.most);
+  return number;
+}
+
+const NumberOption* number_option(const std::string& word) {
+  if (std::ranges::find(ranks_options, word) != ranks_options.end()) return &number_of_ranks;
+  if (word == retry_option) return &number_of_retries;
+  if (word == wait_option) return &seconds_to_wait;
+  return nullptr;
 }
 
 // The configuration that `train` would read; none for other commands.
@@ -91,18 +113,60 @@ void require_mpirun() {
 }
 
 // mpirun, told what launch/mpirun-environment tells it.
-std::vector<std::string> mpirun(const RunCommandLine& line, std::optional<int> ranks) {
+std::vector<std::string> mpirun(const RunCommandLine& line) {
   std::vector<std::string> words = {
       "/bin/sh", "-c", std::string(mpirun_environment) + "exec \"$@\"", "sh", "mpirun"};
-  if (ranks) {
+  if (line.ranks) {
     words.emplace_back("-n");
-    words.push_back(fmt::to_string(*ranks));
+    words.push_back(fmt::to_string(*line.ranks));
   }
   words.insert(words.end(), line.options.begin(), line.options.end());
   return words;
 }
 
+// The line with the number of ranks, where that can be known before it starts, and their layout.
+RunCommandLine with_ranks(const RunCommandLine& line,
+                          const std::optional<ConfigurationText>& source) {
+  RunCommandLine settled = line;
+  const bool chooses = !line.ranks && !name_ranks(line.options);
+  const std::optional<int> named = source ? named_ranks(*source) : std::nullopt;
+  if (chooses) settled.ranks = named;
+  if (!chooses || named || !is_local(line.options)) return settled;
+  const ChosenLayout chosen = source ? choose_layout(*source) : choose_ranks();
+  settled.ranks = chosen.ranks;
+  add_settings(settled, chosen.settings);
+  if (source)
+    std::fprintf(stderr,
+                 "longspan run: starts %s, since %s\n",
+                 count_of(chosen.ranks, "rank").c_str(),
+                 chosen.reason.c_str());
+  return settled;
+}
+
+JobEnd start(const RunCommandLine& line) {
+  // A rank alone needs no mpirun.
+  std::vector<std::string> words;
+  const bool by_mpirun = line.ranks != 1 || !line.options.empty();
+  if (by_mpirun) {
+    require_mpirun();
+    words = mpirun(line);
+  }
+  words.push_back(own_program());
+  words.insert(words.end(), line.command.begin(), line.command.end());
+  return run_job({.command = words,
+                  .by_mpirun = by_mpirun,
+                  .saves = line.command.front() == "train",
+                  .is_local = is_local(line.options)});
+}
+
 }  // namespace
+
+void add_settings(RunCommandLine& line, const std::vector<std::string>& settings) {
+  for (const std::string& setting : settings) {
+    line.command.emplace_back("--set");
+    line.command.push_back(setting);
+  }
+}
 
 RunCommandLine read_run(std::span<char* const> words) {
   RunCommandLine line;
@@ -113,13 +177,18 @@ RunCommandLine read_run(std::span<char* const> words) {
       line.wants_help = true;
       return line;
     }
-    if (std::ranges::find(ranks_options, word) == ranks_options.end()) {
+    const NumberOption* const kind = number_option(word);
+    if (kind == nullptr) {
       line.options.push_back(word);
       continue;
     }
-    if (++i == words.size())
-      throw ConfigurationError("longspan run: {} needs a number of ranks", word);
-    line.ranks = ranks_in(word, words[i]);
+    if (++i == words.size() || std::string_view(words[i]) == "--")
+      throw ConfigurationError("longspan run: {} needs {}", word, kind->what);
+    const int number = number_in(word, *kind, words[i]);
+    if (kind == &number_of_ranks)
+      line.ranks = number;
+    else
+      (kind == &number_of_retries ? line.retry.most : line.retry.wait) = number;
   }
   if (i < words.size())
     line.command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
@@ -136,42 +205,19 @@ RunCommandLine read_run(std::span<char* const> words) {
 
 int run_on_ranks(const RunCommandLine& line) {
   hold_signals();
-  std::optional<int> ranks = line.ranks;
-  std::vector<std::string> command = line.command;
-  const bool here = is_local(line.options);
-  const bool chooses = !ranks && !name_ranks(line.options);
-  if (const auto source = configuration_of(command)) {
-    // What is wrong is told once, and before anything starts.
-    const std::optional<int> named = named_ranks(*source);
-    if (chooses) ranks = named;
-    if (chooses && !ranks && here) {
-      const ChosenLayout chosen = choose_layout(*source);
-      ranks = chosen.ranks;
-      for (const std::string& setting : chosen.settings) {
-        command.emplace_back("--set");
-        command.push_back(setting);
-      }
-      std::fprintf(stderr,
-                   "longspan run: starts %s, since %s\n",
-                   chosen.ranks == 1 ? "1 rank" : fmt::format("{} ranks", chosen.ranks).c_str(),
-                   chosen.reason.c_str());
-    }
-  } else if (chooses && here) {
-    ranks = choose_ranks().ranks;
-  }
-  // A rank alone needs no mpirun.
-  std::vector<std::string> words;
-  const bool by_mpirun = ranks != 1 || !line.options.empty();
-  if (by_mpirun) {
-    require_mpirun();
-    words = mpirun(line, ranks);
-  }
-  words.push_back(own_program());
-  words.insert(words.end(), command.begin(), command.end());
-  return run_job({.command = words,
-                  .by_mpirun = by_mpirun,
-                  .saves = command.front() == "train",
-                  .is_local = here});
+  // What is wrong is told once, and before anything starts.
+  const std::optional<ConfigurationText> source = configuration_of(line.command);
+  const RunCommandLine settled = with_ranks(line, source);
+  if (line.retry.most == 0) return start(settled).code;
+  if (line.command.front() != "train")
+    throw ConfigurationError(
+        "longspan run: {} is for train, which goes on from what it has saved; found {}",
+        retry_option,
+        line.command.front());
+  if (!source)
+    throw ConfigurationError(
+        "longspan run: {} needs a configuration that can be read again: a file", retry_option);
+  return run_again_and_again(settled, *source, start);
 }
 
 Command run_command() {

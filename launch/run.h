@@ -8,13 +8,23 @@
 
 namespace longspan {
 
+// Starting a training again by itself when a rank or a host has failed (launch/retry.h).
+struct RetryOptions {
+  int most = 0;  // times
+  int wait = 5;  // seconds before the first; they double while nothing new is saved
+};
+
 // A command line of `longspan run`, cut where it says "--".
 struct RunCommandLine {
   std::optional<int> ranks;
   std::vector<std::string> options;  // mpirun's
   std::vector<std::string> command;  // of this program, to be started on the ranks
+  RetryOptions retry = {};
   bool wants_help = false;
 };
+
+// Adds "--set key=value" to the command.
+void add_settings(RunCommandLine& line, const std::vector<std::string>& settings);
 
 // `words` are those after "run". Throws ConfigurationError.
 RunCommandLine read_run(std::span<char* const> words);

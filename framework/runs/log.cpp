@@ -96,11 +96,12 @@ void Log::put_in_file(const std::string& sentence) const {
   logger.info(spdlog::string_view_t(sentence.data(), sentence.size()));
 }
 
-void append_error(const std::filesystem::path& file, const char* sentence) noexcept try {
+void append_to_log(const std::filesystem::path& file, LogLevel level, const char* sentence) noexcept
+    try {
   if (!std::filesystem::exists(file)) return;
   spdlog::logger logger("longspan", file_sink(file));
   logger.set_error_handler([](const std::string&) {});  // it would speak on the console
-  logger.log(spdlog::level::err, spdlog::string_view_t(sentence));
+  logger.log(level_of(level), spdlog::string_view_t(sentence));
 } catch (...) {
 }
 

@@ -62,8 +62,10 @@ class Log {
   std::shared_ptr<State> state_;
 };
 
-// Appends an error to the file of a log, from whichever rank has it to say; the one that holds the
-// log may be gone. Nothing where there is no file or it cannot be written.
-void append_error(const std::filesystem::path& file, const char* sentence) noexcept;
+// Appends to the file of a log, from whichever rank, or process beside them, has something to say;
+// the one that holds the log may be gone. Nothing where there is no file or it cannot be written.
+void append_to_log(const std::filesystem::path& file,
+                   LogLevel level,
+                   const char* sentence) noexcept;
 
 }  // namespace longspan

@@ -22,6 +22,7 @@ void add_training(std::vector<MetricField>& fields, const StepMetrics& metrics) 
   add("gradient_norm", metrics.gradient_norm);
   if (metrics.loss_scale) add("loss_scale", *metrics.loss_scale);
   if (metrics.reconstruction_error) add("reconstruction_error", *metrics.reconstruction_error);
+  if (metrics.skipped_batches) add("skipped_batches", *metrics.skipped_batches);
 }
 
 void add_timing(std::vector<MetricField>& fields, const StepTiming& timing) {

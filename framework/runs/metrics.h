@@ -33,6 +33,7 @@ struct StepMetrics {
   double gradient_norm = 0;                         // before clipping
   std::optional<double> loss_scale = {};            // with f16
   std::optional<double> reconstruction_error = {};  // of reversible streams, where it was measured
+  std::optional<std::int64_t> skipped_batches = {};  // so far, where data were passed over
   std::optional<StepTiming> timing = {};
   std::vector<TermLoss> terms = {};  // where the loss has several, as "loss_NAME"
   // As "NAME_mean" and "NAME_largest".

@@ -227,6 +227,12 @@ void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout&
 void put_metrics_aside(const ResumingRun& run, const std::string& run_id) {
   const fs::path path = run.directory.metrics();
   const bool speaks = run.world.rank() == 0;
+  // A run that began anew since it diverged before its first checkpoint has its own there.
+  const fs::path skipped = run.directory.skipped();
+  if (speaks && run.settings.checkpoint.resume == new_run_wish && fs::exists(skipped))
+    run.log.warning("{} is of an earlier run: it is now {}",
+                    skipped.string(),
+                    put_aside(skipped, run_id).filename().string());
   const MetricsEnd found = speaks ? end_of_metrics(path) : MetricsEnd{};
   const std::int64_t steps = run.world.all_reduce(found.step, Reduction::maximum);
   const std::int64_t with_loss = run.world.all_reduce(found.with_loss, Reduction::maximum);

@@ -53,8 +53,9 @@ Log open_log(Session& session,
              const Console& console,
              const RunDirectory& directory,
              LogLevel least) {
-  session.set_listener(
-      [file = directory.log()](const char* sentence) { append_error(file, sentence); });
+  session.set_listener([file = directory.log()](const char* sentence) {
+    append_to_log(file, LogLevel::error, sentence);
+  });
   if (session.world().rank() != 0) return {};
   return Log(console, directory.log(), least);
 }

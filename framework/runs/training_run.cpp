@@ -29,6 +29,7 @@
 #include "framework/runs/run_directory.h"
 #include "framework/runs/run_parts.h"
 #include "framework/runs/saved_losses.h"
+#include "framework/runs/skipped_data.h"
 #include "framework/runs/start_from.h"
 #include "framework/runs/step_meter.h"
 #include "framework/runs/stop_request.h"
@@ -53,14 +54,20 @@ class TrainingRun {
   TrainingRun(Session& session,
               const Settings& settings,
               const TrainingRunText& text,
-              const TrainingHooks& hooks);
-  ExitCode run();
+              const TrainingHooks& hooks,
+              const StopRequest& stop_request);
+  // Nothing where it has diverged and is to begin again from what it saved, without the data on
+  // which it did.
+  std::optional<ExitCode> run();
 
  private:
   ResumingRun resuming() const {
     return {settings_, text_, directory_, mesh_.world, log_, stop_request_};
   }
   ModelIds ids() const;
+  ExitCode train();
+  void go_back(const DivergedError& error);
+  Batch next_batch();
   void resume(const std::filesystem::path& path);
   void resume_best(const Scalars& scalars);
   bool is_best_so_far(const Measurement& validation);
@@ -69,6 +76,7 @@ class TrainingRun {
   bool last_step() const { return trainer_.steps() >= settings_.training.steps; }
   std::optional<Measurement> validate();
   void take_samples();
+  StepMetrics metrics_after(const StepResult& result) const;
   void tell_program(const StepResult& result, const std::optional<Measurement>& validation) const;
   bool report(const StepResult& result);
   void show(const StepResult& result, bool is_logged);
@@ -90,7 +98,7 @@ class TrainingRun {
   }
 
   std::int64_t program_bytes_ = process_memory().now;
-  StopRequest stop_request_;  // first: a signal while a long text is read is not to kill the run
+  const StopRequest& stop_request_;
   Session& session_;
   const Settings& settings_;
   const TrainingRunText& text_;
@@ -112,6 +120,7 @@ class TrainingRun {
   std::string run_id_;
   SavedLosses losses_;
   std::optional<BestSoFar> best_;
+  SkippedData skipped_;
   double peak_ = 0;  // FLOP/s of all ranks
   std::int64_t first_step_ = 0;
   NeededFlops needed_flops_;
@@ -120,13 +129,16 @@ class TrainingRun {
   Batch batch_ = {};                  // of the last step
   bool has_validation_loss_ = false;  // the weights after it too, of the validation text
   bool save_is_due_ = false;
+  std::int64_t last_update_ = 0;  // the last step here that was not skipped
 };
 
 TrainingRun::TrainingRun(Session& session,
                          const Settings& settings,
                          const TrainingRunText& text,
-                         const TrainingHooks& hooks)
-    : session_(session),
+                         const TrainingHooks& hooks,
+                         const StopRequest& stop_request)
+    : stop_request_(stop_request),
+      session_(session),
       settings_(settings),
       text_(text),
       hooks_(hooks),
@@ -170,6 +182,7 @@ TrainingRun::TrainingRun(Session& session,
                trainer_.model());
   }
   first_step_ = trainer_.steps();
+  skipped_ = read_skipped_data(directory_, mesh_.world);
   directory_.write("config.yaml", text.configuration);
   tracker_.begin({run_id_,
                   first_step_,
@@ -261,7 +274,55 @@ bool TrainingRun::is_best_so_far(const Measurement& validation) {
   return is_best;
 }
 
-ExitCode TrainingRun::run() {
+std::optional<ExitCode> TrainingRun::run() try {
+  return train();
+} catch (const DivergedError& error) {
+  profiler_.end_step();
+  // What is being saved is of a state from before.
+  try {
+    finish_save();
+    write_profile();
+  } catch (const Failure& failure) {
+    log_.error("{}", failure.what());
+  }
+  const std::int64_t allowed = settings_.training.skip_after_divergence;
+  if (skipped_.times < allowed) {
+    go_back(error);
+    return std::nullopt;
+  }
+  throw DivergedError(
+      "{}; {}{}",
+      error.what(),
+      allowed > 0 ? fmt::format("it has gone back {} times, training.skip_after_divergence is {}; ",
+                                skipped_.times,
+                                allowed)
+                  : "",
+      where_to_go_on(directory_.checkpoints(), settings_.checkpoint.resume));
+}
+
+// The first rank knows what is saved: another node may see it later.
+void TrainingRun::go_back(const DivergedError& error) {
+  progress_.finish();
+  keep_directory();
+  if (!speaks()) return;
+  const std::vector<std::int64_t> saved = steps_in(directory_.checkpoints());
+  const std::int64_t newest = std::max(first_step_, saved.empty() ? 0 : saved.back());
+  const std::int64_t first = std::max(newest + 1, last_update_);
+  skipped_.add(first, trainer_.steps());
+  ++skipped_.times;
+  directory_.write(directory_.skipped().filename(), skipped_.to_json());
+  log_.warning(
+      "{}; goes back to step {}, time {} of the {} that training.skip_after_divergence allows, and "
+      "passes over the data of steps {} to {}",
+      error.what(),
+      newest,
+      skipped_.times,
+      settings_.training.skip_after_divergence,
+      first,
+      trainer_.steps());
+}
+
+ExitCode TrainingRun::train() {
   const bool had_nothing_to_do = last_step();
   if (had_nothing_to_do)
     tell_that_nothing_is_left(log_, trainer_.steps(), settings_.training.steps);
@@ -278,18 +339,6 @@ ExitCode TrainingRun::run() {
     if (trainer_.steps() == first_step_) throw;
     profiler_.end_step();
     end_of_data = error.what();
-  } catch (const DivergedError& error) {
-    profiler_.end_step();
-    // What is being saved is of a state from before.
-    try {
-      finish_save();
-      write_profile();
-    } catch (const Failure& failure) {
-      log_.error("{}", failure.what());
-    }
-    throw DivergedError("{}; {}",
-                        error.what(),
-                        where_to_go_on(directory_.checkpoints(), settings_.checkpoint.resume));
   }
   progress_.finish();
   finish_save();
@@ -326,19 +375,33 @@ ExitCode TrainingRun::end_unsaved() const {
     return ExitCode::stopped;
   }
   throw DivergedError(
-      "training diverged: the weights after step {} give no finite loss and are not saved; {}; {}",
+      "training diverged: the weights after step {} give no finite loss and are not saved; {}",
       trainer_.steps(),
-      calmer_training(settings_.training),
-      where_to_go_on(directory_.checkpoints(), settings_.checkpoint.resume));
+      calmer_training(settings_.training));
+}
+
+Batch TrainingRun::next_batch() {
+  const Timed timed(meter_.times().reading);
+  const std::int64_t step = trainer_.steps() + 1;
+  const std::int64_t passed = skipped_.before_step(step);
+  if (passed == 0) return loader_.next();
+  const std::string place = loader_.next().place;
+  for (std::int64_t i = 1; i < passed; ++i) loader_.next();
+  log_.info(
+      "before step {} the data of {} batches are passed over, which begin {}: training has "
+      "diverged on them",
+      step,
+      passed,
+      place);
+  Batch batch = loader_.next();
+  batch.fresh = true;  // it does not follow what its rows carry
+  return batch;
 }
 
 void TrainingRun::step() {
   const Stopwatch stopwatch;
   if (speaks()) tell_launcher(fmt::format("step {}", trainer_.steps() + 1));
-  {
-    const Timed timed(meter_.times().reading);
-    batch_ = loader_.next();
-  }
+  batch_ = next_batch();
   const std::int64_t remembered = batch_.fresh     ? 0
                                   : batch_.carried ? batch_.carried->length()
                                                    : trainer_.carried_length();
@@ -378,6 +441,7 @@ void TrainingRun::step() {
     log_memory(log_, {device_.allocator().report(), program_bytes_});
   const bool is_best = report(result);
   if (result.reconstruction_error) judge_reconstruction(result);
+  if (!result.skipped) last_update_ = trainer_.steps();
   if (!result.writing) finish_save();
   const bool is_sound = std::isfinite(result.loss);
   if (is_sound) remove_older();
@@ -454,9 +518,16 @@ void TrainingRun::show(const StepResult& result, bool is_logged) {
                    is_logged);
 }
 
+StepMetrics TrainingRun::metrics_after(const StepResult& result) const {
+  StepMetrics metrics = metrics_of(trainer_, result);
+  if (const std::int64_t batches = skipped_.until(trainer_.steps()); batches > 0)
+    metrics.skipped_batches = batches;
+  return metrics;
+}
+
 void TrainingRun::tell_program(const StepResult& result,
                                const std::optional<Measurement>& validation) const {
-  StepMetrics metrics = metrics_of(trainer_, result);
+  StepMetrics metrics = metrics_after(result);
   if (validation) metrics.validation = validation->figures;
   hooks_.after_step(metrics);
 }
@@ -479,7 +550,7 @@ bool TrainingRun::report(const StepResult& result) {
   }
   if (!is_logged && !validation && !result.reconstruction_error && !tracker_.has_taken())
     return is_best;
-  StepMetrics metrics = metrics_of(trainer_, result);
+  StepMetrics metrics = metrics_after(result);
   metrics.figures = trainer_.model().body().figures();
   for (auto& figure : loader_.figures()) metrics.figures.push_back(std::move(figure));
   const StepTiming measured = timing();
@@ -569,13 +640,30 @@ void TrainingRun::write_profile() {
   profiler_.write();
 }
 
+// For a run that has gone back: from what it has saved itself, if that is anything.
+NamedPath resume_of_own(const Settings& settings, const Communicator& world) {
+  const NamedPath& wish = settings.checkpoint.resume;
+  const std::filesystem::path folder = settings.run.directory.text();
+  std::int64_t has_saved = 0;
+  if (world.rank() == 0) has_saved = steps_in(folder / "checkpoints").empty() ? 0 : 1;
+  const bool is_own = world.all_reduce(has_saved, Reduction::maximum) == 1;
+  return is_own || wish == "never" ? NamedPath("auto") : wish;
+}
+
 }  // namespace
 
 ExitCode run_training(Session& session,
                       const Settings& settings,
                       const TrainingRunText& text,
                       const TrainingHooks& hooks) try {
-  return TrainingRun(session, settings, text, hooks).run();
+  // First: a signal while a long text is read is not to kill the run.
+  const StopRequest stop_request;
+  Settings now = settings;
+  while (true) {
+    TrainingRun run(session, now, text, hooks, stop_request);
+    if (const std::optional<ExitCode> code = run.run()) return *code;
+    now.checkpoint.resume = resume_of_own(settings, session.world());
+  }
 } catch (const OutOfMemory& error) {
   // Planning takes its time, in which other ranks run out of memory too: one is to speak.
   const bool speaks = session.claim_report();

@@ -155,6 +155,12 @@ void declare(OptionTable& table, TrainingOptions& options) {
             "steps whose loss or gradient is not finite are skipped; after so many in a row the "
             "run has diverged",
             at_least(1));
+  table.add("training.skip_after_divergence",
+            options.skip_after_divergence,
+            "how often a run that has diverged goes back to its last checkpoint, or to its "
+            "beginning, and on from there without the data on which it did: those of the last step "
+            "that changed the weights and of the steps after it; 0: it ends",
+            at_least(0));
   table.add("training.bucket_megabytes",
             options.bucket_megabytes,
             "gradients are summed over ranks in pieces of this size",

@@ -33,6 +33,7 @@ struct TrainingOptions {
   std::int64_t accumulation = 1;       // parts in which a step's streams are worked through
   double clip_norm = 1;                // 0: none
   std::int64_t skipped_in_a_row = 10;  // before the run has diverged
+  std::int64_t skip_after_divergence = 0;
   double bucket_megabytes = 25;
   std::int64_t validation_every = 0;    // steps; 0: at the end only
   std::int64_t validation_batches = 0;  // 0: the whole file

@@ -1,0 +1,357 @@
+#include "launch/retry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <system_error>
+
+#include "checkpoints/checkpoint.h"
+#include "framework/core/error.h"
+#include "framework/runs/log.h"
+#include "framework/runs/run_state.h"
+#include "launch/chosen_layout.h"
+#include "launch/configuration.h"
+#include "launch/named_hosts.h"
+#include "launch/plan_text.h"
+#include "launch/run_record.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using std::chrono::seconds;
+
+constexpr int most_without_progress = 3;
+constexpr std::int64_t longest_wait = 300;  // seconds; more only where the first wait is longer
+constexpr int most_doublings = 20;
+constexpr seconds time_to_answer{10};  // of a host
+constexpr seconds time_to_let_go{15};  // of a run's directory, beyond run.time_limit
+constexpr std::chrono::milliseconds between_looks{200};
+
+// Codes that say that the same command would end so again, or that it is to end.
+bool is_final(int code) {
+  constexpr std::array final_codes = {
+      ExitCode::ok, ExitCode::configuration, ExitCode::data, ExitCode::diverged, ExitCode::stopped};
+  return std::ranges::any_of(final_codes,
+                             [&](ExitCode each) { return code == static_cast<int>(each); });
+}
+
+// What an exit code says of a job that is worth another attempt, whose code is not final.
+std::string failure_of(int code) {
+  if (code == static_cast<int>(ExitCode::rank_failed)) return "a rank failed or hung";
+  const int signal = code - 128;
+  if (signal >= 1 && signal < NSIG)
+    return fmt::format("signal {} ({}) ended a rank", signal, ::strsignal(signal));
+  return "mpirun itself failed, as where it loses a host";
+}
+
+bool is_among(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+std::string names_of(const std::vector<NamedHost>& hosts) {
+  std::vector<std::string> names;
+  for (const NamedHost& host : hosts) names.push_back(host.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string silence_of(const std::vector<std::string>& hosts) {
+  return fmt::format("{} {} not answer within {} s",
+                     fmt::join(hosts, ", "),
+                     hosts.size() == 1 ? "does" : "do",
+                     time_to_answer.count());
+}
+
+// Nothing where a host does not tell.
+std::optional<int> slots_of(const std::vector<NamedHost>& hosts) {
+  int sum = 0;
+  for (const NamedHost& host : hosts) {
+    if (!host.slots) return std::nullopt;
+    sum += *host.slots;
+  }
+  return hosts.empty() ? std::nullopt : std::optional(sum);
+}
+
+std::string ranks_text(int ranks) { return count_of(ranks, "rank"); }
+
+// A folder that goes with its owner.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    const char* const parent = std::getenv("TMPDIR");
+    std::string name = std::string(parent ? parent : "/tmp") + "/longspan-run-XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr)
+      throw Failure("longspan run: {}: cannot be made: {}",
+                    name,
+                    std::error_code(errno, std::generic_category()).message());
+    path_ = name;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code error;
+    fs::remove_all(path_, error);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// How far a run is, as its directory tells.
+struct Progress {
+  std::int64_t saved = 0;
+  std::int64_t logged = 0;
+};
+
+// What the next attempt is started with.
+struct Turn {
+  std::optional<RunCommandLine> line = {};  // nothing while no host answers
+  bool was_asked = false;                   // to stop
+  std::string trouble = {};                 // why there can be no further attempt
+};
+
+class Attempts {
+ public:
+  Attempts(const RunCommandLine& line, const ConfigurationText& source, const StartJob& start);
+  int run();
+
+ private:
+  std::string why(const JobEnd& end) const;
+  Progress progress() const;
+  std::string take_progress();
+  std::string limit_reached() const;
+  bool wait();
+  bool wait_for_directory() const;
+  Turn look_for_places();
+  void leave_out(const std::vector<std::string>& silent, Turn& turn, std::string& told) const;
+  std::optional<int> usual_ranks() const;
+  std::optional<int> ranks_left(const std::vector<NamedHost>& left) const;
+  void say(LogLevel level, const std::string& sentence) const;
+  int give_up(const std::string& reason, int code) const;
+  int stopped() const;
+
+  const RunCommandLine& line_;
+  const ConfigurationText& source_;
+  const StartJob& start_;
+  std::vector<NamedHost> hosts_;
+  TemporaryFolder folder_;
+  fs::path directory_;
+  std::string resume_;  // checkpoint.resume
+  double time_limit_ = 0;
+  Progress best_;  // of all attempts
+  int attempts_ = 0;
+  int restarts_ = 0;
+  int without_progress_ = 0;  // attempts in a row that failed at the same place
+  int doublings_ = 0;         // of the wait
+};
+
+Attempts::Attempts(const RunCommandLine& line,
+                   const ConfigurationText& source,
+                   const StartJob& start)
+    : line_(line), source_(source), start_(start), hosts_(named_hosts(line.options)) {
+  const auto configuration = configure(source);
+  directory_ = configuration->run.directory.text();
+  resume_ = configuration->checkpoint.resume;
+  time_limit_ = configuration->run.time_limit;
+  best_ = progress();
+}
+
+// In the log too, once there is the directory that it lies in.
+void Attempts::say(LogLevel level, const std::string& sentence) const {
+  const std::string told = "longspan run: " + sentence;
+  std::fprintf(stderr, "%s\n", told.c_str());
+  std::error_code error;
+  if (!fs::is_directory(directory_, error)) return;
+  std::ofstream(directory_ / log_file, std::ios::app);
+  append_to_log(directory_ / log_file, level, told.c_str());
+}
+
+int Attempts::give_up(const std::string& reason, int code) const {
+  say(LogLevel::error, "gives up: " + reason);
+  return code;
+}
+
+int Attempts::stopped() const {
+  say(LogLevel::info,
+      fmt::format("stopped on request before attempt {}; start again to go on", attempts_ + 1));
+  return static_cast<int>(ExitCode::stopped);
+}
+
+Progress Attempts::progress() const {
+  const std::vector<std::int64_t> saved = steps_in(directory_ / "checkpoints");
+  return {saved.empty() ? 0 : saved.back(), last_logged_step(directory_)};
+}
+
+// Why the job is worth another attempt; "" where it is not. mpirun has no code of its own for a
+// host that it cannot reach.
+std::string Attempts::why(const JobEnd& end) const {
+  if (end.was_asked || is_final(end.code)) return "";
+  if (end.code != static_cast<int>(ExitCode::failure)) return failure_of(end.code);
+  if (hosts_.empty()) return "";
+  const HostAnswers answers = ask_hosts(hosts_, host_agent(line_.options), time_to_answer);
+  if (answers.signal || answers.silent.empty()) return "";
+  return silence_of(answers.silent);
+}
+
+// Returns where the attempt has ended, as a clause.
+std::string Attempts::take_progress() {
+  const Progress now = progress();
+  const bool has_saved = now.saved > best_.saved;
+  without_progress_ = has_saved || now.logged > best_.logged ? 1 : without_progress_ + 1;
+  if (has_saved) doublings_ = 0;
+  best_ = {std::max(best_.saved, now.saved), std::max(best_.logged, now.logged)};
+  return fmt::format(
+      "{}, {}",
+      now.logged > 0 ? fmt::format("after step {}", now.logged) : "before a step was logged",
+      now.saved > 0 ? fmt::format("of which step {} is saved", now.saved) : "with nothing saved");
+}
+
+std::string Attempts::limit_reached() const {
+  if (without_progress_ >= most_without_progress)
+    return fmt::format("{} attempts in a row came no further than step {}",
+                       without_progress_,
+                       std::max(best_.saved, best_.logged));
+  if (restarts_ >= line_.retry.most)
+    return fmt::format("it was started again {}, which is all that --retry allows",
+                       restarts_ == 1 ? "once" : fmt::format("{} times", restarts_));
+  return "";
+}
+
+// False where a signal came meanwhile.
+bool Attempts::wait() {
+  const std::int64_t first = line_.retry.wait;
+  const std::int64_t doubled = first << std::min(doublings_++, most_doublings);
+  const seconds time(std::min(doubled, std::max(first, longest_wait)));
+  ++restarts_;
+  say(LogLevel::info,
+      fmt::format(
+          "starts again in {} s (time {} of {})", time.count(), restarts_, line_.retry.most));
+  return !signal_within(time) && wait_for_directory();
+}
+
+// A rank on a host that is not to be reached any more holds the directory until it has seen so.
+bool Attempts::wait_for_directory() const {
+  if (!is_running(directory_)) return true;
+  say(LogLevel::info,
+      fmt::format("waits for {}, which a rank of the attempt before still holds",
+                  directory_.string()));
+  const auto end = Clock::now() + std::chrono::duration<double>(time_limit_) + time_to_let_go;
+  while (is_running(directory_) && Clock::now() < end)
+    if (signal_within(between_looks)) return false;
+  return true;
+}
+
+// The ranks of an attempt on all hosts, where that is known.
+std::optional<int> Attempts::usual_ranks() const {
+  if (line_.ranks) return line_.ranks;
+  if (const auto named = named_ranks(source_)) return named;
+  return slots_of(hosts_);
+}
+
+// Those that there is room for on some of the hosts. Where hosts have more ranks than slots, or do
+// not tell their slots, it is their share.
+std::optional<int> Attempts::ranks_left(const std::vector<NamedHost>& left) const {
+  const std::optional<int> usual = usual_ranks(), all = slots_of(hosts_), some = slots_of(left);
+  if (!usual) return some;
+  if (!all) return static_cast<int>(*usual * std::ssize(left) / std::ssize(hosts_));
+  return *usual > *all ? *usual * *some / *all : std::min(*usual, *some);
+}
+
+// Takes what has to be without the hosts that do not answer.
+void Attempts::leave_out(const std::vector<std::string>& silent,
+                         Turn& turn,
+                         std::string& told) const {
+  std::vector<NamedHost> left = hosts_;
+  std::erase_if(left, [&](const NamedHost& host) { return is_among(silent, host.name); });
+  RunCommandLine& line = *turn.line;
+  line.options = without_hosts(line_.options, silent, folder_.path());
+  const std::optional<int> usual = usual_ranks(), ranks = ranks_left(left);
+  told += fmt::format(" of {}, since {}", names_of(left), silence_of(silent));
+  if (!usual || !ranks || *ranks >= *usual) return;
+  const auto hosts = static_cast<int>(left.size());
+  const ChosenLayout layout = choose_layout_of_fewer(source_, *ranks, (*ranks + hosts - 1) / hosts);
+  if (layout.ranks == 0) {
+    turn.trouble = fmt::format("{}, and no layout of the {} that are left fits{}{}",
+                               silence_of(silent),
+                               ranks_text(*ranks),
+                               layout.reason.empty() ? "" : ": ",
+                               layout.reason);
+    return;
+  }
+  line.ranks = layout.ranks;
+  add_settings(line, layout.settings);
+  told += fmt::format(": there is room for {} of {}, which divide the same global data.batch by {}",
+                      *ranks,
+                      ranks_text(*usual),
+                      fmt::join(layout.settings, ", "));
+}
+
+Turn Attempts::look_for_places() {
+  Turn turn;
+  HostAnswers answers;
+  if (!hosts_.empty()) answers = ask_hosts(hosts_, host_agent(line_.options), time_to_answer);
+  turn.was_asked = answers.signal.has_value();
+  if (turn.was_asked) return turn;
+  if (!hosts_.empty() && answers.silent.size() == hosts_.size()) {
+    say(LogLevel::warning, silence_of(answers.silent));
+    return turn;
+  }
+  turn.line = line_;
+  // From what this run has saved itself, whatever its first attempt was to begin with.
+  if (resume_ != "auto" && progress().saved > 0)
+    add_settings(*turn.line, {"checkpoint.resume=auto"});
+  std::string told;
+  if (!answers.silent.empty())
+    leave_out(answers.silent, turn, told);
+  else if (!hosts_.empty())
+    told = " of " + names_of(hosts_);
+  if (!turn.trouble.empty()) return turn;
+  const std::string ranks = turn.line->ranks ? ranks_text(*turn.line->ranks) : "the ranks";
+  say(LogLevel::info, fmt::format("attempt {} starts on {}{}", attempts_ + 1, ranks, told));
+  return turn;
+}
+
+int Attempts::run() {
+  RunCommandLine line = line_;
+  while (true) {
+    const JobEnd end = start_(line);
+    ++attempts_;
+    const std::string reason = why(end);
+    if (reason.empty()) return end.code;
+    say(LogLevel::warning,
+        fmt::format(
+            "attempt {} ended with code {} {}: {}", attempts_, end.code, take_progress(), reason));
+    Turn turn;
+    while (!turn.line) {
+      if (const std::string limit = limit_reached(); !limit.empty())
+        return give_up(limit, end.code);
+      if (!wait()) return stopped();
+      turn = look_for_places();
+      if (turn.was_asked) return stopped();
+      if (!turn.trouble.empty()) return give_up(turn.trouble, end.code);
+    }
+    line = *turn.line;
+  }
+}
+
+}  // namespace
+
+int run_again_and_again(const RunCommandLine& line,
+                        const ConfigurationText& source,
+                        const StartJob& start) {
+  return Attempts(line, source, start).run();
+}
+
+}  // namespace longspan

@@ -1,0 +1,27 @@
+// Recovery without hands: a training that has failed is started again.
+#pragma once
+
+#include <functional>
+
+#include "launch/configuration_text.h"
+#include "launch/job.h"
+#include "launch/run.h"
+
+namespace longspan {
+
+using StartJob = std::function<JobEnd(const RunCommandLine&)>;
+
+// Runs the training by `start`, and again, up to `line.retry.most` times, where a rank failed, hung
+// or was ended by a signal, or where a host is gone: on the hosts named by mpirun's options that
+// answer, and where these have fewer places on a layout of fewer ranks. It goes on from the newest
+// checkpoint of the run. Between attempts it waits; see RetryOptions. It gives up when three
+// attempts in a row have come no further, which is judged by the last step saved and the last one
+// logged.
+//
+// Returns the exit code of the last attempt, or that of a stop on request where a signal came in
+// between. Each attempt, why and on what, is told on standard error and in the log of the run.
+int run_again_and_again(const RunCommandLine& line,
+                        const ConfigurationText& source,
+                        const StartJob& start);
+
+}  // namespace longspan

@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+"""`longspan run --retry`: a training whose rank or host fails goes on by itself, or gives up with the reason.
+
+    tests/launch/retry_test.py build/launch/longspan
+"""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import until
+
+LONG = {"training.steps": 10 ** 6, "checkpoint.every": 50, "training.schedule": "constant"}
+
+# In place of ssh: `agent HOST COMMAND`. A host is a name on this machine, and is gone where a file says so.
+AGENT = """#!/bin/sh
+host=$1
+shift
+[ -e "$LONGSPAN_TEST_HOSTS/$host" ] && exit 255
+exec unshare --uts sh -c "hostname $host; $*"
+"""
+
+
+class RetryTestCase(jobs.TestCase):
+    def start_retrying(self, *words, ranks=2, settings=None, retries=5, wait=0, command="train"):
+        arguments = ["run", "--retry", retries, "--retry-wait", wait, *words]
+        if ranks:
+            arguments += ["-n", ranks]
+        job = jobs.Job(self.program, [*arguments, "--", command, "tiny.yaml", *jobs.flat(settings or {})], 1,
+                       self.directory)
+        self.addCleanup(job.close)
+        return job
+
+    def attempt_at(self, job, number, step=0):
+        """Waits until that attempt has logged the step, or at step 0 has ranks that train."""
+        def is_there():
+            text = self.run_at().log() if (self.run_at().path / "log.txt").exists() else ""
+            begin = 0 if number == 1 else text.find(f"attempt {number} starts")
+            steps = re.findall(r"step (\d+)/", text[begin:]) if begin >= 0 else []
+            return job.ended() or any(int(found) > step for found in steps)
+        self.assertTrue(until(is_there), job.errors())
+        self.assertFalse(job.ended(), job.output() + job.errors())
+
+    def kill(self, job, rank=1):
+        job.signal_rank(signal.SIGKILL, rank)
+
+    def assert_code(self, job, code):
+        result = job.wait()
+        self.assertEqual(result.code, code, result.output + result.errors)
+        return result
+
+    def introductions(self):
+        log = self.run_at().path / "log.txt"
+        return log.read_text().count("matrix products reach") if log.exists() else 0
+
+    def said(self):
+        """What `longspan run` has put into the log, by level and sentence."""
+        return re.findall(r"(?m)^\S+ \S+ (\w+) longspan run: (.*)$", self.run_at().log())
+
+
+class AFailedRank(RetryTestCase):
+    def test_is_gone_on_from_as_if_nothing_had_been(self):
+        settings = {"parallel.data": 2, "training.steps": 400, "checkpoint.every": 20, "precision.compute": "float64"}
+        self.train("whole", jobs.Layout(2, 1), settings)
+        job = self.start_retrying(settings=settings)
+        source = random.Random(10)
+        for attempt in 1, 2:
+            self.attempt_at(job, attempt, step=source.randrange(60, 120) * attempt)
+            self.kill(job, rank=source.randrange(2))
+        result = self.assert_code(job, 0)
+        self.assertEqual(self.run_at().metrics_bytes(), self.run_at("whole").metrics_bytes())
+        said = self.said()
+        self.assertEqual([level for level, _ in said], ["warning", "info", "info"] * 2)
+        self.assertRegex(said[0][1], r"\Aattempt 1 ended with code 137 after step \d+, of which step \d+ is saved: "
+                                     r"signal 9 \(Killed\) ended a rank\Z")
+        self.assertEqual(said[1][1], "starts again in 0 s (time 1 of 5)")
+        self.assertEqual(said[5][1], "attempt 3 starts on 2 ranks")
+        for _, sentence in said:
+            self.assertIn(f"longspan run: {sentence}\n", result.errors)
+
+    def test_alone_without_mpirun_too(self):
+        job = self.start_retrying(ranks=1, settings={**LONG, "parallel.data": 1, "training.steps": 2000})
+        self.attempt_at(job, 1, step=60)
+        # The rank is the child of the program that starts it.
+        os.kill(int(Path(f"/proc/{job._process.pid}/task/{job._process.pid}/children").read_text()), signal.SIGSEGV)
+        self.assert_code(job, 0)
+        self.assertIn("signal 11 (Segmentation fault) ended a rank", self.said()[0][1])
+
+    def test_again_and_again_ends_when_no_retries_are_left(self):
+        job = self.start_retrying(settings={**LONG, "parallel.data": 2}, retries=1)
+        for attempt in 1, 2:
+            self.attempt_at(job, attempt, step=100 * attempt)
+            self.kill(job)
+        result = self.assert_code(job, 137)
+        self.assertTrue(result.errors.endswith(
+            "longspan run: gives up: it was started again once, which is all that --retry allows\n"), result.errors)
+        self.assertEqual(self.said()[-1][0], "error")
+        self.assertIn("failed", self.longspan("list", ".").output)
+
+    def test_at_the_same_step_three_times_ends(self):
+        # No step is logged or saved: each attempt fails where the one before did.
+        job = self.start_retrying(settings={**LONG, "parallel.data": 2, "metrics.every": 10 ** 6, "checkpoint.every": 0},
+                                  retries=9)
+        for attempt in 1, 2, 3:
+            # It says so once it trains.
+            self.assertTrue(until(lambda: job.ended() or self.introductions() == attempt), job.errors())
+            self.kill(job)
+        result = self.assert_code(job, 137)
+        self.assertIn("attempt 3 ended with code 137 before a step was logged, with nothing saved", result.errors)
+        self.assertTrue(result.errors.endswith("longspan run: gives up: 3 attempts in a row came no further than step 0\n"))
+
+    def test_waits_longer_each_time_that_nothing_new_is_saved(self):
+        job = self.start_retrying(settings={**LONG, "parallel.data": 2, "checkpoint.every": 0}, retries=2, wait=1)
+        for attempt, step in (1, 20), (2, 40), (3, 60):
+            self.attempt_at(job, attempt, step=step)
+            self.kill(job)
+        self.assert_code(job, 137)
+        waits = [sentence for _, sentence in self.said() if "starts again in" in sentence]
+        self.assertEqual(waits, ["starts again in 1 s (time 1 of 2)", "starts again in 2 s (time 2 of 2)"])
+
+
+class AStop(RetryTestCase):
+    def test_while_it_waits_ends_at_once_and_can_be_gone_on_from(self):
+        for number in signal.SIGINT, signal.SIGUSR1:
+            with self.subTest(signal=number):
+                settings = {**LONG, "parallel.data": 2}
+                job = self.start_retrying(settings=settings, wait=600)
+                self.attempt_at(job, 1, step=60)
+                self.kill(job)
+                self.assertTrue(until(lambda: "starts again in 600 s" in job.errors()))
+                begin = time.monotonic()
+                os.kill(job._process.pid, number)
+                result = self.assert_code(job, 75)
+                self.assertLess(time.monotonic() - begin, 5)
+                self.assertTrue(result.errors.endswith(
+                    "longspan run: stopped on request before attempt 2; start again to go on\n"), result.errors)
+                subprocess.run(["rm", "-r", self.run_at().path], check=True)
+
+    def test_of_the_training_is_not_retried(self):
+        job = self.start_retrying(settings={**LONG, "parallel.data": 2})
+        self.attempt_at(job, 1, step=5)
+        os.kill(job._process.pid, signal.SIGTERM)
+        result = self.assert_code(job, 75)
+        self.assertNotIn("attempt", result.errors)
+        self.assertEqual(self.said(), [])
+
+    def test_of_a_rank_that_dies_while_it_saves_is_not_retried(self):
+        job = self.start_retrying(settings={**LONG, "parallel.data": 2})
+        self.attempt_at(job, 1, step=5)
+        job.signal_rank(signal.SIGSTOP, 1)
+        os.kill(job._process.pid, signal.SIGTERM)
+        self.assertTrue(until(lambda: "asked to save and stop" in job.errors()))
+        self.kill(job)
+        result = self.assert_code(job, 137)
+        self.assertNotIn("attempt", result.errors)
+
+
+class AFailureThatStays(RetryTestCase):
+    def test_is_not_retried(self):
+        for settings, code in ({"data.train": "gone.txt"}, 3), ({**jobs.DIVERGING, "parallel.data": 2}, 4):
+            with self.subTest(code=code):
+                result = self.assert_code(self.start_retrying(settings=settings), code)
+                self.assertNotIn("attempt", result.errors)
+
+    def test_in_the_command_line_is_told_before_anything_starts(self):
+        for words, parts in {("--retry", "no"): ('--retry: found "no"', "from 1 to"),
+                             ("--retry",): ("--retry needs how often to start again",),
+                             ("--retry", "2", "--retry-wait", "-1"): ('--retry-wait: found "-1"', "from 0 to 3600")}.items():
+            with self.subTest(words=words):
+                self.assert_one_sentence(self.longspan("run", *words, "--", "train", "tiny.yaml", code=2), *parts)
+        self.assert_one_sentence(self.longspan("run", "--retry", 2, "--", "config", "tiny.yaml", code=2),
+                                 "--retry is for train, which goes on from what it has saved; found config")
+        script = 'cat tiny.yaml | "$0" run --retry 1 -n 2 -- train /dev/stdin'
+        job = jobs.Job("/bin/sh", ["-c", script, self.program], 1, self.directory)
+        self.addCleanup(job.close)
+        self.assert_one_sentence(self.assert_code(job, 2), "--retry needs a configuration that can be read again")
+
+
+class ALostHost(RetryTestCase):
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0 or subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode != 0:
+            self.skipTest("needs host names of its own, which only root can make")
+        agent = self.directory / "agent"
+        agent.write_text(AGENT)
+        agent.chmod(0o755)
+        self.agent = ["--mca", "plm_rsh_agent", agent]
+        self.gone = self.directory / "gone"
+        self.gone.mkdir()
+        before = os.environ.get("LONGSPAN_TEST_HOSTS")
+        os.environ["LONGSPAN_TEST_HOSTS"] = str(self.gone)
+        self.addCleanup(lambda: os.environ.pop("LONGSPAN_TEST_HOSTS") if before is None else None)
+
+    def lose(self, job, host):
+        """The host is gone, with all that runs there."""
+        (self.gone / host).touch()
+        for process, _ in jobs.processes_with(job.mark):
+            try:
+                name = subprocess.run(["nsenter", "--uts", "--target", str(process), "hostname"], capture_output=True,
+                                      text=True).stdout.strip()
+                if name == host:
+                    os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def test_is_left_out_and_its_ranks_with_it_until_it_answers_again(self):
+        # A low rate: what layouts differ by in rounding does not grow.
+        settings = {"training.steps": 1200, "checkpoint.every": 50, "parallel.data": 4, "run.time_limit": 20,
+                    "precision.compute": "float64", "training.learning_rate": 1e-4}
+        self.train("whole", jobs.Layout(1, 1), {**settings, "parallel.data": 1})
+        (self.directory / "hosts.txt").write_text("# two of them\nfirst slots=2\nsecond slots=2 max_slots=2\n")
+        job = self.start_retrying(*self.agent, "--hostfile", "hosts.txt", ranks=4, settings=settings)
+        self.attempt_at(job, 1, step=100)
+        self.lose(job, "second")
+        self.attempt_at(job, 2, step=200)
+        (self.gone / "second").unlink()
+        self.lose(job, "first")
+        (self.gone / "first").unlink()
+        self.assert_code(job, 0)
+        said = [sentence for _, sentence in self.said()]
+        self.assertRegex(said[2], r"\Aattempt 2 starts on 2 ranks of first, since second does not answer within 10 s: there "
+                                  r"is room for 2 of 4 ranks, which divide the same global data.batch by parallel.data=2, ")
+        self.assertEqual(said[5], "attempt 3 starts on 4 ranks of first, second")
+        layouts = re.findall(r"on data (\d) x context", self.run_at().log())
+        self.assertEqual([layouts[0], layouts[-1]], ["4", "4"])
+        self.assertIn("2", layouts)
+        whole, found = self.run_at("whole").metrics(), self.run_at().metrics()
+        self.assertEqual([line["step"] for line in found], [line["step"] for line in whole])
+        for line, other in zip(found, whole):
+            self.assertLess(abs(line["loss"] - other["loss"]), 1e-9, line["step"])
+
+    def test_that_is_alone_is_waited_for(self):
+        job = self.start_retrying(*self.agent, "--host", "first:2", settings={**LONG, "parallel.data": 2}, retries=2, wait=1)
+        self.attempt_at(job, 1, step=60)
+        self.lose(job, "first")
+        result = job.wait()
+        self.assertNotIn(result.code, (0, 75), result.errors)
+        self.assertEqual(result.errors.count("longspan run: first does not answer within 10 s"), 2, result.errors)
+        self.assertTrue(result.errors.endswith(
+            "longspan run: gives up: it was started again 2 times, which is all that --retry allows\n"), result.errors)
+
+    def test_before_the_first_step_is_left_out_too(self):
+        (self.gone / "second").touch()
+        settings = {"training.steps": 4, "parallel.data": 2}
+        job = self.start_retrying(*self.agent, "--host", "first:2,second:2", settings=settings, ranks=2)
+        result = self.assert_code(job, 0)
+        self.assertIn("attempt 2 starts on 2 ranks of first, since second does not answer within 10 s\n", result.errors)
+
+
+if __name__ == "__main__":
+    jobs.main()

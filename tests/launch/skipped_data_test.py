@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""A run that diverges goes back and on without the data on which it did (training.skip_after_divergence).
+
+    tests/launch/skipped_data_test.py build/launch/longspan
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout, until
+from poisoned_model import BATCH, SEGMENT, poison, write_poisoned_llama
+
+STEPS = 30
+FIRST_BAD, BAD = 10, 9  # the batches that no weights have a finite loss for
+PASSED = {"9": 10}      # those, and the one before them
+
+
+class Poisoned(jobs.TestCase):
+    """Weights that give no finite loss for a text with the letter Z in it, and a text that has some."""
+
+    def setUp(self):
+        super().setUp()
+        write_poisoned_llama(self.directory / "llama")
+        self.longspan("import", "llama", "--to", "imported")
+        poison(self.directory / "text.txt", self.directory / "bad.txt", FIRST_BAD, BAD)
+
+    def settings(self, directory, layout=Layout(1, 1), **changes):
+        return {"run.directory": directory, "run.threads": 1, "training.start_from": "imported", "data.train": "bad.txt",
+                "data.batch": BATCH, "data.segment": SEGMENT, "training.steps": STEPS, "training.skipped_in_a_row": 3,
+                "training.skip_after_divergence": 3, "training.learning_rate": 1e-3, "checkpoint.every": 4,
+                "metrics.every": 1, "metrics.timing": False, "precision.compute": "float64", **layout.settings(),
+                **{key.replace("__", "."): value for key, value in changes.items()}}
+
+    def begin(self, directory, layout=Layout(1, 1), **changes):
+        return self.start("train", "imported/config.yaml", *jobs.flat(self.settings(directory, layout, **changes)),
+                          ranks=layout.ranks)
+
+    def run_to_end(self, directory, layout=Layout(1, 1), code=0, **changes):
+        result = self.begin(directory, layout, **changes).wait()
+        self.assertEqual(result.code, code, result.output + result.errors)
+        return result
+
+    def passed(self, directory):
+        return json.loads((self.directory / directory / "skipped.json").read_text())
+
+    def test_goes_on_and_says_what_it_has_done_on_every_layout(self):
+        self.run_to_end("one")
+        one = self.run_at("one")
+        self.assertEqual(self.passed("one"), {"times": 3, "before": PASSED})
+        log = one.log()
+        for time, steps in (1, "9 to 12"), (2, "9 to 11"), (3, "9 to 11"):
+            self.assertIn(f"(it is 1); goes back to step 8, time {time} of the 3 that training.skip_after_divergence allows, "
+                          f"and passes over the data of steps {steps}\n", log)
+        self.assertIn("before step 9 the data of 10 batches are passed over, which begin at token 64 of each stream in epoch "
+                      "0: training has diverged on them\n", log)
+        self.assertIn(f"done: {STEPS} steps, {STEPS * BATCH * SEGMENT} tokens, 0 steps skipped", log)
+        found = one.metrics()
+        self.assertEqual([line["step"] for line in found], list(range(1, STEPS + 1)))
+        self.assertEqual([line.get("skipped_batches") for line in found], [None] * 8 + [10] * (STEPS - 8))
+        for layout in Layout(2, 2), Layout(1, 1, 4):
+            with self.subTest(layout=str(layout)):
+                name = f"of-{layout.data}-{layout.context}"
+                self.run_to_end(name, layout)
+                self.assertEqual(self.passed(name), self.passed("one"))
+                other = self.run_at(name).metrics()
+                self.assertEqual([line["step"] for line in other], [line["step"] for line in found])
+                for line, wanted in zip(other, found):
+                    self.assertEqual(line.get("skipped_batches"), wanted.get("skipped_batches"))
+                    for key in "loss", "gradient_norm":
+                        self.assertLess(abs(line[key] - wanted[key]), 1e-9, line["step"])
+
+    def test_is_as_if_the_text_had_never_had_them(self):
+        text = bytearray((self.directory / "bad.txt").read_bytes())
+        stream, begin, length = len(text) // BATCH, 8 * SEGMENT, PASSED["9"] * SEGMENT
+        # Step 8 still predicts the first token behind its own.
+        for place in range(begin, len(text) - length, stream):
+            text[place] = text[place + length]
+        (self.directory / "bad.txt").write_bytes(text)
+        self.run_to_end("bad")
+        streams = [text[i * stream:(i + 1) * stream] for i in range(BATCH)]
+        (self.directory / "cut.txt").write_bytes(b"".join(each[:begin] + each[begin + length:] for each in streams))
+        self.run_to_end("cut", data__train="cut.txt", training__skip_after_divergence=0)
+        found = self.run_at("bad").metrics()
+        for line in found:
+            line.pop("skipped_batches", None)
+        self.assertEqual(found, self.run_at("cut").metrics())
+
+    def test_is_exact_though_it_is_killed(self):
+        self.run_to_end("whole")
+        for number, words in enumerate(["time 1 of the 3", "time 3 of the 3", "step 14/"]):
+            with self.subTest(words=words):
+                name = f"killed-{number}"
+                job = self.begin(name)
+                self.assertTrue(until(lambda: job.ended() or words in job.output()))
+                job.signal(signal.SIGKILL)
+                job.wait()
+                self.run_to_end(name)
+                self.assertEqual(self.run_at(name).metrics_bytes(), self.run_at("whole").metrics_bytes())
+                self.assertEqual(self.passed(name), self.passed("whole"))
+                # Another layout than the one that diverged.
+                if number == 0:
+                    self.run_to_end(name, Layout(2, 1), training__steps=STEPS + 4)
+                    self.assertEqual(self.run_at(name).metrics()[-1]["skipped_batches"], 10)
+
+    def test_is_stopped_on_request_though_it_has_just_diverged(self):
+        job = self.begin("run", training__steps=10 ** 6)
+        self.assertTrue(until(lambda: job.ended() or "goes back to step 8" in job.output()))
+        job.signal(signal.SIGUSR1)
+        self.assertEqual(job.wait().code, 75)
+        self.run_to_end("run")
+        self.assertEqual(self.run_at().metrics()[-1]["skipped_batches"], 10)
+
+    def test_ends_when_it_has_gone_back_as_often_as_it_may(self):
+        result = self.run_to_end("run", Layout(2, 1), code=4, training__skip_after_divergence=2)
+        self.assert_one_sentence(result, "training diverged: 3 steps in a row", "it has gone back 2 times, "
+                                         "training.skip_after_divergence is 2; started again the run goes on from ")
+        self.assertEqual(self.passed("run"), {"times": 2, "before": {"9": 7}})
+        # What it has passed over counts, and how often it has gone back, when it is started again.
+        self.run_to_end("run", code=4, training__skip_after_divergence=2)
+        self.assertEqual(self.passed("run"), {"times": 2, "before": {"9": 7}})
+        self.run_to_end("run")
+        self.assertEqual(self.passed("run"), {"times": 3, "before": PASSED})
+
+    def test_goes_back_to_the_beginning_where_nothing_is_saved(self):
+        self.run_to_end("run", checkpoint__every=0)
+        self.assertEqual(self.passed("run")["times"], 3)
+        self.assertEqual(self.run_at().metrics()[-1]["step"], STEPS)
+        self.assertEqual(len(list(self.run_at().path.glob("metrics.jsonl.before-*"))), 3)
+        # A new run in the same directory has nothing to pass over.
+        for entry in self.run_at().entries():
+            os.rename(self.run_at().path / "checkpoints" / entry, self.directory / entry)
+        result = self.run_to_end("run", checkpoint__resume="never", data__train="text.txt")
+        self.assertIn("run/skipped.json is of an earlier run: it is now skipped.json.before-", result.output)
+        self.assertNotIn("skipped_batches", self.run_at().metrics()[-1])
+
+    def test_that_is_damaged_is_refused(self):
+        self.run_to_end("run")
+        path = self.directory / "run/skipped.json"
+        for text in ("", "{}", "[]", '{"times": 1}', '{"times": 0, "before": {}}', '{"times": 1, "before": {"0": 4}}',
+                     '{"times": 1, "before": {"9": -1}}', '{"times": 1, "before": {"9": 1e3}}', '{"times": 1.5, "before": {}}',
+                     '{"times": 1, "before": {"9x": 1}}', '{"times": 18446744073709551615, "before": {}}', "[" * 100000):
+            with self.subTest(text=text[:40]):
+                path.write_text(text)
+                self.assert_one_sentence(self.run_to_end("run", code=3, training__steps=STEPS + 2),
+                                         "run/skipped.json: found something else than what a run writes there")
+        path.unlink()
+        os.mkfifo(path)
+        self.assert_one_sentence(self.run_to_end("run", Layout(2, 1), code=3, training__steps=STEPS + 2),
+                                 "run/skipped.json: found something that is not a regular file")
+
+
+if __name__ == "__main__":
+    jobs.main()
