@@ -97,6 +97,29 @@ Attempt attempt(const Saver& saver, const fs::path& steps, std::int64_t step, co
   return result;
 }
 
+// As a run does it that starts: finds the newest step, or says why not.
+Attempt attempt_to_start(const Saver& saver,
+                         const fs::path& steps,
+                         std::int64_t step,
+                         const Fault& fault) {
+  Attempt result;
+  arm(fault);
+  try {
+    const CheckpointSearch search = latest_good_checkpoint(steps, saver.world);
+    result.saved = search.found && search.found->step == step;
+    if (!search.skipped.empty()) result.error = search.skipped.front();
+  } catch (const DataError& error) {
+    result.error = error.what();
+  } catch (const std::bad_alloc& error) {
+    result.error = error.what();
+  } catch (const std::exception& error) {
+    result.error = error.what();
+    result.documented = false;
+  }
+  result.seen = disarm();
+  return result;
+}
+
 std::string text_of(const Attempt& attempt) {
   return fmt::format("{:d} {:d} {} {} {}\n{}\n{}",
                      attempt.saved,
@@ -197,9 +220,12 @@ struct Scenario {
   std::int64_t before = 2;  // the newest good step; 0: none
   std::int64_t saved = 3;
 
+  bool only_starts() const { return name == "start"; }
+
   static Scenario of(const std::string& name) {
     if (name == "first") return {name, 0, 1};  // nothing is there
     if (name == "again") return {name, 1, 2};  // step 2 is damaged, and saved again
+    if (name == "start") return {name, 2, 2};  // what is there is searched, and nothing saved
     require(name == "later" || name == "leftovers", "there is no scenario \"{}\"", name);
     return {name, 2, 3};
   }
@@ -212,7 +238,7 @@ void Scenario::prepare(const Saver& saver, const fs::path& steps) const {
   for (const std::int64_t step : {1, 2}) saver.save(steps, step);
   if (saver.world.rank() != 0) return;
   if (name == "again") flip_bit(steps / step_name(2) / "rank-00000.h5", 4000, 3);
-  if (name != "leftovers") return;
+  if (name != "leftovers" && name != "start") return;
   for (const char* left : {"step-000000003.tmp-dead", "step-000000001.removed-dead"})
     fs::copy(steps / step_name(1), steps / left, fs::copy_options::recursive);
   write_bytes(steps / "step-000000003.lock-dead", "");
@@ -291,7 +317,8 @@ void try_fault(const std::string& line,
   saver.world.barrier();
   const bool has_it = saver.world.rank() == rank;
   const auto try_it = [&] {
-    return attempt(saver, steps, scenario.saved, has_it ? fault : Fault());
+    const auto f = scenario.only_starts() ? attempt_to_start : attempt;
+    return f(saver, steps, scenario.saved, has_it ? fault : Fault());
   };
   const Attempt result = saver.world.size() == 1 ? in_a_child(try_it) : try_it();
   // Of the rank that had the fault.

@@ -28,7 +28,7 @@ import tasks_test
 from counted import Counted
 from saving import folder_for_tests
 
-MOST_MILLISECONDS = 1000  # that a damaged step takes to be refused, where nothing else takes the processor
+MOST_MILLISECONDS = 1000  # of the processor that reading a damaged step may take; a minute of the clock is a hang
 SMALL = {"layers": 2, "width": 16, "heads": 4}
 
 # What a step of each has that others lack.
@@ -128,8 +128,8 @@ def try_reading(counted, folder, runs):
             kind.fails(number, more)
             reader.close()
             copied()
-        elif more > MOST_MILLISECONDS and reader.read(number)[1] > MOST_MILLISECONDS:
-            kind.fails(number, f"it took {more:.0f} ms, and again")
+        elif more > MOST_MILLISECONDS:
+            kind.fails(number, f"it took {more:.0f} ms")
         else:
             ends[found] += 1
             times.append(more)

@@ -23,7 +23,7 @@ from counted import Counted
 from saving import Driver, Folders
 
 ERRORS = [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EACCES, errno.EINTR]
-SCENARIOS = ["first", "later", "again", "leftovers"]
+SCENARIOS = ["first", "later", "again", "leftovers", "start"]  # of tests/checkpoints/save_faults.cpp
 WAYS = {"waiting": "while training waits", "beside": "beside the training"}
 SIZES = 128
 
