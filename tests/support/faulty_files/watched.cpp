@@ -30,6 +30,9 @@ int open_to_append(const std::string& path) {
   return file;
 }
 
+struct State;
+State& state();
+
 // What stands between a program and libc has nowhere else to keep this.
 struct State {
   std::mutex mutex;
@@ -40,13 +43,12 @@ struct State {
   int log = -1;
   std::string told;
 
-  // A program that does not call `arm` is told by its environment:
-  //   LONGSPAN_FAULTS_BELOW                 the folder
-  //   LONGSPAN_FAULTS_CALL, _ERROR, _RANK   the fault, and the rank that has it
-  //   LONGSPAN_FAULTS_TELL                  that rank adds "FILES TRANSFERS STRUCK" there in the
-  //   end LONGSPAN_FAULTS_LOG                   where its calls are logged
+  // A program that does not call `arm` is told by its environment: LONGSPAN_FAULTS_BELOW is the
+  // folder, _CALL and _ERROR are the fault and _RANK is the rank that has it, which in the end adds
+  // "FILES TRANSFERS STRUCK" to the file _TELL; calls are logged to the file _LOG.
   State();
-  ~State();
+
+  void tell() const;
 
   // The folder must be there, and empty.
   void begin_log(const std::string& path);
@@ -82,19 +84,20 @@ State::State() {
   fault.call = number("LONGSPAN_FAULTS_CALL");
   fault.error = static_cast<int>(number("LONGSPAN_FAULTS_ERROR"));
   told = variable("LONGSPAN_FAULTS_TELL");
+  if (!told.empty()) std::atexit([] { state().tell(); });
 }
 
-State::~State() {
+void State::tell() const {
   const Own own;
-  folder.clear();
-  if (told.empty() || seen.files == 0) return;
+  if (seen.files == 0) return;
   const std::string line =
       std::to_string(seen.files) + " " + std::to_string(seen.transfers) + " " + seen.struck + "\n";
   if (write(open_to_append(told), line.data(), line.size()) < 0) std::abort();
 }
 
+// It does not end before the process does: whatever ends before may still close files.
 State& state() {
-  static State state;
+  static State& state = *new State;
   return state;
 }
 
