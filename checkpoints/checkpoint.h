@@ -65,12 +65,13 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& directory,
 // "step-000000500".
 std::string step_name(std::int64_t step);
 // The steps in a directory of checkpoints, oldest first, whether they verify or not. Empty when
-// there is no such directory.
+// there is no such directory. Throws DataError when there is one that cannot be read.
 std::vector<std::int64_t> steps_in(const std::filesystem::path& directory);
 
 // Removes the oldest steps before `last_good` so that at most `keep` (at least 1) remain up to and
 // with it, beside `best` where there is one. `last_good` itself and the steps after it are never
-// touched. Call it on one rank, after a save. Steps that cannot be removed are left.
+// touched. Call it on one rank, after a save. Steps that cannot be removed are left. Throws
+// DataError as steps_in does, and Failure when their new names cannot be brought to the disk.
 void remove_old_checkpoints(const std::filesystem::path& directory,
                             std::int64_t last_good,
                             int keep,
@@ -157,7 +158,8 @@ struct CheckpointSearch {
 };
 
 // Collective. The newest step of the directory that verifies, the same on every rank; nothing when
-// there is none or no such directory. Also removes what killed runs left behind.
+// there is none or no such directory. Also removes what killed runs left behind. Throws DataError,
+// the same on every rank, when the directory cannot be read.
 CheckpointSearch latest_good_checkpoint(const std::filesystem::path& directory,
                                         const Communicator& world = {},
                                         const CheckpointJudge& judge = {},

@@ -19,6 +19,18 @@ constexpr std::size_t buffer_bytes = 1 << 20;
 
 std::string reason(int code) { return std::system_category().message(code); }
 
+// Calls again what a signal has interrupted: on file systems of a network any call may be.
+template <typename F>
+auto uninterrupted(F&& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+Descriptor open_file(const std::filesystem::path& path, int flags) {
+  return Descriptor(uninterrupted([&] { return open(path.c_str(), flags | O_CLOEXEC, 0666); }));
+}
+
 // Bytes read at that place, fewer only at the end. Throws DataError.
 std::size_t read_at(const Descriptor& file,
                     std::byte* buffer,
@@ -27,9 +39,9 @@ std::size_t read_at(const Descriptor& file,
                     const std::filesystem::path& path) {
   std::size_t done = 0;
   while (done < bytes) {
-    const ssize_t count =
-        pread(file.get(), buffer + done, bytes - done, offset + static_cast<off_t>(done));
-    if (count < 0 && errno == EINTR) continue;
+    const ssize_t count = uninterrupted([&] {
+      return pread(file.get(), buffer + done, bytes - done, offset + static_cast<off_t>(done));
+    });
     if (count < 0) throw DataError("{}: cannot read: {}", path.string(), reason(errno));
     if (count == 0) break;
     done += static_cast<std::size_t>(count);
@@ -37,10 +49,10 @@ std::size_t read_at(const Descriptor& file,
   return done;
 }
 
-void sync(const std::filesystem::path& path, int flags) {
-  const Descriptor file(open(path.c_str(), flags | O_RDONLY | O_CLOEXEC));
-  // Some file systems cannot sync a directory and say so with EINVAL.
-  if (!file.defined() || (fsync(file.get()) != 0 && errno != EINVAL))
+void sync(const Descriptor& file, const std::filesystem::path& path) {
+  // Some file systems cannot sync a directory and say so with EINVAL or EROFS.
+  const auto bring = [&] { return fsync(file.get()); };
+  if (!file.defined() || (uninterrupted(bring) != 0 && errno != EINVAL && errno != EROFS))
     throw Failure("{}: cannot make it durable: {}", path.string(), reason(errno));
 }
 
@@ -52,7 +64,7 @@ Descriptor::~Descriptor() {
 
 Descriptor open_regular(const std::filesystem::path& path) {
   // Without O_NONBLOCK a named pipe would wait for a writer.
-  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  Descriptor file = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!file.defined() && errno == ELOOP)
     throw DataError("{}: found a symbolic link, a regular file is wanted", path.string());
   if (!file.defined() && errno == ENOENT) throw DataError("{}: the file is missing", path.string());
@@ -119,21 +131,32 @@ std::uint64_t free_bytes(const std::filesystem::path& directory) noexcept {
 }
 
 void write_text_file(const std::filesystem::path& path, std::string_view text) {
-  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  const Descriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL);
   if (!file.defined())
     throw Failure("{}: cannot create the file: {}", path.string(), reason(errno));
   while (!text.empty()) {
-    const ssize_t count = ::write(file.get(), text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
+    const ssize_t count =
+        uninterrupted([&] { return ::write(file.get(), text.data(), text.size()); });
     if (count < 0) throw Failure("{}: cannot write: {}", path.string(), reason(errno));
     text.remove_prefix(static_cast<std::size_t>(count));
   }
-  if (fsync(file.get()) != 0)
-    throw Failure("{}: cannot make it durable: {}", path.string(), reason(errno));
+  sync(file, path);
 }
 
-void sync_file(const std::filesystem::path& path) { sync(path, 0); }
-void sync_directory(const std::filesystem::path& path) { sync(path, O_DIRECTORY); }
+void sync_file(const std::filesystem::path& path) { sync(open_file(path, O_RDONLY), path); }
+void sync_directory(const std::filesystem::path& path) {
+  sync(open_file(path, O_RDONLY | O_DIRECTORY), path);
+}
+
+void sync_path_to(const std::filesystem::path& directory) {
+  std::filesystem::path path = std::filesystem::absolute(directory / "").parent_path();
+  while (path.has_relative_path()) {
+    path = path.parent_path();
+    const Descriptor above = open_file(path, O_RDONLY | O_DIRECTORY);
+    if (!above.defined() && (errno == EACCES || errno == EPERM)) return;
+    sync(above, path);
+  }
+}
 
 void put_in_place(const std::filesystem::path& from,
                   const std::filesystem::path& to,
@@ -159,12 +182,11 @@ void put_in_place(const std::filesystem::path& from,
 LockFile LockFile::create(const std::filesystem::path& path) {
   LockFile lock;
   lock.path_ = path;
-  lock.descriptor_ = Descriptor(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  lock.descriptor_ = open_file(path, O_RDWR | O_CREAT | O_EXCL);
   if (!lock.descriptor_.defined())
     throw Failure("{}: cannot create the file: {}", path.string(), reason(errno));
   // Where the file system has no locks, the age of the file stands in for one: see take_abandoned.
-  while (flock(lock.descriptor_.get(), LOCK_EX) != 0 && errno == EINTR) {
-  }
+  uninterrupted([&] { return flock(lock.descriptor_.get(), LOCK_EX); });
   struct stat mine {};
   if (fstat(lock.descriptor_.get(), &mine) != 0 || mine.st_nlink == 0)
     lock.descriptor_ = Descriptor();
@@ -180,10 +202,11 @@ void LockFile::remove() noexcept {
 std::optional<LockFile> LockFile::take_abandoned(const std::filesystem::path& path) {
   LockFile lock;
   lock.path_ = path;
-  lock.descriptor_ = Descriptor(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  lock.descriptor_ = open_file(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
   if (!lock.descriptor_.defined() && errno == ENOENT) return lock;
   if (!lock.descriptor_.defined()) return {};
-  if (flock(lock.descriptor_.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  const auto take = [&] { return flock(lock.descriptor_.get(), LOCK_EX | LOCK_NB); };
+  if (uninterrupted(take) == 0) return lock;
   if (errno == EWOULDBLOCK) return {};
   constexpr std::int64_t hours = 3600;
   struct stat status {};

@@ -42,7 +42,8 @@ struct CheckpointSave::State {
   CheckpointInfo info;
   Communicator world;
   std::string id;
-  LockFile lock;  // rank 0's
+  LockFile lock;          // rank 0's
+  bool in_place = false;  // the step is; what it replaced may be where it was
   std::string error = "nothing was written";
   RankFileReport report;
   std::vector<DeclaredTensor> declared;
@@ -61,6 +62,8 @@ void CheckpointSave::State::begin() {
           most_steps,
           info.step);
   std::filesystem::create_directories(directory);
+  // The first step finds nothing on the disk that leads to it, the others do.
+  if (steps_in(directory).empty()) sync_path_to(directory);
   remove_leftovers(directory);
   while (!lock.held()) {
     id = unique_id();
@@ -72,7 +75,7 @@ void CheckpointSave::State::begin() {
 void CheckpointSave::State::discard() noexcept {
   if (!lock.held()) return;
   std::error_code ignored;
-  std::filesystem::remove_all(path(StepUse::temporary), ignored);
+  if (!in_place) std::filesystem::remove_all(path(StepUse::temporary), ignored);
   lock.remove();
 }
 
@@ -133,7 +136,9 @@ void CheckpointSave::State::commit() {
   if (world.rank() == 0)
     problem = error_of([&] {
       put_in_place(path(StepUse::temporary), step, path(StepUse::replaced));
+      in_place = true;
       sync_directory(directory);
+      in_place = false;
       // What the step replaced, if anything.
       std::error_code ignored;
       std::filesystem::remove_all(path(StepUse::replaced), ignored);

@@ -21,18 +21,30 @@ constexpr std::string_view prefix = "step-";
 constexpr std::array<std::string_view, 5> infixes = {
     "", ".tmp-", ".lock-", ".replaced-", ".removed-"};
 
-// Also stops at what it cannot read, as all who list must.
+// A directory that cannot be listed is not one without steps: a run would begin anew.
+void require_readable(const std::filesystem::path& path, const std::error_code& error) {
+  if (error) throw DataError("{}: cannot be read: {}", path.string(), error.message());
+}
+
 template <typename F>
 void for_each_entry(const std::filesystem::path& directory, F&& f) {
   std::error_code error;
   std::filesystem::directory_iterator entries(directory, error);
-  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error))
+  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) return;
+  require_readable(directory, error);
+  while (entries != std::filesystem::directory_iterator()) {
     if (const auto entry = step_entry(entries->path().filename().string())) f(*entry);
+    entries.increment(error);
+    require_readable(directory, error);
+  }
 }
 
+// Nothing, where it was removed since it was listed, is none.
 bool is_real_directory(const std::filesystem::path& path) {
   std::error_code error;
-  return std::filesystem::is_directory(std::filesystem::symlink_status(path, error));
+  const auto status = std::filesystem::symlink_status(path, error);
+  if (status.type() == std::filesystem::file_type::none) require_readable(path, error);
+  return std::filesystem::is_directory(status);
 }
 
 }  // namespace
@@ -78,12 +90,15 @@ std::vector<std::int64_t> steps_in(const std::filesystem::path& directory) {
 void remove_leftovers(const std::filesystem::path& directory) noexcept try {
   std::vector<StepEntry> entries;
   for_each_entry(directory, [&](const StepEntry& entry) { entries.push_back(entry); });
+  std::erase_if(entries, [](const StepEntry& entry) { return entry.use == StepUse::saved; });
+  if (entries.empty()) return;
+  // What was renamed is to be found under its new name before it is gone in part.
+  sync_directory(directory);
   // Locks last: they guard the rest.
   std::stable_partition(entries.begin(), entries.end(), [](const StepEntry& entry) {
     return entry.use != StepUse::lock;
   });
   for (const StepEntry& entry : entries) {
-    if (entry.use == StepUse::saved) continue;
     const auto path = directory / entry.name();
     const auto lock = directory / StepEntry{entry.step, StepUse::lock, entry.id}.name();
     std::optional<LockFile> held;  // as long as what it guards is removed

@@ -93,6 +93,22 @@ Problems verify_share(const std::filesystem::path& path,
   return problems;
 }
 
+// As rank 0 finds them, or what it throws.
+std::vector<std::int64_t> agreed_steps(const std::filesystem::path& directory,
+                                       const Communicator& world) {
+  Json listed;
+  if (world.rank() == 0) try {
+      remove_leftovers(directory);
+      listed["steps"] = steps_in(directory);
+    } catch (const DataError& error) {
+      listed["error"] = error.what();
+    }
+  listed =
+      Json::parse(world.broadcast(listed.dump(-1, ' ', false, Json::error_handler_t::replace), 0));
+  if (listed.contains("error")) throw DataError("{}", listed["error"].get<std::string>());
+  return listed["steps"].get<std::vector<std::int64_t>>();
+}
+
 }  // namespace
 
 Problems verify_checkpoint(const std::filesystem::path& path,
@@ -118,12 +134,7 @@ CheckpointSearch latest_good_checkpoint(const std::filesystem::path& directory,
                                         const Communicator& world,
                                         const CheckpointJudge& judge,
                                         const ReadWatch& watch) {
-  std::string listed;
-  if (world.rank() == 0) {
-    remove_leftovers(directory);
-    listed = Json(steps_in(directory)).dump();
-  }
-  auto steps = Json::parse(world.broadcast(listed, 0)).get<std::vector<std::int64_t>>();
+  std::vector<std::int64_t> steps = agreed_steps(directory, world);
   std::ranges::reverse(steps);
   CheckpointSearch search;
   for (const auto step : steps) {

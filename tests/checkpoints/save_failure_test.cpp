@@ -1,5 +1,4 @@
 // Saves that cannot succeed: a clear sentence, and the earlier steps as they were.
-#include <sys/mount.h>
 #include <sys/resource.h>
 
 #include <csignal>
@@ -7,27 +6,10 @@
 
 #include "checkpoints/background_save.h"
 #include "tests/checkpoints/checkpoint_testing.h"
+#include "tests/support/small_file_system.h"
 
 namespace longspan::testing {
 namespace {
-
-// A file system of that many bytes, where mounting one is permitted.
-class SmallFileSystem {
- public:
-  SmallFileSystem(const std::filesystem::path& path, const std::string& size)
-      : path_(path),
-        mounted_(mount("tmpfs", path.c_str(), "tmpfs", 0, ("size=" + size).c_str()) == 0) {}
-  SmallFileSystem(const SmallFileSystem&) = delete;
-  SmallFileSystem& operator=(const SmallFileSystem&) = delete;
-  ~SmallFileSystem() {
-    if (mounted_) umount2(path_.c_str(), MNT_DETACH);
-  }
-  bool mounted() const { return mounted_; }
-
- private:
-  std::filesystem::path path_;
-  bool mounted_;
-};
 
 // While it lives no file can grow past that many bytes: a full disk for those who may not mount.
 class FileSizeLimit {
@@ -75,7 +57,7 @@ void expect_last_good(const std::filesystem::path& directory,
 
 TEST(FullDisk, IsSaidClearlyAndTheLastGoodStepLoads) {
   const TemporaryDirectory directory;
-  const SmallFileSystem disk(directory.path(), "1m");
+  const SmallFileSystem disk(directory.path(), 1 << 20);
   if (!disk.mounted()) GTEST_SKIP() << "mounting a small file system is not permitted here";
   const TrainingState good = state_of(64, 1);
   ::testing::internal::CaptureStderr();

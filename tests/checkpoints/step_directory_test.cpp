@@ -82,6 +82,16 @@ TEST(StepDirectory, TheOldestStepsAreRemovedAndTheLastGoodOneNever) {
   EXPECT_EQ(steps_in(directory.path()), (std::vector<std::int64_t>{10, 40, 50}));
 }
 
+TEST(StepDirectory, OneThatCannotBeReadIsNotOneWithoutSteps) {
+  const TemporaryDirectory directory;
+  const auto loop = directory.path() / "loop";
+  std::filesystem::create_symlink("loop", loop);
+  const std::string wanted = loop.string() + ": cannot be read: Too many levels of symbolic links";
+  EXPECT_EQ(message_of<DataError>([&] { steps_in(loop); }), wanted);
+  EXPECT_EQ(message_of<DataError>([&] { latest_good_checkpoint(loop); }), wanted);
+  EXPECT_EQ(message_of<DataError>([&] { remove_old_checkpoints(loop, 5, 1); }), wanted);
+}
+
 TEST(StepDirectory, ASaveRemovesWhatKilledRunsLeft) {
   const TemporaryDirectory directory;
   const auto& path = directory.path();

@@ -1,0 +1,449 @@
+// Saves of which one call fails, and what a next start makes of what they leave. It is linked with
+// faulty_files, so that each of its calls on files comes through there, and is told what to do by
+// tests/reliability/saving.py.
+//
+//   checkpoint_save_faults faults FOLDER SCENARIO waiting|beside
+//     Reads lines "NUMBER files|memory CALL ERROR RANK", a fault each, and answers each by
+//     "NUMBER held FILES TRANSFERS MEMORY saved|refused STRUCK" or "NUMBER failed WHY".
+//   checkpoint_save_faults sizes FOLDER waiting|beside
+//     Reads lines "NUMBER PAGES": so many pages are left on the disk. Answers in the same words.
+//   checkpoint_save_faults log FOLDER FILE waiting|beside
+//     Saves steps, keeps two of them, and has each call that changes the disk logged.
+//   checkpoint_save_faults resume
+//     Reads lines "NUMBER FOLDER STEP", where that step or a newer one must be found, and whole.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <set>
+#include <sstream>
+
+#include "checkpoints/background_save.h"
+#include "checkpoints/step_directory.h"
+#include "framework/comm/session.h"
+#include "tests/checkpoints/checkpoint_testing.h"
+#include "tests/support/faulty_files/faulty_files.h"
+#include "tests/support/small_file_system.h"
+
+namespace longspan::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kept_steps = 2;
+constexpr std::int64_t page = 4096;
+
+// Where the steps are, in a folder of which all is watched.
+fs::path steps_of(const fs::path& folder) { return folder / "run" / "checkpoints"; }
+
+// Who saves, how, and what.
+struct Saver {
+  Communicator world;
+  bool beside = false;    // the training
+  std::int64_t rows = 0;  // of a larger tensor, beside the small ones
+
+  TrainingState whole(std::int64_t step) const {
+    const auto seed = static_cast<std::uint64_t>(step);
+    TrainingState state = small_state(seed);
+    if (rows > 0)
+      state.add("layers/2/weight", random_bits({rows, 256}, DType::f32, Random(seed)), true);
+    return state;
+  }
+  // What this rank holds of a step; each step has elements of its own.
+  TrainingState state(std::int64_t step) const {
+    return divided(whole(step), world.size())[static_cast<std::size_t>(world.rank())];
+  }
+  void save(const fs::path& steps, std::int64_t step) const { save(steps, step, state(step)); }
+  void save(const fs::path& steps, std::int64_t step, const TrainingState& held) const {
+    const CheckpointInfo info = info_of(step, world.size());
+    if (beside)
+      BackgroundSave(steps, info, held, world).commit();
+    else
+      save_checkpoint(steps, info, held, world);
+  }
+  void remove_older(const fs::path& steps, std::int64_t step) const {
+    if (world.rank() == 0) remove_old_checkpoints(steps, step, kept_steps);
+  }
+};
+
+struct Attempt {
+  bool saved = false;
+  bool documented = true;  // the kind of its error is
+  std::string error;
+  CallsSeen seen = {};
+};
+
+// As a run does it: saves the step, and then removes what is older.
+Attempt attempt(const Saver& saver, const fs::path& steps, std::int64_t step, const Fault& fault) {
+  Attempt result;
+  const TrainingState held = saver.state(step);
+  arm(fault);
+  try {
+    saver.save(steps, step, held);
+    result.saved = true;
+    saver.remove_older(steps, step);
+  } catch (const Failure& error) {
+    result.error = error.what();
+  } catch (const std::bad_alloc& error) {
+    result.error = error.what();
+  } catch (const std::exception& error) {
+    result.error = error.what();
+    result.documented = false;
+  }
+  result.seen = disarm();
+  return result;
+}
+
+// As a run does it that starts: finds the newest step, or says why not.
+Attempt attempt_to_start(const Saver& saver,
+                         const fs::path& steps,
+                         std::int64_t step,
+                         const Fault& fault) {
+  Attempt result;
+  arm(fault);
+  try {
+    const CheckpointSearch search = latest_good_checkpoint(steps, saver.world);
+    result.saved = search.found && search.found->step == step;
+    if (!search.skipped.empty()) result.error = search.skipped.front();
+  } catch (const DataError& error) {
+    result.error = error.what();
+  } catch (const std::bad_alloc& error) {
+    result.error = error.what();
+  } catch (const std::exception& error) {
+    result.error = error.what();
+    result.documented = false;
+  }
+  result.seen = disarm();
+  return result;
+}
+
+std::string text_of(const Attempt& attempt) {
+  return fmt::format("{:d} {:d} {} {} {}\n{}\n{}",
+                     attempt.saved,
+                     attempt.documented,
+                     attempt.seen.files,
+                     attempt.seen.transfers,
+                     attempt.seen.memory,
+                     attempt.seen.struck,
+                     attempt.error);
+}
+
+Attempt attempt_of(const std::string& text) {
+  Attempt attempt;
+  std::istringstream lines(text);
+  lines >> attempt.saved >> attempt.documented >> attempt.seen.files >> attempt.seen.transfers >>
+      attempt.seen.memory;
+  lines.ignore();
+  std::getline(lines, attempt.seen.struck);
+  std::getline(lines, attempt.error, '\0');
+  return attempt;
+}
+
+// In a process of its own, which may end otherwise than it should.
+Attempt in_a_child(const std::function<Attempt()>& f) {
+  int pipe_ends[2];
+  require(pipe(pipe_ends) == 0, "there is no pipe");
+  const pid_t child = fork();
+  require(child >= 0, "there is no process");
+  if (child == 0) {
+    const std::string text = text_of(f());
+    const bool told = write(pipe_ends[1], text.data(), text.size()) > 0;
+    _exit(told ? 0 : 1);
+  }
+  close(pipe_ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t count = 0; (count = read(pipe_ends[0], buffer, sizeof(buffer))) > 0;)
+    text.append(buffer, static_cast<std::size_t>(count));
+  close(pipe_ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (status != 0)
+    return {.documented = false, .error = fmt::format("the process ended by {:#x}", status)};
+  return attempt_of(text);
+}
+
+// What must hold of a step that was found, beside that it verifies.
+std::string problem_of_found(const Saver& saver, const fs::path& path, std::int64_t step) {
+  const TrainingState wanted = saver.whole(step);
+  TrainingState read = blank(wanted);
+  Checkpoint::open(path).read(read);
+  for (std::size_t i = 0; i < read.tensors.size(); ++i)
+    if (bytes_of(read.tensors[i].tensor) != bytes_of(wanted.tensors[i].tensor))
+      return fmt::format("{}: {} has other elements", path.string(), read.tensors[i].name);
+  return {};
+}
+
+struct Wanted {
+  std::int64_t least = 0;  // 0: none is found
+  std::int64_t most = 0;
+  std::size_t damaged = 0;  // newer ones may be passed over
+};
+
+// The search of a run that starts: what is wrong with what it finds, and `found`.
+std::string problem_of_start(const Saver& saver,
+                             const fs::path& steps,
+                             const Wanted& wanted,
+                             std::int64_t& found) try {
+  const CheckpointSearch search = latest_good_checkpoint(steps);
+  found = search.found ? search.found->step : 0;
+  if (found < wanted.least || found > wanted.most)
+    return fmt::format(
+        "step {} was found, one of {} to {} is wanted", found, wanted.least, wanted.most);
+  if (search.skipped.size() > wanted.damaged)
+    return fmt::format("a step looks whole and is not: {}", search.skipped.front());
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(steps, error))
+    if (const auto step = step_entry(entry.path().filename().string());
+        !step || step->use != StepUse::saved)
+      return fmt::format("{} is left over", entry.path().filename().string());
+  return search.found ? problem_of_found(saver, search.found->path, found) : "";
+} catch (const std::exception& error) {
+  return fmt::format("the next start fails: {}", error.what());
+}
+
+// And the save after it.
+std::string problem_of_next(const Saver& saver, const fs::path& steps, std::int64_t step) {
+  const Attempt next = attempt(saver, steps, step, {});
+  if (!next.error.empty()) return fmt::format("the next save fails: {}", next.error);
+  if (saver.world.rank() != 0) return {};
+  std::int64_t found = 0;
+  return problem_of_start(saver, steps, {step, step, 0}, found);
+}
+
+// What is there before, and which step is saved.
+struct Scenario {
+  std::string name;
+  std::int64_t before = 2;  // the newest good step; 0: none
+  std::int64_t saved = 3;
+
+  bool only_starts() const { return name == "start"; }
+
+  static Scenario of(const std::string& name) {
+    if (name == "first") return {name, 0, 1};  // nothing is there
+    if (name == "again") return {name, 1, 2};  // step 2 is damaged, and saved again
+    if (name == "start") return {name, 2, 2};  // what is there is searched, and nothing saved
+    require(name == "later" || name == "leftovers", "there is no scenario \"{}\"", name);
+    return {name, 2, 3};
+  }
+  void prepare(const Saver& saver, const fs::path& steps) const;
+  std::string problem_of(const Attempt& attempt, const Saver& saver, const fs::path& steps) const;
+};
+
+void Scenario::prepare(const Saver& saver, const fs::path& steps) const {
+  if (name == "first") return;
+  for (const std::int64_t step : {1, 2}) saver.save(steps, step);
+  if (saver.world.rank() != 0) return;
+  if (name == "again") flip_bit(steps / step_name(2) / "rank-00000.h5", 4000, 3);
+  if (name != "leftovers" && name != "start") return;
+  for (const char* left : {"step-000000003.tmp-dead", "step-000000001.removed-dead"})
+    fs::copy(steps / step_name(1), steps / left, fs::copy_options::recursive);
+  write_bytes(steps / "step-000000003.lock-dead", "");
+  fs::rename(steps / step_name(2), steps / "step-000000002.replaced-dead");
+}
+
+// What is wrong with what an attempt said and left.
+std::string Scenario::problem_of(const Attempt& attempt,
+                                 const Saver& saver,
+                                 const fs::path& steps) const {
+  if (!attempt.documented) return attempt.error;
+  const bool is_sentence = !attempt.error.empty() && attempt.error.find('\n') == std::string::npos;
+  if (!attempt.saved && !is_sentence) return fmt::format("\"{}\" is no sentence", attempt.error);
+  std::int64_t found = 0;
+  const std::string problem = problem_of_start(
+      saver,
+      steps,
+      {attempt.saved ? saved : before, saved, name == "again" && !attempt.saved ? 1u : 0u},
+      found);
+  return problem.empty() || attempt.error.empty() ? problem
+                                                  : fmt::format("{} ({})", problem, attempt.error);
+}
+
+// The same on every rank, or a sentence.
+std::string agreed(const Attempt& attempt, const Communicator& world) {
+  for (const std::string& text :
+       world.all_gather(fmt::format("{}{}", attempt.saved, attempt.saved ? "" : attempt.error)))
+    if (text != fmt::format("{}{}", attempt.saved, attempt.saved ? "" : attempt.error))
+      return fmt::format("ranks disagree: {} and {}", attempt.error, text);
+  return {};
+}
+
+void answer(const Saver& saver,
+            const std::string& number,
+            const Attempt& attempt,
+            const std::string& problem) {
+  if (saver.world.rank() != 0) return;
+  if (!problem.empty())
+    fmt::print("{} failed {}, after {} had failed\n", number, problem, attempt.seen.struck);
+  else
+    fmt::print("{} held {} {} {} {} {}\n",
+               number,
+               attempt.seen.files,
+               attempt.seen.transfers,
+               attempt.seen.memory,
+               attempt.saved ? "saved" : "refused",
+               attempt.seen.struck);
+  std::fflush(stdout);
+}
+
+// A line of the standard input, the same on every rank.
+std::optional<std::string> next_line(const Communicator& world) {
+  std::string line;
+  if (world.rank() == 0 && !std::getline(std::cin, line)) line = "end";
+  line = world.broadcast(line, 0);
+  return line == "end" ? std::nullopt : std::optional(line);
+}
+
+// One fault in a copy of what was prepared.
+void try_fault(const std::string& line,
+               const Scenario& scenario,
+               const Saver& saver,
+               const fs::path& folder,
+               const fs::path& prepared) {
+  std::istringstream words(line);
+  std::string number, of;
+  Fault fault;
+  int rank = 0;
+  words >> number >> of >> fault.call >> fault.error >> rank;
+  fault.of = of == "memory" ? Fault::Of::memory : Fault::Of::files;
+  const fs::path steps = steps_of(folder);
+  if (saver.world.rank() == 0) {
+    fs::remove_all(folder / "run");
+    if (fs::exists(prepared)) fs::copy(prepared, folder / "run", fs::copy_options::recursive);
+  }
+  saver.world.barrier();
+  const bool has_it = saver.world.rank() == rank;
+  const auto try_it = [&] {
+    const auto f = scenario.only_starts() ? attempt_to_start : attempt;
+    return f(saver, steps, scenario.saved, has_it ? fault : Fault());
+  };
+  const Attempt result = saver.world.size() == 1 ? in_a_child(try_it) : try_it();
+  // Of the rank that had the fault.
+  const Attempt told = attempt_of(saver.world.broadcast(text_of(result), rank));
+  std::string problem = agreed(result, saver.world);
+  if (problem.empty() && saver.world.rank() == 0)
+    problem = scenario.problem_of(result, saver, steps);
+  problem = saver.world.broadcast(problem, 0);
+  if (problem.empty()) problem = problem_of_next(saver, steps, scenario.saved + 1);
+  answer(saver, number, told, problem);
+}
+
+void try_faults(const fs::path& folder, const Scenario& scenario, const Saver& saver) {
+  const fs::path prepared = folder.string() + ".prepared";
+  scenario.prepare(saver, steps_of(folder));
+  if (saver.world.rank() == 0 && fs::exists(folder / "run")) {
+    fs::remove_all(prepared);
+    fs::rename(folder / "run", prepared);
+  }
+  watch_files_below(folder);
+  while (const auto line = next_line(saver.world))
+    try_fault(*line, scenario, saver, folder, prepared);
+}
+
+void try_sizes(const fs::path& folder, const Saver& saver) {
+  const Scenario scenario = Scenario::of("later");
+  std::int64_t taken = 0;
+  {
+    const SmallFileSystem disk(folder, std::int64_t{1} << 30);
+    require(disk.mounted(), "mounting a small file system is not permitted here");
+    scenario.prepare(saver, steps_of(folder));
+    const auto space = fs::space(folder);
+    taken = static_cast<std::int64_t>(space.capacity - space.free);
+  }
+  while (const auto line = next_line(saver.world)) {
+    std::istringstream words(*line);
+    std::string number;
+    std::int64_t pages = 0;
+    words >> number >> pages;
+    const SmallFileSystem disk(folder, taken + pages * page);
+    scenario.prepare(saver, steps_of(folder));
+    const Attempt result = attempt(saver, steps_of(folder), scenario.saved, {});
+    std::string problem = scenario.problem_of(result, saver, steps_of(folder));
+    if (problem.empty() && !result.saved &&
+        result.error.find("No space left on device") == std::string::npos)
+      problem = fmt::format("{} does not say that the disk is full", result.error);
+    answer(saver, number, result, problem);
+  }
+}
+
+// A save that is killed before its end.
+void save_in_part(const Saver& saver, const fs::path& steps, std::int64_t step) {
+  const pid_t child = fork();
+  require(child >= 0, "there is no process");
+  if (child == 0) {
+    CheckpointSave save(steps, info_of(step), saver.world);
+    save.write(saver.state(step));
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+}
+
+void log_saves(const fs::path& folder, const fs::path& log, const Saver& saver) {
+  const fs::path steps = steps_of(folder);
+  watch_files_below(folder);
+  log_calls_to(log);
+  const auto save = [&](std::int64_t step) {
+    saver.save(steps, step);
+    if (saver.world.rank() == 0) mark(fmt::format("saved {}", step));
+  };
+  for (const std::int64_t step : {1, 2, 3}) {
+    save(step);
+    saver.remove_older(steps, step);
+  }
+  if (saver.world.size() == 1) save_in_part(saver, steps, 4);
+  save(4);
+  // A removal that cannot be brought to the disk leaves what the next save removes.
+  if (saver.world.rank() == 0) {
+    arm({.call = 1, .error = EIO, .name = "fsync"});
+    const std::string why = message_of<Failure>([&] { remove_old_checkpoints(steps, 4, 1); });
+    require(!why.empty(), "a removal that was not brought to the disk did not say so");
+    disarm();
+  }
+  save(4);  // once more: it takes the place of the one that is there
+  save(5);
+  saver.remove_older(steps, 5);
+}
+
+void resume_all() {
+  const Saver saver;
+  while (const auto line = next_line({})) {
+    std::istringstream words(*line);
+    std::string number, folder;
+    std::int64_t least = 0, found = 0;
+    words >> number >> folder >> least;
+    const fs::path steps = steps_of(folder);
+    std::string problem = problem_of_start(saver, steps, {least, 5, 0}, found);
+    if (problem.empty()) problem = problem_of_next(saver, steps, found + 1);
+    answer(saver, number, {}, problem);
+  }
+}
+
+void work(const std::vector<std::string>& words, const Communicator& world) {
+  const std::string usage = "usage: see the head of save_faults.cpp";
+  require(words.size() > 1, "{}", usage);
+  const Saver saver = {.world = world, .beside = words.back() == "beside"};
+  if (words[1] == "faults" && words.size() == 5)
+    return try_faults(words[2], Scenario::of(words[3]), saver);
+  if (words[1] == "sizes" && words.size() == 4)
+    return try_sizes(words[2], {.world = world, .beside = saver.beside, .rows = 512});
+  if (words[1] == "log" && words.size() == 5) return log_saves(words[2], words[3], saver);
+  require(words[1] == "resume" && words.size() == 2, "{}", usage);
+  resume_all();
+}
+
+}  // namespace
+}  // namespace longspan::testing
+
+int main(int count, char** words) {
+  longspan::Session session(
+      {.time_limit = std::chrono::seconds(60), .grace = std::chrono::seconds(2)});
+  try {
+    longspan::testing::work({words, words + count}, session.world());
+  } catch (const std::exception& error) {
+    if (session.claim_report()) fmt::print(stderr, "checkpoint_save_faults: {}\n", error.what());
+    session.abort(1);
+  }
+}

@@ -1,0 +1,202 @@
+"""The states in which a file system may be found after power is lost, by a log of the calls that changed it.
+
+The log is written by tests/support/faulty_files. As ALICE does (Pillai et al. 2014), little is taken for granted: what was
+written to a file is there after the file's fsync, a name in a folder after the folder's, and a rename within a folder
+happens whole or not at all. Whatever else had been done by then may be there or not, each change by itself, and of a long
+write each block by itself: so changes may reach the disk in any order.
+"""
+
+import collections
+import random
+from pathlib import Path
+
+BLOCK = 4096
+NEVER = float("inf")
+
+
+class Folder:
+    def __init__(self):
+        self.entries = {}  # after all that was done
+
+
+class File:
+    pass
+
+
+class Names(collections.namedtuple("Names", "folder changes")):
+    """Names of a folder that are given to other files, or to None, at once."""
+    target = property(lambda self: self.folder)
+
+
+class Data(collections.namedtuple("Data", "file offset content")):
+    target = property(lambda self: self.file)
+
+
+class Length(collections.namedtuple("Length", "file bytes")):
+    target = property(lambda self: self.file)
+
+
+class Log:
+    """`changes`: (when it was made, when an fsync made it certain, what); `saved`: (when, which step)."""
+
+    def __init__(self, path):
+        self.changes, self.saved, self.length = [], [], 0
+        self._pending = collections.defaultdict(list)  # places in `changes`, by what was changed
+        self._known, self.root = {}, Folder()
+        data, at = Path(path).read_bytes(), 0
+        while at < len(data):
+            end = data.index(b"\n", at)
+            word, *fields = data[at:end].decode().split("\t")
+            at = end + 1
+            content = b""
+            if word == "write":
+                content = data[at:at + int(fields[2])]
+                at += len(content)
+            getattr(self, "_" + word)(*fields, *([content] if word == "write" else []))
+            self.length += 1
+
+    def _find(self, path):
+        """The folder of a path, and its name there."""
+        *folders, name = path.split("/")
+        folder = self.root
+        for each in folders:
+            folder = folder.entries[each]
+        return folder, name
+
+    def _change(self, change):
+        if isinstance(change, Names):
+            change.folder.entries.update(change.changes)
+        self._pending[change.target].append(len(self.changes))
+        self.changes.append([self.length, NEVER, change])
+
+    def _name(self, path, inode, found):
+        self._known[inode] = found
+        folder, name = self._find(path)
+        self._change(Names(folder, {name: found}))
+
+    def _root(self, inode):
+        self._known[inode] = self.root
+
+    def _mkdir(self, path, inode):
+        self._name(path, inode, Folder())
+
+    def _create(self, path, inode):
+        self._name(path, inode, File())
+
+    def _write(self, inode, offset, _, content):
+        self._change(Data(self._known[inode], int(offset), content))
+
+    def _truncate(self, inode, length):
+        self._change(Length(self._known[inode], int(length)))
+
+    def _rename(self, before, after, is_exchange=False):
+        (folder, old), (other, new) = self._find(before), self._find(after)
+        assert folder is other, "a rename from folder to folder"
+        replaced = folder.entries.get(new) if is_exchange else None
+        self._change(Names(folder, {old: replaced, new: folder.entries[old]}))
+
+    def _exchange(self, before, after):
+        self._rename(before, after, is_exchange=True)
+
+    def _remove(self, path):
+        folder, name = self._find(path)
+        self._change(Names(folder, {name: None}))
+
+    def _sync(self, inode):
+        for number in self._pending.pop(self._known[inode], []):
+            self.changes[number][1] = self.length
+
+    def _mark(self, text):
+        self.saved.append((self.length, int(text.removeprefix("saved "))))
+
+    def saved_by(self, moment):
+        """The newest step whose save had been told to be durable; 0: none."""
+        return max((step for when, step in self.saved if when < moment), default=0)
+
+    def open_at(self, moment):
+        """The changes made by then that no fsync had made certain."""
+        return [number for number, (made, certain, _) in enumerate(self.changes) if made < moment <= certain]
+
+
+def all_states(log, drawn, seed=1):
+    """Descriptions of states, of each kind in turn: (kind, moment, which)."""
+    moments = range(1, log.length + 1)
+    open_at = {moment: log.open_at(moment) for moment in moments}
+    states = [("all", moment, None) for moment in moments] + [("certain", moment, None) for moment in moments]
+    for kind in "without", "alone":
+        states += [(kind, moment, number) for moment in moments for number in open_at[moment]]
+    for moment in moments:
+        for number in open_at[moment]:
+            change = log.changes[number][2]
+            if isinstance(change, Data) and len(change.content) > BLOCK:
+                states += [("torn", moment, (number, way)) for way in range(3)]
+    source = random.Random(seed)
+    waiting = [moment for moment in moments if len(open_at[moment]) > 1]
+    states += [("drawn", source.choice(waiting), number) for number in range(drawn)]
+    return states
+
+
+def blocks(change):
+    """A write as writes of single blocks."""
+    at = 0
+    while at < len(change.content):
+        count = BLOCK - (change.offset + at) % BLOCK
+        yield Data(change.file, change.offset + at, change.content[at:at + count])
+        at += count
+
+
+def changes_of(log, state):
+    """What has reached the disk, in the order in which it was done."""
+    kind, moment, which = state
+    source = random.Random(f"{kind} {moment} {which}")
+    share = source.choice((0.1, 0.5, 0.9))
+    for number, (made, certain, change) in enumerate(log.changes):
+        if made >= moment:
+            return
+        if certain < moment or kind == "all":
+            yield change
+        elif kind == "without" and number != which or kind == "alone" and number == which:
+            yield change
+        elif kind == "torn" and number != which[0]:
+            yield change
+        elif kind == "torn":
+            parts = list(blocks(change))
+            yield from (parts[:1], parts[1:], [part for part in parts if source.random() < 0.5])[which[1]]
+        elif kind == "drawn" and source.random() < share:
+            yield from blocks(change) if isinstance(change, Data) and source.random() < 0.5 else [change]
+
+
+def tree_of(log, changes):
+    """{path: bytes, or None for a folder} of what is on the disk."""
+    names, contents = collections.defaultdict(dict), collections.defaultdict(bytearray)
+    for change in changes:
+        if isinstance(change, Names):
+            names[change.folder].update(change.changes)
+        elif isinstance(change, Length):
+            content = contents[change.file]
+            del content[change.bytes:]
+            content.extend(bytes(change.bytes - len(content)))
+        else:
+            content = contents[change.file]
+            content.extend(bytes(max(0, change.offset - len(content))))
+            content[change.offset:change.offset + len(change.content)] = change.content
+    tree = {}
+
+    def enter(folder, path):
+        for name, found in names[folder].items():
+            if isinstance(found, Folder):
+                tree[path + name] = None
+                enter(found, path + name + "/")
+            elif found is not None:
+                tree[path + name] = bytes(contents[found])
+    enter(log.root, "")
+    return tree
+
+
+def write_tree(tree, folder):
+    """A folder comes before what is in it."""
+    for path, content in tree.items():
+        if content is None:
+            (folder / path).mkdir()
+        else:
+            (folder / path).write_bytes(content)
