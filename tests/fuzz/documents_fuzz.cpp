@@ -1,16 +1,15 @@
-// Texts to learn from: plain, .jsonl, packed by gzip or zstd, in documents. What is read in small blocks is what is read
-// in large ones.
-#include "framework/core/utf8.h"
+// Texts to learn from: plain, .jsonl, packed by gzip or zstd, in documents. What is read in small
+// blocks is what is read in large ones.
 #include "framework/data/corpus_file.h"
 #include "framework/data/document_reader.h"
 #include "framework/data/document_text.h"
-#include "framework/data/line_pieces.h"
 #include "tests/fuzz/fuzzing.h"
 
 namespace longspan::fuzzing {
 namespace {
 
-constexpr std::size_t most_read = std::size_t{1} << 24;  // of a small file that unpacks to terabytes
+constexpr std::size_t most_read = std::size_t{1}
+                                  << 24;  // of a small file that unpacks to terabytes
 
 struct Documents {
   std::vector<std::string> texts;
@@ -42,7 +41,8 @@ void read_characters(const std::shared_ptr<const MappedFile>& file, const Docume
   if (!is_plain_text(*file)) return;
   const CorpusFile corpus(file, tokenizer);
   std::vector<std::int64_t> ids(static_cast<std::size_t>(corpus.tokens()));
-  expect(corpus.read(corpus.seek(0), ids).byte == corpus.bytes(), "a text has bytes of no character");
+  expect(corpus.read(corpus.seek(0), ids).byte == corpus.bytes(),
+         "a text has bytes of no character");
 }
 
 void read_file(std::string_view bytes) {

@@ -1,4 +1,4 @@
-// A configuration with keys of every type, and the section `data` of a run's.
+// A configuration with keys of every type.
 #pragma once
 
 #include <map>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "framework/core/options.h"
-#include "framework/data/data_options.h"
 
 namespace longspan::fuzzing {
 
@@ -29,7 +28,7 @@ class EveryOption {
     table_.add("every.maybe.number", maybe_number_, "a number or none");
     table_.add("every.maybe.flag", maybe_flag_, "yes, no or none");
     table_.add("every.maybe.text", maybe_text_, "a text or none");
-    declare(table_, data_);
+    table_.add("every.files", files_, "paths, with weights where one likes", required());
     table_.note_elsewhere("every.other", "is a key of another");
     table_.set_home("/home/someone");
   }
@@ -59,7 +58,7 @@ class EveryOption {
   std::optional<double> maybe_number_;
   std::optional<bool> maybe_flag_;
   std::optional<std::string> maybe_text_;
-  DataOptions data_;
+  PathList files_;
 };
 
 }  // namespace longspan::fuzzing

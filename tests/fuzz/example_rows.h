@@ -24,7 +24,8 @@ inline void read_rows(const Examples& examples) {
   constexpr std::int64_t longest = 3;
   columns.source = std::min(columns.source, longest);
   columns.target = std::min(columns.target, longest + examples.extra_columns());
-  if (examples.can_be_cut()) examples.read({.examples = rows, .columns = columns, .longest = longest});
+  if (examples.can_be_cut())
+    examples.read({.examples = rows, .columns = columns, .longest = longest});
 }
 
 }  // namespace longspan::fuzzing

@@ -1,5 +1,6 @@
-// What the fuzzers of this folder share. One of them is a file NAME_fuzz.cpp with the function that libFuzzer calls for each
-// input; where there is no libFuzzer, replay.cpp calls it for the inputs that are kept in corpus/NAME.
+// What the fuzzers of this folder share. One of them is a file NAME_fuzz.cpp with the function that
+// libFuzzer calls for each input; where there is no libFuzzer, replay.cpp calls it for the inputs
+// that are kept in corpus/NAME.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// A file of a checkpoint's rank whose hash is right, as only one who means harm can hand it in. The first byte says what
-// follows: such a file; or changes of one that Longspan has written, of three bytes each, a place and a value, after which
-// HDF5's own checksums are made right again.
+// A file of a checkpoint's rank whose hash is right, as only one who means harm can hand it in. The
+// first byte says what follows: such a file; or changes of one that Longspan has written, of three
+// bytes each, a place and a value, after which HDF5's own checksums are made right again.
 #include <cstring>
 #include <utility>
 
@@ -8,16 +8,32 @@
 #include "tests/fuzz/fuzzing.h"
 
 // The library's checksum of its structures, which it exports and has in no header.
-extern "C" std::uint32_t H5_checksum_lookup3(const void* bytes, std::size_t count, std::uint32_t before);
+extern "C" std::uint32_t H5_checksum_lookup3(const void* bytes,
+                                             std::size_t count,
+                                             std::uint32_t before);
 
 namespace longspan::fuzzing {
 namespace {
 
 constexpr std::size_t checksum_bytes = 4;
 constexpr std::size_t longest_structure = 4096;
-constexpr const char* signatures[] = {
-    "\x89HDF", "OHDR", "OCHK", "FRHP", "FHDB", "FHIB", "BTHD", "BTIN", "BTLF",
-    "FAHD",    "FADB", "EAHD", "EAIB", "EASB", "EADB", "FSHD", "FSSE"};
+constexpr const char* signatures[] = {"\x89HDF",
+                                      "OHDR",
+                                      "OCHK",
+                                      "FRHP",
+                                      "FHDB",
+                                      "FHIB",
+                                      "BTHD",
+                                      "BTIN",
+                                      "BTLF",
+                                      "FAHD",
+                                      "FADB",
+                                      "EAHD",
+                                      "EAIB",
+                                      "EASB",
+                                      "EADB",
+                                      "FSHD",
+                                      "FSSE"};
 
 // A file of Longspan's own, and where in it structures with a checksum behind them are.
 struct OwnFile {
@@ -47,10 +63,9 @@ struct OwnFile {
 OwnFile written_file() {
   const InputFolder folder;
   TrainingState state;
-  for (const auto& [name, shape, dtype] :
-       {std::tuple("layer/0/weight", Shape{6, 4}, DType::f32),
-        std::tuple("layer/0/bias", Shape{4}, DType::bf16),
-        std::tuple("step", Shape{}, DType::i64)}) {
+  for (const auto& [name, shape, dtype] : {std::tuple("layer/0/weight", Shape{6, 4}, DType::f32),
+                                           std::tuple("layer/0/bias", Shape{4}, DType::bf16),
+                                           std::tuple("step", Shape{}, DType::i64)}) {
     const Tensor tensor = Tensor::empty(shape, dtype, Device::cpu());
     std::memset(tensor.bytes(), 1, tensor.byte_size());
     state.add(name, tensor, true);

@@ -10,7 +10,8 @@ namespace {
 void read_examples(const ImageFiles& files) {
   const LabelSet labels = learn_image_labels(files, {});
   const auto examples = open_images(files, labels, {});
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(std::min<std::int64_t>(examples->size(), 8)));
+  std::vector<std::int64_t> rows(
+      static_cast<std::size_t>(std::min<std::int64_t>(examples->size(), 8)));
   std::iota(rows.begin(), rows.end(), examples->size() - std::ssize(rows));
   examples->read({.examples = rows, .columns = examples->lengths(0)});
 }

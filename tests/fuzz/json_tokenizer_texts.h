@@ -11,7 +11,8 @@ inline void read_text(const JsonTokenizer& tokenizer, std::string_view text) {
   std::int64_t before = 0;
   tokenizer.encode(text, "a text", [&](const JsonToken& token) {
     expect(token.id >= 0 && token.id < tokenizer.vocabulary(), "a text becomes an id that is none");
-    expect(token.end >= before && token.end <= std::ssize(text), "a token ends outside of its text");
+    expect(token.end >= before && token.end <= std::ssize(text),
+           "a token ends outside of its text");
     before = token.end;
     ids.push_back(token.id);
   });
@@ -32,7 +33,8 @@ inline void read_text(const JsonTokenizer& tokenizer, std::string_view text) {
 
 inline void read_texts(const JsonTokenizer& tokenizer, std::string_view text) {
   for (const std::string_view each :
-       {text, std::string_view("Some words, 12 of them: \"caf\u00e9\" \u4e2d\u6587 don't</s>\n  end")})
+       {text,
+        std::string_view("Some words, 12 of them: \"caf\u00e9\" \u4e2d\u6587 don't</s>\n  end")})
     is_read([&] { read_text(tokenizer, each); });
   tokenizer.ids("", "nothing", true);
   for (std::int64_t id = -1; id <= std::min<std::int64_t>(tokenizer.vocabulary(), 300); ++id) {

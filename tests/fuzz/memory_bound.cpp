@@ -9,7 +9,8 @@
 
 #ifdef LONGSPAN_ADDRESS_SANITIZER
 // Of <sanitizer/allocator_interface.h>, which GCC comes without.
-extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t),
+extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*,
+                                                                  std::size_t),
                                                          void (*)(const volatile void*));
 extern "C" std::size_t __sanitizer_get_allocated_size(const volatile void*);
 #endif

@@ -1,5 +1,5 @@
-// What `longspan report` and `longspan list` read of a run: metrics.jsonl, and behind 0x1E each samples.jsonl, log.txt and a
-// file of what heads look at.
+// What `longspan report` and `longspan list` read of a run: metrics.jsonl, and behind 0x1E each
+// samples.jsonl, log.txt and a file of what heads look at.
 #include <nlohmann/json.hpp>
 
 #include "framework/report/growing_metrics.h"

@@ -1,4 +1,5 @@
-// config.json of other people's models; behind 0x1E generation_config.json, and behind another preprocessor_config.json.
+// config.json of other people's models; behind 0x1E generation_config.json, and behind another
+// preprocessor_config.json.
 #include "framework/weights/architecture.h"
 #include "tests/fuzz/fuzzing.h"
 

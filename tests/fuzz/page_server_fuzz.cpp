@@ -1,5 +1,6 @@
-// Requests to the server of a run's page, as bytes over a connection. "{address}" stands for its secret path and "{port}"
-// for its port, which chance would never find; 0x1E is a pause between two writes.
+// Requests to the server of a run's page, as bytes over a connection. "{address}" stands for its
+// secret path and "{port}" for its port, which chance would never find; 0x1E is a pause between two
+// writes.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// The inputs that are kept, once more: each of them once was a new way through a parser, or a mistake in one.
+// The inputs that are kept, once more: each of them once was a new way through a parser, or a
+// mistake in one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +18,8 @@ class Replay : public ::testing::TestWithParam<FuzzTarget> {};
 
 std::vector<std::filesystem::path> kept_inputs(const char* name) {
   std::vector<std::filesystem::path> inputs;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(corpus_folder) / name))
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(corpus_folder) / name))
     inputs.push_back(entry.path());
   std::ranges::sort(inputs);
   return inputs;
@@ -36,10 +38,9 @@ TEST_P(Replay, EachKeptInputIsReadOrRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Parsers,
-                         Replay,
-                         ::testing::ValuesIn(fuzz_targets),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Parsers, Replay, ::testing::ValuesIn(fuzz_targets), [](const auto& info) {
+  return std::string(info.param.name);
+});
 
 }  // namespace
 }  // namespace longspan::fuzzing

@@ -1,7 +1,6 @@
 // Models of SentencePiece. The first byte says how many bytes behind it are a text for the model.
 #include <algorithm>
 
-#include "framework/core/utf8.h"
 #include "framework/data/subword_model.h"
 #include "framework/data/tokenizer.h"
 #include "tests/fuzz/fuzzing.h"
@@ -39,9 +38,8 @@ void read_model(std::string_view bytes) {
   is_read([&] { tokenizer.decode(tokenizer.encode(text, "a text")); });
   is_read([&] { read_line(model, "a line of words, 12"); });
   // Texts are read as UTF-8 before the model gets them.
-  if (tokenizer.kind() == TokenizerKind::sentencepiece) is_read([&] {
-    Tokenizer::from_json(tokenizer.to_json(), "tokenizer.json");
-  });
+  if (tokenizer.kind() == TokenizerKind::sentencepiece)
+    is_read([&] { Tokenizer::from_json(tokenizer.to_json(), "tokenizer.json"); });
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace longspan::fuzzing {
 namespace {
 
 constexpr std::size_t header_bytes = 128;
-constexpr std::size_t counts_at = 64;   // of tokens, documents and the text
+constexpr std::size_t counts_at = 64;    // of tokens, documents and the text
 constexpr std::size_t content_at = 120;  // the hash
 
 TokenFileKey key_of(std::int64_t vocabulary) {

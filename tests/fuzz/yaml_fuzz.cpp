@@ -1,6 +1,5 @@
 // A configuration file: read, judged, written again.
 #include "launch/yaml.h"
-#include "launch/written_value.h"
 #include "tests/fuzz/every_option.h"
 #include "tests/fuzz/fuzzing.h"
 
@@ -11,7 +10,8 @@ namespace {
 void expect_same_when_read_back(EveryOption& options) {
   EveryOption again;
   const WrittenKeys written = read_yaml(options.table().resolved(), "config.yaml");
-  expect(written.complaints.empty() && written.whole, "a configuration that was written is refused");
+  expect(written.complaints.empty() && written.whole,
+         "a configuration that was written is refused");
   again.table().assign(written.assignments);
   expect(again.table().mistakes().empty(), "a value that was written is refused");
   expect(again.values() == options.values(), "a value that was written reads back as another one");
@@ -21,7 +21,6 @@ void read_file(std::string_view text) {
   EveryOption options;
   const WrittenKeys keys = read_yaml(text, "config.yaml");
   options.table().assign(keys.assignments);
-  for (const Assignment& assignment : keys.assignments) text_of(assignment);
   for (const Complaint& complaint : keys.complaints) options.table().complain(complaint);
   options.table().reference();
   options.table().finish();
