@@ -126,8 +126,7 @@ std::vector<SubwordToken> SubwordModel::encode_line(std::string_view line) const
   // is given in two pieces. What is left may begin so too, but no model has many such words.
   std::string_view rest = line;
   for (int cut = 0; !add(rest); ++cut) {
-    const std::size_t width =
-        rest.empty() ? 0 : static_cast<std::size_t>(decode_utf8(rest).width);
+    const std::size_t width = rest.empty() ? 0 : static_cast<std::size_t>(decode_utf8(rest).width);
     if (width == rest.size() || cut == most_cuts || !add(rest.substr(0, width)))
       throw DataError("the model of SentencePiece cannot encode {}", in_quotes(rest));
     rest.remove_prefix(width);
@@ -156,7 +155,9 @@ std::vector<SubwordSegmentation> SubwordModel::segmentations(std::string_view li
 std::string SubwordModel::decode_line(std::span<const std::int64_t> ids) const {
   std::string text;
   const auto status = loaded_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
-  require(status.ok(), "SentencePiece: {}", status.ToString());
+  // Of a damaged model: its pieces cannot all be put back.
+  if (!status.ok())
+    throw DataError("the model of SentencePiece cannot decode: {}", shortened(status.ToString()));
   for (std::size_t at = 0; (at = text.find(written_space, at)) != std::string::npos; ++at)
     text.replace(at, written_space.size(), " ");
   return text;
