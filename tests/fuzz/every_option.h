@@ -28,7 +28,7 @@ class EveryOption {
     table_.add("every.maybe.number", maybe_number_, "a number or none");
     table_.add("every.maybe.flag", maybe_flag_, "yes, no or none");
     table_.add("every.maybe.text", maybe_text_, "a text or none");
-    table_.add("every.files", files_, "paths, with weights where one likes", required());
+    table_.add("every.files", files_, "paths, with weights where one likes");
     table_.note_elsewhere("every.other", "is a key of another");
     table_.set_home("/home/someone");
   }
