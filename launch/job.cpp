@@ -389,7 +389,6 @@ JobEnd Watch::wait() {
     look_at_clock();
   }
   pass_errors();
-  // Ranks end with mpirun; those that it lost sight of end here.
   end_rest();
   return {exit_code(), asked_.has_value()};
 }

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "framework/core/error.h"
+#include "framework/core/option_text.h"
 #include "framework/data/lines.h"
 
 namespace longspan {
@@ -64,16 +65,16 @@ std::vector<Link> links_of(std::string_view line, const Lengths& lengths, std::s
     }
     if (!is_parted || link.target < 0 || !rest.empty())
       throw DataError(
-          "{}: found \"{}\"; wanted links like 0-2, a token of the source and one of the target, "
+          "{}: found {}; wanted links like 0-2, a token of the source and one of the target, "
           "counted from 0",
           place,
-          word);
+          in_quotes(word));
     if (link.source >= lengths.source || link.target >= lengths.target)
       throw DataError(
           "{}: found the link {}, and the pair has {} tokens of the source and {} of "
           "the target, counted from 0",
           place,
-          word,
+          shortened(word),
           lengths.source,
           lengths.target);
     links.push_back(link);

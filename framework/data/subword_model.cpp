@@ -17,6 +17,8 @@ namespace {
 // How SentencePiece writes a space. A byte-wise unknown word brings it into the text as it is.
 constexpr std::string_view written_space = "\xE2\x96\x81";
 constexpr std::int64_t most_model_bytes = std::int64_t{1} << 30;
+// Of a line that the library fails on. Each takes as long as the line.
+constexpr int most_cuts = 16;
 
 std::int64_t find_line_end(const sentencepiece::SentencePieceProcessor& processor) {
   for (const char* piece : {"\n", "<0x0A>"}) {
@@ -112,16 +114,23 @@ bool SubwordModel::Loaded::mistakes_symbol(std::string_view line, const SubwordT
 
 std::vector<SubwordToken> SubwordModel::encode_line(std::string_view line) const {
   std::vector<SubwordToken> tokens;
-  const bool encoded = loaded_->encode(line, tokens);
-  if (encoded && (tokens.empty() || !loaded_->mistakes_symbol(line, tokens.front()))) return tokens;
+  // Tokens of its own, so that the bytes of those before it stay as they are.
+  const auto add = [&](std::string_view text) {
+    std::vector<SubwordToken> more;
+    if (!loaded_->encode(text, more)) return false;
+    if (!more.empty() && loaded_->mistakes_symbol(text, more.front())) return false;
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    return true;
+  };
   // The kind of words takes a first word such as "</s>" or "<0x0A>" for the symbol of that name: it
-  // is given in two pieces.
-  const auto width = static_cast<std::size_t>(decode_utf8(line).width);
-  if (width == line.size())
-    throw DataError("the model of SentencePiece cannot encode {}", in_quotes(std::string(line)));
-  tokens = encode_line(line.substr(0, width));
-  const std::vector<SubwordToken> rest = encode_line(line.substr(width));
-  tokens.insert(tokens.end(), rest.begin(), rest.end());
+  // is given in two pieces. What is left may begin so too, but no model has many such words.
+  std::string_view rest = line;
+  for (int cut = 0; !add(rest); ++cut) {
+    const std::size_t width = rest.empty() ? 0 : static_cast<std::size_t>(decode_utf8(rest).width);
+    if (width == rest.size() || cut == most_cuts || !add(rest.substr(0, width)))
+      throw DataError("the model of SentencePiece cannot encode {}", in_quotes(rest));
+    rest.remove_prefix(width);
+  }
   return tokens;
 }
 
@@ -146,7 +155,9 @@ std::vector<SubwordSegmentation> SubwordModel::segmentations(std::string_view li
 std::string SubwordModel::decode_line(std::span<const std::int64_t> ids) const {
   std::string text;
   const auto status = loaded_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
-  require(status.ok(), "SentencePiece: {}", status.ToString());
+  // Of a damaged model: its pieces cannot all be put back.
+  if (!status.ok())
+    throw DataError("the model of SentencePiece cannot decode: {}", shortened(status.ToString()));
   for (std::size_t at = 0; (at = text.find(written_space, at)) != std::string::npos; ++at)
     text.replace(at, written_space.size(), " ");
   return text;

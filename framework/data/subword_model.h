@@ -62,7 +62,8 @@ class SubwordModel {
   // likeliest first, at most `most`. One, and the usual one, of a model that has no probabilities,
   // which only unigram models have, and of a line that it does not see.
   std::vector<SubwordSegmentation> segmentations(std::string_view line, int most) const;
-  // The inverse, as far as the model keeps what it reads. Ids must be of the vocabulary.
+  // The inverse, as far as the model keeps what it reads. Ids must be of the vocabulary. Throws
+  // DataError where the model is damaged.
   std::string decode_line(std::span<const std::int64_t> ids) const;
 
   friend bool operator==(const SubwordModel& a, const SubwordModel& b) {

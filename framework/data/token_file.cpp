@@ -146,14 +146,15 @@ void TokenFileWriter::finish(const TokenFileEnd& end) {
 
 TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
     : file_(std::make_shared<const MappedFile>(path.string())),
-      id_bytes_(id_bytes_of(key.vocabulary)) {
+      id_bytes_(id_bytes_of(key.vocabulary)),
+      vocabulary_(key.vocabulary) {
   const auto refuse = [&path] { throw DataError("{}: is damaged; remove it", path.string()); };
   Header header;
   if (file_->size() < bytes_of_header) refuse();
   file_->copy(0, {reinterpret_cast<char*>(&header), sizeof(header)});
   const auto is_count = [this](std::int64_t count) { return count >= 0 && count <= file_->size(); };
   if (header.name != magic || header.version != token_file_version || !(header.key == key) ||
-      !is_count(header.tokens) || !is_count(header.documents))
+      !is_count(header.tokens) || !is_count(header.documents) || header.text_bytes < 0)
     refuse();
   tokens_ = header.tokens;
   documents_ = header.documents;
@@ -179,8 +180,26 @@ TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
   for (std::int64_t block = 0; block * block_tokens < tokens_; ++block) {
     std::int64_t byte = 0;
     file_->copy(block_begin(block), {reinterpret_cast<char*>(&byte), sizeof(byte)});
+    if (byte < (first_bytes_.empty() ? 0 : first_bytes_.back()) || byte > text_bytes_) refuse();
     first_bytes_.push_back(byte);
   }
+  // The hash says what was written, and not that who wrote it meant well.
+  std::int64_t begin = 0;
+  for_each_value<std::uint64_t>(
+      *file_, begins_at_, documents_, [&](std::int64_t, std::uint64_t token) {
+        if (token < static_cast<std::uint64_t>(begin) ||
+            token > static_cast<std::uint64_t>(tokens_))
+          refuse();
+        begin = static_cast<std::int64_t>(token);
+      });
+}
+
+void TokenFile::refuse_id(std::int64_t token, std::int64_t id) const {
+  throw DataError("{}: is damaged; remove it: token {} is {}, and the vocabulary has {} ids",
+                  file_->path(),
+                  token,
+                  id,
+                  vocabulary_);
 }
 
 std::int64_t TokenFile::block_begin(std::int64_t block) const {
@@ -229,7 +248,10 @@ void TokenFile::visit(std::int64_t token,
     const std::int64_t in_block = std::min(block_tokens, tokens_ - block * block_tokens);
     const std::int64_t part = std::min(in_block - within, count - done);
     const std::int64_t ids = block_begin(block) + std::int64_t{sizeof(std::int64_t)};
-    const auto put = [&of_id, done](std::int64_t i, std::int64_t id) { of_id(done + i, id); };
+    const auto put = [&](std::int64_t i, std::int64_t id) {
+      if (id >= vocabulary_) refuse_id(token + done + i, id);
+      of_id(done + i, id);
+    };
     if (id_bytes_ == 2)
       for_each_value<std::uint16_t>(*file_, ids + within * 2, part, put);
     else

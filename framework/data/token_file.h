@@ -72,7 +72,8 @@ class TokenFileWriter {
 // the vocabulary is larger than 65,536; each document 8, of which none are in memory.
 class TokenFile {
  public:
-  // Reads it once. Throws DataError when it is missing, is not of this key, or is damaged.
+  // Reads it once. Throws DataError when it is missing, is not of this key, or is damaged; so does
+  // reading for an id that is not in the vocabulary.
   TokenFile(const std::filesystem::path& path, const TokenFileKey& key);
 
   std::int64_t tokens() const { return tokens_; }
@@ -94,12 +95,14 @@ class TokenFile {
 
  private:
   std::int64_t block_begin(std::int64_t block) const;
+  [[noreturn]] void refuse_id(std::int64_t token, std::int64_t id) const;
   template <typename OfId, typename OfWidth>
   void visit(std::int64_t token, std::int64_t count, OfId&& of_id, OfWidth&& of_width) const;
 
   std::shared_ptr<const MappedFile> file_;
   std::int64_t tokens_ = 0;
   std::int64_t id_bytes_ = 2;
+  std::int64_t vocabulary_ = 0;
   std::int64_t text_bytes_ = 0;
   std::int64_t documents_ = 0;
   std::int64_t begins_at_ = 0;  // byte of the file

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "framework/core/error.h"
+#include "framework/core/option_text.h"
 
 namespace longspan {
 namespace {
@@ -38,9 +39,9 @@ const EnvironmentKind& kind_named(const std::string& name, const std::string& pl
   const auto kinds = environment_kinds();
   const auto found = std::ranges::find(kinds, name, &EnvironmentKind::name);
   if (found == kinds.end())
-    throw DataError("{}: found \"{}\", wanted the name of an environment: {}",
+    throw DataError("{}: found {}, wanted the name of an environment: {}",
                     place,
-                    name,
+                    in_quotes(name),
                     names_of(std::vector<EnvironmentKind>(kinds.begin(), kinds.end())));
   return *found;
 }
@@ -81,15 +82,18 @@ Environment parse_environment(std::string_view text, const std::string& place) {
   for (std::size_t i = 1; i < words.size(); i += 2) {
     const auto known = std::ranges::find(kind.numbers, words[i], &EnvironmentNumber::name);
     if (known == kind.numbers.end())
-      throw DataError(
-          "{}: found \"{}\", a {} has {}", place, words[i], kind.name, names_of(kind.numbers));
+      throw DataError("{}: found {}, a {} has {}",
+                      place,
+                      in_quotes(words[i]),
+                      kind.name,
+                      names_of(kind.numbers));
     const std::string found = i + 1 < words.size() ? words[i + 1] : "";
     const std::optional<std::int64_t> number = number_of(found);
     if (!number || *number < known->least || *number > known->most)
-      throw DataError("{}: {}: found \"{}\", wanted a number from {} to {}",
+      throw DataError("{}: {}: found {}, wanted a number from {} to {}",
                       place,
                       words[i],
-                      found,
+                      in_quotes(found),
                       known->least,
                       known->most);
     if (!numbers.emplace(words[i], *number).second)

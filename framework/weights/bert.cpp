@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "framework/core/option_text.h"
 #include "framework/weights/encoder_keys.h"
 #include "framework/weights/example_length.h"
 #include "framework/weights/label_names.h"
@@ -65,9 +66,9 @@ void remark_dropouts(const BertKind& kind,
 
 void read_positions(const BertKind& kind, const ModelConfig& config, ModelSettings& settings) {
   if (config.has("position_embedding_type") && config.text("position_embedding_type") != "absolute")
-    config.refuse(
-        "position_embedding_type",
-        fmt::format("found \"{}\"; wanted absolute", config.text("position_embedding_type")));
+    config.refuse("position_embedding_type",
+                  fmt::format("found {}; wanted absolute",
+                              in_quotes(config.text("position_embedding_type"))));
   std::int64_t first = 0;
   if (kind.after_padding)
     first = 1 + (config.has("pad_token_id") ? config.integer("pad_token_id", 0, 1 << 16) : 1);

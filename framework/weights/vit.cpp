@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "framework/core/option_text.h"
 #include "framework/weights/encoder_keys.h"
 #include "framework/weights/label_names.h"
 
@@ -147,7 +148,7 @@ ModelMeaning read(Head head, const ModelConfig& config) {
       config.refuse("pooler_output_size", fmt::format("is not hidden_size, {}", width));
     if (config.has("pooler_act") && config.text("pooler_act") != "tanh")
       config.refuse("pooler_act",
-                    fmt::format("found \"{}\"; wanted tanh", config.text("pooler_act")));
+                    fmt::format("found {}; wanted tanh", in_quotes(config.text("pooler_act"))));
   }
   config.pass_over({"pooler_output_size", "pooler_act"});
   read_image(config, meaning);

@@ -95,10 +95,12 @@ if(LONGSPAN_WERROR)
   list(APPEND LONGSPAN_COMPILE_OPTIONS -Werror)
 endif()
 # What hardly computes, and does not stand between a step's ops, is optimised less: that takes half the time to compile.
-# Under sanitizers that is all but the kernels.
+# Under sanitizers that is all but the kernels. Of fuzzers each run counts.
 set(LONGSPAN_COLD_OPTIONS ${LONGSPAN_COMPILE_OPTIONS})
 if(LONGSPAN_SANITIZE)
-  list(APPEND LONGSPAN_COLD_OPTIONS -O0)
+  if(NOT LONGSPAN_FUZZ)
+    list(APPEND LONGSPAN_COLD_OPTIONS -O0)
+  endif()
   add_compile_options(-fsanitize=${LONGSPAN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${LONGSPAN_SANITIZE})
 elseif(CMAKE_BUILD_TYPE STREQUAL Release)

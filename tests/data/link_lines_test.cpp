@@ -32,6 +32,8 @@ TEST(LinkLines, RefuseWhatIsNoLink) {
         fmt::format("f:7: found the link {}, and the pair has 2 tokens of the source and 1 of "
                     "the target, counted from 0",
                     beyond));
+  for (const std::string& word : {std::string(100'000, 'x'), std::string(100'000, '0') + "-9"})
+    EXPECT_LT(sentence_of<DataError>([&] { links_of(word, {2, 1}, "f:7"); }).size(), 300U);
 }
 
 TEST(LinkLines, AreAFieldOfPairs) {

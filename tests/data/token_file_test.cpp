@@ -116,6 +116,26 @@ TEST(TokenFile, DamageAnywhereIsFound) {
   EXPECT_EQ(sentence(good, key), "");
 }
 
+TEST(TokenFile, IdsThatAreNotInTheVocabularyAreRefused) {
+  const testing::TemporaryDirectory folder;
+  const auto path = folder.path() / "text.tokens";
+  const TokenFileKey key = {.text = 1, .vocabulary = 300};
+  {
+    TokenFileWriter writer(path, key);
+    writer.add({299, 1});
+    writer.add({300, 1});
+    writer.finish();
+  }
+  const TokenFile file(path, key);
+  std::vector<std::int64_t> ids(1);
+  file.read({}, ids);
+  EXPECT_EQ(ids[0], 299);
+  ids.resize(2);
+  EXPECT_EQ(
+      sentence_of<DataError>([&] { file.read({}, ids); }),
+      path.string() + ": is damaged; remove it: token 1 is 300, and the vocabulary has 300 ids");
+}
+
 TEST(TokenFile, WhatIsNotFinishedLeavesNothing) {
   const testing::TemporaryDirectory folder;
   {

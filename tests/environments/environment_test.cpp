@@ -244,6 +244,9 @@ TEST(Environment, DescriptionsAreRead) {
   EXPECT_EQ(complaint("corridor length 3x"),
             "world.txt: length: found \"3x\", wanted a number from 0 to 16777216");
   EXPECT_EQ(complaint("corridor length 3 length 4"), "world.txt: length is given twice");
+  const std::string word(100'000, 'x');
+  for (const std::string& text : {word, "corridor " + word, "corridor length " + word})
+    EXPECT_LT(complaint(text).size(), 300U);
 }
 
 }  // namespace

@@ -1,0 +1,46 @@
+// Lines of links "i-j"; and behind 0x1E, with a source and a target, as pairs are read with them.
+#include <limits>
+
+#include "framework/data/link_lines.h"
+#include "framework/data/pair_examples.h"
+#include "tests/fuzz/example_rows.h"
+#include "tests/fuzz/fuzzing.h"
+
+namespace longspan::fuzzing {
+namespace {
+
+void read_links(std::string_view lines) {
+  constexpr Lengths lengths[] = {
+      {0, 0}, {3, 5}, {std::numeric_limits<std::int64_t>::max() / 2, 1000}};
+  for (const Lengths& length : lengths)
+    for (std::string_view rest = lines; !rest.empty();) {
+      const std::size_t end = std::min(rest.find('\n'), rest.size());
+      is_read([&] {
+        for (const Link& link : links_of(rest.substr(0, end), length, "links.txt:1"))
+          expect(link.source >= 0 && link.source < length.source && link.target >= 0 &&
+                     link.target < length.target,
+                 "a link leads beyond its lines");
+      });
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+}
+
+void read_files(std::string_view bytes) {
+  static const InputFolder folder;
+  const std::string_view links = take_part(bytes);
+  read_links(links);
+  if (bytes.empty()) return;
+  const std::string source = folder.put("source.txt", take_part(bytes));
+  const std::string target = folder.put("target.txt", take_part(bytes));
+  const std::string path = links.empty() ? "" : folder.put("links.txt", links);
+  // Words are letters here: bytes of the text.
+  const auto pairs = open_pairs(source, target, Tokenizer(), Tokenizer(), {}, {}, path);
+  read_rows(*pairs);
+}
+
+}  // namespace
+}  // namespace longspan::fuzzing
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  return longspan::fuzzing::fuzz(data, size, longspan::fuzzing::read_files);
+}

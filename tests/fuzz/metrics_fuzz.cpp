@@ -1,0 +1,67 @@
+// What `longspan report` and `longspan list` read of a run: metrics.jsonl, and behind 0x1E each
+// samples.jsonl, log.txt and a file of what heads look at.
+#include <nlohmann/json.hpp>
+
+#include "framework/report/growing_metrics.h"
+#include "framework/report/log_warnings.h"
+#include "framework/report/page_data.h"
+#include "framework/report/report_page.h"
+#include "launch/metrics_lines.h"
+#include "tests/fuzz/fuzzing.h"
+
+namespace longspan::fuzzing {
+namespace {
+
+void expect_same(const RunMetrics& a, const RunMetrics& b) {
+  expect(a.lines == b.lines && a.repeated == b.repeated && a.step == b.step,
+         "a file that grows is read as another one than the whole");
+  expect(a.series.names() == b.series.names() && a.texts.size() == b.texts.size(),
+         "a file that grows has other columns than the whole");
+}
+
+// In two looks, as if the run had written between them.
+void read_growing(const InputFolder& folder, std::string_view metrics, const RunMetrics& whole) {
+  const std::string_view half = metrics.substr(0, metrics.size() / 2);
+  GrowingMetrics growing(folder.put("growing.jsonl", half), 8);
+  growing.look();
+  folder.put("growing.jsonl", metrics);
+  growing.look();
+  expect_same(growing.metrics(), whole);
+}
+
+void read_page(std::vector<ReportedRun> runs) {
+  const PageParts parts = page_parts(runs, 0);
+  expect(nlohmann::json::accept(parts.data), "the numbers of a page are no JSON");
+  expect(parts.data.find("</") == std::string::npos, "the numbers of a page end its script");
+  expect(nlohmann::json::accept(page_update(parts)), "what a page is told is no JSON");
+}
+
+void read_newest(const std::string& metrics) {
+  for (const MetricsPart& part :
+       {newest_metrics(metrics, 3), newest_validation(metrics), metrics_from(metrics, 2)})
+    for (const MetricsLine& line : part.lines) {
+      figure_text(line, validation_name(line));
+      figure_text(line, "loss");
+    }
+}
+
+void read_run(std::string_view bytes) {
+  static const InputFolder folder;
+  const std::string_view lines = take_part(bytes);
+  const std::string metrics = folder.put("metrics.jsonl", lines);
+  read_newest(metrics);
+  ReportedRun run = {.name = "run", .state = "running", .metrics = {ThinnedSeries(8)}};
+  run.samples = read_run_samples(folder.put("samples.jsonl", take_part(bytes)));
+  run.warnings = log_warnings(folder.put("log.txt", take_part(bytes)));
+  run.attention = read_run_attention(folder.put("step-1.json", bytes));
+  if (is_read([&] { run.metrics = read_run_metrics(metrics, 8); }))
+    read_growing(folder, lines, run.metrics);
+  read_page({run});
+}
+
+}  // namespace
+}  // namespace longspan::fuzzing
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  return longspan::fuzzing::fuzz(data, size, longspan::fuzzing::read_run);
+}

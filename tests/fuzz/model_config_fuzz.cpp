@@ -1,0 +1,37 @@
+// config.json of other people's models; behind 0x1E generation_config.json, and behind another
+// preprocessor_config.json.
+#include "framework/weights/architecture.h"
+#include "tests/fuzz/fuzzing.h"
+
+namespace longspan::fuzzing {
+namespace {
+
+void put_or_remove(const InputFolder& folder, const char* name, std::string_view bytes) {
+  if (bytes.empty())
+    folder.remove(name);
+  else
+    folder.put(name, bytes);
+}
+
+void read_model(std::string_view bytes) {
+  static const InputFolder folder;
+  const std::string path = folder.put("config.json", take_part(bytes));
+  put_or_remove(folder, generation_config_name, take_part(bytes));
+  put_or_remove(folder, pixels_config_name, take_part(bytes));
+  const ModelConfig config(path);
+  is_read([&] { config.special_tokens(); });
+  is_read([&] { generation_wishes(config); });
+  const Architecture& architecture = architecture_of(config);
+  ModelMeaning meaning = architecture.read(config);
+  if (architecture.settle) architecture.settle([](const std::string&) { return true; }, meaning);
+  expect(!meaning.settings.empty(), "a model without settings is taken");
+  for (const auto& [key, value] : meaning.settings)
+    expect(!key.empty() && value.size() < (std::size_t{1} << 20), "a setting without a bound");
+}
+
+}  // namespace
+}  // namespace longspan::fuzzing
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  return longspan::fuzzing::fuzz(data, size, longspan::fuzzing::read_model);
+}
