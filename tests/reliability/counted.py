@@ -61,6 +61,8 @@ class _Kind:
         if arguments.kind and arguments.kind not in name:
             self.numbers = []
         self.full, self.good, self.bad, self.left_out = full, 0, 0, 0
+        is_all = self.count == full and arguments.only is None
+        self.share = "some" if not is_all else "all" if parts == 1 else f"{part}/{parts}"
 
     def __iter__(self):
         begin = time.monotonic()
@@ -76,7 +78,7 @@ class _Kind:
         if path := os.environ.get("LONGSPAN_RELIABILITY_ROWS"):
             with open(path, "a", encoding="utf-8") as rows:
                 rows.write(json.dumps({"what": self.name, "held": self.good, "cases": self.good + self.bad,
-                                       "left_out": self.left_out, "full": self.full,
+                                       "left_out": self.left_out, "full": self.full, "share": self.share,
                                        "seconds": round(seconds, 1)}) + "\n")
 
     def passed(self):
