@@ -8,19 +8,18 @@ training, or removes an old step; every fourth one is killed once more before it
 made in one run before it may go on to its end and is compared.
 """
 
-import os
 import random
 import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import kills
 import tiny_families
 from counted import Counted
-from jobs import Job, Layout, Run, flat, until
+from jobs import Layout
+from place import Place
 
 FULL = 1200
 IN_ONE_RUN = 4
@@ -32,54 +31,12 @@ PLACES = [(family, layout) for family in tiny_families.FAMILIES for layout in LA
 PLACE_OF = [number % len(PLACES) for number in random.Random(1).sample(range(FULL), FULL)]
 
 
-class Place:
-    """A family on a layout: its unbroken run, and one that is killed."""
-
-    def __init__(self, program, directory, family, layout):
-        self.program, self.directory, self.layout = program, directory, layout
-        self.file = tiny_families.write(directory, family)
-        self.unbroken, self.broken = Run(directory / "unbroken"), Run(directory / "broken")
-        self.start_seconds = self._train_unbroken()
-
-    def start(self, directory="broken", settings=None):
-        every = {"run.directory": directory, **self.layout.settings(), **(settings or {})}
-        return Job(self.program, ["train", self.file, *flat(every)], self.layout.ranks, self.directory)
-
-    def _train_unbroken(self):
-        """Returns the seconds until its first step."""
-        begin = time.monotonic()
-        job = self.start("unbroken", {"checkpoint.every": 0})
-        until(lambda: job.ended() or "step 1/" in job.output())
-        seconds = time.monotonic() - begin
-        result = job.wait()
+def kill(place, when, which, moment):
+    job = place.start()
+    try:
+        return kills.kill(job, place.broken, when, which, moment, 1.2 * place.start_seconds)
+    finally:
         job.close()
-        if result.code != 0:
-            raise AssertionError(f"the unbroken run ends with {result.code}\n{result.output}{result.errors}")
-        return seconds
-
-    def verify(self):
-        job = Job(self.program, ["verify", self.broken.path], directory=self.directory)
-        result = job.wait()
-        job.close()
-        return result
-
-    def compare(self):
-        """Lets the broken run go on to its end; what is wrong with it."""
-        job = self.start()
-        try:
-            return kills.go_on(lambda: job, self.broken, self.unbroken, self.verify)
-        finally:
-            job.close()
-
-    def kill(self, when, which, moment):
-        job = self.start()
-        try:
-            return kills.kill(job, self.broken, when, which, moment, 1.2 * self.start_seconds)
-        finally:
-            job.close()
-
-    def forget(self):
-        shutil.rmtree(self.broken.path, ignore_errors=True)
 
 
 def moment_of(number):
@@ -94,17 +51,17 @@ def judge_case(place, number):
     which = moment.choice(["all", "mpirun", moment.randrange(place.layout.ranks), moment.randrange(place.layout.ranks)])
     which = which if place.layout.ranks > 1 else "all"
     if when == "resuming" and not place.broken.steps():
-        place.kill("training", "all", moment)
+        kill(place, "training", "all", moment)
     for _ in range(ATTEMPTS):
-        if place.kill("starting" if when == "resuming" else when, which, moment):
+        if kill(place, "starting" if when == "resuming" else when, which, moment):
             if number % 4 == 0:
-                place.kill("starting", moment.choice(["all", "mpirun"]), moment)
+                kill(place, "starting", moment.choice(["all", "mpirun"]), moment)
             return ""
         if why := kills.difference(place.broken, place.unbroken):
             return f"not killed: {why}"
         place.forget()
         if when == "resuming":
-            place.kill("training", "all", moment)
+            kill(place, "training", "all", moment)
     return None
 
 
@@ -119,7 +76,7 @@ def chains_of(numbers):
     return chains
 
 
-def end_chain(kind, place, name, numbers, why):
+def end_chain(kind, place, numbers, why):
     if not why:
         for _ in numbers:
             kind.passed()
@@ -129,7 +86,7 @@ def end_chain(kind, place, name, numbers, why):
         shutil.copytree(place.broken.path, Path(kept) / "broken")
         shutil.copytree(place.unbroken.path, Path(kept) / "unbroken")
     for number in numbers:
-        kind.fails(number, f"{name}, after the kills {numbers} (kept in {kept}): {why}")
+        kind.fails(number, f"{place.name}, after the kills {numbers} (kept in {kept}): {why}")
 
 
 def main():
@@ -141,28 +98,25 @@ def main():
     current, place, trouble, killed = None, None, "", []
     with tempfile.TemporaryDirectory(prefix="longspan-test-") as directory:
         for number in kind:
-            family, layout = PLACES[PLACE_OF[number]]
-            name = f"{family} on {layout}"
             try:
                 if current != PLACE_OF[number]:
                     current = PLACE_OF[number]
-                    shutil.rmtree(Path(directory) / "place", ignore_errors=True)
-                    os.mkdir(Path(directory) / "place")
-                    place = Place(counted.program, Path(directory) / "place", family, layout)
+                    place = Place(counted.program, Path(directory) / "place", *PLACES[current])
+                    place.train_unbroken()
                 found = None if trouble else judge_case(place, number)
             except AssertionError as error:
                 found = str(error)
             if found is None and not trouble:
-                kind.leaves_out(number, f"{name}: the run was quicker {ATTEMPTS} times")
+                kind.leaves_out(number, f"{place.name}: the run was quicker {ATTEMPTS} times")
             else:
                 killed.append(number)
                 trouble = trouble or found
             if number in ends:
                 try:
-                    trouble = trouble or (place.compare() if killed else "")
+                    trouble = trouble or (place.go_on() if killed else "")
                 except AssertionError as error:
                     trouble = str(error)
-                end_chain(kind, place, name, killed, trouble)
+                end_chain(kind, place, killed, trouble)
                 place.forget()
                 trouble, killed = "", []
     counted.end()
