@@ -8,11 +8,11 @@ from jobs import until
 KILLED = (137, -9, 124, 1)  # what mpirun, or the one process, ends with; 1 where mpirun lost a rank while it started
 
 
-def kill(job, run, when, which, moment, start_seconds=0.5):
+def kill(job, run, when, which, moment, start_seconds=0.5, kept=2):
     """Kills "all" processes of the job, "one" rank, "mpirun", or the rank of a number; False when the job was quicker.
 
-    `when`: "starting" (anywhere in the first `start_seconds`), "training", "saving" or "removing"; `moment`: a
-    random.Random that says where in it. Raises AssertionError where the job ends otherwise, or leaves processes.
+    `when`: "starting" (anywhere in the first `start_seconds`), "training", "saving" or "removing" (with checkpoint.keep
+    `kept`); `moment`: a random.Random that says where in it. Raises AssertionError where the job ends otherwise, or leaves processes.
     """
     if when == "starting":
         time.sleep(moment.uniform(0, start_seconds))
@@ -22,8 +22,9 @@ def kill(job, run, when, which, moment, start_seconds=0.5):
         if when == "saving":
             until(lambda: job.ended() or run.is_saving())
         if when == "removing":
-            until(lambda: job.ended() or run.is_removing())
-    time.sleep(moment.uniform(0, 0.03 if when != "removing" else 0.003))
+            # It is over in no time: from when there is one too many.
+            until(lambda: job.ended() or run.is_removing() or len(run.steps()) > kept)
+    time.sleep(moment.uniform(0, 0.03 if when != "removing" else 0.005))
     if isinstance(which, int):
         until(lambda: job.ended() or job.signal_rank(signal.SIGKILL, which))
     else:
@@ -52,8 +53,12 @@ def difference(run, unbroken):
     last = unbroken.steps()[-1]
     if run.steps()[-1:] != [last]:
         return f"the last step that is saved is not {last}: {run.entries()}"
-    if run.state(last) != unbroken.state(last):
-        return f"the state of step {last} is another"
+    state, expected = run.state(last), unbroken.state(last)
+    for part in state:
+        if state[part] != expected[part]:
+            names = sorted(name for name in state[part] if state[part][name] != expected[part].get(name)) if part in (
+                "tensors", "scalars") else [f"{state[part]}, wanted {expected[part]}"]
+            return f"the state of step {last} has other {part}: {names}"
     if (names := names_in(run)) != names_in(unbroken):
         return f"the directory of the run has {names}, wanted {names_in(unbroken)}"
     if run.entries() != [f"step-{step:09}" for step in run.steps()]:
