@@ -18,6 +18,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <sstream>
 #include <string>
@@ -78,13 +79,22 @@ void strike() {
   if (file >= 0) ::close(file);
 }
 
+// Where libstdc++ reads a folder it lets no exception out: it ends the process instead.
+bool reads_a_folder(void* const* frames, int count) {
+  for (int i = 0; i < count; ++i)
+    if (Dl_info found; dladdr(frames[i], &found) != 0 && found.dli_sname != nullptr &&
+                       std::strstr(found.dli_sname, "directory_iterator") != nullptr)
+      return true;
+  return false;
+}
+
 bool is_within() {
   void* frames[128];
   const int count = backtrace(frames, 128);
   for (int i = 0; i < count; ++i) {
     const auto at = reinterpret_cast<std::uintptr_t>(frames[i]);
     for (const auto& [begin, end] : fault().within)
-      if (at >= begin && at < end) return true;
+      if (at >= begin && at < end) return !reads_a_folder(frames, i);
   }
   return false;
 }

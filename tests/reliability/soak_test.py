@@ -136,6 +136,7 @@ def grown(first, now):
 
 def soak(counted, kind, directory):
     program = counted.program
+    os.environ["LONGSPAN_TIME_LIMIT"] = "1000000"  # of tests/support/mpirun
     file = tiny_families.write(directory, "decoder")
 
     def start(name):
@@ -146,11 +147,14 @@ def soak(counted, kind, directory):
     processes = Processes(steady)
     warm_up = min(600, 15 * len(kind.numbers))
     processes.over(warm_up, broken.look)
-    first = None
+    first = now = None
     for number in kind:
-        now = processes.over(60, broken.look)
-        first = first or now
-        why = grown(first, now)
+        try:
+            now = processes.over(60, broken.look)
+            first = first or now
+            why = grown(first, now)
+        except (OSError, AssertionError) as error:  # a process that is gone
+            why = f"{error}\n{steady.output()[-2000:]}{steady.errors()}"
         measured = Job(program, ["evaluate", "steady", "--json"], directory=directory)
         if not why and measured.wait().code != 0:
             why = f"evaluate: {measured.errors()}"

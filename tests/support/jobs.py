@@ -125,6 +125,9 @@ class Job:
                 os.kill(process, number)
             except ProcessLookupError:
                 pass  # it was quicker
+        # What was being started meanwhile was not seen.
+        if which == "all" and number == signal.SIGKILL and chosen:
+            self.signal(number, which)
 
     def process_of(self, rank):
         """The process of one rank of several, or None where it has not started."""
