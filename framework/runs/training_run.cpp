@@ -33,6 +33,7 @@
 #include "framework/runs/start_from.h"
 #include "framework/runs/step_meter.h"
 #include "framework/runs/stop_request.h"
+#include "framework/runs/stragglers.h"
 #include "framework/runs/tracker.h"
 #include "framework/tasks/labelled_task.h"
 #include "framework/train/divergence.h"
@@ -125,6 +126,7 @@ class TrainingRun {
   std::int64_t first_step_ = 0;
   NeededFlops needed_flops_;
   StepMeter meter_;
+  Stragglers stragglers_;
   bool stopping_ = false;
   Batch batch_ = {};                  // of the last step
   bool has_validation_loss_ = false;  // the weights after it too, of the validation text
@@ -426,8 +428,10 @@ void TrainingRun::step() {
                                                  saver_.wait_for_copy();
                                                }});
   mesh_.world.check_ledger();
-  meter_.times().waiting += (session_.waited() - waited_before).count();
+  const double waited = (session_.waited() - waited_before).count();
+  meter_.times().waiting += waited;
   const double seconds = stopwatch.seconds();
+  stragglers_.add({.seconds = seconds, .waited = waited}, mesh_.world, log_);
   stopping_ = result.stop_requested;
   meter_.add({.seconds = seconds, .tokens = result.tokens, .flops = flops_of_step(remembered)});
   if (result.skipped)

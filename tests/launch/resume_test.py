@@ -9,16 +9,16 @@ import random
 import shutil
 import signal
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
+import kills
 from jobs import Layout, until
 
 STEPS = 60
 ALL = "LONGSPAN_ALL" in os.environ  # launch/test --all
-KILLS = 20 if ALL else 5  # a layout
+KILLS = 5  # a layout; tests/reliability/kills_test.py has as many as one likes
 
 
 class Resume(jobs.TestCase):
@@ -37,38 +37,23 @@ class Resume(jobs.TestCase):
         return run
 
     def assert_same(self, run, unbroken):
-        self.assertEqual(run.metrics_bytes(), unbroken.metrics_bytes())
-        last = unbroken.steps()[-1]
-        self.assertEqual(run.state(last), unbroken.state(last))
+        self.assertEqual(kills.difference(run, unbroken), "")
         self.longspan("verify", run.path)
-        self.assertEqual(run.entries(), [f"step-{step:09}" for step in run.steps()])
 
     def kill(self, job, run, moment):
         """At a random moment; False when the job was quicker."""
         which = moment.choice(["all", "one", "mpirun"])
         when = moment.choice(["starting", "training", "saving", "saving"])
-        if when == "starting":
-            time.sleep(moment.uniform(0, 0.5))
-        else:
-            step = max(run.steps(), default=0) + moment.randint(1, 6)
-            until(lambda: job.ended() or f"step {step}/" in job.output())
-            if when == "saving":
-                until(lambda: job.ended() or run.is_saving())
-        time.sleep(moment.uniform(0, 0.03))
-        job.signal(signal.SIGKILL, which)
-        code = job.wait().code
-        if code != 0:
-            self.assertIn(code, (137, -9, 124, 1), job.output() + job.errors())
-        return code != 0
+        return kills.kill(job, run, when, which, moment)
 
     def kill_and_resume(self, layout, seed):
         unbroken = self.unbroken(layout)
         moment = random.Random(seed)
         run = self.run_at("broken")
-        kills = 0
-        while kills < KILLS:
+        count = 0
+        while count < KILLS:
             if self.kill(self.start_training("broken", layout, self.settings), run, moment):
-                kills += 1
+                count += 1
             else:
                 self.assert_same(run, unbroken)
                 shutil.rmtree(run.path)

@@ -21,6 +21,12 @@ def _share(text):
     return int(found[1]), int(found[2])
 
 
+def skip(sentence):
+    """Ends the test as skipped: something that it needs is not there."""
+    print(f"skipped: {sentence}", flush=True)
+    sys.exit(77)
+
+
 class Counted:
     """The whole of one test program: its options, its rows, its exit code."""
 
@@ -61,6 +67,8 @@ class _Kind:
         if arguments.kind and arguments.kind not in name:
             self.numbers = []
         self.full, self.good, self.bad, self.left_out = full, 0, 0, 0
+        is_all = self.count == full and arguments.only is None
+        self.share = "some" if not is_all else "all" if parts == 1 else f"{part}/{parts}"
 
     def __iter__(self):
         begin = time.monotonic()
@@ -76,7 +84,7 @@ class _Kind:
         if path := os.environ.get("LONGSPAN_RELIABILITY_ROWS"):
             with open(path, "a", encoding="utf-8") as rows:
                 rows.write(json.dumps({"what": self.name, "held": self.good, "cases": self.good + self.bad,
-                                       "left_out": self.left_out, "full": self.full,
+                                       "left_out": self.left_out, "full": self.full, "share": self.share,
                                        "seconds": round(seconds, 1)}) + "\n")
 
     def passed(self):

@@ -125,12 +125,27 @@ class Job:
                 os.kill(process, number)
             except ProcessLookupError:
                 pass  # it was quicker
+        # What was being started meanwhile was not seen.
+        if which == "all" and number == signal.SIGKILL and chosen:
+            self.signal(number, which)
 
-    def signal_rank(self, number, rank):
-        """To one rank of several."""
+    def process_of(self, rank):
+        """The process of one rank of several, or None where it has not started."""
         for process, command in processes_with(f"OMPI_COMM_WORLD_RANK={rank}\0"):
             if command.startswith(self.program) and process in dict(processes_with(self.mark)):
-                os.kill(process, number)
+                return process
+        return None
+
+    def signal_rank(self, number, rank):
+        """To one rank of several; whether it is there."""
+        process = self.process_of(rank)
+        if process is None:
+            return False
+        try:
+            os.kill(process, number)
+        except ProcessLookupError:
+            return False
+        return True
 
     def wait(self):
         """Returns when the job and all its processes have ended."""
@@ -201,6 +216,9 @@ class Run:
 
     def is_saving(self):
         return any(".tmp-" in name for name in self.entries())
+
+    def is_removing(self):
+        return any(".removed-" in name for name in self.entries())
 
     def checkpoint(self, step):
         return self.path / "checkpoints" / f"step-{step:09}"

@@ -1,0 +1,58 @@
+"""A tiny run of a family on a layout: once unbroken, and once with whatever a test does to it."""
+
+import shutil
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import kills
+import tiny_families
+from jobs import Job, Run, flat, until
+
+
+class Place:
+    """In a directory that it makes anew. `settings` are those of every job in it."""
+
+    def __init__(self, program, directory, family, layout, settings=None):
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        self.program, self.directory, self.layout, self.settings = program, directory, layout, settings or {}
+        self.name = f"{family} on {layout}"
+        self.file = tiny_families.write(directory, family)
+        self.unbroken, self.broken = Run(directory / "unbroken"), Run(directory / "broken")
+        self.start_seconds = 0.0  # until the first step
+
+    def start(self, directory="broken", settings=None, program=None):
+        """`program`: what becomes the program on every rank, where that is not it itself."""
+        every = {"run.directory": directory, **self.layout.settings(), **self.settings, **(settings or {})}
+        job = Job(program or self.program, ["train", self.file, *flat(every)], self.layout.ranks, self.directory)
+        job.program = self.program
+        return job
+
+    def train_unbroken(self):
+        begin = time.monotonic()
+        job = self.start("unbroken", {"checkpoint.every": 0})
+        until(lambda: job.ended() or "step 1/" in job.output())
+        self.start_seconds = time.monotonic() - begin
+        result = job.wait()
+        job.close()
+        if result.code != 0:
+            raise AssertionError(f"the unbroken run ends with {result.code}\n{result.output}{result.errors}")
+
+    def verify(self):
+        job = Job(self.program, ["verify", self.broken.path], directory=self.directory)
+        result = job.wait()
+        job.close()
+        return result
+
+    def go_on(self):
+        """Lets the broken run go on to its end; what is wrong with it."""
+        job = self.start()
+        try:
+            return kills.go_on(lambda: job, self.broken, self.unbroken, self.verify)
+        finally:
+            job.close()
+
+    def forget(self):
+        shutil.rmtree(self.broken.path, ignore_errors=True)

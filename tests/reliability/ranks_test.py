@@ -1,0 +1,372 @@
+#!/usr/bin/env python3
+"""Faults of one rank: each ends in its documented exit code with one sentence, none hangs, and the run goes on afterwards.
+
+    tests/reliability/ranks_test.py build/launch/longspan [--full] [--share K/N] [--cases N] [--only NUMBER] [--kind NAME]
+
+What is done to a rank from outside is a signal or a limit; what is done to it from inside is preloaded there
+(rank_fault.cpp). Ranks that differ in their collectives are the matter of tests/comm/failures_test.py.
+"""
+
+import os
+import random
+import re
+import resource
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import faults
+import kills
+import tiny_families
+from counted import Counted
+from jobs import Layout, until
+from place import Place
+
+LAYOUTS = (Layout(2, 1), Layout(1, 2), Layout(1, 1, context=2), Layout(2, 2))
+FAMILIES = tiny_families.FAMILIES
+TEXT_FAMILIES = ("transformer_xl", "decoder", "universal_transformer")
+# Long enough that something can be done to it from outside.
+LONG = {"training.steps": 150, "checkpoint.every": 10, "training.validation_every": 50}
+# Long enough for each of its phases.
+SHORT = {"training.steps": 8, "checkpoint.every": 2, "training.validation_every": 3}
+MOST_SECONDS = 30  # from a fault to the end of the job, beside the time limit of collectives; most of it for busy machines
+ATTEMPTS = 5  # where the run was quicker than the fault
+
+
+class Quicker(Exception):
+    """The run ended before the fault."""
+
+
+class LeftOut(Exception):
+    """The case is not the program's to pass, for the reason given."""
+
+
+SOMETHING = "."  # said
+
+
+def ended(job, wanted, most=MOST_SECONDS):
+    """Why the job did not end as wanted within the time; empty where it did.
+
+    `wanted`: the exit codes that are right, each with what the one sentence on standard error has; None: nothing is said.
+    """
+    begin = time.monotonic()
+    result = job.wait()
+    seconds = time.monotonic() - begin
+    said = f"\n{result.output[-2000:]}{result.errors}"
+    if result.code not in wanted:
+        return f"exit code {result.code}, wanted one of {sorted(wanted)}{said}"
+    if seconds > most:
+        return f"it took {seconds:.0f} s to end, wanted at most {most}{said}"
+    sentences = re.findall(r"(?m)^longspan: .*$", result.errors)
+    sentence = wanted[result.code]
+    if len(sentences) != (sentence is not None) or sentence and not re.search(sentence, sentences[0]):
+        return f"standard error is to be {f'one sentence with {sentence!r}' if sentence else 'empty'}{said}"
+    return ""
+
+
+class Bench:
+    """Where the cases run: places by turns, each made once, and the broken run of the case."""
+
+    def __init__(self, program, directory):
+        self.program, self.directory, self.places = program, Path(directory), {}
+        self.library = self.phases = None  # made when they are needed
+
+    def place(self, number, families=FAMILIES, layouts=LAYOUTS, settings=None):
+        family, layout = families[number % len(families)], layouts[number // len(families) % len(layouts)]
+        key = (family, layout, str(settings))
+        if key not in self.places:
+            place = Place(self.program, self.directory / f"place-{len(self.places)}", family, layout, settings)
+            place.train_unbroken()
+            self.places[key] = place
+        self.places[key].forget()
+        return self.places[key]
+
+    def on_rank(self, place, rank, fault, within=""):
+        """What starts the program with the fault on that rank, and the file that tells that it struck."""
+        self.library = self.library or faults.compile_fault(self.directory)
+        struck = self.directory / "struck"
+        struck.unlink(missing_ok=True)
+        lines = faults.preload(self.library, fault, struck, within)
+        return faults.on_rank(place.directory, self.program, rank, lines), struck
+
+
+def at_a_step(job, moment, steps):
+    """Waits for one; raises Quicker where the job has ended."""
+    step = moment.randint(1, steps)
+    until(lambda: job.ended() or f"step {step}/" in job.output())
+    time.sleep(moment.uniform(0, 0.05))
+    if job.ended():
+        raise Quicker
+
+
+def with_job(job, action):
+    """What the action says, with the job closed after it."""
+    try:
+        return action(job)
+    finally:
+        job.close()
+
+
+def killed(bench, number, moment):
+    place = bench.place(number, settings=LONG)
+
+    def act(job):
+        at_a_step(job, moment, 120)
+        if not job.signal_rank(signal.SIGKILL, moment.randrange(place.layout.ranks)):
+            raise Quicker
+        return ended(job, {137: None})
+    return with_job(place.start(), act) or place.go_on()
+
+
+def stopped(bench, number, moment):
+    place = bench.place(number, settings=LONG)
+    rank = moment.randrange(place.layout.ranks)
+
+    def act(job):
+        at_a_step(job, moment, 120)
+        if not job.signal_rank(signal.SIGSTOP, rank):
+            raise Quicker
+        return ended(job, {5: rf"rank {rank} did not answer within"}, MOST_SECONDS + 8)
+    return with_job(place.start(settings={"run.time_limit": 8}), act) or place.go_on()
+
+
+def paused(bench, number, moment):
+    place = bench.place(number, settings=LONG)
+
+    def act(job):
+        at_a_step(job, moment, 100)
+        rank = moment.randrange(place.layout.ranks)
+        job.signal_rank(signal.SIGSTOP, rank)
+        time.sleep(moment.uniform(0.2, 2))
+        job.signal_rank(signal.SIGCONT, rank)
+        return ended(job, {0: None}, most=200)
+    return with_job(place.start(), act) or kills.difference(place.broken, place.unbroken)
+
+
+def slow_down(job, process, run):
+    """Lets a process run a tenth of the time, until the log names a rank or has had 100 steps and a minute for it."""
+    begin = time.monotonic()
+    while not job.ended() and " slow: " not in run.log():
+        os.kill(process, signal.SIGSTOP)
+        time.sleep(0.09)
+        os.kill(process, signal.SIGCONT)
+        time.sleep(0.01)
+        seconds, steps = time.monotonic() - begin, job.output().count("step ")
+        if seconds > 60 and steps >= 100:
+            return
+        if seconds > 300:
+            raise LeftOut(f"the machine is too busy: it made {steps} steps in 300 s")
+
+
+def slowed(bench, number, moment):
+    """One rank of four runs a tenth of the time."""
+    layout = [Layout(4, 1), Layout(2, 2), Layout(1, 4), Layout(2, 1, context=2)]
+    place = bench.place(number, ("decoder", "transformer_xl"), layout, SHORT)
+    rank = moment.randrange(4)
+    settings = {"training.steps": 10**7, "checkpoint.every": 0, "training.validation_every": 0}
+
+    def act(job):
+        until(lambda: job.ended() or "step 1/" in job.output())
+        slow_down(job, job.process_of(rank), place.broken)
+        log = "\n".join(line for line in place.broken.log().splitlines() if " step " not in line)
+        if not re.search(rf"warning rank {rank} is slow: the others waited \d+% of the time of the last \d+ steps for it", log):
+            return f"the log does not name rank {rank}:\n{log}"
+        job.signal(signal.SIGUSR1)
+        return ended(job, {75: None})
+    return with_job(place.start(settings=settings), act)
+
+
+def out_of_memory(bench, number, moment):
+    """From some moment on a rank gets no more memory, or nearly none."""
+    place = bench.place(number, settings=LONG)
+
+    def act(job):
+        at_a_step(job, moment, 60)
+        process = job.process_of(moment.randrange(place.layout.ranks))
+        try:
+            pages = int(Path(f"/proc/{process}/statm").read_text().split()[0])
+            most = pages * resource.getpagesize() + moment.choice([0, 2**16, 2**20, 2**23])
+            resource.prlimit(process, resource.RLIMIT_AS, (most, most))
+        except (OSError, ValueError):
+            raise Quicker from None
+        result = job.wait()
+        inside = re.search(r"\[ 1\] \S*/(libdnnl|libopen-|libmpi|libhdf5)\S*", result.output + result.errors)
+        if result.code != 139 or not inside:
+            return ended(job, {0: None, 1: SOMETHING}, most=200)
+        why = place.go_on()
+        if not why:
+            raise LeftOut(f"{inside[1]} ended the rank by signal 11 where it got no memory; started again the run goes on as it should")
+        return why
+    return with_job(place.start(), act) or place.go_on()
+
+
+def exception(bench, number, moment):
+    """An allocation fails, within some phase of a run."""
+    bench.phases = bench.phases or faults.places_of(bench.program)
+    place = bench.place(number, settings=SHORT)
+    phase = moment.choice(sorted(bench.phases))
+    rank = 0 if phase in faults.ONLY_ON_RANK_0 else moment.randrange(place.layout.ranks)
+    at = int(3000 ** moment.random())
+    while True:
+        script, struck = bench.on_rank(place, rank, f"new {at}", bench.phases[phase])
+
+        def act(job):
+            # What only removes may be left undone, with a warning.
+            return ended(job, {0: None, 1: SOMETHING}, most=200)
+        name = f"allocation {at} within {phase} on rank {rank} of {place.name}"
+        if why := with_job(place.start(program=script), act):
+            return f"{name}: {why}"
+        if struck.exists():
+            why = place.go_on()
+            return f"{name}: {why}" if why else ""
+        if at == 1:
+            raise Quicker
+        at = max(1, at // 10)
+        place.forget()
+
+
+def another_program(bench, number, moment):
+    """One rank was started with another command: it calls other collectives."""
+    place = bench.place(number, settings=SHORT)
+    rank = moment.randrange(place.layout.ranks)
+    command = moment.choice(["evaluate unbroken", "generate unbroken --tokens 4 --prompt the", "verify unbroken"])
+    script = faults.on_rank(place.directory, bench.program, rank, [f"exec {bench.program} {command}"])
+    job = place.start(program=script, settings={"run.time_limit": 8})
+    return with_job(job, lambda job: ended(job, {2: SOMETHING, 3: SOMETHING, 5: SOMETHING}, 8 + MOST_SECONDS)) or place.go_on()
+
+
+def not_a_number(bench, number, moment):
+    """In the products of one rank: once, or from then on."""
+    place = bench.place(number, settings=SHORT)
+    rank = moment.randrange(place.layout.ranks)
+    for_ever = moment.random() < 0.5
+    first = int(400 ** moment.random())
+    script, struck = bench.on_rank(place, rank, f"nan {first} {10**9 if for_ever else 1}")
+
+    def act(job):
+        if why := ended(job, {0: None, 4: "training diverged"}, most=200):
+            return why
+        if not struck.exists():
+            raise Quicker
+        log = place.broken.log()
+        if job.wait().code == 0 and not re.search(r"skipped: loss|is not saved|no samples|nan", log):
+            metrics = place.broken.metrics_bytes()
+            if b"nan" not in metrics and metrics != place.unbroken.metrics_bytes():
+                return f"nothing tells of it:\n{log}"
+        return ""
+    why = with_job(place.start(program=script), act)
+    where = f"from product {first} on" if for_ever else f"in product {first}"
+    return f"{where} on rank {rank} of {place.name}: {why}" if why else ""
+
+
+def two_jobs(bench, number, moment):
+    place = bench.place(number, settings=LONG)
+
+    def act(job):
+        at_a_step(job, moment, 50)
+        why = with_job(place.start(), lambda second: ended(second, {2: "is in use by another run"}))
+        if why and job.ended():
+            raise Quicker
+        return why or ended(job, {0: None}, most=200)
+    return with_job(place.start(), act) or kills.difference(place.broken, place.unbroken)
+
+
+def clock(bench, number, moment):
+    """That of the wall, on one rank: there and back again and again."""
+    place = bench.place(number, settings=SHORT)
+    seconds = moment.choice([-1, 1]) * moment.choice([1, 3600, 86400 * 400, 10**9])
+    script, struck = bench.on_rank(place, moment.randrange(place.layout.ranks), f"clock {seconds}")
+    why = with_job(place.start(program=script), lambda job: ended(job, {0: None}, most=200))
+    if not why and not struck.exists():
+        raise Quicker
+    return why or kills.difference(place.broken, place.unbroken)
+
+
+def text(bench, number, moment):
+    """What is trained on is cut, replaced, removed, written over or gets longer."""
+    place = bench.place(number, settings=LONG)
+    path = place.directory / tiny_families.sections_of(FAMILIES[number % len(FAMILIES)])["data"]["train"]
+    change = moment.choice(["cut to nothing", "cut in half", "replaced", "removed", "written over", "longer"])
+    content, times = path.read_bytes(), path.stat()
+
+    def act(job):
+        at_a_step(job, moment, 50)
+        if change.startswith("cut"):
+            os.truncate(path, 0 if change == "cut to nothing" else len(content) // 2)
+        elif change == "replaced":
+            beside = path.with_name("beside")
+            beside.write_bytes(content[::-1])
+            beside.rename(path)
+        elif change == "removed":
+            path.unlink()
+        elif change == "written over":
+            with open(path, "r+b") as file:
+                file.write(content[::-1])
+        else:
+            with open(path, "ab") as file:
+                file.write(content)
+        if not change.startswith("cut"):
+            return ended(job, {0: None}, most=200)
+        # Examples may be in memory already.
+        must = change == "cut to nothing" and FAMILIES[number % len(FAMILIES)] in TEXT_FAMILIES
+        return ended(job, {3: path.name} if must else {0: None, 3: path.name}, most=200)
+    try:
+        why = with_job(place.start(), act)
+    finally:
+        path.write_bytes(content)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # of which a checkpoint takes note
+    if not why and change in ("replaced", "removed", "longer"):
+        why = kills.difference(place.broken, place.unbroken)
+    if not why and change.startswith("cut"):
+        why = place.go_on()
+    return f"{change}: {why}" if why else ""
+
+
+# What, how many of it in the usual run, and in all.
+KINDS = (
+    ("one rank is killed", killed, 0, 100),
+    ("one rank is stopped", stopped, 1, 100),
+    ("one rank is stopped for a while", paused, 1, 50),
+    ("one rank of four is slowed to a tenth, and named", slowed, 1, 20),
+    ("one rank gets no more memory", out_of_memory, 1, 200),
+    ("an exception on one rank in each phase", exception, 2, 600),
+    ("one rank runs another command", another_program, 1, 40),
+    ("a loss that is no number on one rank", not_a_number, 1, 200),
+    ("two jobs in one directory", two_jobs, 1, 40),
+    ("a clock that jumps on one rank", clock, 1, 60),
+    ("a text that changes while it is read", text, 1, 120),
+)
+
+
+def judge(function, bench, number):
+    """What is wrong with the case. Raises LeftOut."""
+    for attempt in range(ATTEMPTS):
+        try:
+            return function(bench, number, random.Random(number * 100 + attempt))
+        except Quicker:
+            continue
+        except AssertionError as error:
+            return str(error)
+    raise LeftOut(f"the run was quicker than the fault {ATTEMPTS} times")
+
+
+def main():
+    counted = Counted(__doc__)
+    with tempfile.TemporaryDirectory(prefix="longspan-test-") as directory:
+        bench = Bench(counted.program, directory)
+        for name, function, usual, full in KINDS:
+            kind = counted.kind(name, usual, full)
+            for number in kind:
+                try:
+                    why = judge(function, bench, number)
+                    kind.fails(number, why) if why else kind.passed()
+                except LeftOut as reason:
+                    kind.leaves_out(number, reason)
+    counted.end()
+
+
+if __name__ == "__main__":
+    main()

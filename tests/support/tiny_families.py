@@ -1,0 +1,88 @@
+"""A run of each family that is as small as it can be, for tests that start hundreds of them."""
+
+import json
+import random
+import struct
+from pathlib import Path
+
+import jobs
+
+SIDE = 4  # of an image
+
+COMMON = {
+    "run": {"directory": "run", "threads": 1},
+    "model": {"layers": 2, "width": 16, "heads": 4, "dropout": 0.1},
+    "data": {},
+    "training": {"steps": 24, "learning_rate": 0.003, "warmup": 2, "schedule": "constant", "validation_every": 7,
+                 "validation_batches": 1},
+    "checkpoint": {"every": 3, "keep": 2},
+    "metrics": {"every": 1, "timing": False},
+}
+TEXT = {"train": "text.txt", "validation": "held-out.txt", "batch": 4, "segment": 8}
+PAIRS = {"train": "train.source", "train_target": "train.target", "validation": "held-out.source",
+         "validation_target": "held-out.target", "batch_tokens": 128, "longest": 12}
+TAGS = {"train": "train.tags", "validation": "held-out.tags", "batch_tokens": 128, "longest": 64}
+IMAGES = {"format": "images", "train": "train.images", "train_target": "train.labels", "validation": "held-out.images",
+          "validation_target": "held-out.labels", "batch_tokens": 160}
+
+# What each has beside COMMON, by sections.
+OWN = {
+    "transformer_xl": {"model": {"memory": 8}, "data": TEXT},
+    "decoder": {"model": {"norm": "pre"}, "data": TEXT},
+    "universal_transformer": {"model": {"layers": 1, "steps": 3, "halting": "adaptive"}, "data": TEXT},
+    "encoder_decoder": {"run": {"task": "translation"}, "data": PAIRS, "training": {"label_smoothing": 0.1}},
+    "encoder": {"run": {"task": "tagging"}, "model": {"tag_readout": "crf"}, "data": TAGS},
+    "image_transformer": {"run": {"task": "pixels"}, "model": {"attention": ["local_1d"], "attention_window": [12],
+                                                              "of_classes": True}, "data": IMAGES},
+}
+FAMILIES = tuple(OWN)
+
+
+def sections_of(family):
+    """The configuration of a run of the family, by sections."""
+    own = OWN[family]
+    sections = {name: {**values, **own.get(name, {})} for name, values in COMMON.items()}
+    sections["model"] = {"family": family, **sections["model"]}
+    return sections
+
+
+def _lines(path, lines):
+    Path(path).write_text("".join(line + "\n" for line in lines))
+
+
+def _pairs(source, count):
+    words = ["".join(source.choice("abcdef") for _ in range(source.randint(1, 9))) for _ in range(count)]
+    return words, [word[::-1].upper() for word in words]
+
+
+def _tagged(source):
+    choices = [[("anna", "B-PER")], [("new", "B-LOC"), ("york", "I-LOC")], [("saw", "O")], [("the", "O")], [("in", "O")]]
+    return "".join(f"{word}\t{tag}\n" for _ in range(source.randint(1, 6)) for word, tag in source.choice(choices))
+
+
+def write_data(directory, family):
+    """The files that the configuration of the family names."""
+    directory = Path(directory)
+    data = OWN[family]["data"]
+    for number, (key, size) in enumerate((("train", 120), ("validation", 4))):
+        source = random.Random(number)
+        if data is TEXT:
+            jobs.write_text(directory / data[key], words=25 * size, seed=number)
+        elif data is PAIRS:
+            for name, lines in zip((data[key], data[f"{key}_target"]), _pairs(source, size)):
+                _lines(directory / name, lines)
+        elif data is TAGS:
+            (directory / data[key]).write_text("\n".join(_tagged(source) for _ in range(size)))
+        else:
+            labels = [source.randrange(3) for _ in range(size)]
+            values = bytes(70 * label + source.randrange(8) for label in labels for _ in range(SIDE * SIDE))
+            (directory / data[key]).write_bytes(struct.pack(">4B3I", 0, 0, 8, 3, size, SIDE, SIDE) + values)
+            (directory / data[f"{key}_target"]).write_bytes(struct.pack(">4BI", 0, 0, 8, 1, size) + bytes(labels))
+
+
+def write(directory, family):
+    """NAME.yaml and its data into a directory; the file's name."""
+    write_data(directory, family)
+    # JSON is YAML.
+    (Path(directory) / f"{family}.yaml").write_text(json.dumps(sections_of(family), indent=1))
+    return f"{family}.yaml"
