@@ -25,10 +25,19 @@ namespace {
 
 constexpr int most_ranks = 1 << 20;
 constexpr std::array ranks_options = {"-n", "-np", "--np", "--n", "-c"};  // mpirun's names for it
-constexpr std::array host_options = {
-    "-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile"};
-// Where one of these is set, mpirun starts ranks on the machines of a queue's job.
-constexpr std::array queue_variables = {"SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE"};
+constexpr std::array host_options = {"-H",
+                                     "-host",
+                                     "--host",
+                                     "-hostfile",
+                                     "--hostfile",
+                                     "-machinefile",
+                                     "--machinefile",
+                                     "-default-hostfile",
+                                     "--default-hostfile"};
+// Where one of these is set, mpirun starts ranks on the machines of a queue's job, or on those of a
+// file that an operator of Kubernetes has made.
+constexpr std::array queue_variables = {
+    "SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "OMPI_MCA_orte_default_hostfile"};
 
 int ranks_in(const std::string& option, const std::string& text) {
   int ranks = 0;
