@@ -250,7 +250,11 @@ void Watch::ask() {
       fmt::format("asked to save and stop; waits for {}, then for the checkpoint. Ctrl-C once more "
                   "ends the job now: what came after its last checkpoint is lost",
                   waits_for()));
-  ::kill(child_, SIGUSR1);
+  // While mpirun starts its daemons on other machines the signal would end it as an error of its
+  // own: it is passed on when a rank here has started, or by the reminder.
+  const bool starts_elsewhere =
+      !job_.is_local && doing_.empty() && *asked_ - started_ < asked_start;
+  if (!starts_elsewhere) ::kill(child_, SIGUSR1);
 }
 
 void Watch::end(int code) {

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from slurm_cluster import REQUEUE_SECONDS, Cluster, enter_namespaces
+from templates import changed, wanted
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
@@ -35,24 +36,6 @@ CONFIGURATION = {
     "checkpoint": {"every": 10, "keep": 3},
     "metrics": {"every": 1, "timing": False},
 }
-
-
-def changed(template, changes):
-    """The template with these changes, {what is there: what is to be}, which may be where it says "change:" only: in that
-    line, or where that is a comment of its own, up to the next empty line."""
-    lines, allowed = [], False
-    left = dict(changes)
-    for line in template.splitlines():
-        is_marked = "change:" in line
-        allowed = is_marked and line.startswith("# ") or allowed and line != ""
-        for old, new in changes.items():
-            if old in line and (allowed or is_marked):
-                line = line.replace(old, new)
-                left.pop(old, None)
-        lines.append(line)
-    if left:
-        raise AssertionError(f"not in a place that says \"change:\": {', '.join(left)}")
-    return "\n".join(lines) + "\n"
 
 
 class Desk:
@@ -115,7 +98,7 @@ class Desk:
         found = self.cluster.job(job)
         if state != "CANCELLED" and found["ExitCode"] != f"{exit_code}:0":
             raise AssertionError(f"exit code {found['ExitCode']}; wanted {exit_code}\n{self.said(job)}")
-        left = self.cluster.left_behind()
+        left = self.cluster.left_behind("SLURM_JOB_ID=")
         if left:
             raise AssertionError(f"left behind: {left}")
 
@@ -137,11 +120,6 @@ class Desk:
 
     def steps_stopped_at(self, name):
         return [int(step) for step in re.findall("stopped on request after step ([0-9]+)", self.run(name).log())]
-
-
-def wanted(holds, otherwise):
-    if not holds:
-        raise AssertionError(otherwise)
 
 
 def three_requeues(desk, number, name, layout):
@@ -256,9 +234,11 @@ def mistake(desk, number, name, layout):
 
 
 def as_it_is(desk, number, name, layout):
-    """Nothing is changed: 16 ranks, 8 a node."""
+    """Nothing is changed: 16 ranks, 8 a node, of 4 threads each."""
+    configuration = {**CONFIGURATION, "training": {**CONFIGURATION["training"], "steps": 12}}
+    (desk.tree / "configs" / "quickstart.yaml").write_text(json.dumps(configuration, indent=1))
     asked = desk.cluster.submit(TEMPLATE, folder=desk.tree)
-    desk.wait_for_step(asked, "longspan", 5)
+    desk.wait_for_step(asked, "longspan", 3)
     desk.cluster.user("scancel", "--batch", "--signal=USR1", asked)
     desk.wait_for_end(asked, "COMPLETED")
     unbroken = desk.cluster.submit(TEMPLATE, "--job-name=unbroken", folder=desk.tree)
