@@ -31,6 +31,7 @@ from jobs import Layout, until
 CLUSTER = jobs.SOURCE / "launch" / "cluster"
 MARK = "LONGSPAN_TEST_QUEUE="
 STEPS = 40
+LONG = {"training.steps": 600, "checkpoint.every": 100}  # longer than a launcher waits that hears no rank
 LAYOUTS = [Layout(4, 1), Layout(2, 2), Layout(2, 1, 2), Layout(1, 2, 2)]
 CONFIGURATION = {
     "model": {"family": "transformer_xl", "layers": 2, "width": 32, "heads": 4, "memory": 32, "dropout": 0.1},
@@ -144,21 +145,23 @@ class Desk:
         left = [entry for entry in self.nodes.left_behind(MARK + name + "\0") if "sshd" not in str(entry)]
         wanted(not left, f"left behind: {left}")
 
-    def unbroken(self, layout):
+    def unbroken(self, layout, settings=None):
         """metrics.jsonl of a run that nothing stopped."""
-        if layout not in self._unbroken:
+        key = layout, json.dumps(settings or {})
+        if key not in self._unbroken:
             name = f"unbroken-{len(self._unbroken)}"
-            self.wait_for_end(self.start_pbs(name, layout), name, 0)
-            self._unbroken[layout] = self.run(name).metrics_bytes()
-        return self._unbroken[layout]
+            self.wait_for_end(self.start_pbs(name, layout, settings=settings), name, 0)
+            self._unbroken[key] = self.run(name).metrics_bytes()
+        return self._unbroken[key]
 
-    def check_losses(self, name, layout):
-        wanted(self.run(name).metrics_bytes() == self.unbroken(layout), f"{name}: other losses than of an unbroken run")
+    def check_losses(self, name, layout, settings=None):
+        wanted(self.run(name).metrics_bytes() == self.unbroken(layout, settings),
+               f"{name}: other losses than of an unbroken run")
         wanted("stopped on request after step" in self.run(name).log(), f"{name}: never stopped\n{self.said(name)}")
 
-    def start_pbs(self, name, layout, seconds=None):
+    def start_pbs(self, name, layout, seconds=None, settings=None):
         """The template, as it would be started on the first of its nodes. `qsub` writes its place and words."""
-        settings = " ".join(jobs.flat(layout.settings()))
+        settings = " ".join(jobs.flat({**layout.settings(), **(settings or {})}))
         changes = {"--set parallel.data=16 --set data.batch=64": settings, "OMP_NUM_THREADS=4": "OMP_NUM_THREADS=1",
                    "qsub pbs.sh": f"qsub {name}.sh"}
         if seconds:
@@ -232,7 +235,7 @@ def pbs_ended(desk, number, name, layout):
 class Pods:
     """The containers of mpijob.yaml, as processes on the two nodes."""
 
-    def __init__(self, desk, name, layout):
+    def __init__(self, desk, name, layout, settings, apart):
         import yaml
         self.desk, self.name = desk, name
         text = (CLUSTER / "mpijob.yaml").read_text()
@@ -242,7 +245,7 @@ class Pods:
         specs = job["mpiReplicaSpecs"]
         self.launcher, self.worker = (specs[kind]["template"]["spec"]["containers"][0] for kind in ("Launcher", "Worker"))
         command = " ".join(self.launcher["command"])
-        settings = " ".join(jobs.flat(layout.settings()))
+        settings = " ".join(jobs.flat({**layout.settings(), **settings}))
         for old, new in {"-n 16": "-n 4", "runs/mpijob": f"runs/{name}",
                          "--set parallel.data=16 --set data.batch=64": settings}.items():
             wanted(old in command, f"no {old} in the launcher's command")
@@ -251,7 +254,8 @@ class Pods:
         self.environment = {entry["name"]: entry["value"] for entry in self.launcher["env"]}
         self.environment["OMP_NUM_THREADS"] = "1"
         hosts = desk.home / "hostfile"
-        hosts.write_text("node-1 slots=2\nnode-2 slots=2\n")
+        # With ranks beside the launcher, which hears them, or without.
+        hosts.write_text("node-2 slots=4\n" if apart else "node-1 slots=2\nnode-2 slots=2\n")
         # What the operator adds.
         self.environment.update({"OMPI_MCA_orte_default_hostfile": str(hosts), "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
                                  "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10", "OMPI_MCA_orte_set_default_slots": "2"})
@@ -306,7 +310,9 @@ def mpijob_stopped(desk, number, name, layout):
     """The launcher is told to end as a pod is: it saves, with 75, and the next one goes on. No rank is left on a worker."""
     if shutil.which("sshd") is None:
         return "sshd not found; wanted the package openssh-server"
-    pods = Pods(desk, name, layout)
+    apart = number % 2 == 1
+    settings = LONG if apart else {}
+    pods = Pods(desk, name, layout, settings, apart)
     try:
         for step in (6, 15):
             launcher = pods.start()
@@ -321,7 +327,7 @@ def mpijob_stopped(desk, number, name, layout):
         raise AssertionError(f"{error}\n{desk.said(name + '-worker')[-2000:]}") from None
     finally:
         pods.end()
-    desk.check_losses(name, layout)
+    desk.check_losses(name, layout, settings)
     return None
 
 
