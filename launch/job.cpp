@@ -43,6 +43,7 @@ using std::chrono::seconds;
 constexpr seconds start_limit{30};
 constexpr seconds longest_start{300};
 constexpr seconds asked_start{10};
+constexpr seconds daemons_start{10};  // of mpirun, on other machines
 constexpr std::chrono::milliseconds tick{500};
 constexpr seconds reminder{10};    // between words about what is waited for
 constexpr seconds time_to_end{5};  // from SIGTERM to SIGKILL
@@ -203,6 +204,10 @@ class Watch {
   std::string waits_for() const;
   // Ranks that run elsewhere cannot be heard.
   bool hears_ranks() const { return job_.is_local && ear_.defined(); }
+  // While mpirun starts its daemons on other machines SIGUSR1 would end it as an error of its own.
+  bool starts_elsewhere() const {
+    return !job_.is_local && doing_.empty() && Clock::now() - started_ < daemons_start;
+  }
 
   const Job& job_;
   Descriptor signals_;
@@ -217,6 +222,7 @@ class Watch {
   Clock::time_point spoke_ = Clock::now();
   std::optional<Clock::time_point> asked_;
   std::optional<Clock::time_point> failed_;  // a rank has said why the job ends
+  bool passes_later_ = false;  // mpirun is to be asked once it has started its daemons
   std::optional<Clock::time_point> ended_;
   int end_code_ = 0;
   bool gave_hint_ = false;
@@ -234,7 +240,8 @@ void Watch::ask() {
       fmt::format("asked to save and stop; waits for {}, then for the checkpoint. Ctrl-C once more "
                   "ends the job now: what came after its last checkpoint is lost",
                   waits_for()));
-  ::kill(child_, SIGUSR1);
+  passes_later_ = starts_elsewhere();
+  if (!passes_later_) ::kill(child_, SIGUSR1);
 }
 
 void Watch::end(int code) {
@@ -272,7 +279,10 @@ void Watch::listen() {
     const bool is_first = doing_.empty();
     doing_.assign(text, static_cast<std::size_t>(length));
     // Of a job that was asked while it started nobody may have heard it.
-    if (is_first && asked_) ::kill(child_, SIGUSR1);
+    if (is_first && asked_) {
+      passes_later_ = false;
+      ::kill(child_, SIGUSR1);
+    }
   }
 }
 
@@ -337,6 +347,10 @@ void Watch::look_at_clock() {
                       room_in("/dev/shm"),
                       room_in(temporary ? temporary : "/tmp")));
     }
+  }
+  if (passes_later_ && !starts_elsewhere()) {
+    passes_later_ = false;
+    ::kill(child_, SIGUSR1);
   }
   if (asked_ && now - spoke_ > reminder) {
     spoke_ = now;

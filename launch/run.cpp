@@ -29,10 +29,19 @@ constexpr int most_ranks = 1 << 20;
 constexpr std::array ranks_options = {"-n", "-np", "--np", "--n", "-c"};  // mpirun's names for it
 constexpr const char* retry_option = "--retry";
 constexpr const char* wait_option = "--retry-wait";
-constexpr std::array host_options = {
-    "-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile"};
-// Where one of these is set, mpirun starts ranks on the machines of a queue's job.
-constexpr std::array queue_variables = {"SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE"};
+constexpr std::array host_options = {"-H",
+                                     "-host",
+                                     "--host",
+                                     "-hostfile",
+                                     "--hostfile",
+                                     "-machinefile",
+                                     "--machinefile",
+                                     "-default-hostfile",
+                                     "--default-hostfile"};
+// Where one of these is set, mpirun starts ranks on the machines of a queue's job, or on those of a
+// file that an operator of Kubernetes has made.
+constexpr std::array queue_variables = {
+    "SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "OMPI_MCA_orte_default_hostfile"};
 
 // An option of this program whose value is a whole number.
 struct NumberOption {

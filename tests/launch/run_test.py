@@ -151,6 +151,24 @@ class AStop(RunTestCase):
         self.assertEqual(terminal.wait(), 75, terminal.text)
         self.assert_saved(terminal)
 
+    def test_of_ranks_elsewhere_reaches_mpirun_when_it_has_started_its_daemons(self):
+        """mpirun takes a signal before that for an error. Here it is one that starts nothing and stops when it is asked."""
+        programs = self.directory / "programs"
+        programs.mkdir()
+        (programs / "mpirun").write_text("#!/bin/sh\ntrap 'exit 75' USR1\necho begun\nwhile :; do sleep 0.1; done\n")
+        (programs / "mpirun").chmod(0o755)
+        terminals = [self.terminal("-n", 2, "--", "train", "tiny.yaml",
+                                   environment={"PATH": f"{programs}:{os.environ['PATH']}", variable: "1"})
+                     for variable in ("OMPI_MCA_orte_default_hostfile", "SLURM_JOB_ID")]
+        asked = time.monotonic()
+        for terminal in terminals:
+            self.assertTrue(terminal.shows("begun"), terminal.text)
+            terminal.type(b"\x03")
+            self.assertTrue(terminal.shows("waits for the ranks, then"), terminal.text)
+        for terminal in terminals:
+            self.assertEqual(terminal.wait(), 75, terminal.text)
+            self.assertGreater(time.monotonic() - asked, 5, terminal.text)
+
     def test_by_a_hang_up_that_nohup_ignores_is_none(self):
         job = jobs.Job("/usr/bin/nohup", [self.program, "run", "-n", "2", "--", "train", "tiny.yaml",
                                           *jobs.flat({**QUICK, "parallel.data": 2})], 1, self.directory)

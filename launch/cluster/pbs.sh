@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Longspan on a PBS cluster (OpenPBS, PBS Professional). Copy it, change what is marked, then, where the copy is: qsub pbs.sh
+# The job saves before its time is over and asks the queue for itself again, and goes on where it stopped, as often as it
+# takes. Options of qsub belong into this file: what was said on the command line is not said again.
+#   qsig -s USR1 JOB   saves now and asks for itself again
+#   qsig -s TERM JOB   saves and ends
+#   qdel JOB           ends within seconds: what came after the last checkpoint is lost
+# SPDX-License-Identifier: Apache-2.0
+
+# change: nodes, cores of a node, ranks a node; nodes x ranks = parallel.data x tensor x context; cores = ranks x threads
+#PBS -l select=2:ncpus=32:mpiprocs=8
+# change: as long as the queue allows; nothing is lost at the end
+#PBS -l walltime=04:00:00
+#PBS -N longspan
+#PBS -j oe
+
+set -uo pipefail
+
+# change: seconds after the start at which to save, which is the walltime less the time that a save needs
+seconds=$((4 * 3600 - 180))
+
+# change: threads a rank
+export OMP_NUM_THREADS=4
+
+# change: the tree, on a file system that all nodes see, and what to run there
+cd "$HOME/longspan" || exit
+configuration=configs/quickstart.yaml
+settings=(--set run.directory="runs/$PBS_JOBNAME" --set parallel.data=16 --set data.batch=64)
+
+# change: the name of this file; PBS runs a copy of it elsewhere
+again() { (cd "$PBS_O_WORKDIR" && qsub pbs.sh); }
+
+# USR1 asks to save and to go on later, TERM to save and end. It is heard however early it comes.
+run=
+asked=
+ask() {
+  heard=yes
+  [ "$asked" = end ] || asked=$1
+  [ -z "$run" ] || kill -USR1 "$run" 2>/dev/null
+}
+trap 'ask again' USR1
+trap 'ask end' TERM
+
+# $PBS_NODEFILE has a line for each rank. Where Open MPI was built without PBS it reaches the other nodes by ssh, or, where
+# that is not allowed, by PBS:  --mca plm_rsh_agent pbs_tmrsh
+# PBS gives no signal before the end of the time, timeout does. In the background, so that this script hears signals.
+timeout --preserve-status --signal=USR1 "$seconds" build/launch/longspan run -n "$(wc -l <"$PBS_NODEFILE")" \
+  --hostfile "$PBS_NODEFILE" --map-by slot --bind-to none -x OMP_NUM_THREADS -- train "$configuration" "${settings[@]}" &
+run=$!
+[ -z "$asked" ] || kill -USR1 "$run"
+
+# A signal ends `wait` while the run is still saving: wait again.
+heard=yes
+while [ "$heard" = yes ]; do
+  heard=no
+  status=0
+  wait "$run" || status=$?
+done
+# 75: stopped on request, checkpoint saved. 138: asked before it could listen, so there was nothing to save.
+[ "$status" != 138 ] || [ -z "$asked" ] || status=75
+
+case $status in
+  0) echo "done" ;;
+  75) [ "$asked" = end ] || again || echo "the queue did not take the job again: start it by hand to go on" >&2 ;;
+  *) echo "ended with exit code $status; launch/README.md says what it means" >&2 ;;
+esac
+exit "$status"

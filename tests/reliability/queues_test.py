@@ -1,0 +1,367 @@
+#!/usr/bin/env python3
+"""launch/cluster/pbs.sh and mpijob.yaml on two nodes (two_nodes.py), with what the queue would do done by the test.
+
+    tests/reliability/queues_test.py build/launch/longspan [--full] [--kind WORDS] [--only NUMBER]
+
+There is neither a PBS nor a Kubernetes here. For PBS the test starts the script as pbs_mom would, with a file of nodes and
+a `qsub` that writes down what it is given. For the MPIJob it checks the file against what the published definition of
+kubeflow.org/v2beta1 allows, and starts the commands of its containers as pods would: the workers' sshd on each node, the
+launcher as the first process of a process namespace, with the environment that the operator adds.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import two_nodes
+from templates import changed, wanted
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from counted import Counted
+from jobs import Layout, until
+
+CLUSTER = jobs.SOURCE / "launch" / "cluster"
+MARK = "LONGSPAN_TEST_QUEUE="
+STEPS = 40
+LONG = {"training.steps": 600, "checkpoint.every": 100}  # longer than a launcher waits that hears no rank
+LAYOUTS = [Layout(4, 1), Layout(2, 2), Layout(2, 1, 2), Layout(1, 2, 2)]
+CONFIGURATION = {
+    "model": {"family": "transformer_xl", "layers": 2, "width": 32, "heads": 4, "memory": 32, "dropout": 0.1},
+    "data": {"train": "text.txt", "batch": 8, "segment": 64},
+    "training": {"steps": STEPS, "learning_rate": 0.01, "warmup": 2},
+    "checkpoint": {"every": 10, "keep": 3},
+    "metrics": {"every": 1, "timing": False},
+}
+
+# What stands in for ssh where a template leaves the way to other nodes to the cluster.
+AGENT = """\
+#!/bin/sh
+shift
+exec {entering} sh -c "$*"
+"""
+
+# Of kubeflow.org/v2beta1, as its CustomResourceDefinition has it, every field of the job; of pods, those that are used.
+CONTAINER = {"type": "object", "additionalProperties": False, "required": ["name", "image", "command"], "properties": {
+    "name": {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}, "image": {"type": "string"},
+    "workingDir": {"type": "string"}, "command": {"type": "array", "items": {"type": "string"}},
+    "env": {"type": "array", "items": {"type": "object", "additionalProperties": False, "required": ["name"],
+                                       "properties": {"name": {"type": "string"}, "value": {"type": "string"}}}},
+    "lifecycle": {"type": "object", "additionalProperties": False, "properties": {"preStop": {
+        "type": "object", "additionalProperties": False, "properties": {"exec": {
+            "type": "object", "additionalProperties": False,
+            "properties": {"command": {"type": "array", "items": {"type": "string"}}}}}}}},
+    "resources": {"type": "object", "additionalProperties": False, "properties": {
+        name: {"type": "object", "additionalProperties": {
+            "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(m|[KMGTPE]i?)?$"}} for name in ("limits", "requests")}},
+    "volumeMounts": {"type": "array", "items": {"type": "object", "additionalProperties": False, "required": ["name", "mountPath"],
+                                                "properties": {"name": {"type": "string"}, "mountPath": {"type": "string"}}}}}}
+VOLUME = {"type": "object", "additionalProperties": False, "required": ["name"], "properties": {
+    "name": {"type": "string"},
+    "persistentVolumeClaim": {"type": "object", "additionalProperties": False, "required": ["claimName"],
+                              "properties": {"claimName": {"type": "string"}}},
+    "emptyDir": {"type": "object", "additionalProperties": False, "properties": {"medium": {"enum": ["", "Memory"]}}}}}
+REPLICA = {"type": "object", "additionalProperties": False, "required": ["template"], "properties": {
+    "replicas": {"type": "integer", "minimum": 1},
+    "restartPolicy": {"enum": ["Always", "OnFailure", "Never", "ExitCode"]},
+    "template": {"type": "object", "additionalProperties": False, "required": ["spec"], "properties": {"spec": {
+        "type": "object", "additionalProperties": False, "required": ["containers"], "properties": {
+            "terminationGracePeriodSeconds": {"type": "integer", "minimum": 0},
+            "containers": {"type": "array", "minItems": 1, "items": CONTAINER},
+            "volumes": {"type": "array", "items": VOLUME}}}}}}}
+MPIJOB = {"type": "object", "additionalProperties": False, "required": ["apiVersion", "kind", "metadata", "spec"], "properties": {
+    "apiVersion": {"const": "kubeflow.org/v2beta1"}, "kind": {"const": "MPIJob"},
+    "metadata": {"type": "object", "required": ["name"]},
+    "spec": {"type": "object", "additionalProperties": False, "required": ["mpiReplicaSpecs"], "properties": {
+        "slotsPerWorker": {"type": "integer", "minimum": 1}, "runLauncherAsWorker": {"type": "boolean"},
+        "sshAuthMountPath": {"type": "string"},
+        "launcherCreationPolicy": {"enum": ["AtStartup", "WaitForWorkersReady"]},
+        "mpiImplementation": {"enum": ["OpenMPI", "Intel", "MPICH"]},
+        "runPolicy": {"type": "object", "additionalProperties": False, "properties": {
+            "cleanPodPolicy": {"enum": ["All", "Running", "None"]}, "suspend": {"type": "boolean"},
+            "ttlSecondsAfterFinished": {"type": "integer"}, "activeDeadlineSeconds": {"type": "integer", "minimum": 1},
+            "backoffLimit": {"type": "integer", "minimum": 0}, "managedBy": {"type": "string"},
+            "schedulingPolicy": {"type": "object"}}},
+        "mpiReplicaSpecs": {"type": "object", "additionalProperties": False, "required": ["Launcher", "Worker"],
+                            "properties": {"Launcher": REPLICA, "Worker": REPLICA}}}}}}
+
+
+class Desk:
+    """The two nodes, a tree at home, and what starts there."""
+
+    def __init__(self, nodes, home, program):
+        self.nodes, self.home = nodes, home
+        self.tree = home / "longspan"
+        (self.tree / "build" / "launch").mkdir(parents=True)
+        (self.tree / "build" / "launch" / "longspan").symlink_to(program)
+        (self.tree / "configs").mkdir()
+        (self.tree / "configs" / "quickstart.yaml").write_text(json.dumps(CONFIGURATION, indent=1))
+        jobs.write_text(self.tree / "text.txt", words=60000)
+        self.programs = home / "programs"
+        self.programs.mkdir()
+        self.write_program("ssh-by-namespace", AGENT.format(entering=" ".join(nodes.entering("node-2"))))
+        self._unbroken = {}
+
+    def write_program(self, name, text):
+        (self.programs / name).write_text(text)
+        (self.programs / name).chmod(0o755)
+
+    def start(self, words, name, environment=None, node="node-1"):
+        """A process that says what it does to NAME.output."""
+        with open(self.home / f"{name}.output", "ab") as output:
+            return subprocess.Popen([*self.nodes.entering(node), *map(str, words)], stdin=subprocess.DEVNULL, stdout=output,
+                                    stderr=output, cwd=self.tree, start_new_session=True,
+                                    env={**os.environ, "HOME": str(self.home), "CUDA_VISIBLE_DEVICES": "",
+                                         "PATH": f"{self.programs}:{os.environ['PATH']}", "LONGSPAN_TEST_QUEUE": name,
+                                         **(environment or {})})
+
+    def said(self, name):
+        return (self.home / f"{name}.output").read_text(errors="replace")
+
+    def run(self, name):
+        return jobs.Run(self.tree / "runs" / name)
+
+    def wait_for_step(self, process, name, step):
+        def has_come():
+            path = self.tree / "runs" / name / "metrics.jsonl"
+            return path.exists() and path.read_bytes().count(b"\n") >= step
+        wanted(until(lambda: has_come() or process.poll() is not None) and has_come(),
+               f"no step {step}: {process.returncode}\n{self.said(name)}")
+
+    def wait_for_end(self, process, name, code):
+        try:
+            found = process.wait(jobs.MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise AssertionError(f"does not end: {self.said(name)}") from None
+        wanted(found == code, f"exit code {found}; wanted {code}\n{self.said(name)}")
+        left = [entry for entry in self.nodes.left_behind(MARK + name + "\0") if "sshd" not in str(entry)]
+        wanted(not left, f"left behind: {left}")
+
+    def unbroken(self, layout, settings=None):
+        """metrics.jsonl of a run that nothing stopped."""
+        key = layout, json.dumps(settings or {})
+        if key not in self._unbroken:
+            name = f"unbroken-{len(self._unbroken)}"
+            self.wait_for_end(self.start_pbs(name, layout, settings=settings), name, 0)
+            self._unbroken[key] = self.run(name).metrics_bytes()
+        return self._unbroken[key]
+
+    def check_losses(self, name, layout, settings=None):
+        wanted(self.run(name).metrics_bytes() == self.unbroken(layout, settings),
+               f"{name}: other losses than of an unbroken run")
+        wanted("stopped on request after step" in self.run(name).log(), f"{name}: never stopped\n{self.said(name)}")
+
+    def start_pbs(self, name, layout, seconds=None, settings=None):
+        """The template, as it would be started on the first of its nodes. `qsub` writes its place and words."""
+        settings = " ".join(jobs.flat({**layout.settings(), **(settings or {})}))
+        changes = {"--set parallel.data=16 --set data.batch=64": settings, "OMP_NUM_THREADS=4": "OMP_NUM_THREADS=1",
+                   "qsub pbs.sh": f"qsub {name}.sh"}
+        if seconds:
+            changes["$((4 * 3600 - 180))"] = str(seconds)
+        script = self.home / f"{name}.sh"
+        script.write_text(changed((CLUSTER / "pbs.sh").read_text(), changes))
+        nodefile = self.home / f"{name}.nodes"
+        nodefile.write_text("node-1\nnode-1\nnode-2\nnode-2\n")
+        self.write_program("qsub", f"#!/bin/sh\necho \"$PWD $*\" >>{self.home}/$PBS_JOBNAME.asked\n")
+        return self.start(["bash", script], name, {
+            "PBS_JOBID": "1.test", "PBS_JOBNAME": name, "PBS_NODEFILE": str(nodefile), "PBS_O_WORKDIR": str(self.home),
+            "OMPI_MCA_plm_rsh_agent": "ssh-by-namespace"})
+
+    def asked_again(self, name):
+        """What qsub was given, one line a call."""
+        path = self.home / f"{name}.asked"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+def pbs_signals(desk, number, name, layout):
+    """Asked at three moments, starting among them; each time it saves, ends with 75 and asks for itself again."""
+    source = random.Random(number)
+    for times in range(1, 4):
+        job = desk.start_pbs(name, layout)
+        if times == 2:
+            time.sleep(source.uniform(0, 3))
+        else:
+            desk.wait_for_step(job, name, times * 6 + source.randrange(1, 6))
+        job.send_signal(signal.SIGUSR1)
+        desk.wait_for_end(job, name, 75)
+        wanted(desk.asked_again(name) == times * [f"{desk.home} {name}.sh"], f"qsub was given {desk.asked_again(name)}")
+    desk.wait_for_end(desk.start_pbs(name, layout), name, 0)
+    wanted(len(desk.asked_again(name)) == 3, f"qsub was given {desk.asked_again(name)}")
+    desk.check_losses(name, layout)
+
+
+def pbs_time(desk, number, name, layout):
+    """The time is over: it saves by itself."""
+    pieces = 0
+    while pieces < 20:
+        job = desk.start_pbs(name, layout, seconds=5 + number)
+        job.wait(jobs.MOST_SECONDS)
+        desk.wait_for_end(job, name, 0 if job.returncode == 0 else 75)
+        if job.returncode == 0:
+            break
+        pieces += 1
+    wanted(pieces == len(desk.asked_again(name)) > 0, f"{pieces} pieces; qsub was given {desk.asked_again(name)}")
+    desk.check_losses(name, layout)
+
+
+def pbs_ended(desk, number, name, layout):
+    """SIGTERM to the script alone saves and ends; to every process, as qdel does, it ends and what is there is whole."""
+    job = desk.start_pbs(name, layout)
+    desk.wait_for_step(job, name, random.Random(number).randrange(1, 30))
+    if number % 2 == 0:
+        job.send_signal(signal.SIGTERM)
+        desk.wait_for_end(job, name, 75)
+    else:
+        for process, _ in desk.nodes.processes(f"{MARK}{name}\0"):
+            try:
+                os.kill(process, signal.SIGTERM)
+            except ProcessLookupError:
+                pass  # it was quicker
+        job.wait(jobs.MOST_SECONDS)
+        desk.wait_for_end(job, name, job.returncode)
+    wanted(not desk.asked_again(name), f"qsub was given {desk.asked_again(name)}")
+    desk.wait_for_end(desk.start_pbs(name, layout), name, 0)
+    wanted(desk.run(name).metrics_bytes() == desk.unbroken(layout), f"{name}: other losses than of an unbroken run")
+
+
+class Pods:
+    """The containers of mpijob.yaml, as processes on the two nodes."""
+
+    def __init__(self, desk, name, layout, settings, apart):
+        import yaml
+        self.desk, self.name = desk, name
+        text = (CLUSTER / "mpijob.yaml").read_text()
+        self.keys = desk.home / "keys"
+        # The place of the keys is one of the image's.
+        job = yaml.safe_load(text.replace(yaml.safe_load(text)["spec"]["sshAuthMountPath"], str(self.keys)))["spec"]
+        specs = job["mpiReplicaSpecs"]
+        self.launcher, self.worker = (specs[kind]["template"]["spec"]["containers"][0] for kind in ("Launcher", "Worker"))
+        command = " ".join(self.launcher["command"])
+        settings = " ".join(jobs.flat({**layout.settings(), **settings}))
+        for old, new in {"-n 16": "-n 4", "runs/mpijob": f"runs/{name}",
+                         "--set parallel.data=16 --set data.batch=64": settings}.items():
+            wanted(old in command, f"no {old} in the launcher's command")
+            command = command.replace(old, new)
+        self.command = command.split()
+        self.environment = {entry["name"]: entry["value"] for entry in self.launcher["env"]}
+        self.environment["OMP_NUM_THREADS"] = "1"
+        hosts = desk.home / "hostfile"
+        # With ranks beside the launcher, which hears them, or without.
+        hosts.write_text("node-2 slots=4\n" if apart else "node-1 slots=2\nnode-2 slots=2\n")
+        # What the operator adds.
+        self.environment.update({"OMPI_MCA_orte_default_hostfile": str(hosts), "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+                                 "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10", "OMPI_MCA_orte_set_default_slots": "2"})
+        self._make_keys()
+        desk.write_program("longspan", f"#!/bin/sh\nexec {desk.tree}/build/launch/longspan \"$@\"\n")
+        self.workers = [desk.start(self.worker["command"], f"{name}-worker", node=node) for node in two_nodes.NAMES]
+
+    def _make_keys(self):
+        if self.keys.exists():
+            return
+        for node in two_nodes.NAMES:
+            self.desk.nodes.on(node, "mkdir", "-p", "/run/sshd")  # which sshd asks for where it is root
+        self.keys.mkdir()
+        subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(self.keys / "id_rsa")], check=True)
+        shutil.copy(self.keys / "id_rsa.pub", self.keys / "authorized_keys")
+
+    def start(self):
+        """The launcher, which is the first process of its pod."""
+        return self.desk.start(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *self.command], self.name,
+                               self.environment)
+
+    def end(self):
+        for worker in self.workers:
+            worker.kill()
+            worker.wait()
+
+
+def first_process(launcher):
+    """The id of the only child of unshare."""
+    return int(until(lambda: Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().strip(), 10).split()[0])
+
+
+def mpijob_schema(desk, number, name, layout):
+    """The file has fields of the definition only."""
+    import jsonschema
+    import yaml
+    text = (CLUSTER / "mpijob.yaml").read_text()
+    job = yaml.safe_load(text)
+    jsonschema.validate(job, MPIJOB)
+    specs = job["spec"]["mpiReplicaSpecs"]
+    ranks = specs["Worker"]["replicas"] * job["spec"]["slotsPerWorker"]
+    command = " ".join(specs["Launcher"]["template"]["spec"]["containers"][0]["command"])
+    wanted(f"-n {ranks} " in command and f"parallel.data={ranks} " in command, f"{ranks} slots, but: {command}")
+    for spec in specs.values():
+        pod = spec["template"]["spec"]
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        mounted = {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]}
+        wanted(mounted == volumes, f"volumes {volumes}, mounted {mounted}")
+
+
+def mpijob_stopped(desk, number, name, layout):
+    """The launcher is told to end as a pod is: it saves, with 75, and the next one goes on. No rank is left on a worker."""
+    if shutil.which("sshd") is None:
+        return "sshd not found; wanted the package openssh-server"
+    apart = number % 2 == 1
+    settings = LONG if apart else {}
+    pods = Pods(desk, name, layout, settings, apart)
+    try:
+        for step in (6, 15):
+            launcher = pods.start()
+            desk.wait_for_step(launcher, name, step)
+            os.kill(first_process(launcher), signal.SIGTERM)
+            desk.wait_for_end(launcher, name, 75)
+            # What a worker that is told to end waits for.
+            for node in two_nodes.NAMES:
+                desk.nodes.on(node, *pods.worker["lifecycle"]["preStop"]["exec"]["command"])
+        desk.wait_for_end(pods.start(), name, 0)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{desk.said(name + '-worker')[-2000:]}") from None
+    finally:
+        pods.end()
+    desk.check_losses(name, layout, settings)
+    return None
+
+
+# What a kind is called, its case, and how many there are in the usual run and in all.
+KINDS = [
+    ("MPIJob: fields of the published definition", mpijob_schema, 1, 1),
+    ("MPIJob: the launcher is told to end and goes on", mpijob_stopped, 1, 12),
+    ("PBS: three times asked, with the losses of an unbroken run", pbs_signals, 1, 20),
+    ("PBS: saves before its time is over", pbs_time, 0, 4),
+    ("PBS: is ended", pbs_ended, 0, 10),
+]
+
+
+def main():
+    counted = Counted(__doc__)
+    two_nodes.enter_namespaces(["ssh", "ssh-keygen"], "openssh-client")
+    folder = Path(tempfile.mkdtemp(prefix="longspan-queues-"))
+    try:
+        desk = Desk(two_nodes.TwoNodes(folder / "nodes"), folder / "home", counted.program)
+        for words, case, usual, full in KINDS:
+            kind = counted.kind(words, usual, full)
+            for number in kind:
+                try:
+                    left_out = case(desk, number, f"{case.__name__}-{number}", LAYOUTS[number % len(LAYOUTS)])
+                    if left_out:
+                        kind.leaves_out(number, left_out)
+                    else:
+                        kind.passed()
+                except AssertionError as error:
+                    kind.fails(number, error)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    counted.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""A Slurm cluster of two nodes on this machine (two_nodes.py), with daemons of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+import two_nodes
+from two_nodes import NAMES, TwoNodes, until
+
+
+def enter_namespaces():
+    two_nodes.enter_namespaces(["munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel"], "slurm-wlm and munge")
+
+
+# A node may have more cores in name than the machine has.
+CONFIGURATION = """\
+ClusterName=test
+SlurmctldHost=node-1
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket,cred_expire={requeue_seconds}
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SlurmdParameters=config_overrides
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=2
+SlurmdTimeout=10
+ReturnToService=1
+NodeName=node-1 NodeAddr=10.77.0.1 CPUs=32 RealMemory=4000
+NodeName=node-2 NodeAddr=10.77.0.2 CPUs=32 RealMemory=4000
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+REQUEUE_SECONDS = 5  # which a job that was queued again waits; 120 where nobody says otherwise, 5 is the least
+
+
+class Cluster(TwoNodes):
+    """The daemons, and what a user of the cluster would type."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        for name in ("state", *NAMES):
+            (self.folder / name).mkdir()
+        os.environ["SLURM_CONF"] = str(self.folder / "slurm.conf")
+        (self.folder / "slurm.conf").write_text(
+            CONFIGURATION.format(folder=self.folder, requeue_seconds=REQUEUE_SECONDS))
+        self._daemons = []
+        self._start_daemons()
+
+    def _start_daemons(self):
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o400)
+        self._start("node-1", "munged", "--foreground", "--force", f"--key-file={key}", *(
+            f"--{name}-file={self.folder}/munge.{name}" for name in ("pid", "log", "seed")),
+            f"--socket={self.folder}/munge.socket")
+        if not until((self.folder / "munge.socket").exists, 20):
+            raise AssertionError(f"munged does not start: {self.logs()}")
+        self._start("node-1", "slurmctld", "-D")
+        for node in NAMES:
+            self._start(node, "slurmd", "-D", "-N", node)
+        if not until(lambda: self.nodes() == dict.fromkeys(NAMES, "idle"), 60):
+            raise AssertionError(f"the nodes do not come up: {self.nodes()}\n{self.logs()}")
+
+    def _start(self, node, *words):
+        log = open(self.folder / f"{words[0]}-{node}.output", "ab")
+        self._daemons.append(subprocess.Popen([*self.entering(node), *map(str, words)], stdin=subprocess.DEVNULL,
+                                              stdout=log, stderr=log, start_new_session=True))
+
+    def user(self, *words):
+        return self.on("node-1", *words)
+
+    def nodes(self):
+        """The state of each node, as sinfo names it: idle, alloc, drng, ..."""
+        said = subprocess.run(["sinfo", "--noheader", "--Node", "--format=%N %t"], capture_output=True, text=True).stdout
+        return dict(line.split() for line in said.splitlines())
+
+    def submit(self, script, *options, folder):
+        """sbatch; the job's number."""
+        said = self.user("sbatch", f"--chdir={folder}", *options, script)
+        return int(re.search(r"Submitted batch job (\d+)", said)[1])
+
+    def job(self, number):
+        """What scontrol says of it, by name."""
+        return dict(word.split("=", 1) for word in self.user("scontrol", "show", "job", number, "--oneliner").split()
+                    if "=" in word)
+
+    def logs(self):
+        """The ends of what the daemons have said."""
+        return "\n".join(f"{path.name}: {path.read_text(errors='replace')[-1000:]}"
+                         for path in sorted(self.folder.glob("*.log")) if path.name != "munge.log")
+
+    def end(self):
+        """Ends the daemons in order; without it they end with the test."""
+        for daemon in reversed(self._daemons):
+            daemon.send_signal(signal.SIGTERM)
+        end = time.monotonic() + 10
+        for daemon in self._daemons:
+            try:
+                daemon.wait(max(0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()

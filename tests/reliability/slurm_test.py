@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+"""launch/cluster/slurm.sbatch on a real Slurm of two nodes (slurm_cluster.py): stopped, queued again, gone on.
+
+    tests/reliability/slurm_test.py build/launch/longspan [--full] [--kind WORDS] [--only NUMBER]
+"""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from slurm_cluster import REQUEUE_SECONDS, Cluster, enter_namespaces
+from templates import changed, wanted
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from counted import Counted
+from jobs import Layout
+
+TEMPLATE = jobs.SOURCE / "launch" / "cluster" / "slurm.sbatch"
+STEPS = 40
+OVER = ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"]
+# Steps that last a minute or more, so that the time limit comes three times.
+LONG = {"training.steps": 400, "model.layers": 4, "model.width": 128, "data.segment": 128, "checkpoint.every": 50}
+LAYOUTS = [Layout(4, 1), Layout(2, 2), Layout(2, 1, 2), Layout(1, 2, 2)]
+CONFIGURATION = {
+    "model": {"family": "transformer_xl", "layers": 2, "width": 32, "heads": 4, "memory": 32, "dropout": 0.1},
+    "data": {"train": "text.txt", "batch": 8, "segment": 64},
+    "training": {"steps": STEPS, "learning_rate": 0.01, "warmup": 2},
+    "checkpoint": {"every": 10, "keep": 3},
+    "metrics": {"every": 1, "timing": False},
+}
+
+
+class Desk:
+    """A user of the cluster: the tree at home, and jobs."""
+
+    options = ["--ntasks-per-node=2", "--cpus-per-task=1", "--mem=1000"]
+
+    def __init__(self, cluster, home, program):
+        self.cluster = cluster
+        self.tree = home / "longspan"
+        (self.tree / "build" / "launch").mkdir(parents=True)
+        (self.tree / "build" / "launch" / "longspan").symlink_to(program)
+        (self.tree / "configs").mkdir()
+        (self.tree / "configs" / "quickstart.yaml").write_text(json.dumps(CONFIGURATION, indent=1))
+        jobs.write_text(self.tree / "text.txt", words=60000)
+        os.environ["HOME"] = str(home)
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        self._unbroken = {}
+
+    def submit(self, name, layout, *options, settings=None):
+        words = " ".join(jobs.flat({**layout.settings(), **(settings or {})}))
+        script = self.tree / f"{name}.sbatch"
+        script.write_text(changed(TEMPLATE.read_text(), {"--set parallel.data=16 --set data.batch=64": words}))
+        return self.cluster.submit(script, f"--job-name={name}", *self.options, *options, folder=self.tree)
+
+    def run(self, name):
+        return jobs.Run(self.tree / "runs" / name)
+
+    def step(self, name):
+        """The last step that is logged."""
+        try:
+            return self.run(name).metrics_bytes().count(b"\n")
+        except FileNotFoundError:
+            return 0
+
+    def said(self, job):
+        path = self.tree / f"longspan-{job}.out"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def unbroken(self, layout, settings=None):
+        """metrics.jsonl of a run that nothing stopped."""
+        key = layout, json.dumps(settings)
+        if key not in self._unbroken:
+            name = f"unbroken-{len(self._unbroken)}"
+            job = self.submit(name, layout, settings=settings)
+            self.wait_for_end(job, "COMPLETED")
+            self._unbroken[key] = self.run(name).metrics_bytes()
+        return self._unbroken[key]
+
+    def wait_for_step(self, job, name, step):
+        self._wait(job, f"step {step}", lambda found: self.step(name) >= step)
+
+    def wait_for(self, job, state, restarts=0):
+        """Until the job has that state and was queued again so often."""
+        self._wait(job, f"{state} after {restarts} restarts",
+                   lambda found: found["JobState"] == state and int(found["Restarts"]) >= restarts)
+
+    def wait_for_end(self, job, state, exit_code=0):
+        self.wait_for(job, state)
+        found = self.cluster.job(job)
+        if state != "CANCELLED" and found["ExitCode"] != f"{exit_code}:0":
+            raise AssertionError(f"exit code {found['ExitCode']}; wanted {exit_code}\n{self.said(job)}")
+        left = self.cluster.left_behind("SLURM_JOB_ID=")
+        if left:
+            raise AssertionError(f"left behind: {left}")
+
+    def _wait(self, job, what, has_come):
+        end = time.monotonic() + jobs.MOST_SECONDS
+        while True:
+            found = self.cluster.job(job)
+            if has_come(found):
+                return
+            if found["JobState"] in OVER or time.monotonic() > end:
+                raise AssertionError(f"wanted {what}, found {found}\n{self.said(job)}")
+            time.sleep(0.1)
+
+    def goes_to_its_end(self, job, name, layout, settings=None):
+        """The job's run ends well, with the losses of a run that nothing stopped."""
+        self.wait_for_end(job, "COMPLETED")
+        wanted(self.run(name).metrics_bytes() == self.unbroken(layout, settings),
+               f"{name}: other losses than those of an unbroken run on {layout}")
+
+    def steps_stopped_at(self, name):
+        return [int(step) for step in re.findall("stopped on request after step ([0-9]+)", self.run(name).log())]
+
+
+def three_requeues(desk, number, name, layout):
+    """Asked by a signal to the script, three times."""
+    job = desk.submit(name, layout)
+    source = random.Random(number)
+    for restarts in range(3):
+        desk.wait_for_step(job, name, restarts * 10 + source.randrange(1, 7))
+        if restarts == 0:
+            check_cores(desk.cluster)
+        desk.cluster.user("scancel", "--batch", "--signal=USR1", job)
+        desk.wait_for(job, "PENDING", restarts + 1)
+    desk.goes_to_its_end(job, name, layout)
+    wanted(len(desk.steps_stopped_at(name)) == 3, f"stopped at {desk.steps_stopped_at(name)}; wanted three times")
+
+
+def check_cores(cluster):
+    """The ranks of a node are not kept on the same core."""
+    for node in ("node-1", "node-2"):
+        ranks = cluster.ranks(node)
+        cores = set().union(*(os.sched_getaffinity(rank) for rank in ranks))
+        wanted(len(ranks) == 2 and len(cores) >= min(2, os.cpu_count()), f"{node}: ranks {ranks} on the cores {cores}")
+
+
+def time_limit(desk, number, name, layout):
+    """Slurm's own signal before the end of the job's time. It looks at the clock every 30 seconds."""
+    job = desk.submit(name, layout, "--time=1", "--signal=B:USR1@40", settings=LONG)
+    desk.wait_for(job, "PENDING", restarts=3)
+    desk.cluster.user("scontrol", "update", f"jobid={job}", "timelimit=20")
+    desk.goes_to_its_end(job, name, layout, LONG)
+    wanted(len(desk.steps_stopped_at(name)) >= 3, f"stopped at {desk.steps_stopped_at(name)}; wanted three times")
+
+
+def any_moment(desk, number, name, layout):
+    """Asked so many seconds after the job began, be it before its ranks have, while they start, save or end."""
+    job = desk.submit(name, layout)
+    desk.wait_for(job, "RUNNING")
+    time.sleep(random.Random(number).uniform(0, 6))
+    desk.cluster.user("scancel", "--batch", "--signal=USR1", job)
+    desk.goes_to_its_end(job, name, layout)
+
+
+def saved_and_ended(desk, number, name, layout):
+    """scancel --batch --signal=TERM: saved, and not queued again."""
+    job = desk.submit(name, layout)
+    step = random.Random(number).randrange(1, 30)
+    desk.wait_for_step(job, name, step)
+    desk.cluster.user("scancel", "--batch", "--signal=TERM", job)
+    desk.wait_for_end(job, "FAILED", exit_code=75)
+    wanted(desk.cluster.job(job)["Restarts"] == "0", "queued again")
+    stopped = desk.steps_stopped_at(name)
+    wanted(len(stopped) == 1 and stopped[0] >= step and desk.run(name).steps()[-1] == stopped[0],
+           f"stopped at {stopped}, has {desk.run(name).entries()}; wanted a checkpoint of step {step} or later")
+    desk.goes_to_its_end(desk.submit(name, layout), name, layout)
+
+
+def cancelled(desk, number, name, layout):
+    """scancel: ends at once, nothing is left on either node, and the next job goes on from a whole checkpoint."""
+    job = desk.submit(name, layout)
+    desk.wait_for_step(job, name, random.Random(number).randrange(1, 30))
+    desk.cluster.user("scancel", job)
+    desk.wait_for_end(job, "CANCELLED")
+    wanted(desk.cluster.job(job)["Restarts"] == "0", "queued again")
+    desk.goes_to_its_end(desk.submit(name, layout), name, layout)
+
+
+def drained(desk, number, name, layout):
+    """A node that is to be repaired: the job goes on there until it is asked, and then waits for the node."""
+    node = f"node-{number % 2 + 1}"
+    job = desk.submit(name, layout)
+    step = random.Random(number).randrange(1, 20)
+    desk.wait_for_step(job, name, step)
+    desk.cluster.user("scontrol", "update", f"nodename={node}", "state=drain", "reason=repair")
+    wanted(desk.cluster.nodes()[node].startswith("drng"), f"{desk.cluster.nodes()}; wanted {node} to be draining")
+    desk.wait_for_step(job, name, min(desk.step(name) + 3, STEPS))
+    desk.cluster.user("scancel", "--batch", "--signal=USR1", job)
+    desk.wait_for(job, "PENDING", restarts=1)
+    time.sleep(REQUEUE_SECONDS + 5)
+    wanted(desk.cluster.job(job)["JobState"] == "PENDING", f"{desk.cluster.job(job)}; wanted it to wait for {node}")
+    desk.cluster.user("scontrol", "update", f"nodename={node}", "state=resume")
+    desk.goes_to_its_end(job, name, layout)
+
+
+def node_down(desk, number, name, layout):
+    """A node that Slurm gives up: it ends the job and queues it again itself, and the run goes on from its checkpoint."""
+    node = f"node-{number % 2 + 1}"
+    job = desk.submit(name, layout)
+    desk.wait_for_step(job, name, random.Random(number).randrange(1, 30))
+    desk.cluster.user("scontrol", "update", f"nodename={node}", "state=down", "reason=gone")
+    desk.wait_for(job, "PENDING", restarts=1)
+    desk.cluster.user("scontrol", "update", f"nodename={node}", "state=resume")
+    desk.goes_to_its_end(job, name, layout)
+
+
+def killed_rank(desk, number, name, layout):
+    """A rank of either node that is killed ends the job with the documented code, and it is not queued again."""
+    job = desk.submit(name, layout)
+    source = random.Random(number)
+    desk.wait_for_step(job, name, source.randrange(1, 30))
+    os.kill(source.choice(desk.cluster.ranks(f"node-{number % 2 + 1}")), signal.SIGKILL)
+    desk.wait_for_end(job, "FAILED", exit_code=137)
+    wanted(desk.cluster.job(job)["Restarts"] == "0", "queued again")
+    desk.goes_to_its_end(desk.submit(name, layout), name, layout)
+
+
+def mistake(desk, number, name, layout):
+    """A wrong key is said once, and the job is not queued again."""
+    job = desk.submit(name, layout, settings={"model.widht": 8})
+    desk.wait_for_end(job, "FAILED", exit_code=2)
+    said = desk.said(job)
+    wanted(said.count("model.widht") == 1 and "ended with exit code 2" in said, f"it said: {said}")
+
+
+def as_it_is(desk, number, name, layout):
+    """Nothing is changed: 16 ranks, 8 a node, of 4 threads each."""
+    configuration = {**CONFIGURATION, "training": {**CONFIGURATION["training"], "steps": 12}}
+    (desk.tree / "configs" / "quickstart.yaml").write_text(json.dumps(configuration, indent=1))
+    asked = desk.cluster.submit(TEMPLATE, folder=desk.tree)
+    desk.wait_for_step(asked, "longspan", 3)
+    desk.cluster.user("scancel", "--batch", "--signal=USR1", asked)
+    desk.wait_for_end(asked, "COMPLETED")
+    unbroken = desk.cluster.submit(TEMPLATE, "--job-name=unbroken", folder=desk.tree)
+    desk.wait_for_end(unbroken, "COMPLETED")
+    wanted(len(desk.steps_stopped_at("longspan")) == 1, desk.said(asked))
+    wanted(desk.run("longspan").metrics_bytes() == desk.run("unbroken").metrics_bytes(), "other losses")
+
+
+def main():
+    counted = Counted(__doc__)
+    enter_namespaces()
+    folder = Path(tempfile.mkdtemp(prefix="longspan-slurm-"))
+    try:
+        cluster = Cluster(folder / "cluster")
+        desk = Desk(cluster, folder / "home", counted.program)
+        for words, case, usual, full in KINDS:
+            kind = counted.kind(f"Slurm: {words}", usual, full)
+            for number in kind:
+                try:
+                    case(desk, number, f"{case.__name__}-{number}", LAYOUTS[number % len(LAYOUTS)])
+                    kind.passed()
+                except AssertionError as error:
+                    kind.fails(number, f"{error}\n{cluster.logs()}")
+                    cluster.user("scancel", "--user=root")
+        cluster.end()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    counted.end()
+
+
+# What a kind is called, its case, and how many there are in the usual run and in all.
+KINDS = [
+    ("a wrong key ends the job", mistake, 1, 1),
+    ("three times queued again by a signal, with the losses of an unbroken run", three_requeues, 1, 40),
+    ("three times queued again at the time limit, with the losses of an unbroken run", time_limit, 0, 4),
+    ("asked at any moment", any_moment, 0, 60),
+    ("scancel --batch --signal=TERM saves and ends", saved_and_ended, 0, 20),
+    ("scancel ends at once, and the next job goes on", cancelled, 1, 20),
+    ("a node is drained", drained, 0, 6),
+    ("a node goes down", node_down, 0, 10),
+    ("a rank is killed", killed_rank, 0, 10),
+    ("the template as it is, on 16 ranks", as_it_is, 0, 1),
+]
+
+if __name__ == "__main__":
+    main()
