@@ -1,3 +1,12 @@
+# Most of compiling is reading headers: several small files of the target are compiled as one, which takes a third of the
+# time. GCC then takes what a file has for itself for a header's.
+function(longspan_compiles_together TARGET)
+  set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    target_compile_options(${TARGET} PRIVATE -Wno-subobject-linkage)
+  endif()
+endfunction()
+
 # longspan_library(NAME FOLDER DEPENDS targets...): one static library of the folder's sources, or an interface
 # library where it has none. Its headers are included as "FOLDER/header.h"; a link of the folder in a tree of its own is
 # the only include directory it exports, so a target sees the folders it depends on and no others. With the CUDA toolkit
@@ -31,10 +40,9 @@ function(longspan_library NAME FOLDER)
     else()
       target_compile_options(${target} PRIVATE ${LONGSPAN_COLD_OPTIONS})
     endif()
-    # Most of compiling is reading headers: several small files are compiled as one, which takes a third of the time. Not so
-    # kernels, which are large, rooms that everything waits for, and those whose files use the same names on purpose.
+    # Not kernels, which are large, rooms that everything waits for, and those whose files use the same names on purpose.
     if(NOT NAME MATCHES "^(core|kernels|comm|autograd|environments|models|tokenizers|weights)$")
-      set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+      longspan_compiles_together(${target})
     endif()
   else()
     add_library(${target} INTERFACE)
