@@ -369,7 +369,9 @@ int Watch::exit_code() const {
     return static_cast<int>(ExitCode::stopped);
   }
   if (ended_) return end_code_;
-  if (words_.tell_of_a_lost_machine()) {
+  // A rank that gave up ends an mpirun that waits for a machine which it cannot reach.
+  const bool was_killed = job_.by_mpirun && failed_ && WIFSIGNALED(*status_);
+  if (was_killed || words_.tell_of_a_lost_machine()) {
     say("a machine of the job was lost or cannot be reached; a run goes on from its newest "
         "checkpoint when it is started again");
     return static_cast<int>(ExitCode::rank_failed);

@@ -17,8 +17,6 @@ constexpr std::array<std::string_view, 2> of_lost_machines = {
     "ORTE has lost communication with a remote daemon",
     "ORTE was unable to reliably start one or more daemons"};
 constexpr std::string_view of_signals = "mpirun: Forwarding signal ";
-// To the signal of a rank: mpirun waits for a machine that it cannot reach.
-constexpr std::string_view of_forced_end = "mpirun: abort is already in progress";
 constexpr std::string_view of_ranks = "longspan: ";  // the one sentence of a job that fails
 
 bool begins_as(std::string_view text, const std::array<std::string_view, 2>& beginnings) {
@@ -39,9 +37,7 @@ std::string MpirunWords::push_line(std::string line) {
   const std::string_view words(line.data(), line.size() - 1);
   if (block_.empty()) {
     tell_of_the_end_ = tell_of_the_end_ || is_of_rank(words);
-    const bool is_forced = words.starts_with(of_forced_end);
-    tell_of_a_lost_machine_ = tell_of_a_lost_machine_ || is_forced;
-    if (is_forced || words.starts_with(of_signals)) return {};
+    if (words.starts_with(of_signals)) return {};
     if (words != frame) return line;
     block_.push_back(std::move(line));
     return {};

@@ -7,15 +7,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "framework/comm/launcher.h"
 #include "framework/comm/processes.h"
 
 namespace longspan {
@@ -23,16 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int time_to_end = 5000;  // milliseconds that ending a job takes where all machines answer
-struct Attempt {
-  int signal;
-  int milliseconds;  // that it has to end
-};
-// mpirun takes the first for a wish to end in order, which it waits for; the second, soon after,
-// ends it.
-constexpr std::array attempts = {
-    Attempt{SIGTERM, 1000}, Attempt{SIGTERM, 3000}, Attempt{SIGKILL, 1000}};
-constexpr std::array names = {"mpirun", "mpiexec", "orterun", "orted", "prterun", "prte", "prted"};
+// Milliseconds: for ending a job where all machines answer, and for ending in order when told to.
+constexpr int time_to_end = 5000;
+constexpr int time_to_leave = 3000;
 
 int open_process(pid_t id) { return static_cast<int>(::syscall(SYS_pidfd_open, id, 0)); }
 
@@ -45,11 +40,16 @@ bool ends_within(int process, int milliseconds) {
   return ::poll(&event, 1, milliseconds) > 0;
 }
 
-bool is_daemon(pid_t process) {
+bool is_one_of(pid_t process, std::initializer_list<std::string_view> names) {
   std::ifstream file(fmt::format("/proc/{}/comm", process));
   std::string name;
   std::getline(file, name);
+  // Debian's are mpirun.openmpi and the like.
   return std::ranges::find(names, name.substr(0, name.find('.'))) != names.end();
+}
+
+bool is_mpirun(pid_t process) {
+  return is_one_of(process, {"mpirun", "mpiexec", "orterun", "prterun"});
 }
 
 // What Open MPI keeps on a disk for the ranks of this machine. It is removed by its daemon, unless
@@ -69,7 +69,7 @@ Daemon::Daemon() {
   const pid_t parent = ::getppid();
   const int handle = open_process(parent);
   if (handle < 0) return;
-  if (is_daemon(parent) && ::getppid() == parent) {
+  if ((is_mpirun(parent) || is_one_of(parent, {"orted", "prted"})) && ::getppid() == parent) {
     id_ = parent;
     handle_ = handle;
   } else {
@@ -96,10 +96,15 @@ void Daemon::watch() const {
   for (const pid_t process : descendants_of(id_))
     if (process != ::getpid()) started.push_back(open_process(process));
   remove_files_of(id_);
-  for (const Attempt& attempt : attempts) {
-    send_signal(daemon, attempt.signal);
-    if (ends_within(daemon, attempt.milliseconds)) break;
+  // mpirun takes one of these for a wish to wait on, and ends at both of them with exit code 1. To
+  // `longspan run` a signal tells that it was ended, so that it is no rank's code.
+  if (is_mpirun(id_) && std::getenv(launcher_variable) != nullptr) {
+    send_signal(daemon, SIGKILL);
+  } else {
+    send_signal(daemon, SIGTERM);
+    send_signal(daemon, SIGINT);
   }
+  if (!ends_within(daemon, time_to_leave)) send_signal(daemon, SIGKILL);
   for (const int process : started) send_signal(process, SIGKILL);
   ::_exit(0);
 }

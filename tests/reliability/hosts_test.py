@@ -214,10 +214,10 @@ def lose_host(place, number):
     ranks = choice.choice([1, 2])
     victim = NAMES[choice.randrange(1, count)]
     layout = choice.choice([layout for *where, layout in OVER_HOSTS if where == [count, ranks]])
-    steps, moment = 120, choice.randrange(10, 90)
+    steps, moment = 40, choice.randrange(6, 30)
     run = Run(place.directory / f"lost-{number}")
     settings = {**SETTINGS, **FAMILIES["decoder"], "model.family": "decoder", **layout.settings(), "run.directory": run.path,
-                "training.steps": steps, "run.time_limit": TIME_LIMIT, "checkpoint.every": 5}
+                "training.steps": steps, "run.time_limit": TIME_LIMIT, "checkpoint.every": 3}
     slots = dict.fromkeys(NAMES[:count], ranks)
     words = f"{fault} of {victim} of {count} after step {moment}, {layout} by {starter}"
     with place.hosts(count) as network:
