@@ -315,19 +315,22 @@ void Watch::kill_all() const {
 
 void Watch::end_without_mpirun() {
   ended_ = Clock::now();
-  end_code_ = static_cast<int>(ExitCode::rank_failed);
-  say("mpirun does not end, as it waits for a machine that it cannot reach: ends it");
+  end_code_ = *words_.end_code();
+  say(
+      fmt::format("mpirun has not ended {} s after a rank did, as where it cannot reach a machine: "
+                  "ends it",
+                  time_to_abort.count()));
   kill_all();
 }
 
 void Watch::look_at_clock() {
   const auto now = Clock::now();
-  if (words_.tell_of_the_end() && !failed_) failed_ = now;
+  if (words_.end_code() && !failed_) failed_ = now;
   if (ended_) {
     if (now - *ended_ > time_to_end) kill_all();
     return;
   }
-  if (failed_ && now - *failed_ > time_to_abort) return end_without_mpirun();
+  if (failed_ && !job_.is_local && now - *failed_ > time_to_abort) return end_without_mpirun();
   if (hears_ranks() && doing_.empty()) {
     if (asked_ && now - *asked_ > asked_start) {
       say("no rank has started, so there is nothing to save: ends the job now");
@@ -369,12 +372,21 @@ int Watch::exit_code() const {
     return static_cast<int>(ExitCode::stopped);
   }
   if (ended_) return end_code_;
-  // A rank that gave up ends an mpirun that waits for a machine which it cannot reach.
-  const bool was_killed = job_.by_mpirun && failed_ && WIFSIGNALED(*status_);
-  if (was_killed || words_.tell_of_a_lost_machine()) {
-    say("a machine of the job was lost or cannot be reached; a run goes on from its newest "
-        "checkpoint when it is started again");
-    return static_cast<int>(ExitCode::rank_failed);
+  if (job_.by_mpirun && !job_.is_local) {
+    // What a rank said counts: mpirun has a code of its own where it cannot reach a machine, and a
+    // rank that gave up ends an mpirun that waits for one.
+    if (words_.end_code()) return *words_.end_code();
+    constexpr std::array of_ranks = {
+        ExitCode::configuration, ExitCode::data, ExitCode::diverged, ExitCode::stopped};
+    const bool is_of_rank =
+        std::ranges::find(of_ranks, static_cast<ExitCode>(code)) != of_ranks.end();
+    if (words_.tell_of_a_lost_machine() && !is_of_rank) {
+      say(fmt::format("a machine of the job was lost, cannot be reached or has no Open MPI{}",
+                      job_.saves ? "; the run goes on from its newest checkpoint when it is "
+                                   "started again"
+                                 : ""));
+      return static_cast<int>(ExitCode::rank_failed);
+    }
   }
   if (code > 128 && !job_.by_mpirun)  // which says so itself
     say(fmt::format("signal {} ({}) ended a rank{}",

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <numeric>
+#include <system_error>
 #include <utility>
+
+#include "framework/comm/launcher.h"
 
 namespace longspan {
 namespace {
@@ -17,7 +21,6 @@ constexpr std::array<std::string_view, 2> of_lost_machines = {
     "ORTE has lost communication with a remote daemon",
     "ORTE was unable to reliably start one or more daemons"};
 constexpr std::string_view of_signals = "mpirun: Forwarding signal ";
-constexpr std::string_view of_ranks = "longspan: ";  // the one sentence of a job that fails
 
 bool begins_as(std::string_view text, const std::array<std::string_view, 2>& beginnings) {
   return std::ranges::any_of(beginnings,
@@ -25,10 +28,15 @@ bool begins_as(std::string_view text, const std::array<std::string_view, 2>& beg
 }
 
 // With --tag-output, or as it is.
-bool is_of_rank(std::string_view words) {
-  const auto tag = words.find("<stderr>:");
-  return words.starts_with(of_ranks) ||
-         (tag != words.npos && words.substr(tag + 9).starts_with(of_ranks));
+std::optional<int> end_code_in(std::string_view words) {
+  constexpr std::string_view tag = "<stderr>:";
+  if (const auto at = words.find(tag); at != words.npos) words.remove_prefix(at + tag.size());
+  if (!words.starts_with(end_words)) return {};
+  words.remove_prefix(end_words.size());
+  int code = 0;
+  const auto [stop, error] = std::from_chars(words.data(), words.data() + words.size(), code);
+  const bool is_code = error == std::errc() && stop == words.data() + words.size();
+  return is_code ? std::optional(code) : std::nullopt;
 }
 
 }  // namespace
@@ -36,7 +44,10 @@ bool is_of_rank(std::string_view words) {
 std::string MpirunWords::push_line(std::string line) {
   const std::string_view words(line.data(), line.size() - 1);
   if (block_.empty()) {
-    tell_of_the_end_ = tell_of_the_end_ || is_of_rank(words);
+    if (const auto code = end_code_in(words)) {
+      if (!end_code_) end_code_ = code;
+      return {};
+    }
     if (words.starts_with(of_signals)) return {};
     if (words != frame) return line;
     block_.push_back(std::move(line));

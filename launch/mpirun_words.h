@@ -1,6 +1,7 @@
 // What mpirun says beside the ranks.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,8 +12,9 @@ namespace longspan {
 // mpirun that is an aborted job, and the code has said what it is.
 class MpirunWords {
  public:
-  // Whether a rank has said why the job ends: mpirun ends it from then on.
-  bool tell_of_the_end() const { return tell_of_the_end_; }
+  // The exit code with which a rank has ended the job (end_words of framework/comm/launcher.h):
+  // from then on mpirun ends it.
+  std::optional<int> end_code() const { return end_code_; }
   // Whether mpirun has lost another machine, or could not reach it.
   bool tell_of_a_lost_machine() const { return tell_of_a_lost_machine_; }
   // Takes what came, and returns what is to be shown of it now.
@@ -26,7 +28,7 @@ class MpirunWords {
 
   std::string line_;                // that is not whole
   std::vector<std::string> block_;  // lines since a line of dashes, that one too
-  bool tell_of_the_end_ = false;
+  std::optional<int> end_code_;
   bool tell_of_a_lost_machine_ = false;
 };
 

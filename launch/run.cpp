@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "framework/comm/launcher.h"
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
 #include "launch/chosen_layout.h"
@@ -123,8 +124,13 @@ void require_mpirun() {
 
 // mpirun, told what launch/mpirun-environment tells it.
 std::vector<std::string> mpirun(const RunCommandLine& line) {
-  std::vector<std::string> words = {
-      "/bin/sh", "-c", std::string(mpirun_environment) + "exec \"$@\"", "sh", "mpirun"};
+  std::vector<std::string> words = {"/bin/sh",
+                                    "-c",
+                                    std::string(mpirun_environment) + "exec \"$@\"",
+                                    "sh",
+                                    "mpirun",
+                                    "-x",
+                                    std::string(end_variable) + "=1"};
   if (line.ranks) {
     words.emplace_back("-n");
     words.push_back(fmt::to_string(*line.ranks));

@@ -108,6 +108,7 @@ void ControlChannel::poll() {
 }
 
 void ControlChannel::handle(int rank, int tag, const std::string& bytes) {
+  silent_.erase(rank);
   Reader reader(bytes);
   if (tag == claim_tag) {
     if (granted_ < 0) granted_ = rank;
@@ -144,16 +145,17 @@ ControlChannel::Reports ControlChannel::ask_all(std::uint64_t group,
     if (rank != rank_) post(rank, ask_tag, question);
   const auto deadline = after(limit);
   Reports reports;
-  while (Clock::now() < deadline) {
+  bool enough_came = false;
+  while (!enough_came && Clock::now() < deadline) {
     poll();
     // A rank that has asked about this group itself stands still in it: what it said then holds.
     reports = answers_;
     reports.insert(told_[group].begin(), told_[group].end());
-    if (static_cast<int>(reports.size()) == size_ - 1 || enough(reports)) break;
-    nap();
+    enough_came = static_cast<int>(reports.size()) == size_ - 1 || enough(reports);
+    if (!enough_came) nap();
   }
   silent_.clear();
-  for (int rank = 0; rank < size_ && Clock::now() >= deadline; ++rank)
+  for (int rank = 0; rank < size_ && !enough_came; ++rank)
     if (rank != rank_ && !reports.contains(rank)) silent_.insert(rank);
   return reports;
 }

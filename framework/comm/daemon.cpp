@@ -48,9 +48,7 @@ bool is_one_of(pid_t process, std::initializer_list<std::string_view> names) {
   return std::ranges::find(names, name.substr(0, name.find('.'))) != names.end();
 }
 
-bool is_mpirun(pid_t process) {
-  return is_one_of(process, {"mpirun", "mpiexec", "orterun", "prterun"});
-}
+bool is_mpirun(pid_t process) { return is_one_of(process, {"mpirun", "mpiexec", "orterun"}); }
 
 // What Open MPI keeps on a disk for the ranks of this machine. It is removed by its daemon, unless
 // that is forced to end.
@@ -69,7 +67,7 @@ Daemon::Daemon() {
   const pid_t parent = ::getppid();
   const int handle = open_process(parent);
   if (handle < 0) return;
-  if ((is_mpirun(parent) || is_one_of(parent, {"orted", "prted"})) && ::getppid() == parent) {
+  if ((is_mpirun(parent) || is_one_of(parent, {"orted"})) && ::getppid() == parent) {
     id_ = parent;
     handle_ = handle;
   } else {
@@ -87,6 +85,9 @@ void Daemon::end_if_it_stays() const {
 
 void Daemon::watch() const {
   ::setsid();
+  sigset_t all;  // what this rank does with signals is not for this process
+  sigfillset(&all);
+  ::sigprocmask(SIG_BLOCK, &all, nullptr);
   ::dup2(handle_, 0);
   if (::syscall(SYS_close_range, 1U, ~0U, 0U) != 0)
     for (int descriptor = 1; descriptor < ::getdtablesize(); ++descriptor) ::close(descriptor);

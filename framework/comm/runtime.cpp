@@ -8,7 +8,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <string>
 #include <thread>
+
+#include "framework/comm/launcher.h"
 
 namespace longspan {
 namespace {
@@ -297,8 +300,11 @@ void Runtime::abort(int exit_code) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
+  if (std::getenv(end_variable) != nullptr)
+    std::fprintf(stderr, "%s%d\n", std::string(end_words).c_str(), exit_code);
   quiet_open_mpi();
-  daemon_.end_if_it_stays();
+  // Only for another machine does Open MPI wait without a limit.
+  if (local_size_ < size_) daemon_.end_if_it_stays();
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }

@@ -37,17 +37,24 @@ TEST(MpirunWords, HoldNothingBackForEver) {
   EXPECT_EQ(words.push("next\n"), "next\n");
 }
 
-TEST(MpirunWords, TellThatARankHasSaidWhyTheJobEnds) {
-  for (const std::string line : {"longspan: text.txt: cannot be opened\n",
-                                 "[1,3]<stderr>:longspan: text.txt: cannot be opened\n"}) {
+TEST(MpirunWords, TellTheCodeWithWhichARankEndsTheJob) {
+  for (const std::string line :
+       {"longspan ends the job: 3\n", "[1,3]<stderr>:longspan ends the job: 3\n"}) {
     MpirunWords words;
-    EXPECT_EQ(words.push("a library: warning: longspan: none\n"),
-              "a library: warning: longspan: none\n");
-    EXPECT_FALSE(words.tell_of_the_end());
-    EXPECT_EQ(words.push(line), line);
-    EXPECT_TRUE(words.tell_of_the_end());
+    const std::string sentence = "longspan: warning: the job goes on after a sentence\n";
+    EXPECT_EQ(words.push(sentence), sentence);
+    EXPECT_FALSE(words.end_code());
+    EXPECT_EQ(words.push(line + "longspan ends the job: 5\n"), "");
+    EXPECT_EQ(words.end_code(), 3);
     EXPECT_FALSE(words.tell_of_a_lost_machine());
   }
+}
+
+TEST(MpirunWords, TakeNoOtherSentenceForAnEnd) {
+  MpirunWords words;
+  const std::string sentence = "longspan ends the job: 3 days ago\n";
+  EXPECT_EQ(words.push(sentence), sentence);
+  EXPECT_FALSE(words.end_code());
 }
 
 TEST(MpirunWords, TellOfALostMachine) {
