@@ -1,5 +1,6 @@
 #include "checkpoints/files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -7,8 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <system_error>
-#include <vector>
 
 #include "framework/core/error.h"
 
@@ -122,6 +123,60 @@ std::string read_text_file(const std::filesystem::path& path,
     text += block;
   }
   return text;
+}
+
+namespace {
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const { closedir(directory); }
+};
+using OpenDirectory = std::unique_ptr<DIR, CloseDirectory>;
+
+std::vector<std::string> names_of(DIR* directory, const std::filesystem::path& path) {
+  std::vector<std::string> names;
+  while (true) {
+    errno = 0;
+    const dirent* const entry = readdir(directory);
+    if (entry == nullptr && errno != 0)
+      throw DataError("{}: cannot be read: {}", path.string(), reason(errno));
+    if (entry == nullptr) return names;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+}
+
+bool remove_tree_in(int directory, const char* name) {
+  constexpr int no_link = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  const int descriptor = uninterrupted([&] { return openat(directory, name, no_link); });
+  if (descriptor < 0 && errno == ENOENT) return true;
+  if (descriptor < 0 && errno != ENOTDIR && errno != ELOOP) return false;
+  if (descriptor < 0) return unlinkat(directory, name, 0) == 0;
+  bool all = true;
+  {
+    const OpenDirectory open(fdopendir(descriptor));
+    if (!open) {
+      close(descriptor);
+      return false;
+    }
+    for (const std::string& each : names_of(open.get(), name))
+      all = remove_tree_in(descriptor, each.c_str()) && all;
+  }
+  return unlinkat(directory, name, AT_REMOVEDIR) == 0 && all;
+}
+
+}  // namespace
+
+std::vector<std::string> names_in(const std::filesystem::path& directory) {
+  const OpenDirectory open(opendir(directory.c_str()));
+  if (!open && (errno == ENOENT || errno == ENOTDIR)) return {};
+  if (!open) throw DataError("{}: cannot be read: {}", directory.string(), reason(errno));
+  return names_of(open.get(), directory);
+}
+
+bool remove_tree(const std::filesystem::path& path) noexcept try {
+  return remove_tree_in(AT_FDCWD, path.c_str());
+} catch (const std::exception&) {
+  return false;
 }
 
 std::uint64_t free_bytes(const std::filesystem::path& directory) noexcept {

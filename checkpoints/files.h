@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "checkpoints/hash.h"
 
@@ -55,6 +56,13 @@ FileHash hash_file(const Descriptor& file,
 std::string read_text_file(const std::filesystem::path& path,
                            std::int64_t most,
                            const std::function<void(std::string_view block)>& judge);
+
+// What is in a directory; nothing when there is none. Throws DataError when it cannot be read, and
+// std::bad_alloc: std::filesystem's iterators end the process without memory.
+std::vector<std::string> names_in(const std::filesystem::path& directory);
+// Removes a file or a directory with all that is in it, and of a link only the link. False where
+// something is left.
+bool remove_tree(const std::filesystem::path& path) noexcept;
 
 // Bytes that may still be written to the file system of that directory; 0 when it does not say.
 std::uint64_t free_bytes(const std::filesystem::path& directory) noexcept;

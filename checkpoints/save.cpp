@@ -72,11 +72,12 @@ void CheckpointSave::State::begin() {
   std::filesystem::create_directory(path(StepUse::temporary));
 }
 
-void CheckpointSave::State::discard() noexcept {
+void CheckpointSave::State::discard() noexcept try {
   if (!lock.held()) return;
-  std::error_code ignored;
-  if (!in_place) std::filesystem::remove_all(path(StepUse::temporary), ignored);
+  if (!in_place) remove_tree(path(StepUse::temporary));
   lock.remove();
+} catch (const std::exception&) {
+  lock = {};  // without memory for a path: the next save removes it
 }
 
 CheckpointSave::CheckpointSave(const std::filesystem::path& directory,
@@ -140,8 +141,7 @@ void CheckpointSave::State::commit() {
       sync_directory(directory);
       in_place = false;
       // What the step replaced, if anything.
-      std::error_code ignored;
-      std::filesystem::remove_all(path(StepUse::replaced), ignored);
+      remove_tree(path(StepUse::replaced));
       discard();
     });
   agree(problem, step, world);

@@ -22,28 +22,19 @@ constexpr std::array<std::string_view, 5> infixes = {
     "", ".tmp-", ".lock-", ".replaced-", ".removed-"};
 
 // A directory that cannot be listed is not one without steps: a run would begin anew.
-void require_readable(const std::filesystem::path& path, const std::error_code& error) {
-  if (error) throw DataError("{}: cannot be read: {}", path.string(), error.message());
-}
-
-template <typename F>
-void for_each_entry(const std::filesystem::path& directory, F&& f) {
-  std::error_code error;
-  std::filesystem::directory_iterator entries(directory, error);
-  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) return;
-  require_readable(directory, error);
-  while (entries != std::filesystem::directory_iterator()) {
-    if (const auto entry = step_entry(entries->path().filename().string())) f(*entry);
-    entries.increment(error);
-    require_readable(directory, error);
-  }
+std::vector<StepEntry> entries_in(const std::filesystem::path& directory) {
+  std::vector<StepEntry> entries;
+  for (const std::string& name : names_in(directory))
+    if (auto entry = step_entry(name)) entries.push_back(std::move(*entry));
+  return entries;
 }
 
 // Nothing, where it was removed since it was listed, is none.
 bool is_real_directory(const std::filesystem::path& path) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(path, error);
-  if (status.type() == std::filesystem::file_type::none) require_readable(path, error);
+  if (status.type() == std::filesystem::file_type::none)
+    throw DataError("{}: cannot be read: {}", path.string(), error.message());
   return std::filesystem::is_directory(status);
 }
 
@@ -79,17 +70,24 @@ std::string unique_id() {
 
 std::vector<std::int64_t> steps_in(const std::filesystem::path& directory) {
   std::vector<std::int64_t> steps;
-  for_each_entry(directory, [&](const StepEntry& entry) {
+  for (const StepEntry& entry : entries_in(directory))
     if (entry.use == StepUse::saved && is_real_directory(directory / entry.name()))
       steps.push_back(entry.step);
-  });
   std::ranges::sort(steps);
   return steps;
 }
 
+std::vector<std::string> steps_moved_aside(const std::filesystem::path& directory) {
+  std::vector<std::string> sentences;
+  for (const StepEntry& entry : entries_in(directory))
+    if (entry.use == StepUse::replaced && !is_real_directory(directory / step_name(entry.step)))
+      sentences.push_back(fmt::format("{}: it was moved aside and could not be put back",
+                                      (directory / entry.name()).string()));
+  return sentences;
+}
+
 void remove_leftovers(const std::filesystem::path& directory) noexcept try {
-  std::vector<StepEntry> entries;
-  for_each_entry(directory, [&](const StepEntry& entry) { entries.push_back(entry); });
+  std::vector<StepEntry> entries = entries_in(directory);
   std::erase_if(entries, [](const StepEntry& entry) { return entry.use == StepUse::saved; });
   if (entries.empty()) return;
   // What was renamed is to be found under its new name before it is gone in part.
@@ -108,7 +106,7 @@ void remove_leftovers(const std::filesystem::path& directory) noexcept try {
     if (entry.use == StepUse::replaced && !std::filesystem::exists(saved, error))
       std::filesystem::rename(path, saved, error);
     else
-      std::filesystem::remove_all(path, error);
+      remove_tree(path);
   }
 } catch (...) {
   // Left-overs harm nothing but the disk's space: the next save tries again.
@@ -134,10 +132,7 @@ void remove_old_checkpoints(const std::filesystem::path& directory,
     if (!error) renamed.push_back(away);
   }
   sync_directory(directory);
-  for (const auto& away : renamed) {
-    std::error_code error;
-    std::filesystem::remove_all(away, error);
-  }
+  for (const auto& away : renamed) remove_tree(away);
 }
 
 }  // namespace longspan

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace longspan {
 
@@ -34,5 +35,8 @@ std::string unique_id();
 // Removes what runs that are no longer alive left behind, and puts back a step that was moved aside
 // and never replaced. What cannot be removed is left.
 void remove_leftovers(const std::filesystem::path& directory) noexcept;
+// A sentence for each step that was moved aside and is still there in no other place. Throws
+// DataError when the directory cannot be read.
+std::vector<std::string> steps_moved_aside(const std::filesystem::path& directory);
 
 }  // namespace longspan

@@ -57,10 +57,10 @@ void find_strangers(const std::filesystem::path& path,
                     Problems& problems) {
   std::set<std::string> expected = {manifest_name, view_name};
   for (const ManifestFile& file : manifest.files) expected.insert(file.name);
-  for (const auto& entry : std::filesystem::directory_iterator(path))
-    if (!expected.contains(entry.path().filename().string()))
+  for (const std::string& name : names_in(path))
+    if (!expected.contains(name))
       problems.push_back(
-          {fmt::format("{}: it does not belong to the checkpoint", entry.path().string()), false});
+          {fmt::format("{}: it does not belong to the checkpoint", (path / name).string()), false});
 }
 
 // This rank's share.
@@ -93,19 +93,23 @@ Problems verify_share(const std::filesystem::path& path,
   return problems;
 }
 
-// As rank 0 finds them, or what it throws.
+// The steps as rank 0 finds them, and sentences of those that it cannot put back; or what it
+// throws.
 std::vector<std::int64_t> agreed_steps(const std::filesystem::path& directory,
-                                       const Communicator& world) {
+                                       const Communicator& world,
+                                       std::vector<std::string>& skipped) {
   Json listed;
   if (world.rank() == 0) try {
       remove_leftovers(directory);
       listed["steps"] = steps_in(directory);
+      listed["skipped"] = steps_moved_aside(directory);
     } catch (const DataError& error) {
       listed["error"] = error.what();
     }
   listed =
       Json::parse(world.broadcast(listed.dump(-1, ' ', false, Json::error_handler_t::replace), 0));
   if (listed.contains("error")) throw DataError("{}", listed["error"].get<std::string>());
+  skipped = listed["skipped"].get<std::vector<std::string>>();
   return listed["steps"].get<std::vector<std::int64_t>>();
 }
 
@@ -134,9 +138,9 @@ CheckpointSearch latest_good_checkpoint(const std::filesystem::path& directory,
                                         const Communicator& world,
                                         const CheckpointJudge& judge,
                                         const ReadWatch& watch) {
-  std::vector<std::int64_t> steps = agreed_steps(directory, world);
-  std::ranges::reverse(steps);
   CheckpointSearch search;
+  std::vector<std::int64_t> steps = agreed_steps(directory, world, search.skipped);
+  std::ranges::reverse(steps);
   for (const auto step : steps) {
     const auto path = directory / step_name(step);
     Problems problems = verify_checkpoint(path, world, judge, watch);
