@@ -125,12 +125,18 @@ std::vector<SubwordToken> SubwordModel::encode_line(std::string_view line) const
   // The kind of words takes a first word such as "</s>" or "<0x0A>" for the symbol of that name: it
   // is given in two pieces. What is left may begin so too, but no model has many such words.
   std::string_view rest = line;
-  for (int cut = 0; !add(rest); ++cut) {
+  int cuts = 0;
+  for (; !add(rest); ++cuts) {
     const std::size_t width = rest.empty() ? 0 : static_cast<std::size_t>(decode_utf8(rest).width);
-    if (width == rest.size() || cut == most_cuts || !add(rest.substr(0, width)))
+    if (width == rest.size() || cuts == most_cuts || !add(rest.substr(0, width)))
       throw DataError("the model of SentencePiece cannot encode {}", in_quotes(rest));
     rest.remove_prefix(width);
   }
+  if (cuts == 0 || tokens.empty()) return tokens;
+  // A piece in which the model sees nothing, such as a space, has no token for its bytes.
+  std::int64_t missing = std::ssize(line);
+  for (const SubwordToken& token : tokens) missing -= token.bytes;
+  tokens.back().bytes += missing;
   return tokens;
 }
 
