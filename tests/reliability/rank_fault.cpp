@@ -4,6 +4,7 @@
 //                     within functions of the program: LONGSPAN_TEST_FAULT_WITHIN has their places,
 //                     as "BEGIN-END BEGIN-END ..." in hexadecimal digits
 //   nan FIRST COUNT   matrix products from that number on have an element that is no number
+//   slow FACTOR       matrix products take that many times as long
 //   clock SECONDS     the clock of the wall is off by that much from time to time
 // Where it strikes it makes the file that LONGSPAN_TEST_FAULT_STRUCK names.
 #include <dlfcn.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -22,6 +24,7 @@
 #include <new>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
