@@ -147,12 +147,11 @@ def paused(bench, number, moment):
 
 
 def slowed(bench, number, moment):
-    """The matrix products of one rank of four take ten times as long."""
+    """All that one rank of four does takes ten times as long."""
     layout = [Layout(4, 1), Layout(2, 2), Layout(1, 4), Layout(2, 1, context=2)]
     place = bench.place(number, ("decoder", "transformer_xl"), layout, SHORT)
     rank = moment.randrange(4)
-    settings = {"training.steps": 10**7, "checkpoint.every": 0, "training.validation_every": 0, "model.width": 64,
-                "data.segment": 64}
+    settings = {"training.steps": 10**7, "checkpoint.every": 0, "training.validation_every": 0}
     script, _ = bench.on_rank(place, rank, "slow 10")
 
     def act(job):
