@@ -54,5 +54,9 @@ class Place:
         finally:
             job.close()
 
+    def log(self):
+        """What the broken run has told so far."""
+        return self.broken.log() if (self.broken.path / "log.txt").exists() else ""
+
     def forget(self):
         shutil.rmtree(self.broken.path, ignore_errors=True)

@@ -4,6 +4,8 @@
 //                     within functions of the program: LONGSPAN_TEST_FAULT_WITHIN has their places,
 //                     as "BEGIN-END BEGIN-END ..." in hexadecimal digits
 //   nan FIRST COUNT   matrix products from that number on have an element that is no number
+//   slow FACTOR       all that is done from one matrix product to the next takes that many times as
+//                     long
 //   clock SECONDS     the clock of the wall is off by that much from time to time
 // Where it strikes it makes the file that LONGSPAN_TEST_FAULT_STRUCK names.
 #include <dlfcn.h>
@@ -14,7 +16,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -22,6 +26,7 @@
 #include <new>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -117,6 +122,15 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
   return block;
 }
 
+void slow_down() {
+  using Clock = std::chrono::steady_clock;
+  constexpr Clock::duration most = std::chrono::milliseconds(200);  // not what a start takes
+  thread_local Clock::time_point last = Clock::now();
+  if (fault().kind != "slow") return;
+  std::this_thread::sleep_for(std::min(most, (fault().first - 1) * (Clock::now() - last)));
+  last = Clock::now();
+}
+
 // How far the wall's clock is off: now and then, there and back.
 std::int64_t seconds_off() {
   static std::atomic<std::int64_t> count{0};
@@ -153,6 +167,7 @@ int dnnl_sgemm(char transpose_a,
   static std::atomic<std::int64_t> count{0};
   const int status =
       product(transpose_a, transpose_b, m, n, k, alpha, a, step_a, b, step_b, beta, c, step_c);
+  slow_down();
   const std::int64_t number = ++count;
   const bool strikes =
       fault().kind == "nan" && number >= fault().first && number < fault().first + fault().second;

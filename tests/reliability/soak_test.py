@@ -84,7 +84,8 @@ class Broken:
     def look(self):
         if time.monotonic() < self.end and not self.job.ended():
             return
-        self.job.signal_rank(signal.SIGKILL, self.moment.randrange(LAYOUT.ranks))
+        rank = self.moment.randrange(LAYOUT.ranks)
+        until(lambda: self.job.ended() or self.job.signal_rank(signal.SIGKILL, rank))
         code = self.job.wait().code
         if code not in (137, 1):
             raise AssertionError(f"the killed run ended with {code}\n{self.job.output()[-2000:]}{self.job.errors()}")
