@@ -22,7 +22,7 @@ from pathlib import Path
 
 import two_nodes
 from mpijob_schema import MPIJOB
-from templates import CLUSTER, LAYOUTS, changed, make_tree, wanted
+from templates import CLUSTER, LAYOUTS, changed, check_equal, make_tree, wanted
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
@@ -99,8 +99,7 @@ class Desk:
         return self._unbroken[key]
 
     def check_losses(self, name, layout, settings=None):
-        wanted(self.run(name).metrics_bytes() == self.unbroken(layout, settings),
-               f"{name}: other losses than of an unbroken run")
+        check_equal(self.run(name).metrics_bytes(), self.unbroken(layout, settings))
         wanted("stopped on request after step" in self.run(name).log(), f"{name}: never stopped\n{self.said(name)}")
 
     def start_pbs(self, name, layout, seconds=None, settings=None):
@@ -144,21 +143,23 @@ def pbs_signals(desk, number, name, layout):
 
 
 def pbs_time(desk, number, name, layout):
-    """The time is over: it saves by itself."""
-    pieces = 0
-    while pieces < 20:
-        job = desk.start_pbs(name, layout, seconds=5 + number)
+    """The time is over: it saves by itself. A piece has a part of the time that all of it takes without a stop."""
+    begin = time.monotonic()
+    desk.wait_for_end(desk.start_pbs(f"{name}-timed", layout), f"{name}-timed", 0)
+    seconds = (0.4 + 0.1 * number) * (time.monotonic() - begin)
+    for pieces in range(20):
+        job = desk.start_pbs(name, layout, seconds=seconds)
         job.wait(jobs.MOST_SECONDS)
         desk.wait_for_end(job, name, 0 if job.returncode == 0 else 75)
         if job.returncode == 0:
             break
-        pieces += 1
+    wanted(job.returncode == 0, f"not at its end after 20 pieces of {seconds:.1f} s\n{desk.said(name)}")
     wanted(pieces == len(desk.asked_again(name)) > 0, f"{pieces} pieces; qsub was given {desk.asked_again(name)}")
     desk.check_losses(name, layout)
 
 
 def pbs_ended(desk, number, name, layout):
-    """SIGTERM to the script alone saves and ends; to every process, as qdel does, it ends and what is there is whole."""
+    """SIGTERM to the script alone saves and ends; to every process, as by qdel, it ends, and what is there is whole."""
     job = desk.start_pbs(name, layout)
     desk.wait_for_step(job, name, random.Random(number).randrange(1, 30))
     if number % 2 == 0:
@@ -174,7 +175,7 @@ def pbs_ended(desk, number, name, layout):
         desk.wait_for_end(job, name, job.returncode)
     wanted(not desk.asked_again(name), f"qsub was given {desk.asked_again(name)}")
     desk.wait_for_end(desk.start_pbs(name, layout), name, 0)
-    wanted(desk.run(name).metrics_bytes() == desk.unbroken(layout), f"{name}: other losses than of an unbroken run")
+    check_equal(desk.run(name).metrics_bytes(), desk.unbroken(layout))
 
 
 class Pods:
@@ -232,7 +233,8 @@ class Pods:
 
 def first_process(launcher):
     """The id of the only child of unshare."""
-    return int(until(lambda: Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().strip(), 10).split()[0])
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
+    return int(until(lambda: children.read_text().strip(), 10))
 
 
 def mpijob_schema(desk, number, name, layout):
@@ -254,7 +256,7 @@ def mpijob_schema(desk, number, name, layout):
 
 
 def mpijob_stopped(desk, number, name, layout):
-    """The launcher is told to end as a pod is: it saves, with 75, and the next one goes on. No rank is left on a worker."""
+    """The launcher is told to end as a pod is: it saves, with 75, and the next one goes on. Workers are left empty."""
     if shutil.which("sshd") is None:
         return "sshd not found; wanted the package openssh-server"
     apart = number % 2 == 1

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from slurm_cluster import REQUEUE_SECONDS, Cluster, enter_namespaces
-from templates import CLUSTER, CONFIGURATION, LAYOUTS, STEPS, changed, make_tree, wanted
+from templates import CLUSTER, CONFIGURATION, LAYOUTS, STEPS, changed, check_equal, make_tree, wanted
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
@@ -25,7 +25,7 @@ from counted import Counted
 TEMPLATE = CLUSTER / "slurm.sbatch"
 OVER = ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"]
 # Steps that last a minute or more, so that the time limit comes three times.
-LONG = {"training.steps": 300, "model.layers": 4, "model.width": 128, "data.segment": 128, "checkpoint.every": 50}
+LONG = {"training.steps": 150, "model.layers": 4, "model.width": 128, "data.segment": 128, "checkpoint.every": 50}
 
 
 class Desk:
@@ -100,8 +100,7 @@ class Desk:
     def goes_to_its_end(self, job, name, layout, settings=None):
         """The job's run ends well, with the losses of a run that nothing stopped."""
         self.wait_for_end(job, "COMPLETED")
-        wanted(self.run(name).metrics_bytes() == self.unbroken(layout, settings),
-               f"{name}: other losses than those of an unbroken run on {layout}")
+        check_equal(self.run(name).metrics_bytes(), self.unbroken(layout, settings))
 
     def steps_stopped_at(self, name):
         return [int(step) for step in re.findall("stopped on request after step ([0-9]+)", self.run(name).log())]
@@ -193,7 +192,7 @@ def drained(desk, number, name, layout):
 
 
 def node_down(desk, number, name, layout):
-    """A node that Slurm gives up: it ends the job and queues it again itself, and the run goes on from its checkpoint."""
+    """A node that Slurm gives up: it ends the job and queues it again, and the run goes on from its checkpoint."""
     node = f"node-{number % 2 + 1}"
     job = desk.submit(name, layout)
     desk.wait_for_step(job, name, random.Random(number).randrange(1, 30))
@@ -233,7 +232,7 @@ def as_it_is(desk, number, name, layout):
     unbroken = desk.cluster.submit(TEMPLATE, "--job-name=unbroken", folder=desk.tree)
     desk.wait_for_end(unbroken, "COMPLETED")
     wanted(len(desk.steps_stopped_at("longspan")) == 1, desk.said(asked))
-    wanted(desk.run("longspan").metrics_bytes() == desk.run("unbroken").metrics_bytes(), "other losses")
+    check_equal(desk.run("longspan").metrics_bytes(), desk.run("unbroken").metrics_bytes())
 
 
 def main():

@@ -25,9 +25,20 @@ def wanted(holds, otherwise):
         raise AssertionError(otherwise)
 
 
+def check_equal(metrics, unbroken):
+    """metrics.jsonl of a run that was stopped is that of a run that was not, byte for byte."""
+    ours, theirs = metrics.splitlines(), unbroken.splitlines()
+    for line in range(max(len(ours), len(theirs))):
+        wanted(ours[line : line + 1] == theirs[line : line + 1],
+               f"other losses than an unbroken run: line {line + 1} is {ours[line : line + 1]}, "
+               f"wanted {theirs[line : line + 1]}")
+
+
 def changed(template, changes):
-    """The template with these changes, {what is there: what is to be}, which may be where it says "change:" only: in that
-    line, or where that is a comment of its own, up to the next empty line."""
+    """The template with these changes, {what is there: what is to be}, which may be where it says "change:" only.
+
+    That is its line, and where it begins a comment of its own, the lines up to the next empty one.
+    """
     lines, allowed = [], False
     left = dict(changes)
     for line in template.splitlines():
