@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Longspan on a PBS cluster (OpenPBS, PBS Professional). Copy it, change what is marked, then, where the copy is: qsub pbs.sh
-# The job saves before its time is over and asks the queue for itself again, and goes on where it stopped, as often as it
-# takes. Options of qsub belong into this file: what was said on the command line is not said again.
+# Longspan on a PBS cluster (OpenPBS, PBS Professional). Copy it, change what is marked, then beside it: qsub pbs.sh
+# The job saves before its time is over and asks the queue for itself again, and goes on where it stopped, as often as
+# it takes. Options of qsub belong into this file: what was said on the command line is not said again.
 #   qsig -s USR1 JOB   saves now and asks for itself again
 #   qsig -s TERM JOB   saves and ends
 #   qdel JOB           ends within seconds: what came after the last checkpoint is lost
 # SPDX-License-Identifier: Apache-2.0
 
-# change: nodes, cores of a node, ranks a node; nodes x ranks = parallel.data x tensor x context; cores = ranks x threads
+# change: nodes, cores and ranks of a node; nodes x ranks = parallel.data x tensor x context; cores = ranks x threads
 #PBS -l select=2:ncpus=32:mpiprocs=8
 # change: as long as the queue allows; nothing is lost at the end
 #PBS -l walltime=04:00:00
@@ -41,11 +41,12 @@ ask() {
 trap 'ask again' USR1
 trap 'ask end' TERM
 
-# $PBS_NODEFILE has a line for each rank. Where Open MPI was built without PBS it reaches the other nodes by ssh, or, where
-# that is not allowed, by PBS:  --mca plm_rsh_agent pbs_tmrsh
+# $PBS_NODEFILE has a line for each rank. Where Open MPI was built without PBS it reaches the other nodes by ssh, or,
+# where that is not allowed, by PBS:  --mca plm_rsh_agent pbs_tmrsh
 # PBS gives no signal before the end of the time, timeout does. In the background, so that this script hears signals.
 timeout --preserve-status --signal=USR1 "$seconds" build/launch/longspan run -n "$(wc -l <"$PBS_NODEFILE")" \
-  --hostfile "$PBS_NODEFILE" --map-by slot --bind-to none -x OMP_NUM_THREADS -- train "$configuration" "${settings[@]}" &
+  --hostfile "$PBS_NODEFILE" --map-by slot --bind-to none -x OMP_NUM_THREADS -- \
+  train "$configuration" "${settings[@]}" &
 run=$!
 [ -z "$asked" ] || kill -USR1 "$run"
 

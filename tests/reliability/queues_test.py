@@ -3,10 +3,10 @@
 
     tests/reliability/queues_test.py build/launch/longspan [--full] [--kind WORDS] [--only NUMBER]
 
-There is neither a PBS nor a Kubernetes here. For PBS the test starts the script as pbs_mom would, with a file of nodes and
-a `qsub` that writes down what it is given. For the MPIJob it checks the file against what the published definition of
-kubeflow.org/v2beta1 allows, and starts the commands of its containers as pods would: the workers' sshd on each node, the
-launcher as the first process of a process namespace, with the environment that the operator adds.
+There is neither a PBS nor a Kubernetes here. For PBS the test starts the script as pbs_mom would, with a file of nodes
+and a `qsub` that writes down what it is given. For the MPIJob it checks the file against what the published definition
+of kubeflow.org/v2beta1 allows, and starts the commands of its containers as pods would: the workers' sshd on each node,
+the launcher as the first process of a process namespace, with the environment that the operator adds.
 """
 
 import json
@@ -21,25 +21,16 @@ import time
 from pathlib import Path
 
 import two_nodes
-from templates import changed, wanted
+from mpijob_schema import MPIJOB
+from templates import CLUSTER, LAYOUTS, changed, check_equal, make_tree, wanted
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from counted import Counted
-from jobs import Layout, until
+from jobs import until
 
-CLUSTER = jobs.SOURCE / "launch" / "cluster"
 MARK = "LONGSPAN_TEST_QUEUE="
-STEPS = 40
 LONG = {"training.steps": 600, "checkpoint.every": 100}  # longer than a launcher waits that hears no rank
-LAYOUTS = [Layout(4, 1), Layout(2, 2), Layout(2, 1, 2), Layout(1, 2, 2)]
-CONFIGURATION = {
-    "model": {"family": "transformer_xl", "layers": 2, "width": 32, "heads": 4, "memory": 32, "dropout": 0.1},
-    "data": {"train": "text.txt", "batch": 8, "segment": 64},
-    "training": {"steps": STEPS, "learning_rate": 0.01, "warmup": 2},
-    "checkpoint": {"every": 10, "keep": 3},
-    "metrics": {"every": 1, "timing": False},
-}
 
 # What stands in for ssh where a template leaves the way to other nodes to the cluster.
 AGENT = """\
@@ -48,62 +39,13 @@ shift
 exec {entering} sh -c "$*"
 """
 
-# Of kubeflow.org/v2beta1, as its CustomResourceDefinition has it, every field of the job; of pods, those that are used.
-CONTAINER = {"type": "object", "additionalProperties": False, "required": ["name", "image", "command"], "properties": {
-    "name": {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}, "image": {"type": "string"},
-    "workingDir": {"type": "string"}, "command": {"type": "array", "items": {"type": "string"}},
-    "env": {"type": "array", "items": {"type": "object", "additionalProperties": False, "required": ["name"],
-                                       "properties": {"name": {"type": "string"}, "value": {"type": "string"}}}},
-    "lifecycle": {"type": "object", "additionalProperties": False, "properties": {"preStop": {
-        "type": "object", "additionalProperties": False, "properties": {"exec": {
-            "type": "object", "additionalProperties": False,
-            "properties": {"command": {"type": "array", "items": {"type": "string"}}}}}}}},
-    "resources": {"type": "object", "additionalProperties": False, "properties": {
-        name: {"type": "object", "additionalProperties": {
-            "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(m|[KMGTPE]i?)?$"}} for name in ("limits", "requests")}},
-    "volumeMounts": {"type": "array", "items": {"type": "object", "additionalProperties": False, "required": ["name", "mountPath"],
-                                                "properties": {"name": {"type": "string"}, "mountPath": {"type": "string"}}}}}}
-VOLUME = {"type": "object", "additionalProperties": False, "required": ["name"], "properties": {
-    "name": {"type": "string"},
-    "persistentVolumeClaim": {"type": "object", "additionalProperties": False, "required": ["claimName"],
-                              "properties": {"claimName": {"type": "string"}}},
-    "emptyDir": {"type": "object", "additionalProperties": False, "properties": {"medium": {"enum": ["", "Memory"]}}}}}
-REPLICA = {"type": "object", "additionalProperties": False, "required": ["template"], "properties": {
-    "replicas": {"type": "integer", "minimum": 1},
-    "restartPolicy": {"enum": ["Always", "OnFailure", "Never", "ExitCode"]},
-    "template": {"type": "object", "additionalProperties": False, "required": ["spec"], "properties": {"spec": {
-        "type": "object", "additionalProperties": False, "required": ["containers"], "properties": {
-            "terminationGracePeriodSeconds": {"type": "integer", "minimum": 0},
-            "containers": {"type": "array", "minItems": 1, "items": CONTAINER},
-            "volumes": {"type": "array", "items": VOLUME}}}}}}}
-MPIJOB = {"type": "object", "additionalProperties": False, "required": ["apiVersion", "kind", "metadata", "spec"], "properties": {
-    "apiVersion": {"const": "kubeflow.org/v2beta1"}, "kind": {"const": "MPIJob"},
-    "metadata": {"type": "object", "required": ["name"]},
-    "spec": {"type": "object", "additionalProperties": False, "required": ["mpiReplicaSpecs"], "properties": {
-        "slotsPerWorker": {"type": "integer", "minimum": 1}, "runLauncherAsWorker": {"type": "boolean"},
-        "sshAuthMountPath": {"type": "string"},
-        "launcherCreationPolicy": {"enum": ["AtStartup", "WaitForWorkersReady"]},
-        "mpiImplementation": {"enum": ["OpenMPI", "Intel", "MPICH"]},
-        "runPolicy": {"type": "object", "additionalProperties": False, "properties": {
-            "cleanPodPolicy": {"enum": ["All", "Running", "None"]}, "suspend": {"type": "boolean"},
-            "ttlSecondsAfterFinished": {"type": "integer"}, "activeDeadlineSeconds": {"type": "integer", "minimum": 1},
-            "backoffLimit": {"type": "integer", "minimum": 0}, "managedBy": {"type": "string"},
-            "schedulingPolicy": {"type": "object"}}},
-        "mpiReplicaSpecs": {"type": "object", "additionalProperties": False, "required": ["Launcher", "Worker"],
-                            "properties": {"Launcher": REPLICA, "Worker": REPLICA}}}}}}
-
 
 class Desk:
     """The two nodes, a tree at home, and what starts there."""
 
     def __init__(self, nodes, home, program):
         self.nodes, self.home = nodes, home
-        self.tree = home / "longspan"
-        (self.tree / "build" / "launch").mkdir(parents=True)
-        (self.tree / "build" / "launch" / "longspan").symlink_to(program)
-        (self.tree / "configs").mkdir()
-        (self.tree / "configs" / "quickstart.yaml").write_text(json.dumps(CONFIGURATION, indent=1))
-        jobs.write_text(self.tree / "text.txt", words=60000)
+        self.tree = make_tree(home, program)
         self.programs = home / "programs"
         self.programs.mkdir()
         self.write_program("ssh-by-namespace", AGENT.format(entering=" ".join(nodes.entering("node-2"))))
@@ -116,8 +58,8 @@ class Desk:
     def start(self, words, name, environment=None, node="node-1"):
         """A process that says what it does to NAME.output."""
         with open(self.home / f"{name}.output", "ab") as output:
-            return subprocess.Popen([*self.nodes.entering(node), *map(str, words)], stdin=subprocess.DEVNULL, stdout=output,
-                                    stderr=output, cwd=self.tree, start_new_session=True,
+            return subprocess.Popen([*self.nodes.entering(node), *map(str, words)], stdin=subprocess.DEVNULL,
+                                    stdout=output, stderr=output, cwd=self.tree, start_new_session=True,
                                     env={**os.environ, "HOME": str(self.home), "CUDA_VISIBLE_DEVICES": "",
                                          "PATH": f"{self.programs}:{os.environ['PATH']}", "LONGSPAN_TEST_QUEUE": name,
                                          **(environment or {})})
@@ -128,11 +70,13 @@ class Desk:
     def run(self, name):
         return jobs.Run(self.tree / "runs" / name)
 
+    def step(self, name):
+        """The last step that is logged."""
+        path = self.tree / "runs" / name / "metrics.jsonl"
+        return path.read_bytes().count(b"\n") if path.exists() else 0
+
     def wait_for_step(self, process, name, step):
-        def has_come():
-            path = self.tree / "runs" / name / "metrics.jsonl"
-            return path.exists() and path.read_bytes().count(b"\n") >= step
-        wanted(until(lambda: has_come() or process.poll() is not None) and has_come(),
+        wanted(until(lambda: self.step(name) >= step or process.poll() is not None) and self.step(name) >= step,
                f"no step {step}: {process.returncode}\n{self.said(name)}")
 
     def wait_for_end(self, process, name, code):
@@ -155,8 +99,7 @@ class Desk:
         return self._unbroken[key]
 
     def check_losses(self, name, layout, settings=None):
-        wanted(self.run(name).metrics_bytes() == self.unbroken(layout, settings),
-               f"{name}: other losses than of an unbroken run")
+        check_equal(self.run(name).metrics_bytes(), self.unbroken(layout, settings))
         wanted("stopped on request after step" in self.run(name).log(), f"{name}: never stopped\n{self.said(name)}")
 
     def start_pbs(self, name, layout, seconds=None, settings=None):
@@ -189,31 +132,34 @@ def pbs_signals(desk, number, name, layout):
         if times == 2:
             time.sleep(source.uniform(0, 3))
         else:
-            desk.wait_for_step(job, name, times * 6 + source.randrange(1, 6))
+            desk.wait_for_step(job, name, desk.step(name) + source.randrange(1, 11))
         job.send_signal(signal.SIGUSR1)
         desk.wait_for_end(job, name, 75)
-        wanted(desk.asked_again(name) == times * [f"{desk.home} {name}.sh"], f"qsub was given {desk.asked_again(name)}")
+        wanted(desk.asked_again(name) == times * [f"{desk.home} {name}.sh"],
+               f"qsub was given {desk.asked_again(name)}")
     desk.wait_for_end(desk.start_pbs(name, layout), name, 0)
     wanted(len(desk.asked_again(name)) == 3, f"qsub was given {desk.asked_again(name)}")
     desk.check_losses(name, layout)
 
 
 def pbs_time(desk, number, name, layout):
-    """The time is over: it saves by itself."""
-    pieces = 0
-    while pieces < 20:
-        job = desk.start_pbs(name, layout, seconds=5 + number)
+    """The time is over: it saves by itself. A piece has a part of the time that all of it takes without a stop."""
+    begin = time.monotonic()
+    desk.wait_for_end(desk.start_pbs(f"{name}-timed", layout), f"{name}-timed", 0)
+    seconds = (0.4 + 0.1 * number) * (time.monotonic() - begin)
+    for pieces in range(20):
+        job = desk.start_pbs(name, layout, seconds=seconds)
         job.wait(jobs.MOST_SECONDS)
         desk.wait_for_end(job, name, 0 if job.returncode == 0 else 75)
         if job.returncode == 0:
             break
-        pieces += 1
+    wanted(job.returncode == 0, f"not at its end after 20 pieces of {seconds:.1f} s\n{desk.said(name)}")
     wanted(pieces == len(desk.asked_again(name)) > 0, f"{pieces} pieces; qsub was given {desk.asked_again(name)}")
     desk.check_losses(name, layout)
 
 
 def pbs_ended(desk, number, name, layout):
-    """SIGTERM to the script alone saves and ends; to every process, as qdel does, it ends and what is there is whole."""
+    """SIGTERM to the script alone saves and ends; to every process, as by qdel, it ends, and what is there is whole."""
     job = desk.start_pbs(name, layout)
     desk.wait_for_step(job, name, random.Random(number).randrange(1, 30))
     if number % 2 == 0:
@@ -229,7 +175,7 @@ def pbs_ended(desk, number, name, layout):
         desk.wait_for_end(job, name, job.returncode)
     wanted(not desk.asked_again(name), f"qsub was given {desk.asked_again(name)}")
     desk.wait_for_end(desk.start_pbs(name, layout), name, 0)
-    wanted(desk.run(name).metrics_bytes() == desk.unbroken(layout), f"{name}: other losses than of an unbroken run")
+    check_equal(desk.run(name).metrics_bytes(), desk.unbroken(layout))
 
 
 class Pods:
@@ -243,7 +189,8 @@ class Pods:
         # The place of the keys is one of the image's.
         job = yaml.safe_load(text.replace(yaml.safe_load(text)["spec"]["sshAuthMountPath"], str(self.keys)))["spec"]
         specs = job["mpiReplicaSpecs"]
-        self.launcher, self.worker = (specs[kind]["template"]["spec"]["containers"][0] for kind in ("Launcher", "Worker"))
+        self.launcher, self.worker = (specs[kind]["template"]["spec"]["containers"][0]
+                                      for kind in ("Launcher", "Worker"))
         command = " ".join(self.launcher["command"])
         settings = " ".join(jobs.flat({**layout.settings(), **settings}))
         for old, new in {"-n 16": "-n 4", "runs/mpijob": f"runs/{name}",
@@ -257,8 +204,9 @@ class Pods:
         # With ranks beside the launcher, which hears them, or without.
         hosts.write_text("node-2 slots=4\n" if apart else "node-1 slots=2\nnode-2 slots=2\n")
         # What the operator adds.
-        self.environment.update({"OMPI_MCA_orte_default_hostfile": str(hosts), "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
-                                 "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10", "OMPI_MCA_orte_set_default_slots": "2"})
+        self.environment.update({
+            "OMPI_MCA_orte_default_hostfile": str(hosts), "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+            "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10", "OMPI_MCA_orte_set_default_slots": "2"})
         self._make_keys()
         desk.write_program("longspan", f"#!/bin/sh\nexec {desk.tree}/build/launch/longspan \"$@\"\n")
         self.workers = [desk.start(self.worker["command"], f"{name}-worker", node=node) for node in two_nodes.NAMES]
@@ -285,7 +233,8 @@ class Pods:
 
 def first_process(launcher):
     """The id of the only child of unshare."""
-    return int(until(lambda: Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().strip(), 10).split()[0])
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
+    return int(until(lambda: children.read_text().strip(), 10))
 
 
 def mpijob_schema(desk, number, name, layout):
@@ -307,16 +256,16 @@ def mpijob_schema(desk, number, name, layout):
 
 
 def mpijob_stopped(desk, number, name, layout):
-    """The launcher is told to end as a pod is: it saves, with 75, and the next one goes on. No rank is left on a worker."""
+    """The launcher is told to end as a pod is: it saves, with 75, and the next one goes on. Workers are left empty."""
     if shutil.which("sshd") is None:
         return "sshd not found; wanted the package openssh-server"
     apart = number % 2 == 1
     settings = LONG if apart else {}
     pods = Pods(desk, name, layout, settings, apart)
     try:
-        for step in (6, 15):
+        for _ in range(2):
             launcher = pods.start()
-            desk.wait_for_step(launcher, name, step)
+            desk.wait_for_step(launcher, name, desk.step(name) + 5)
             os.kill(first_process(launcher), signal.SIGTERM)
             desk.wait_for_end(launcher, name, 75)
             # What a worker that is told to end waits for.

@@ -11,7 +11,8 @@ from two_nodes import NAMES, TwoNodes, until
 
 
 def enter_namespaces():
-    two_nodes.enter_namespaces(["munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel"], "slurm-wlm and munge")
+    two_nodes.enter_namespaces(["munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel"],
+                               "slurm-wlm and munge")
 
 
 # A node may have more cores in name than the machine has.
@@ -82,8 +83,8 @@ class Cluster(TwoNodes):
 
     def nodes(self):
         """The state of each node, as sinfo names it: idle, alloc, drng, ..."""
-        said = subprocess.run(["sinfo", "--noheader", "--Node", "--format=%N %t"], capture_output=True, text=True).stdout
-        return dict(line.split() for line in said.splitlines())
+        said = subprocess.run(["sinfo", "--noheader", "--Node", "--format=%N %t"], capture_output=True, text=True)
+        return dict(line.split() for line in said.stdout.splitlines())
 
     def submit(self, script, *options, folder):
         """sbatch; the job's number."""

@@ -1,4 +1,23 @@
-"""Templates of launch/cluster, changed as their user would."""
+"""Templates of launch/cluster, changed as their user would, and the tree that they run in."""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout
+
+CLUSTER = jobs.SOURCE / "launch" / "cluster"
+STEPS = 200  # of which some ten milliseconds each pass until a signal is heard
+LAYOUTS = [Layout(4, 1), Layout(2, 2), Layout(2, 1, 2), Layout(1, 2, 2)]
+CONFIGURATION = {
+    "model": {"family": "transformer_xl", "layers": 2, "width": 32, "heads": 4, "memory": 32, "dropout": 0.1},
+    "data": {"train": "text.txt", "batch": 8, "segment": 64},
+    "training": {"steps": STEPS, "learning_rate": 0.01, "warmup": 2},
+    "checkpoint": {"every": 40, "keep": 3},
+    "metrics": {"every": 1, "timing": False},
+}
 
 
 def wanted(holds, otherwise):
@@ -6,9 +25,20 @@ def wanted(holds, otherwise):
         raise AssertionError(otherwise)
 
 
+def check_equal(metrics, unbroken):
+    """metrics.jsonl of a run that was stopped is that of a run that was not, byte for byte."""
+    ours, theirs = metrics.splitlines(), unbroken.splitlines()
+    for line in range(max(len(ours), len(theirs))):
+        wanted(ours[line : line + 1] == theirs[line : line + 1],
+               f"other losses than an unbroken run: line {line + 1} is {ours[line : line + 1]}, "
+               f"wanted {theirs[line : line + 1]}")
+
+
 def changed(template, changes):
-    """The template with these changes, {what is there: what is to be}, which may be where it says "change:" only: in that
-    line, or where that is a comment of its own, up to the next empty line."""
+    """The template with these changes, {what is there: what is to be}, which may be where it says "change:" only.
+
+    That is its line, and where it begins a comment of its own, the lines up to the next empty one.
+    """
     lines, allowed = [], False
     left = dict(changes)
     for line in template.splitlines():
@@ -22,3 +52,14 @@ def changed(template, changes):
     if left:
         raise AssertionError(f"not in a place that says \"change:\": {', '.join(left)}")
     return "\n".join(lines) + "\n"
+
+
+def make_tree(home, program):
+    """What the templates look for at home: the program, a configuration, and here its text too."""
+    tree = home / "longspan"
+    (tree / "build" / "launch").mkdir(parents=True)
+    (tree / "build" / "launch" / "longspan").symlink_to(program)
+    (tree / "configs").mkdir()
+    (tree / "configs" / "quickstart.yaml").write_text(json.dumps(CONFIGURATION, indent=1))
+    jobs.write_text(tree / "text.txt", words=60000)
+    return tree

@@ -35,13 +35,16 @@ def _become_first_process():
 
 
 def enter_namespaces(programs, packages):
-    """Returns in namespaces of the test's own, or ends the test with a sentence and 77. `programs`: what it needs besides,
-    and the packages that have them."""
+    """Returns in namespaces of the test's own, or ends the test with a sentence and 77.
+
+    `programs`: what it needs besides, and the packages that have them.
+    """
     if os.environ.pop(INSIDE, None):
         _become_first_process()
         return
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # where Debian keeps daemons, which a user's path may lack
-    missing = [program for program in ["unshare", "nsenter", "ip", "mpirun", *programs] if shutil.which(program) is None]
+    missing = [program for program in ["unshare", "nsenter", "ip", "mpirun", *programs]
+               if shutil.which(program) is None]
     if missing:
         skip(f"{', '.join(missing)} not found; wanted the packages iproute2, util-linux, openmpi-bin and {packages}")
     namespaces = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -77,8 +80,8 @@ class TwoNodes:
 
     def on(self, node, *words):
         """What the command writes on that node; it must succeed."""
-        done = subprocess.run([*self.entering(node), *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, timeout=60)
+        done = subprocess.run([*self.entering(node), *map(str, words)], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=60)
         if done.returncode != 0:
             raise AssertionError(f"{node}: {' '.join(map(str, words))}: {done.stdout}")
         return done.stdout
