@@ -225,16 +225,26 @@ Command run_command() {
       .name = "run",
       .description =
           "Start a command on several ranks by mpirun, so that Ctrl-C saves and stops: longspan "
-          "run [-n RANKS] [OPTIONS OF MPIRUN] -- COMMAND ...\n"
+          "run [-n RANKS] [--retry N] [--retry-wait SECONDS] [OPTIONS OF MPIRUN] -- COMMAND ...\n"
           "Without -n as many ranks as parallel.* of the configuration names, or one for each "
           "GPU, or without one for each memory (NUMA node) of this machine, in the layout that "
           "is fastest by plan. Ctrl-C, SIGTERM and SIGHUP, as when a terminal is closed, ask "
           "`train` to finish its step, save and stop: exit code 75. A second Ctrl-C ends it at "
-          "once: exit code 130. Other commands have nothing to save and end.",
+          "once: exit code 130. Other commands have nothing to save and end.\n"
+          "With --retry N `train` is started again, up to N times, where a rank failed, hung or "
+          "was "
+          "killed or where a host is gone: on the hosts of --host and --hostfile that answer, in a "
+          "layout of fewer ranks where they have fewer places, from the newest checkpoint. It "
+          "waits "
+          "--retry-wait seconds (5) before, twice as long each time until something new is saved, "
+          "300 at most, and gives up after three attempts in a row that came no further. The run's "
+          "log.txt tells of each.",
       .examples =
           "  longspan run -n 2 -- train configs/quickstart.yaml\n"
           "  longspan run -- train configs/quickstart.yaml --set training.steps=2000\n"
           "  longspan run -n 8 --hostfile launch/cluster/hosts.txt -- train my-run.yaml\n"
+          "  longspan run --retry 20 -n 8 --hostfile launch/cluster/hosts.txt -- train "
+          "my-run.yaml\n"
           "  longspan run -n 4 -- evaluate runs/quickstart --split test\n",
       .bind = [](CLI::App&) { return Action(); }};  // it needs no session: main starts it
 }

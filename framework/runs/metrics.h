@@ -30,9 +30,9 @@ struct StepMetrics {
   std::int64_t tokens = 0;  // since step 0
   double loss = 0;          // nats a token
   double learning_rate = 0;
-  double gradient_norm = 0;                         // before clipping
-  std::optional<double> loss_scale = {};            // with f16
-  std::optional<double> reconstruction_error = {};  // of reversible streams, where it was measured
+  double gradient_norm = 0;                          // before clipping
+  std::optional<double> loss_scale = {};             // with f16
+  std::optional<double> reconstruction_error = {};   // of reversible streams, where it was measured
   std::optional<std::int64_t> skipped_batches = {};  // so far, where data were passed over
   std::optional<StepTiming> timing = {};
   std::vector<TermLoss> terms = {};  // where the loss has several, as "loss_NAME"
