@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "framework/core/error.h"
-#include "temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace longspan {
 namespace {

@@ -22,7 +22,7 @@ from jobs import Job, Layout, Run, flat, until
 from poisoned_model import BATCH, SEGMENT, poison, write_poisoned_llama
 
 USUAL, FULL = 3, 300
-STEPS = 240
+STEPS = 160
 LAYOUTS = (Layout(2, 1), Layout(1, 2), Layout(1, 1, context=2), Layout(2, 2), Layout(1, 1))
 TEXTS = ("text.txt", "bad.txt")
 
