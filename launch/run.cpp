@@ -143,7 +143,7 @@ RunCommandLine with_ranks(const RunCommandLine& line,
   return settled;
 }
 
-JobEnd start(const RunCommandLine& line) {
+JobEnd start_job(const RunCommandLine& line, const std::string& program) {
   // A rank alone needs no mpirun.
   std::vector<std::string> words;
   const bool by_mpirun = line.ranks != 1 || !line.options.empty();
@@ -151,7 +151,7 @@ JobEnd start(const RunCommandLine& line) {
     require_mpirun();
     words = mpirun(line);
   }
-  words.push_back(own_program());
+  words.push_back(program);
   words.insert(words.end(), line.command.begin(), line.command.end());
   return run_job({.command = words,
                   .by_mpirun = by_mpirun,
@@ -208,6 +208,10 @@ int run_on_ranks(const RunCommandLine& line) {
   // What is wrong is told once, and before anything starts.
   const std::optional<ConfigurationText> source = configuration_of(line.command);
   const RunCommandLine settled = with_ranks(line, source);
+  // Looked up once: where it lies something else may lie later.
+  const StartJob start = [program = own_program()](const RunCommandLine& each) {
+    return start_job(each, program);
+  };
   if (line.retry.most == 0) return start(settled).code;
   if (line.command.front() != "train")
     throw ConfigurationError(
