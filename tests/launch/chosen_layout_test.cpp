@@ -70,7 +70,9 @@ TEST(LayoutOfFewer, DividesTheModelAsBeforeWhereItCan) {
 TEST(LayoutOfFewer, SaysWhyThereIsNone) {
   // More than any machine has, also where ZeRO shares it out.
   const ChosenLayout layout = choose_layout_of_fewer(
-      configuration({"model.width=262144", "model.layers=64", "parallel.data=4"}), 2, 2);
+      configuration({"model.width=65536", "model.layers=8", "parallel.data=4", "run.device=cpu"}),
+      2,
+      2);
   EXPECT_EQ(layout.ranks, 0);
   EXPECT_THAT(layout.reason, HasSubstr("a rank needs "));
 }
