@@ -158,7 +158,7 @@ RunCommandLine with_ranks(const RunCommandLine& line,
   return settled;
 }
 
-JobEnd start(const RunCommandLine& line) {
+JobEnd start_job(const RunCommandLine& line, const std::string& program) {
   // A rank alone needs no mpirun.
   std::vector<std::string> words;
   const bool by_mpirun = line.ranks != 1 || !line.options.empty();
@@ -166,7 +166,7 @@ JobEnd start(const RunCommandLine& line) {
     require_mpirun();
     words = mpirun(line);
   }
-  words.push_back(own_program());
+  words.push_back(program);
   words.insert(words.end(), line.command.begin(), line.command.end());
   return run_job({.command = words,
                   .by_mpirun = by_mpirun,
@@ -223,6 +223,10 @@ int run_on_ranks(const RunCommandLine& line) {
   // What is wrong is told once, and before anything starts.
   const std::optional<ConfigurationText> source = configuration_of(line.command);
   const RunCommandLine settled = with_ranks(line, source);
+  // Looked up once: where it lies something else may lie later.
+  const StartJob start = [program = own_program()](const RunCommandLine& each) {
+    return start_job(each, program);
+  };
   if (line.retry.most == 0) return start(settled).code;
   if (line.command.front() != "train")
     throw ConfigurationError(
@@ -240,16 +244,26 @@ Command run_command() {
       .name = "run",
       .description =
           "Start a command on several ranks by mpirun, so that Ctrl-C saves and stops: longspan "
-          "run [-n RANKS] [OPTIONS OF MPIRUN] -- COMMAND ...\n"
+          "run [-n RANKS] [--retry N] [--retry-wait SECONDS] [OPTIONS OF MPIRUN] -- COMMAND ...\n"
           "Without -n as many ranks as parallel.* of the configuration names, or one for each "
           "GPU, or without one for each memory (NUMA node) of this machine, in the layout that "
           "is fastest by plan. Ctrl-C, SIGTERM and SIGHUP, as when a terminal is closed, ask "
           "`train` to finish its step, save and stop: exit code 75. A second Ctrl-C ends it at "
-          "once: exit code 130. Other commands have nothing to save and end.",
+          "once: exit code 130. Other commands have nothing to save and end.\n"
+          "With --retry N `train` is started again, up to N times, where a rank failed, hung or "
+          "was "
+          "killed or where a host is gone: on the hosts of --host and --hostfile that answer, in a "
+          "layout of fewer ranks where they have fewer places, from the newest checkpoint. It "
+          "waits "
+          "--retry-wait seconds (5) before, twice as long each time until something new is saved, "
+          "300 at most, and gives up after three attempts in a row that came no further. The run's "
+          "log.txt tells of each.",
       .examples =
           "  longspan run -n 2 -- train configs/quickstart.yaml\n"
           "  longspan run -- train configs/quickstart.yaml --set training.steps=2000\n"
           "  longspan run -n 8 --hostfile launch/cluster/hosts.txt -- train my-run.yaml\n"
+          "  longspan run --retry 20 -n 8 --hostfile launch/cluster/hosts.txt -- train "
+          "my-run.yaml\n"
           "  longspan run -n 4 -- evaluate runs/quickstart --split test\n",
       .bind = [](CLI::App&) { return Action(); }};  // it needs no session: main starts it
 }

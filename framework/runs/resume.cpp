@@ -115,6 +115,16 @@ std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
   return search.found->path;
 }
 
+NamedPath resume_after_divergence(const Settings& settings, const Communicator& world) {
+  const fs::path run = settings.run.directory.text();
+  std::int64_t has_saved = 0;
+  if (world.rank() == 0 && !steps_in(run / "checkpoints").empty()) has_saved = 1;
+  has_saved = world.all_reduce(has_saved, Reduction::maximum);
+  const NamedPath& wish = settings.checkpoint.resume;
+  // A new run begins anew in its own directory, which holds the data that it is to pass over.
+  return has_saved == 1 || wish == new_run_wish ? NamedPath(newest_wish) : wish;
+}
+
 ConfigurationChange change_since(
     const Checkpoint& checkpoint,
     const std::function<ConfigurationChange(const std::string& saved)>& compare) {

@@ -52,6 +52,10 @@ struct ResumingRun {
 // stop ends it with an Error of ExitCode::stopped.
 std::optional<std::filesystem::path> checkpoint_to_resume(const ResumingRun& run);
 
+// Collective. checkpoint.resume for a run that goes back to what it has saved itself: that, if it
+// is anything, and else what it began from.
+NamedPath resume_after_divergence(const Settings& settings, const Communicator& world);
+
 // What has changed since the checkpoint was saved. Throws DataError, with its place, where the
 // configuration that it has cannot be read.
 ConfigurationChange change_since(

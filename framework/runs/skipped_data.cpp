@@ -52,7 +52,7 @@ std::int64_t SkippedData::until(std::int64_t step) const {
 }
 
 std::string SkippedData::to_json() const {
-  nlohmann::json steps = nlohmann::json::object();
+  nlohmann::ordered_json steps = nlohmann::ordered_json::object();
   for (const auto& [step, batches] : before) steps[std::to_string(step)] = batches;
   return nlohmann::ordered_json{{"times", times}, {"before", steps}}.dump() + "\n";
 }

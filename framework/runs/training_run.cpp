@@ -644,16 +644,6 @@ void TrainingRun::write_profile() {
   profiler_.write();
 }
 
-// For a run that has gone back: from what it has saved itself, if that is anything.
-NamedPath resume_of_own(const Settings& settings, const Communicator& world) {
-  const NamedPath& wish = settings.checkpoint.resume;
-  const std::filesystem::path folder = settings.run.directory.text();
-  std::int64_t has_saved = 0;
-  if (world.rank() == 0) has_saved = steps_in(folder / "checkpoints").empty() ? 0 : 1;
-  const bool is_own = world.all_reduce(has_saved, Reduction::maximum) == 1;
-  return is_own || wish == "never" ? NamedPath("auto") : wish;
-}
-
 }  // namespace
 
 ExitCode run_training(Session& session,
@@ -664,9 +654,8 @@ ExitCode run_training(Session& session,
   const StopRequest stop_request;
   Settings now = settings;
   while (true) {
-    TrainingRun run(session, now, text, hooks, stop_request);
-    if (const std::optional<ExitCode> code = run.run()) return *code;
-    now.checkpoint.resume = resume_of_own(settings, session.world());
+    if (const auto code = TrainingRun(session, now, text, hooks, stop_request).run()) return *code;
+    now.checkpoint.resume = resume_after_divergence(settings, session.world());
   }
 } catch (const OutOfMemory& error) {
   // Planning takes its time, in which other ranks run out of memory too: one is to speak.

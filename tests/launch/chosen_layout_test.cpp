@@ -52,6 +52,31 @@ TEST(ChosenLayout, LeavesPlacesEmptyThatNoLayoutTakes) {
   EXPECT_EQ(chosen(1, {"parallel.tensor=4"}).ranks, 4);
 }
 
+TEST(LayoutOfFewer, DividesTheModelAsBeforeWhereItCan) {
+  const auto layout = [](int most, std::vector<std::string> settings) {
+    return choose_layout_of_fewer(configuration(std::move(settings)), most, most);
+  };
+  const std::vector<std::string> whole = {"parallel.data=4", "parallel.tensor=2"};
+  EXPECT_EQ(layout(4, whole).ranks, 4);
+  EXPECT_THAT(layout(4, whole).settings, Contains("parallel.data=2"));
+  EXPECT_THAT(layout(4, whole).settings, Contains("parallel.tensor=2"));
+  // Seven ranks have no layout, nor six with whole streams and half of the heads.
+  EXPECT_LT(layout(7, whole).ranks, 7);
+  EXPECT_GE(layout(7, whole).ranks, 4);
+  EXPECT_EQ(layout(1, whole).ranks, 1);
+  EXPECT_THAT(layout(1, whole).settings, Contains("parallel.tensor=1"));
+}
+
+TEST(LayoutOfFewer, SaysWhyThereIsNone) {
+  // More than any machine has, also where ZeRO shares it out.
+  const ChosenLayout layout = choose_layout_of_fewer(
+      configuration({"model.width=65536", "model.layers=8", "parallel.data=4", "run.device=cpu"}),
+      2,
+      2);
+  EXPECT_EQ(layout.ranks, 0);
+  EXPECT_THAT(layout.reason, HasSubstr("a rank needs "));
+}
+
 TEST(ChosenLayout, SaysWhatIsWrong) {
   EXPECT_THROW(chosen(2, {"model.width=none"}), ConfigurationError);
 }

@@ -56,6 +56,7 @@ RUN_BY = {
     f"{PROGRAM} generate runs/bart": ("import_pairs_test.py", None),
     f"{PROGRAM} train runs/bart/config.yaml": ("import_pairs_test.py", None),
     f"{PROGRAM} run -n 2 -- train my-run.yaml --profile": ("profile_test.py", None),
+    f"{PROGRAM} run --retry 20": ("retry_test.py", ["--retry", "--hostfile", "train"]),
     f"{PROGRAM} report": ("report_test.py", None),
     f"{PROGRAM} attention": ("attention_test.py", None),
     f"{PROGRAM} compare": ("listing_test.py", None),

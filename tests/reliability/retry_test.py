@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""`longspan run --retry` with ranks that are killed at any moment: the run ends by itself, bit for bit as the unbroken one.
+
+    tests/reliability/retry_test.py build/launch/longspan [--full] [--share K/N] [--cases N] [--only NUMBER]
+
+A case kills one rank, mpirun, or all that was started, one to three times: in the middle of training, while it saves, or
+while an attempt starts. In every second case the text also has batches on which training diverges, which
+training.skip_after_divergence has it pass over, before, between and after the kills.
+"""
+
+import random
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from counted import Counted
+from jobs import Job, Layout, Run, flat, until
+from poisoned_model import BATCH, SEGMENT, poison, write_poisoned_llama
+
+USUAL, FULL = 3, 300
+STEPS = 160
+LAYOUTS = (Layout(2, 1), Layout(1, 2), Layout(1, 1, context=2), Layout(2, 2), Layout(1, 1))
+TEXTS = ("text.txt", "bad.txt")
+
+
+def prepare(program, directory):
+    jobs.write_text(directory / "text.txt", words=20000)
+    write_poisoned_llama(directory / "llama")
+    poison(directory / "text.txt", directory / "bad.txt", first=70, count=9)
+    job = Job(program, ["import", "llama", "--to", "imported"], 1, directory)
+    result = job.wait()
+    job.close()
+    if result.code != 0:
+        raise AssertionError(f"import ends with {result.code}: {result.errors}")
+
+
+def words(directory, layout, text):
+    settings = {"run.directory": directory, "run.threads": 1, "training.start_from": "imported", "data.train": text,
+                "data.batch": BATCH, "data.segment": SEGMENT, "training.steps": STEPS, "training.skipped_in_a_row": 3,
+                "training.skip_after_divergence": 5, "training.learning_rate": 1e-3, "checkpoint.every": 10,
+                "metrics.every": 1, "metrics.timing": False, "precision.compute": "float64", **layout.settings()}
+    return ["train", "imported/config.yaml", *flat(settings)]
+
+
+class Case:
+    def __init__(self, program, directory, number):
+        source = random.Random(number)
+        self.program, self.directory, self.source = program, directory, source
+        self.layout, self.text = source.choice(LAYOUTS), TEXTS[number % 2]
+        self.kills = source.randrange(1, 4)
+        self.run = Run(directory / f"case-{number}")
+
+    def start(self, name, *run):
+        arguments = [*run, *words(name, self.layout, self.text)]
+        return Job(self.program, arguments, 1 if run else self.layout.ranks, self.directory)
+
+    def unbroken(self):
+        """The same run without kills, made once for each layout and text."""
+        name = f"whole-{LAYOUTS.index(self.layout)}-{self.text}"
+        whole = Run(self.directory / name)
+        if not whole.path.exists():
+            job = self.start(name)
+            result = job.wait()
+            job.close()
+            if result.code != 0:
+                raise AssertionError(f"the unbroken run ends with {result.code}\n{result.output}{result.errors}")
+        return whole
+
+    def wait_until_logged(self, job, step):
+        return until(lambda: job.ended() or self.run.path.exists() and f'{{"step": {step},' in self.metrics_text(), 120)
+
+    def metrics_text(self):
+        path = self.run.path / "metrics.jsonl"
+        return path.read_text() if path.exists() else ""
+
+    def kill(self, job):
+        """One rank, mpirun, or all but `longspan run` itself."""
+        which = self.source.choice(["rank", "rank", "mpirun", "all"])
+        if which == "rank" and self.layout.ranks > 1:
+            return job.signal_rank(signal.SIGKILL, self.source.randrange(self.layout.ranks))
+        if which == "mpirun" and self.layout.ranks > 1:
+            return job.signal(signal.SIGKILL, "mpirun")
+        for process, _ in jobs.processes_with(job.mark):
+            if process != job._process.pid:
+                try:
+                    jobs.os.kill(process, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        return None
+
+    def judge(self):
+        """What is wrong; "" where nothing is."""
+        whole = self.unbroken()
+        job = self.start(self.run.path.name, "run", "--retry", 20, "--retry-wait", 0, "-n", self.layout.ranks, "--")
+        try:
+            steps = sorted(self.source.sample(range(1, STEPS - 40), self.kills))
+            for step in steps:
+                self.wait_until_logged(job, step)
+                if self.source.random() < 0.3:
+                    # While the attempt that follows a kill starts: that one comes no further, but the next one may.
+                    self.kill(job)
+                    until(lambda: job.ended() or "starts on" in job.errors(), 120)
+                time.sleep(self.source.random() * 0.5)
+                self.kill(job)
+            result = job.wait()
+        finally:
+            job.close()
+        if result.code != 0:
+            return f"ends with {result.code}: {result.errors[-600:]}"
+        attempts = result.errors.count("starts on")
+        if self.run.metrics_bytes() != whole.metrics_bytes():
+            return f"other metrics than those of the unbroken run, after {attempts} further attempts"
+        if self.run.state(STEPS) != whole.state(STEPS):
+            return f"another state than that of the unbroken run, after {attempts} further attempts"
+        return "" if attempts > 0 else None
+
+
+def main():
+    counted = Counted(__doc__)
+    kind = counted.kind("killed and started again by --retry, bit for bit", USUAL, FULL)
+    with tempfile.TemporaryDirectory(prefix="longspan-test-") as directory:
+        prepare(counted.program, Path(directory))
+        for number in kind:
+            case = Case(counted.program, Path(directory), number)
+            try:
+                why = case.judge()
+            except AssertionError as error:
+                why = str(error)
+            if why is None:
+                kind.leaves_out(number, "the run ended before it was killed")
+            elif why:
+                kind.fails(number, f"{case.layout}, {case.text}: {why}")
+            else:
+                kind.passed()
+    counted.end()
+
+
+if __name__ == "__main__":
+    main()
