@@ -51,9 +51,7 @@ std::size_t read_at(const Descriptor& file,
 }
 
 void sync(const Descriptor& file, const std::filesystem::path& path) {
-  // Some file systems cannot sync a directory and say so with EINVAL or EROFS.
-  const auto bring = [&] { return fsync(file.get()); };
-  if (!file.defined() || (uninterrupted(bring) != 0 && errno != EINVAL && errno != EROFS))
+  if (!file.defined() || uninterrupted([&] { return fsync(file.get()); }) != 0)
     throw Failure("{}: cannot make it durable: {}", path.string(), reason(errno));
 }
 
@@ -200,16 +198,23 @@ void write_text_file(const std::filesystem::path& path, std::string_view text) {
 
 void sync_file(const std::filesystem::path& path) { sync(open_file(path, O_RDONLY), path); }
 void sync_directory(const std::filesystem::path& path) {
-  sync(open_file(path, O_RDONLY | O_DIRECTORY), path);
+  const Descriptor directory = open_file(path, O_RDONLY | O_DIRECTORY);
+  const int done = directory.defined() ? uninterrupted([&] { return fsync(directory.get()); }) : -1;
+  // Some file systems cannot sync a directory and say so.
+  if (done != 0 && !(directory.defined() && errno == EINVAL))
+    throw Failure("{}: cannot make it durable: {}", path.string(), reason(errno));
 }
 
 void sync_path_to(const std::filesystem::path& directory) {
-  std::filesystem::path path = std::filesystem::absolute(directory / "").parent_path();
+  struct stat below {
+  }, above{};
+  std::filesystem::path path = std::filesystem::canonical(directory);
+  if (stat(path.c_str(), &below) != 0) return;
   while (path.has_relative_path()) {
     path = path.parent_path();
-    const Descriptor above = open_file(path, O_RDONLY | O_DIRECTORY);
-    if (!above.defined() && (errno == EACCES || errno == EPERM)) return;
-    sync(above, path);
+    if (stat(path.c_str(), &above) != 0 || above.st_dev != below.st_dev) return;
+    if (access(path.c_str(), R_OK) != 0) return;
+    sync_directory(path);
   }
 }
 

@@ -72,8 +72,8 @@ void write_text_file(const std::filesystem::path& path, std::string_view text);
 // Returns when what was written to a file or directory is on the disk. Throw Failure.
 void sync_file(const std::filesystem::path& path);
 void sync_directory(const std::filesystem::path& path);
-// The same of the names that lead to a directory: its own in the one above it, and so on. What is
-// above those that may be opened is someone else's. Throws Failure.
+// The same of the names that lead to a directory: its own in the one above it, and so on, up to
+// where it is mounted. What is above those that may be read is someone else's. Throws Failure.
 void sync_path_to(const std::filesystem::path& directory);
 
 // Puts `from` in the place of `to`, which may be a directory with content; what was there is then

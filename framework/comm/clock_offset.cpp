@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <climits>
 #include <cstring>
 #include <fstream>
 #include <vector>
 
+#include "framework/core/host_name.h"
 #include "framework/core/timeline.h"
 
 namespace longspan {
@@ -24,9 +24,7 @@ std::string name_of_steady_clock() {
   const ssize_t length = ::readlink("/proc/self/ns/time", name.data(), name.size());
   if (length > 0) boot.append(name.data(), static_cast<std::size_t>(length));
   if (!boot.empty()) return boot;
-  std::array<char, HOST_NAME_MAX + 1> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return host.data();
+  return host_name();
 }
 
 // What goes each way: when it is sent, and when the message before it arrived.

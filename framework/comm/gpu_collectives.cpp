@@ -1,7 +1,5 @@
 #include "framework/comm/gpu_collectives.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -11,17 +9,16 @@
 
 #include "framework/comm/runtime.h"
 #include "framework/comm/watch.h"
+#include "framework/core/host_name.h"
 
 namespace longspan {
 namespace {
 
 // The machine's name and, as several may have the same, what this start of it is called.
 std::string machine_name() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
   std::string start;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, start);
-  return std::string(name) + ' ' + start;
+  return host_name() + ' ' + start;
 }
 
 // The machine of every rank and, on a line of its own, where its GPU is; empty on the CPU.

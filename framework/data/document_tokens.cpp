@@ -1,11 +1,9 @@
 #include "framework/data/document_tokens.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <optional>
 #include <string>
@@ -13,6 +11,7 @@
 #include <utility>
 
 #include "framework/core/error.h"
+#include "framework/core/host_name.h"
 #include "framework/data/file_hash.h"
 #include "framework/data/first_rank.h"
 #include "framework/data/line_pieces.h"
@@ -98,15 +97,9 @@ TokensMade make(const SharedText& text,
   return made;
 }
 
-std::string machine_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "";
-  return name.data();
-}
-
 // Whether this rank is the first on its machine of those that lack something. A collective.
 bool is_first_without(bool lacks, const Communicator& all) {
-  const std::string mine = (lacks ? "1" : "0") + machine_name();
+  const std::string mine = (lacks ? "1" : "0") + host_name();
   const auto ranks = all.all_gather(mine);
   return lacks && std::ranges::find(ranks, mine) - ranks.begin() == all.rank();
 }

@@ -2,23 +2,16 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <charconv>
-#include <climits>
 #include <nlohmann/json.hpp>
 
+#include "framework/core/host_name.h"
 #include "framework/data/new_file.h"
 #include "framework/profiling/dear_lines.h"
 #include "framework/profiling/gather_text.h"
 
 namespace longspan {
 namespace {
-
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 std::string title_of(const ProcessMesh& mesh) {
   return fmt::format("rank {} (data {}, context {}, tensor {}) on {}",

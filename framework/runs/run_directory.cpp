@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "framework/core/error.h"
+#include "framework/core/host_name.h"
 
 namespace longspan {
 namespace {
@@ -57,11 +58,6 @@ std::string trouble_with(const fs::path& folder) {
   if (error) return fmt::format("\"{}\" cannot be made: {}", folder.string(), error.message());
   if (access(folder.c_str(), W_OK | X_OK) == 0) return "";
   return fmt::format("\"{}\" cannot be written: {}", folder.string(), reason());
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "a machine without a name";
 }
 
 // Whether this rank finds a file that another one has made. What a network file system remembers

@@ -11,12 +11,13 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t most_count = 999'999'999;  // of steps and batches, as of a checkpoint's step
+// Of steps and batches, as of the step of a checkpoint.
+constexpr std::int64_t most_skipped = 999'999'999;
 constexpr std::int64_t most_bytes = std::int64_t{1} << 22;
 
 std::optional<std::int64_t> count_in(const nlohmann::json& value) {
   if (!value.is_number_integer()) return std::nullopt;
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() > most_count) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > most_skipped) return std::nullopt;
   const auto count = value.get<std::int64_t>();
   return count >= 1 ? std::optional(count) : std::nullopt;
 }
@@ -25,7 +26,7 @@ std::optional<std::int64_t> step_in(const std::string& text) {
   std::int64_t step = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, step);
-  const bool is_step = error == std::errc() && stop == end && step >= 1 && step <= most_count;
+  const bool is_step = error == std::errc() && stop == end && step >= 1 && step <= most_skipped;
   return is_step ? std::optional(step) : std::nullopt;
 }
 

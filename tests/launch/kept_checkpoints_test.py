@@ -71,12 +71,13 @@ class KeptCheckpoints(jobs.TestCase):
 
     def test_is_verified(self):
         for _, _, run in self.kept():
-            self.assertIn(f"{SAVED}", self.longspan("verify", run).output)
+            self.assertRegex(self.longspan("verify", run).output, rf"step-{SAVED:09}\b.*good")
 
     def test_training_goes_on_with_the_losses_that_it_had(self):
         for name, folder, run in self.kept():
             wanted = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-            self.longspan("train", run / "config.yaml", *flat({"run.directory": run, "parallel.data": 1, "parallel.tensor": 1}))
+            went_on = self.longspan("train", run / "config.yaml", *flat({"run.directory": run, "parallel.data": 1, "parallel.tensor": 1}))
+            self.assertIn(f"at step {SAVED}", went_on.output)
             found = jobs.Run(run).metrics()
             self.assertEqual([line["step"] for line in found], [line["step"] for line in wanted])
             for mine, theirs in zip(found, wanted):

@@ -39,12 +39,12 @@ def sanitizer_options():
             "UBSAN_OPTIONS": "print_stacktrace=1", "OMP_NUM_THREADS": "1"}
 
 
-def step(folder, name, number):
-    """Runs one step; the reason why it failed, or nothing."""
+def step(folder, name, number, full):
+    """Runs one step; the reason why it failed, or nothing. On a machine with much else to do an input takes longer."""
     grown, findings = folder / "corpus" / name, folder / "findings" / name
     for each in (grown, findings):
         each.mkdir(parents=True, exist_ok=True)
-    command = [folder / f"{name}_fuzz", grown, KEPT / name, f"-runs={INPUTS_OF_A_STEP}", f"-seed={number + 1}", "-timeout=5",
+    command = [folder / f"{name}_fuzz", grown, KEPT / name, f"-runs={INPUTS_OF_A_STEP}", f"-seed={number + 1}", f"-timeout={5 if full else 60}",
                "-malloc_limit_mb=256", "-rss_limit_mb=1024", f"-max_len={LENGTHS.get(name, 4096)}",
                "-print_final_stats=1", f"-artifact_prefix={findings}/"]
     dictionary = DICTIONARIES / f"{name}.txt"
@@ -77,7 +77,7 @@ def main():
         for number in kind:
             if name in missing:
                 kind.fails(number, f"{folder}/{name}_fuzz is not there")
-            elif reason := step(folder, name, number):
+            elif reason := step(folder, name, number, counted.arguments.full):
                 kind.fails(number, reason)
             else:
                 kind.passed()

@@ -85,7 +85,8 @@ class Broken:
         if time.monotonic() < self.end and not self.job.ended():
             return
         rank = self.moment.randrange(LAYOUT.ranks)
-        until(lambda: self.job.ended() or self.job.signal_rank(signal.SIGKILL, rank))
+        if not until(lambda: self.job.ended() or self.job.signal_rank(signal.SIGKILL, rank)):
+            return
         code = self.job.wait().code
         if code not in (137, 1):
             raise AssertionError(f"the killed run ended with {code}\n{self.job.output()[-2000:]}{self.job.errors()}")
@@ -148,11 +149,10 @@ def soak(counted, kind, directory):
     processes = Processes(steady)
     warm_up = min(600, 15 * len(kind.numbers))
     processes.over(warm_up, broken.look)
-    first = now = None
+    first = now = processes.over(20, broken.look)
     for number in kind:
         try:
             now = processes.over(60, broken.look)
-            first = first or now
             why = grown(first, now)
         except (OSError, AssertionError) as error:  # a process that is gone
             why = f"{error}\n{steady.output()[-2000:]}{steady.errors()}"
