@@ -41,12 +41,14 @@ def places_of(program):
     """Of each phase the places of its functions, as rank_fault.cpp reads them."""
     listed = subprocess.run(["nm", "-C", "-S", program], capture_output=True, text=True, check=True).stdout
     symbols = [line.split(" ", 3) for line in listed.splitlines() if line and line[0] != " "]
-    symbols = [(int(words[0], 16), int(words[1], 16), words[3]) for words in symbols if len(words) == 4 and words[2] in "tTwW"]
+    symbols = [(int(words[0], 16), int(words[1], 16), words[3]) for words in symbols
+               if len(words) == 4 and words[2] in "tTwW"]
     if not symbols:
         skip(f"{program} has no symbols by which the phases of a step could be found")
     def of(names):
         # What is instantiated for a function of ours, such as a closure in it, has the name as an argument.
-        found = [(begin, size) for begin, size, name in symbols if any(part in name for part in names) and not name.startswith("std::")]
+        found = [(begin, size) for begin, size, name in symbols
+                 if any(part in name for part in names) and not name.startswith("std::")]
         return " ".join(f"{begin:x}-{begin + size:x}" for begin, size in found)
     places = {phase: of(names) for phase, names in PHASES.items()}
     for phase, text in places.items():

@@ -162,7 +162,7 @@ def slowed(bench, number, moment):
             if time.monotonic() - begin > 300:
                 raise LeftOut(f"the machine is too busy: it made {steps} steps in 300 s")
         log = "\n".join(line for line in place.log().splitlines() if " step " not in line or " slow: " in line)
-        if not re.search(rf"warning rank {rank} is slow: the others waited \d+% of the time of the last \d+ steps for it", log):
+        if not re.search(rf"warning rank {rank} is slow: the others waited \d+% of the time of the last \d+ steps", log):
             return f"the log does not name rank {rank}:\n{log}"
         job.signal(signal.SIGUSR1)
         return ended(job, {75: None})
@@ -188,7 +188,7 @@ def out_of_memory(bench, number, moment):
             return ended(job, {0: None, 1: SOMETHING}, most=200)
         why = place.go_on()
         if not why:
-            raise LeftOut(f"{inside[1]} ended the rank by signal 11 where it got no memory; started again the run goes on as it should")
+            raise LeftOut(f"{inside[1]} ended the rank by signal 11 where it got no memory; started again the run goes on")
         return why
     return with_job(place.start(), act) or place.go_on()
 
@@ -225,7 +225,8 @@ def another_program(bench, number, moment):
     command = moment.choice(["evaluate unbroken", "generate unbroken --tokens 4 --prompt the", "verify unbroken"])
     script = faults.on_rank(place.directory, bench.program, rank, [f"exec {bench.program} {command}"])
     job = place.start(program=script, settings={"run.time_limit": 8})
-    return with_job(job, lambda job: ended(job, {2: SOMETHING, 3: SOMETHING, 5: SOMETHING}, 8 + MOST_SECONDS)) or place.go_on()
+    wanted = {2: SOMETHING, 3: SOMETHING, 5: SOMETHING}
+    return with_job(job, lambda job: ended(job, wanted, 8 + MOST_SECONDS)) or place.go_on()
 
 
 def not_a_number(bench, number, moment):

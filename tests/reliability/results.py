@@ -81,7 +81,8 @@ def read(text):
     rows = [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in re.findall(r"(?m)^\|.*\|$", text)]
     table = [dict(zip(COLUMNS, row, strict=True)) for row in rows[2:]]
     for line in table:
-        line.update({name: int(line[name]) for name in ("held", "cases", "left out", "in all")}, seconds=float(line["seconds"]))
+        line.update({name: int(line[name]) for name in ("held", "cases", "left out", "in all")})
+        line["seconds"] = float(line["seconds"])
     return table
 
 

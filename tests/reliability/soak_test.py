@@ -4,8 +4,8 @@
     tests/reliability/soak_test.py build/launch/longspan [--full] [--cases MINUTES]
 
 A case is a minute. Memory and open files of the first run's processes are those of the beginning, within 1%; metrics.jsonl
-of both has each step once; at the end nothing is left over in their directories, in TMPDIR or in /dev/shm, which the test has
-for itself where the system lets it (unshare).
+of both has each step once; at the end nothing is left over in their directories, in TMPDIR or in /dev/shm, which the
+test has for itself where the system lets it (unshare).
 """
 
 import json
@@ -100,7 +100,9 @@ def gaps(run):
     steps = [json.loads(line)["step"] for line in run.metrics_bytes().splitlines()]
     steps = [step for step in steps if step % LOGGED == 0]  # a validation has a line of its own
     wanted = list(range(LOGGED, LOGGED * len(steps) + 1, LOGGED))
-    return "" if steps == wanted and steps else f"metrics.jsonl of {run.path.name} has the steps {steps[:5]} ... {steps[-5:]}"
+    if steps and steps == wanted:
+        return ""
+    return f"metrics.jsonl of {run.path.name} has the steps {steps[:5]} ... {steps[-5:]}"
 
 
 def left_over(directory, runs):

@@ -5,14 +5,16 @@ import time
 
 from jobs import until
 
-KILLED = (137, -9, 124, 1)  # what mpirun, or the one process, ends with; 1 where mpirun lost a rank while it started
+# What mpirun, or the one process, ends with; 1 where mpirun lost a rank while it started.
+KILLED = (137, -9, 124, 1)
 
 
 def kill(job, run, when, which, moment, start_seconds=0.5, kept=2):
     """Kills "all" processes of the job, "one" rank, "mpirun", or the rank of a number; False when the job was quicker.
 
     `when`: "starting" (anywhere in the first `start_seconds`), "training", "saving" or "removing" (with checkpoint.keep
-    `kept`); `moment`: a random.Random that says where in it. Raises AssertionError where the job ends otherwise, or leaves processes.
+    `kept`); `moment`: a random.Random that says where in it. Raises AssertionError where the job ends otherwise, or leaves
+    processes.
     """
     if when == "starting":
         time.sleep(moment.uniform(0, start_seconds))
