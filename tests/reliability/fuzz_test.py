@@ -34,7 +34,7 @@ LENGTHS = {"sentencepiece": 16384, "hdf5": 16384}
 def sanitizer_options():
     """What the sanitizers are told; what ran before is not kept for long, so that memory is the parser's."""
     return {**os.environ,
-            "ASAN_OPTIONS": "quarantine_size_mb=16:detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=0",
+            "ASAN_OPTIONS": "quarantine_size_mb=16:detect_leaks=1:strict_string_checks=1",
             "LSAN_OPTIONS": f"suppressions={TREE}/tests/support/leaks.txt:print_suppressions=0",
             "UBSAN_OPTIONS": "print_stacktrace=1", "OMP_NUM_THREADS": "1"}
 
@@ -44,15 +44,15 @@ def step(folder, name, number):
     grown, findings = folder / "corpus" / name, folder / "findings" / name
     for each in (grown, findings):
         each.mkdir(parents=True, exist_ok=True)
-    command = [folder / f"{name}_fuzz", grown, KEPT / name, f"-runs={INPUTS_OF_A_STEP}", f"-seed={number + 1}", "-timeout=5",
-               "-malloc_limit_mb=256", "-rss_limit_mb=1024", f"-max_len={LENGTHS.get(name, 4096)}",
+    command = [folder / f"{name}_fuzz", grown, KEPT / name, f"-runs={INPUTS_OF_A_STEP}", f"-seed={number + 1}",
+               "-timeout=5", "-malloc_limit_mb=256", "-rss_limit_mb=1024", f"-max_len={LENGTHS.get(name, 4096)}",
                "-print_final_stats=1", f"-artifact_prefix={findings}/"]
     dictionary = DICTIONARIES / f"{name}.txt"
     if dictionary.exists():
         command.append(f"-dict={dictionary}")
     try:
-        done = subprocess.run(command, env=sanitizer_options(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              errors="replace", timeout=SECONDS_OF_A_STEP, check=False)
+        done = subprocess.run(command, env=sanitizer_options(), stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, errors="replace", timeout=SECONDS_OF_A_STEP, check=False)
     except subprocess.TimeoutExpired:
         return f"{name}_fuzz did not end within {SECONDS_OF_A_STEP} s"
     if done.returncode == 0:
@@ -60,7 +60,8 @@ def step(folder, name, number):
         return None if runs and int(runs[1]) >= INPUTS_OF_A_STEP else "it ran fewer inputs than it was asked for"
     said = re.findall(r"(?:FINDING|ERROR|SUMMARY|runtime error|what\(\)|terminate called)[^\n]*", done.stderr)
     kept = re.findall(r"Test unit written to (\S+)", done.stderr)
-    return f"exit code {done.returncode}: {'; '.join(said[:3]) or done.stderr[-500:]}; the input is {' '.join(kept) or 'not kept'}"
+    return (f"exit code {done.returncode}: {'; '.join(said[:3]) or done.stderr[-500:]}; "
+            f"the input is {' '.join(kept) or 'not kept'}")
 
 
 def main():
