@@ -3,13 +3,13 @@
 
     tests/reliability/fuzz_test.py build-fuzz/fuzzers [--full] [--share K/N] [--cases N] [--only NUMBER] [--kind PARSER]
 
-The folder is what launch/setup --preset fuzz makes: a program for each file tests/fuzz/PARSER_fuzz.cpp, with libFuzzer and
-the address and undefined-behaviour sanitizers. A case is a step of 10,000 inputs, whose random numbers follow from its
-number; --full takes 10,000 steps of each parser, 10^8 inputs. Inputs that took a new way through a parser are kept beside
-the programs, in corpus/PARSER, and the next step goes on from them and from those of tests/fuzz/corpus.
+The folder is what launch/setup --preset fuzz makes: a program for each file tests/fuzz/PARSER_fuzz.cpp, with libFuzzer
+and the address and undefined-behaviour sanitizers. A case is a step of 10,000 inputs, whose random numbers follow from
+its number; --full takes 10,000 steps of each parser, 10^8 inputs. Inputs that took a new way through a parser are kept
+beside the programs, in corpus/PARSER, and the next step goes on from them and from those of tests/fuzz/corpus.
 
-A finding is whatever is neither read nor refused as bad data (exit code 3) or configuration (2): another exception, what
-a sanitizer reports, an input that takes more than 5 seconds, or more than 256 MiB beside itself. It is kept in
+A finding is whatever is neither read nor refused as bad data (exit code 3) or configuration (2): another exception,
+what a sanitizer reports, an input that takes more than 5 seconds, or more than 256 MiB beside itself. It is kept in
 findings/PARSER, and `build-fuzz/fuzzers/PARSER_fuzz FILE` shows it again.
 """
 
