@@ -38,8 +38,8 @@ TEST_P(Replay, EachKeptInputIsReadOrRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Parsers, Replay, ::testing::ValuesIn(fuzz_targets), [](const auto& info) {
-  return std::string(info.param.name);
+INSTANTIATE_TEST_SUITE_P(Parsers, Replay, ::testing::ValuesIn(fuzz_targets), [](const auto& each) {
+  return std::string(each.param.name);
 });
 
 }  // namespace

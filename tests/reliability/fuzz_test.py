@@ -3,13 +3,13 @@
 
     tests/reliability/fuzz_test.py build-fuzz/fuzzers [--full] [--share K/N] [--cases N] [--only NUMBER] [--kind PARSER]
 
-The folder is what launch/setup --preset fuzz makes: a program for each file tests/fuzz/PARSER_fuzz.cpp, with libFuzzer and
-the address and undefined-behaviour sanitizers. A case is a step of 10,000 inputs, whose random numbers follow from its
-number; --full takes 10,000 steps of each parser, 10^8 inputs. Inputs that took a new way through a parser are kept beside
-the programs, in corpus/PARSER, and the next step goes on from them and from those of tests/fuzz/corpus.
+The folder is what launch/setup --preset fuzz makes: a program for each file tests/fuzz/PARSER_fuzz.cpp, with libFuzzer
+and the address and undefined-behaviour sanitizers. A case is a step of 10,000 inputs, whose random numbers follow from
+its number; --full takes 10,000 steps of each parser, 10^8 inputs. Inputs that took a new way through a parser are kept
+beside the programs, in corpus/PARSER, and the next step goes on from them and from those of tests/fuzz/corpus.
 
-A finding is whatever is neither read nor refused as bad data (exit code 3) or configuration (2): another exception, what
-a sanitizer reports, an input that takes more than 5 seconds, or more than 256 MiB beside itself. It is kept in
+A finding is whatever is neither read nor refused as bad data (exit code 3) or configuration (2): another exception,
+what a sanitizer reports, an input that takes more than 5 seconds, or more than 256 MiB beside itself. It is kept in
 findings/PARSER, and `build-fuzz/fuzzers/PARSER_fuzz FILE` shows it again.
 """
 
@@ -34,7 +34,7 @@ LENGTHS = {"sentencepiece": 16384, "hdf5": 16384}
 def sanitizer_options():
     """What the sanitizers are told; what ran before is not kept for long, so that memory is the parser's."""
     return {**os.environ,
-            "ASAN_OPTIONS": "quarantine_size_mb=16:detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=0",
+            "ASAN_OPTIONS": "quarantine_size_mb=16:detect_leaks=1:strict_string_checks=1",
             "LSAN_OPTIONS": f"suppressions={TREE}/tests/support/leaks.txt:print_suppressions=0",
             "UBSAN_OPTIONS": "print_stacktrace=1", "OMP_NUM_THREADS": "1"}
 
@@ -44,15 +44,15 @@ def step(folder, name, number, full):
     grown, findings = folder / "corpus" / name, folder / "findings" / name
     for each in (grown, findings):
         each.mkdir(parents=True, exist_ok=True)
-    command = [folder / f"{name}_fuzz", grown, KEPT / name, f"-runs={INPUTS_OF_A_STEP}", f"-seed={number + 1}", f"-timeout={5 if full else 60}",
-               "-malloc_limit_mb=256", "-rss_limit_mb=1024", f"-max_len={LENGTHS.get(name, 4096)}",
+    command = [folder / f"{name}_fuzz", grown, KEPT / name, f"-runs={INPUTS_OF_A_STEP}", f"-seed={number + 1}",
+               f"-timeout={5 if full else 60}", "-malloc_limit_mb=256", "-rss_limit_mb=1024", f"-max_len={LENGTHS.get(name, 4096)}",
                "-print_final_stats=1", f"-artifact_prefix={findings}/"]
     dictionary = DICTIONARIES / f"{name}.txt"
     if dictionary.exists():
         command.append(f"-dict={dictionary}")
     try:
-        done = subprocess.run(command, env=sanitizer_options(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              errors="replace", timeout=SECONDS_OF_A_STEP, check=False)
+        done = subprocess.run(command, env=sanitizer_options(), stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, errors="replace", timeout=SECONDS_OF_A_STEP, check=False)
     except subprocess.TimeoutExpired:
         return f"{name}_fuzz did not end within {SECONDS_OF_A_STEP} s"
     if done.returncode == 0:
@@ -60,7 +60,8 @@ def step(folder, name, number, full):
         return None if runs and int(runs[1]) >= INPUTS_OF_A_STEP else "it ran fewer inputs than it was asked for"
     said = re.findall(r"(?:FINDING|ERROR|SUMMARY|runtime error|what\(\)|terminate called)[^\n]*", done.stderr)
     kept = re.findall(r"Test unit written to (\S+)", done.stderr)
-    return f"exit code {done.returncode}: {'; '.join(said[:3]) or done.stderr[-500:]}; the input is {' '.join(kept) or 'not kept'}"
+    return (f"exit code {done.returncode}: {'; '.join(said[:3]) or done.stderr[-500:]}; "
+            f"the input is {' '.join(kept) or 'not kept'}")
 
 
 def main():
