@@ -44,7 +44,7 @@ OVER_HOSTS = [
 NAMES = ["one", "two", "three"]
 TIME_LIMIT = 10  # run.time_limit, seconds
 MOST_TO_END = TIME_LIMIT + 15
-MOST_SECONDS = jobs.MOST_SECONDS
+MOST_SECONDS = 600  # for a job that goes well, on a busy machine
 FAULTS = ("cut", "gone", "daemon")
 
 
