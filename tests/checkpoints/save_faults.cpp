@@ -87,6 +87,9 @@ Attempt attempt(const Saver& saver, const fs::path& steps, std::int64_t step, co
     saver.remove_older(steps, step);
   } catch (const Failure& error) {
     result.error = error.what();
+  } catch (const DataError& error) {
+    result.error = error.what();
+    result.documented = result.saved;  // that older steps could not be listed
   } catch (const std::bad_alloc& error) {
     result.error = error.what();
   } catch (const std::exception& error) {
