@@ -4,7 +4,7 @@
 //
 //   checkpoint_save_faults faults FOLDER SCENARIO waiting|beside
 //     Reads lines "NUMBER files|memory CALL ERROR RANK", a fault each, and answers each by
-//     "NUMBER held FILES TRANSFERS MEMORY saved|refused STRUCK" or "NUMBER failed WHY".
+//     "NUMBER held FILES TRANSFERS MEMORY saved|refused|ended STRUCK" or "NUMBER failed WHY".
 //   checkpoint_save_faults sizes FOLDER waiting|beside
 //     Reads lines "NUMBER PAGES": so many pages are left on the disk. Answers in the same words.
 //   checkpoint_save_faults log FOLDER FILE waiting|beside
@@ -72,6 +72,7 @@ struct Saver {
 struct Attempt {
   bool saved = false;
   bool documented = true;  // the kind of its error is
+  bool ended = false;      // the process, by a signal or with another code
   std::string error;
   CallsSeen seen = {};
 };
@@ -87,6 +88,9 @@ Attempt attempt(const Saver& saver, const fs::path& steps, std::int64_t step, co
     saver.remove_older(steps, step);
   } catch (const Failure& error) {
     result.error = error.what();
+  } catch (const DataError& error) {
+    result.error = error.what();
+    result.documented = result.saved;  // that older steps could not be listed
   } catch (const std::bad_alloc& error) {
     result.error = error.what();
   } catch (const std::exception& error) {
@@ -162,7 +166,9 @@ Attempt in_a_child(const std::function<Attempt()>& f) {
   int status = 0;
   waitpid(child, &status, 0);
   if (status != 0)
-    return {.documented = false, .error = fmt::format("the process ended by {:#x}", status)};
+    return {.documented = false,
+            .ended = true,
+            .error = fmt::format("the process ended by {:#x}", status)};
   return attempt_of(text);
 }
 
@@ -249,7 +255,7 @@ void Scenario::prepare(const Saver& saver, const fs::path& steps) const {
 std::string Scenario::problem_of(const Attempt& attempt,
                                  const Saver& saver,
                                  const fs::path& steps) const {
-  if (!attempt.documented) return attempt.error;
+  if (!attempt.documented && !attempt.ended) return attempt.error;
   const bool is_sentence = !attempt.error.empty() && attempt.error.find('\n') == std::string::npos;
   if (!attempt.saved && !is_sentence) return fmt::format("\"{}\" is no sentence", attempt.error);
   std::int64_t found = 0;
@@ -284,7 +290,9 @@ void answer(const Saver& saver,
                attempt.seen.files,
                attempt.seen.transfers,
                attempt.seen.memory,
-               attempt.saved ? "saved" : "refused",
+               attempt.saved   ? "saved"
+               : attempt.ended ? "ended"
+                               : "refused",
                attempt.seen.struck);
   std::fflush(stdout);
 }
@@ -326,9 +334,11 @@ void try_fault(const std::string& line,
   std::string problem = agreed(result, saver.world);
   if (problem.empty() && saver.world.rank() == 0)
     problem = scenario.problem_of(result, saver, steps);
+  // Libraries end a process that gets no memory; what else fails is to be told.
+  if (problem.empty() && result.ended && fault.of != Fault::Of::memory) problem = result.error;
   problem = saver.world.broadcast(problem, 0);
   if (problem.empty()) problem = problem_of_next(saver, steps, scenario.saved + 1);
-  answer(saver, number, told, problem);
+  answer(saver, number, result.ended ? result : told, problem);
 }
 
 void try_faults(const fs::path& folder, const Scenario& scenario, const Saver& saver) {

@@ -92,6 +92,8 @@ class Log:
     def _rename(self, before, after, is_exchange=False):
         (folder, old), (other, new) = self._find(before), self._find(after)
         assert folder is other, "a rename from folder to folder"
+        if old not in folder.entries:
+            return  # made by stdio (config.yaml), whose calls are not seen: no state has it
         replaced = folder.entries.get(new) if is_exchange else None
         self._change(Names(folder, {old: replaced, new: folder.entries[old]}))
 

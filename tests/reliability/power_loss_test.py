@@ -30,7 +30,7 @@ def log_of_saves(counted, folders, ranks, way):
     path = folders.path / f"log-{ranks}-{way}"
     driver = Path(counted.program).parents[1] / "tests" / "checkpoint_save_faults"
     launcher = [str(jobs.MPIRUN), str(ranks)] if ranks > 1 else []
-    subprocess.run([*launcher, driver, "log", folders.new(f"saves-{ranks}-{way}"), path, way], check=True)
+    subprocess.run([*launcher, driver, "log", folders.new(), path, way], check=True)
     return crash_states.Log(path)
 
 
@@ -47,7 +47,7 @@ class States:
         key = hash((least, *sorted((path, content) for path, content in tree.items() if content is not None),
                     *sorted(path for path, content in tree.items() if content is None)))
         if key not in self.known:
-            folder = self.folders.new("state")
+            folder = self.folders.new()
             crash_states.write_tree(tree, folder)
             self.known[key] = judge(folder, least)
             shutil.rmtree(folder)

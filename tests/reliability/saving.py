@@ -1,5 +1,6 @@
 """Talks with tests/checkpoints/save_faults.cpp, which saves steps and is told which call fails; for the tests beside this."""
 
+import itertools
 import os
 import select
 import shutil
@@ -66,10 +67,11 @@ class Driver:
 
 
 class Folders:
-    """Temporary folders by name, gone in the end."""
+    """Temporary folders, gone in the end."""
 
     def __init__(self):
         self.path = folder_for_tests()
+        self._numbers = itertools.count()
 
     def __enter__(self):
         return self
@@ -77,7 +79,7 @@ class Folders:
     def __exit__(self, *_):
         shutil.rmtree(self.path)
 
-    def new(self, name):
-        path = self.path / name
+    def new(self):
+        path = self.path / str(next(self._numbers))
         path.mkdir()
         return path
