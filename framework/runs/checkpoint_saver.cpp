@@ -27,16 +27,12 @@ void CheckpointSaver::begin() {
   since_begin_ = {};
 }
 
-void CheckpointSaver::refuse(std::int64_t step, double loss) const {
-  log_.warning("step {} is not saved: its weights give a loss of {}", step, loss);
-}
-
 bool CheckpointSaver::save(const CheckpointInfo& info,
                            const TrainingState& state,
                            const Loss& loss) {
   begin();
   if (const double found = loss(); !std::isfinite(found)) {
-    refuse(info.step, found);
+    log_.warning("step {} is not saved: its weights give a loss of {}", info.step, found);
     return false;
   }
   const std::filesystem::path path = save_checkpoint(directory_, info, state, world_);
@@ -66,7 +62,7 @@ bool CheckpointSaver::judge(double loss) {
   if (!beside_ || judged_) return true;
   judged_ = std::isfinite(loss);
   if (judged_) return true;
-  refuse(step_, loss);
+  log_.warning("step {} is not saved: its weights give no finite loss or gradient", step_);
   give_up();
   return false;
 }

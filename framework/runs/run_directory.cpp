@@ -35,19 +35,19 @@ bool is_taken(int lock) {
   return true;
 }
 
-// The lock's descriptor, or a sentence that says why there is none.
-std::string take_lock(const NamedPath& named, int& lock) {
+// Takes the lock; a sentence where it cannot be had.
+std::string take_lock(const NamedPath& named, Descriptor& lock) {
   const fs::path path = named.text();
   const std::string it = fmt::format("{}run.directory \"{}\"", named.before(), path.string());
   std::error_code error;
   fs::create_directories(path, error);
   if (error)
     return fmt::format("{} cannot be made: {}{}", it, error.message(), named.help_to_find());
-  lock = open((path / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-  if (lock < 0)
+  lock = Descriptor(open((path / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+  if (!lock.defined())
     return fmt::format("{} cannot be written: {}{}", it, reason(), named.help_to_find());
   // Some network file systems have no locks: then the user's care has to do.
-  if (is_taken(lock)) return fmt::format("{} is in use by another run; choose another one", it);
+  if (is_taken(lock.get())) return fmt::format("{} is in use by another run; choose another one", it);
   return "";
 }
 
@@ -121,15 +121,11 @@ RunDirectory::RunDirectory(const NamedPath& path, const Communicator& world)
     throw ConfigurationError("{}run.directory \"{}\": {}", path.before(), path_.string(), sentence);
 }
 
-RunDirectory::~RunDirectory() {
-  if (lock_ >= 0) close(lock_);
-}
-
 bool RunDirectory::is_lost() const {
   if (!writes_) return false;
   struct stat held {};
   struct stat there {};
-  if (fstat(lock_, &held) != 0) return errno == ESTALE;
+  if (fstat(lock_.get(), &held) != 0) return errno == ESTALE;
   // Whatever else keeps the path from being looked up may pass.
   if (stat((path_ / ".lock").c_str(), &there) != 0)
     return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;

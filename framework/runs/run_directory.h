@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "checkpoints/files.h"
 #include "framework/comm/communicator.h"
 #include "framework/core/named_path.h"
 
@@ -13,7 +14,7 @@ namespace longspan {
 inline constexpr const char* checkpoints_name = "checkpoints";
 
 // Made by rank 0, which holds a lock on it: two runs cannot write to one directory. The lock goes
-// with the process.
+// with it, or with the process.
 class RunDirectory {
  public:
   // Collective. Throws ConfigurationError on every rank when this directory or that of checkpoints
@@ -21,7 +22,6 @@ class RunDirectory {
   RunDirectory(const NamedPath& path, const Communicator& world);
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
-  ~RunDirectory();
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / checkpoints_name; }
@@ -43,7 +43,7 @@ class RunDirectory {
  private:
   std::filesystem::path path_;
   bool writes_;
-  int lock_ = -1;
+  Descriptor lock_;
 };
 
 // Random, the same on every rank: 16 hexadecimal digits.

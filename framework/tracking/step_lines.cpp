@@ -45,8 +45,12 @@ std::optional<Line> read_line(std::string_view text, const StepLineKind& kind) {
     const auto said = object.find(kind.text_key);
     if (said == object.end() || !said->is_string()) return std::nullopt;
   }
-  const auto loss = kind.loss_key.empty() ? object.end() : object.find(kind.loss_key);
-  return Line{step->get<std::int64_t>(), loss != object.end() && loss->is_number()};
+  const auto has_number = [&](std::string_view key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_number();
+  };
+  return Line{step->get<std::int64_t>(),
+              !kind.loss_key.empty() && has_number(kind.loss_key) && has_number(kind.norm_key)};
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, int number, const StepLineKind& kind) {

@@ -16,6 +16,7 @@ struct StepLineKind {
   std::string_view begin;                                  // of every line
   std::string_view step_key;                               // of the step
   std::string_view loss_key = {};                          // of the loss, where the kind has one
+  std::string_view norm_key = {};                          // of the gradient's norm, the same
   std::string_view text_key = {};                          // of a text, where every line has one
   std::string_view a_line = "a line of metrics";           // in a sentence
   std::function<std::string(const MetricsRecord&)> lines;  // of a record, each with its end;
@@ -25,7 +26,7 @@ struct StepLineKind {
 // How far a file of metrics goes.
 struct MetricsEnd {
   std::int64_t step = 0;       // of its last whole line; 0 where there is none, or no file
-  std::int64_t with_loss = 0;  // of the last one whose loss is a number
+  std::int64_t with_loss = 0;  // of the last one whose loss and gradient are finite
 };
 // Throws DataError as StepLines does.
 MetricsEnd end_of_lines(const std::filesystem::path& path, const StepLineKind& kind);

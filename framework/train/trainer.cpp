@@ -1,6 +1,7 @@
 #include "framework/train/trainer.h"
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "framework/autograd/ops.h"
@@ -222,8 +223,12 @@ StepResult Trainer::step(const Batch& given, const StepRequest& request) {
   result.stop_requested = sums.stops > 0;
   result.writing = sums.writing > 0;
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.gradient_norm);
+  result.overflowed = result.skipped && std::isfinite(result.loss) && loss_scale_ &&
+                      loss_scale_->value() > LossScale::least;
   result.learning_rate = optimizer_.learning_rate(schedule_.at(optimizer_.updates() + 1));
-  if (request.after_loss) request.after_loss(result.loss);
+  const bool is_sound = !result.skipped || result.overflowed;
+  if (request.after_loss)
+    request.after_loss(is_sound ? result.loss : std::numeric_limits<double>::quiet_NaN());
   model_->parameters().set_steps(++steps_);
   tokens_ += result.tokens;
   if (!result.skipped) {
@@ -247,12 +252,10 @@ void Trainer::judge(const Batch& batch, const StepResult& result) {
     return;
   }
   ++skipped_;
-  // A loss scale that is too large: the next steps have a smaller one.
-  const bool gradients_overflowed = result.loss_scale && std::isfinite(result.loss);
-  if (gradients_overflowed && *result.loss_scale > LossScale::least) return;
+  if (result.overflowed) return;
   ++skipped_in_a_row_;
   if (skipped_in_a_row_ < options_.skipped_in_a_row) return;
-  if (gradients_overflowed)
+  if (result.loss_scale && std::isfinite(result.loss))
     throw DivergedError(
         "training diverged: {} steps in a row had gradients that f16 cannot hold even at loss "
         "scale 1; the last is step {} (loss {}); set precision.compute to bf16 or float32",

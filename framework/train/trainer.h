@@ -25,6 +25,8 @@ struct StepRequest {
   bool measure = false;  // the error of what reversible stacks rebuild
   bool writing = false;  // this rank still writes an earlier state
   // Called on every rank when the loss is known, whatever comes of it: also before a DivergedError.
+  // Of weights that nothing can go on from, since they give no finite loss or gradient, it is no
+  // number.
   std::function<void(double loss)> after_loss = {};
   // Called before weights and optimizer change, if they do.
   std::function<void()> before_update = {};
@@ -55,6 +57,9 @@ struct StepResult {
   // Loss or gradient was not finite: weights, Adam's count and the schedule are as before, and
   // with a loss that is not finite the memory.
   bool skipped = false;
+  // Skipped for gradients alone, by a loss scale that is too large: the next steps have a smaller
+  // one.
+  bool overflowed = false;
   bool stop_requested = false;  // by any rank
   bool writing = false;         // on any rank
   std::int64_t tokens = 0;      // of the global batch
