@@ -25,8 +25,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Milliseconds: for ending a job where all machines answer, and for ending in order when told to.
-constexpr int time_to_end = 5000;
+// Milliseconds: for ending a job where all machines answer, and for ending in order when told to. A
+// daemon that is ended too early does no harm, as mpirun has been told; an mpirun that is loses the
+// rank's exit code.
+constexpr int time_of_mpirun = 5000;
+constexpr int time_of_daemon = 3000;
 constexpr int time_to_leave = 3000;
 
 int open_process(pid_t id) { return static_cast<int>(::syscall(SYS_pidfd_open, id, 0)); }
@@ -91,7 +94,7 @@ void Daemon::watch() const {
   if (::syscall(SYS_close_range, 1U, ~0U, 0U) != 0)
     for (int descriptor = 1; descriptor < ::getdtablesize(); ++descriptor) ::close(descriptor);
   constexpr int daemon = 0;
-  if (ends_within(daemon, time_to_end)) ::_exit(0);
+  if (ends_within(daemon, is_mpirun(id_) ? time_of_mpirun : time_of_daemon)) ::_exit(0);
   std::vector<int> started;
   for (const pid_t process : descendants_of(id_))
     if (process != ::getpid()) started.push_back(open_process(process));
