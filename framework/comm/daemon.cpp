@@ -17,7 +17,6 @@
 #include <system_error>
 #include <vector>
 
-#include "framework/comm/launcher.h"
 #include "framework/comm/processes.h"
 
 namespace longspan {
@@ -99,14 +98,9 @@ void Daemon::watch() const {
   for (const pid_t process : descendants_of(id_))
     if (process != ::getpid()) started.push_back(open_process(process));
   remove_files_of(id_);
-  // mpirun takes one of these for a wish to wait on, and ends at both of them with exit code 1. To
-  // `longspan run` a signal tells that it was ended, so that it is no rank's code.
-  if (is_mpirun(id_) && std::getenv(launcher_variable) != nullptr) {
-    send_signal(daemon, SIGKILL);
-  } else {
-    send_signal(daemon, SIGTERM);
-    send_signal(daemon, SIGINT);
-  }
+  // A daemon ends its ranks and itself when it is asked to. mpirun is, and waits on; asked again,
+  // Open MPI 4.1 crashes. To `longspan run` the signal tells that this is no rank's exit code.
+  send_signal(daemon, is_mpirun(id_) ? SIGKILL : SIGTERM);
   if (!ends_within(daemon, time_to_leave)) send_signal(daemon, SIGKILL);
   for (const int process : started) send_signal(process, SIGKILL);
   ::_exit(0);
