@@ -17,7 +17,6 @@
 #include <system_error>
 #include <vector>
 
-#include "framework/comm/launcher.h"
 #include "framework/comm/processes.h"
 
 namespace longspan {
@@ -25,8 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Milliseconds: for ending a job where all machines answer, and for ending in order when told to.
-constexpr int time_to_end = 5000;
+// Milliseconds: for ending a job where all machines answer, and for ending in order when told to. A
+// daemon that is ended too early does no harm, as mpirun has been told; an mpirun that is loses the
+// rank's exit code.
+constexpr int time_of_mpirun = 5000;
+constexpr int time_of_daemon = 3000;
 constexpr int time_to_leave = 3000;
 
 int open_process(pid_t id) { return static_cast<int>(::syscall(SYS_pidfd_open, id, 0)); }
@@ -92,19 +94,14 @@ void Daemon::watch() const {
   if (::syscall(SYS_close_range, 1U, ~0U, 0U) != 0)
     for (int descriptor = 1; descriptor < ::getdtablesize(); ++descriptor) ::close(descriptor);
   constexpr int daemon = 0;
-  if (ends_within(daemon, time_to_end)) ::_exit(0);
+  if (ends_within(daemon, is_mpirun(id_) ? time_of_mpirun : time_of_daemon)) ::_exit(0);
   std::vector<int> started;
   for (const pid_t process : descendants_of(id_))
     if (process != ::getpid()) started.push_back(open_process(process));
   remove_files_of(id_);
-  // mpirun takes one of these for a wish to wait on, and ends at both of them with exit code 1. To
-  // `longspan run` a signal tells that it was ended, so that it is no rank's code.
-  if (is_mpirun(id_) && std::getenv(launcher_variable) != nullptr) {
-    send_signal(daemon, SIGKILL);
-  } else {
-    send_signal(daemon, SIGTERM);
-    send_signal(daemon, SIGINT);
-  }
+  // A daemon ends its ranks and itself when it is asked to. mpirun is, and waits on; asked again,
+  // Open MPI 4.1 crashes. To `longspan run` the signal tells that this is no rank's exit code.
+  send_signal(daemon, is_mpirun(id_) ? SIGKILL : SIGTERM);
   if (!ends_within(daemon, time_to_leave)) send_signal(daemon, SIGKILL);
   for (const int process : started) send_signal(process, SIGKILL);
   ::_exit(0);

@@ -44,6 +44,7 @@ OVER_HOSTS = [
 NAMES = ["one", "two", "three"]
 TIME_LIMIT = 10  # run.time_limit, seconds
 MOST_TO_END = TIME_LIMIT + 15
+MORE_BEYOND_A_CUT = 10  # seconds
 MOST_SECONDS = 600  # for a job that goes well, on a busy machine
 FAULTS = ("cut", "gone", "daemon")
 
@@ -214,10 +215,10 @@ def lose_host(place, number):
     ranks = choice.choice([1, 2])
     victim = NAMES[choice.randrange(1, count)]
     layout = choice.choice([layout for *where, layout in OVER_HOSTS if where == [count, ranks]])
-    steps, moment = 40, choice.randrange(6, 30)
+    steps, moment = 24, choice.randrange(6, 18)
     run = Run(place.directory / f"lost-{number}")
     settings = {**SETTINGS, **FAMILIES["decoder"], "model.family": "decoder", **layout.settings(), "run.directory": run.path,
-                "training.steps": steps, "run.time_limit": TIME_LIMIT, "checkpoint.every": 3}
+                "training.steps": steps, "run.time_limit": TIME_LIMIT, "checkpoint.every": 4}
     slots = dict.fromkeys(NAMES[:count], ranks)
     words = f"{fault} of {victim} of {count} after step {moment}, {layout} by {starter}"
     with place.hosts(count) as network:
@@ -234,7 +235,9 @@ def lose_host(place, number):
         check(code is not None, f"{words}: runs on after {seconds:.1f} s; {network.processes()}; {said}")
         # Where mpirun itself loses a machine it has a code of its own.
         check(code == 5 if starter == "longspan run" else code not in (0, 75), f"{words}: exit code {code}; {said}")
-        left = network.left_behind(seconds=max(2.0, MOST_TO_END - seconds))
+        left = network.left_behind([name for name in slots if name != victim], max(2.0, MOST_TO_END - seconds))
+        # Nobody can tell the ranks on the other side, nor their daemon: these end by themselves.
+        left = left or network.left_behind([victim], max(2.0, MOST_TO_END + MORE_BEYOND_A_CUT - seconds))
         ended = time.monotonic() - begin
         check(not left, f"{words}: after {ended:.1f} s still running: {left}; {said}")
         if fault != "daemon":  # which can remove nothing any more
