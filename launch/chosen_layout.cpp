@@ -64,15 +64,16 @@ std::string reason_of(const Places& places, int ranks) {
       "no layout of more ranks fits on the {} {} of this machine", places.count, several);
 }
 
-// `sharing`: the ranks that share the memory of a machine.
-Machine usual_machine(const Places& places, int sharing) {
+// `sharing`: the ranks that share the memory of this machine; nothing where they are on others.
+Machine usual_machine(const Places& places, std::optional<int> sharing) {
   Machine machine;
   machine.processor = places.processor;
   machine.flops = machine.bf16_flops = machine.f16_flops = usual_flops;
   machine.memory_bandwidth = usual_memory_bandwidth;
   machine.bandwidth = usual_bandwidth;
   // To ask a GPU for its memory would take some of it as long as this process lives.
-  machine.memory = places.processor == Processor::gpu ? 0 : memory_of_rank(sharing);
+  const bool is_known = sharing && places.processor != Processor::gpu;
+  machine.memory = is_known ? memory_of_rank(*sharing) : 0;
   return machine;
 }
 
@@ -122,16 +123,18 @@ ChosenLayout choose_layout(const ConfigurationText& source, std::optional<Places
   return {1, {}, reason_of(places, 1)};
 }
 
-ChosenLayout choose_layout_of_fewer(const ConfigurationText& source, int most, int local) {
+ChosenLayout choose_layout_of_fewer(const ConfigurationText& source,
+                                    int most,
+                                    std::optional<int> local) {
   const auto configuration = configure(source);
   const ParallelOptions& parallel = configuration->parallel;
   const Places places = places_here(configuration->run.device);
   std::string trouble;
   for (int ranks = most; ranks >= 1; --ranks) {
-    LayoutPlans plans = plan_layouts(*configuration,
-                                     ranks,
-                                     usual_machine(places, std::min(ranks, local)),
-                                     {usual_vocabulary, usual_classes});
+    const std::optional<int> sharing = local ? std::optional(std::min(ranks, *local)) : local;
+    const Machine machine = usual_machine(places, sharing);
+    const LayoutPlans plans =
+        plan_layouts(*configuration, ranks, machine, {usual_vocabulary, usual_classes});
     const auto as_named = std::ranges::find_if(plans.fitting, [&](const StepPlan& plan) {
       return plan.mesh.context == parallel.context && plan.mesh.tensor == parallel.tensor;
     });
@@ -139,11 +142,10 @@ ChosenLayout choose_layout_of_fewer(const ConfigurationText& source, int most, i
       return {ranks, settings_of(*as_named), "it divides the model as before"};
     if (!plans.fitting.empty())
       return {ranks, settings_of(plans.fitting.front()), "the model is divided otherwise"};
-    trouble = plans.too_large.empty()
-                  ? plans.refused
-                  : fmt::format("a rank needs {} and has {}",
-                                byte_text(plans.too_large.front().bytes()),
-                                byte_text(memory_of_rank(std::min(ranks, local))));
+    trouble = plans.too_large.empty() ? plans.refused
+                                      : fmt::format("a rank needs {} and has {}",
+                                                    byte_text(plans.too_large.front().bytes()),
+                                                    byte_text(machine.memory));
   }
   return {0, {}, trouble};
 }

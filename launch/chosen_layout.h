@@ -29,11 +29,14 @@ struct ChosenLayout {
 // what the configuration says wrongly. Without `places` those of this machine are looked up.
 ChosenLayout choose_layout(const ConfigurationText& source, std::optional<Places> places = {});
 
-// For a run that had more ranks: the layout of at most `most` ranks, `local` of them on a machine,
-// that has the most of them and fits, whatever `parallel.*` says; where there are several the one
-// with the context and tensor of `parallel.*`, else the fastest. 0 ranks where there is none, with
-// the reason. Throws as above.
-ChosenLayout choose_layout_of_fewer(const ConfigurationText& source, int most, int local);
+// For a run that had more ranks: the layout of at most `most` ranks that has the most of them and
+// fits, whatever `parallel.*` says; where there are several the one with the context and tensor of
+// `parallel.*`, else the fastest. `local` of the ranks share the memory of this machine; nothing:
+// they are on others, whose memory is not known. 0 ranks where there is none, with the reason.
+// Throws as above.
+ChosenLayout choose_layout_of_fewer(const ConfigurationText& source,
+                                    int most,
+                                    std::optional<int> local);
 
 // The ranks that `parallel.*` names, where `parallel.data` is among them. Throws as above.
 std::optional<int> named_ranks(const ConfigurationText& source);

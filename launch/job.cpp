@@ -43,7 +43,6 @@ using std::chrono::seconds;
 constexpr seconds start_limit{30};
 constexpr seconds longest_start{300};
 constexpr seconds asked_start{10};
-constexpr seconds daemons_start{10};  // of mpirun, on other machines
 constexpr std::chrono::milliseconds tick{500};
 constexpr seconds reminder{10};    // between words about what is waited for
 constexpr seconds time_to_end{5};  // from SIGTERM to SIGKILL
@@ -206,7 +205,7 @@ class Watch {
   bool hears_ranks() const { return job_.is_local && ear_.defined(); }
   // While mpirun starts its daemons on other machines SIGUSR1 would end it as an error of its own.
   bool starts_elsewhere() const {
-    return !job_.is_local && doing_.empty() && Clock::now() - started_ < daemons_start;
+    return !job_.is_local && doing_.empty() && Clock::now() - started_ < job_.daemons_start;
   }
 
   const Job& job_;
@@ -357,7 +356,7 @@ void Watch::look_at_clock() {
   }
   if (asked_ && now - spoke_ > reminder) {
     spoke_ = now;
-    ::kill(child_, SIGUSR1);  // while it started it may have lost the first one
+    if (!passes_later_) ::kill(child_, SIGUSR1);  // while it started it may have lost the first one
     say(fmt::format("waits for {} ({} s so far)",
                     waits_for(),
                     std::chrono::duration_cast<seconds>(now - *asked_).count()));
@@ -387,6 +386,12 @@ int Watch::exit_code() const {
                                  : ""));
       return static_cast<int>(ExitCode::rank_failed);
     }
+    // Asked before it has started its daemons mpirun ends, and with which code is not settled.
+    const bool is_own_code = words_.tell_of_a_missing_daemon() || (code > 0 && code < 128);
+    if (asked_ && !passes_later_ && doing_.empty() && !is_of_rank && is_own_code) {
+      say("mpirun ended before a rank was heard; what was saved before stays");
+      return static_cast<int>(ExitCode::stopped);
+    }
   }
   if (code > 128 && !job_.by_mpirun)  // which says so itself
     say(fmt::format("signal {} ({}) ended a rank{}",
@@ -399,9 +404,11 @@ int Watch::exit_code() const {
 // Ranks end with mpirun; those that it lost sight of end here. A job that follows finds nothing of
 // this one, such as its lock on the directory of the run.
 void Watch::end_rest() const {
-  kill_all();
   const auto limit = Clock::now() + time_to_end;
-  while (::waitpid(-1, nullptr, WNOHANG) >= 0 && Clock::now() < limit) ::poll(nullptr, 0, 1);
+  do {
+    kill_all();  // again, for what began while they were looked for
+    ::poll(nullptr, 0, 1);
+  } while (::waitpid(-1, nullptr, WNOHANG) >= 0 && Clock::now() < limit);
 }
 
 JobEnd Watch::wait() {

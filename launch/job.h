@@ -13,6 +13,9 @@ struct Job {
   bool by_mpirun = false;
   bool saves = false;    // SIGUSR1 asks the ranks to save and stop
   bool is_local = true;  // all ranks run on this machine
+  // As long as mpirun may take to start its daemons on other machines. It is asked to stop after
+  // that, or once a rank is heard.
+  std::chrono::seconds daemons_start{60};
 };
 
 struct JobEnd {

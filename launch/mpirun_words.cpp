@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <numeric>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -20,9 +21,11 @@ constexpr std::array<std::string_view, 2> of_exit_codes = {
 constexpr std::array<std::string_view, 2> of_lost_machines = {
     "ORTE has lost communication with a remote daemon",
     "ORTE was unable to reliably start one or more daemons"};
+constexpr std::array<std::string_view, 1> of_missing_daemons = {
+    "ORTE does not know how to route a message to the specified daemon"};
 constexpr std::string_view of_signals = "mpirun: Forwarding signal ";
 
-bool begins_as(std::string_view text, const std::array<std::string_view, 2>& beginnings) {
+bool begins_as(std::string_view text, std::span<const std::string_view> beginnings) {
   return std::ranges::any_of(beginnings,
                              [&](std::string_view begin) { return text.starts_with(begin); });
 }
@@ -61,6 +64,7 @@ std::string MpirunWords::push_line(std::string line) {
 std::string MpirunWords::push_block() {
   const std::vector<std::string> block = std::exchange(block_, {});
   tell_of_a_lost_machine_ = tell_of_a_lost_machine_ || begins_as(block[1], of_lost_machines);
+  tell_of_a_missing_daemon_ = tell_of_a_missing_daemon_ || begins_as(block[1], of_missing_daemons);
   if (begins_as(block[1], of_exit_codes)) return {};
   return std::accumulate(block.begin(), block.end(), std::string());
 }

@@ -17,6 +17,9 @@ class MpirunWords {
   std::optional<int> end_code() const { return end_code_; }
   // Whether mpirun has lost another machine, or could not reach it.
   bool tell_of_a_lost_machine() const { return tell_of_a_lost_machine_; }
+  // Whether mpirun has ended since it was to pass something on, such as a signal, before it had
+  // started all of its daemons. Its exit code is 0 then.
+  bool tell_of_a_missing_daemon() const { return tell_of_a_missing_daemon_; }
   // Takes what came, and returns what is to be shown of it now.
   std::string push(std::string_view text);
   // All that is held back: nothing more came for a while, or ever will.
@@ -30,6 +33,7 @@ class MpirunWords {
   std::vector<std::string> block_;  // lines since a line of dashes, that one too
   std::optional<int> end_code_;
   bool tell_of_a_lost_machine_ = false;
+  bool tell_of_a_missing_daemon_ = false;
 };
 
 }  // namespace longspan

@@ -29,8 +29,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::array list_options = {"-H", "-host", "--host"};
 constexpr std::array file_options = {"-hostfile", "--hostfile", "-machinefile", "--machinefile"};
+constexpr std::array default_file_options = {"-default-hostfile", "--default-hostfile"};
 constexpr std::array parameter_options = {"-mca", "--mca", "-gmca", "--gmca"};
-constexpr const char* agent_parameter = "plm_rsh_agent";
+// The exit code of who asks this machine. An agent, and what it starts, ends otherwise.
+constexpr int is_here = 77;
 constexpr std::chrono::milliseconds between_looks{20};
 
 bool is_among(const auto& known, const std::string& word) {
@@ -74,8 +76,11 @@ NamedHost host_of_line(std::string line) {
   if (words.empty()) return {};
   NamedHost host = {words.front()};
   constexpr std::array names_of_slots = {"slots", "cpu", "count"};
-  for (std::size_t i = 1; i + 1 < words.size(); ++i)
+  constexpr std::array names_of_user = {"username", "user_name", "user-name"};
+  for (std::size_t i = 1; i + 1 < words.size(); ++i) {
     if (is_among(names_of_slots, words[i])) host.slots = number_in(words[i + 1]);
+    if (is_among(names_of_user, words[i])) host.user = words[i + 1];
+  }
   return host;
 }
 
@@ -114,6 +119,22 @@ std::string file_without(const std::string& file,
   return written.string();
 }
 
+// As mpirun calls it where it starts something on that host.
+std::string address_of(const NamedHost& host) {
+  const bool is_whole = host.user.empty() || host.name.find('@') != std::string::npos;
+  return is_whole ? host.name : host.user + "@" + host.name;
+}
+
+// Of mpirun, where it is set.
+std::optional<std::string> parameter(const std::vector<std::string>& options,
+                                     const std::string& name) {
+  std::optional<std::string> found;
+  if (const char* const value = std::getenv(("OMPI_MCA_" + name).c_str())) found = value;
+  for (std::size_t i = 0; i + 2 < options.size(); ++i)
+    if (is_among(parameter_options, options[i]) && options[i + 1] == name) found = options[i + 2];
+  return found;
+}
+
 bool is_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0;
   const char* const folders = std::getenv("PATH");
@@ -147,7 +168,7 @@ bool is_this_host(const std::string& name) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (is_this_host(host.substr(host.find('@') + 1))) ::_exit(0);
+  if (is_this_host(host.substr(host.find('@') + 1))) ::_exit(is_here);
   if (words.empty()) ::_exit(1);
   words.push_back(host);
   words.emplace_back("true");
@@ -162,12 +183,16 @@ struct Asked {
   std::string host;
   pid_t child = -1;
   bool answers = false;
+  bool here = false;
 
   // Whether it is known.
   bool has_ended() {
     int status = 0;
     if (child > 0 && ::waitpid(child, &status, WNOHANG) == 0) return false;
-    if (child > 0) answers = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (child > 0 && WIFEXITED(status)) {
+      here = WEXITSTATUS(status) == is_here;
+      answers = here || WEXITSTATUS(status) == 0;
+    }
     child = -1;
     return true;
   }
@@ -183,13 +208,17 @@ struct Asked {
 }  // namespace
 
 std::vector<NamedHost> named_hosts(const std::vector<std::string>& options) {
-  std::vector<NamedHost> of_lists, of_files;
+  std::vector<NamedHost> of_lists, of_files, of_default_files;
   for (std::size_t i = 0; i + 1 < options.size(); ++i) {
     if (is_among(list_options, options[i]))
       for (const std::string& word : split(options[i + 1], ',')) add(of_lists, host_of_word(word));
     else if (is_among(file_options, options[i]))
       for (const std::string& line : lines_of(options[i + 1])) add(of_files, host_of_line(line));
+    else if (is_among(default_file_options, options[i]))
+      for (const std::string& line : lines_of(options[i + 1]))
+        add(of_default_files, host_of_line(line));
   }
+  if (of_files.empty()) of_files = of_default_files;
   if (of_files.empty()) return of_lists;
   if (of_lists.empty()) return of_files;
   // Of the hosts of a file those are taken that a list names too.
@@ -207,22 +236,20 @@ std::vector<std::string> without_hosts(const std::vector<std::string>& options,
     std::string& word = words[i + 1];
     if (is_among(list_options, words[i]))
       word = list_without(word, gone);
-    else if (is_among(file_options, words[i]))
+    else if (is_among(file_options, words[i]) || is_among(default_file_options, words[i]))
       word = file_without(word, gone, folder / fmt::format("hosts-{}.txt", i));
   }
   return words;
 }
 
 std::vector<std::string> host_agent(const std::vector<std::string>& options) {
-  std::string choices = "ssh:rsh";
-  const std::string variable = std::string("OMPI_MCA_") + agent_parameter;
-  if (const char* const value = std::getenv(variable.c_str())) choices = value;
-  for (std::size_t i = 0; i + 2 < options.size(); ++i)
-    if (is_among(parameter_options, options[i]) && options[i + 1] == agent_parameter)
-      choices = options[i + 2];
+  const std::string choices = parameter(options, "plm_rsh_agent").value_or("ssh:rsh");
   for (const std::string& choice : split(choices, ':')) {
     std::vector<std::string> words = words_of(choice);
-    if (!words.empty() && is_program(words.front())) return words;
+    if (words.empty() || !is_program(words.front())) continue;
+    for (const std::string& word : words_of(parameter(options, "plm_rsh_args").value_or("")))
+      words.push_back(word);
+    return words;
   }
   return {};
 }
@@ -234,7 +261,7 @@ HostAnswers ask_hosts(const std::vector<NamedHost>& hosts,
   std::fflush(nullptr);
   for (const NamedHost& host : hosts) {
     const pid_t child = ::fork();
-    if (child == 0) ask(host.name, agent);
+    if (child == 0) ask(address_of(host), agent);
     asked.push_back({host.name, child});
   }
   HostAnswers answers;
@@ -248,6 +275,7 @@ HostAnswers ask_hosts(const std::vector<NamedHost>& hosts,
   for (Asked& each : asked) {
     each.end();
     if (!each.answers) answers.silent.push_back(each.host);
+    if (each.here) answers.here.push_back(each.host);
   }
   return answers;
 }

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/error.h"
@@ -36,7 +37,6 @@ constexpr int most_without_progress = 3;
 constexpr std::int64_t longest_wait = 300;  // seconds; more only where the first wait is longer
 constexpr int most_doublings = 20;
 constexpr seconds time_to_answer{10};  // of a host
-constexpr seconds time_to_let_go{15};  // of a run's directory, beyond run.time_limit
 constexpr std::chrono::milliseconds between_looks{200};
 
 // Codes that say that the same command would end so again, or that it is to end.
@@ -74,8 +74,8 @@ std::string silence_of(const std::vector<std::string>& hosts) {
 }
 
 // Nothing where a host does not tell.
-std::optional<int> slots_of(const std::vector<NamedHost>& hosts) {
-  int sum = 0;
+std::optional<std::int64_t> slots_of(const std::vector<NamedHost>& hosts) {
+  std::int64_t sum = 0;
   for (const NamedHost& host : hosts) {
     if (!host.slots) return std::nullopt;
     sum += *host.slots;
@@ -83,7 +83,12 @@ std::optional<int> slots_of(const std::vector<NamedHost>& hosts) {
   return hosts.empty() ? std::nullopt : std::optional(sum);
 }
 
-std::string ranks_text(int ranks) { return count_of(ranks, "rank"); }
+// Of so many ranks that of a part of the places: at least one.
+std::int64_t share_of(std::int64_t ranks, std::int64_t part, std::int64_t whole) {
+  return std::max<std::int64_t>(1, (ranks * part + whole - 1) / whole);
+}
+
+std::string ranks_text(std::int64_t ranks) { return count_of(ranks, "rank"); }
 
 // A folder that goes with its owner.
 class TemporaryFolder {
@@ -118,7 +123,6 @@ struct Progress {
 // What the next attempt is started with.
 struct Turn {
   std::optional<RunCommandLine> line = {};  // nothing while no host answers
-  bool was_asked = false;                   // to stop
   std::string trouble = {};                 // why there can be no further attempt
 };
 
@@ -128,16 +132,18 @@ class Attempts {
   int run();
 
  private:
-  std::string why(const JobEnd& end) const;
+  std::vector<std::string> silent_hosts();
+  bool is_asked_within(std::chrono::milliseconds time);
+  std::string why(const JobEnd& end);
   Progress progress() const;
   std::string take_progress();
   std::string limit_reached() const;
   bool wait();
-  bool wait_for_directory() const;
+  bool wait_for_directory();
   Turn look_for_places();
   void leave_out(const std::vector<std::string>& silent, Turn& turn, std::string& told) const;
-  std::optional<int> usual_ranks() const;
-  std::optional<int> ranks_left(const std::vector<NamedHost>& left) const;
+  std::optional<std::int64_t> usual_ranks() const;
+  std::optional<std::int64_t> ranks_left(const std::vector<NamedHost>& left) const;
   void say(LogLevel level, const std::string& sentence) const;
   int give_up(const std::string& reason, int code) const;
   int stopped() const;
@@ -150,7 +156,13 @@ class Attempts {
   fs::path directory_;
   std::string resume_;  // checkpoint.resume
   double time_limit_ = 0;
-  Progress best_;  // of all attempts
+  Progress best_;                                     // of all attempts
+  std::optional<fs::file_time_type> metrics_before_;  // when those of an earlier run were written
+  std::vector<std::string> here_;                     // hosts that are this machine
+  bool has_answered_ = false;                         // another machine
+  bool told_of_silence_ = false;
+  bool was_asked_ = false;  // to stop, between attempts
+  bool is_held_ = false;    // the directory
   int attempts_ = 0;
   int restarts_ = 0;
   int without_progress_ = 0;  // attempts in a row that failed at the same place
@@ -165,6 +177,9 @@ Attempts::Attempts(const RunCommandLine& line,
   directory_ = configuration->run.directory.text();
   resume_ = configuration->checkpoint.resume;
   time_limit_ = configuration->run.time_limit;
+  std::error_code error;
+  const auto written = fs::last_write_time(directory_ / metrics_file, error);
+  if (!error) metrics_before_ = written;
   best_ = progress();
 }
 
@@ -189,20 +204,48 @@ int Attempts::stopped() const {
   return static_cast<int>(ExitCode::stopped);
 }
 
-Progress Attempts::progress() const {
+// What is known of it where its directory cannot be read. Of an earlier run that has saved nothing
+// the metrics do not count: an attempt puts them aside.
+Progress Attempts::progress() const try {
   const std::vector<std::int64_t> saved = steps_in(directory_ / "checkpoints");
+  std::error_code error;
+  const auto written = fs::last_write_time(directory_ / metrics_file, error);
+  if (saved.empty() && (error || written == metrics_before_)) return {};
   return {saved.empty() ? 0 : saved.back(), last_logged_step(directory_)};
+} catch (const DataError&) {
+  return best_;
+}
+
+// Whether a signal came in this time.
+bool Attempts::is_asked_within(std::chrono::milliseconds time) {
+  if (signal_within(time)) was_asked_ = true;
+  return was_asked_;
+}
+
+// The hosts that do not answer. Where no other machine has ever answered there may be no way for
+// this process to reach any: then none of them counts as silent, which is told once.
+std::vector<std::string> Attempts::silent_hosts() {
+  if (hosts_.empty()) return {};
+  HostAnswers answers = ask_hosts(hosts_, host_agent(line_.options), time_to_answer);
+  if (answers.signal) was_asked_ = true;
+  here_ = std::move(answers.here);
+  if (answers.silent.size() + here_.size() < hosts_.size()) has_answered_ = true;
+  if (has_answered_ || was_asked_ || answers.silent.empty()) return answers.silent;
+  if (!std::exchange(told_of_silence_, true))
+    say(LogLevel::warning,
+        fmt::format("{}, nor has another machine answered before: whether a host is gone will "
+                    "not be known until one does",
+                    silence_of(answers.silent)));
+  return {};
 }
 
 // Why the job is worth another attempt; "" where it is not. mpirun has no code of its own for a
 // host that it cannot reach.
-std::string Attempts::why(const JobEnd& end) const {
+std::string Attempts::why(const JobEnd& end) {
   if (end.was_asked || is_final(end.code)) return "";
   if (end.code != static_cast<int>(ExitCode::failure)) return failure_of(end.code);
-  if (hosts_.empty()) return "";
-  const HostAnswers answers = ask_hosts(hosts_, host_agent(line_.options), time_to_answer);
-  if (answers.signal || answers.silent.empty()) return "";
-  return silence_of(answers.silent);
+  const std::vector<std::string> silent = silent_hosts();
+  return silent.empty() ? "" : silence_of(silent);
 }
 
 // Returns where the attempt has ended, as a clause.
@@ -223,13 +266,14 @@ std::string Attempts::limit_reached() const {
     return fmt::format("{} attempts in a row came no further than step {}",
                        without_progress_,
                        std::max(best_.saved, best_.logged));
-  if (restarts_ >= line_.retry.most)
-    return fmt::format("it was started again {}, which is all that --retry allows",
-                       restarts_ == 1 ? "once" : fmt::format("{} times", restarts_));
-  return "";
+  if (restarts_ < line_.retry.most) return "";
+  if (is_held_)
+    return fmt::format("{} is still held by a rank of the attempt before", directory_.string());
+  return fmt::format("it was started again {}, which is all that --retry allows",
+                     restarts_ == 1 ? "once" : fmt::format("{} times", restarts_));
 }
 
-// False where a signal came meanwhile.
+// Whether another attempt can start.
 bool Attempts::wait() {
   const std::int64_t first = line_.retry.wait;
   const std::int64_t doubled = first << std::min(doublings_++, most_doublings);
@@ -238,23 +282,28 @@ bool Attempts::wait() {
   say(LogLevel::info,
       fmt::format(
           "starts again in {} s (time {} of {})", time.count(), restarts_, line_.retry.most));
-  return !signal_within(time) && wait_for_directory();
+  return !is_asked_within(time) && wait_for_directory();
 }
 
 // A rank on a host that is not to be reached any more holds the directory until it has seen so.
-bool Attempts::wait_for_directory() const {
-  if (!is_running(directory_)) return true;
+// Returns whether it is free.
+bool Attempts::wait_for_directory() {
+  is_held_ = is_running(directory_);
+  if (!is_held_) return true;
   say(LogLevel::info,
       fmt::format("waits for {}, which a rank of the attempt before still holds",
                   directory_.string()));
-  const auto end = Clock::now() + std::chrono::duration<double>(time_limit_) + time_to_let_go;
-  while (is_running(directory_) && Clock::now() < end)
-    if (signal_within(between_looks)) return false;
-  return true;
+  const std::chrono::duration<double> limit(time_limit_ + line_.retry.letting_go);
+  const auto end = Clock::now() + limit;
+  while (is_held_ && Clock::now() < end) {
+    if (is_asked_within(between_looks)) return false;
+    is_held_ = is_running(directory_);
+  }
+  return !is_held_;
 }
 
 // The ranks of an attempt on all hosts, where that is known.
-std::optional<int> Attempts::usual_ranks() const {
+std::optional<std::int64_t> Attempts::usual_ranks() const {
   if (line_.ranks) return line_.ranks;
   if (const auto named = named_ranks(source_)) return named;
   return slots_of(hosts_);
@@ -262,11 +311,12 @@ std::optional<int> Attempts::usual_ranks() const {
 
 // Those that there is room for on some of the hosts. Where hosts have more ranks than slots, or do
 // not tell their slots, it is their share.
-std::optional<int> Attempts::ranks_left(const std::vector<NamedHost>& left) const {
-  const std::optional<int> usual = usual_ranks(), all = slots_of(hosts_), some = slots_of(left);
+std::optional<std::int64_t> Attempts::ranks_left(const std::vector<NamedHost>& left) const {
+  const auto usual = usual_ranks(), all = slots_of(hosts_), some = slots_of(left);
   if (!usual) return some;
-  if (!all) return static_cast<int>(*usual * std::ssize(left) / std::ssize(hosts_));
-  return *usual > *all ? *usual * *some / *all : std::min(*usual, *some);
+  if (all.value_or(0) == 0) return share_of(*usual, std::ssize(left), std::ssize(hosts_));
+  if (*usual > *all) return share_of(*usual, *some, *all);
+  return std::max<std::int64_t>(1, std::min(*usual, *some));
 }
 
 // Takes what has to be without the hosts that do not answer.
@@ -277,11 +327,14 @@ void Attempts::leave_out(const std::vector<std::string>& silent,
   std::erase_if(left, [&](const NamedHost& host) { return is_among(silent, host.name); });
   RunCommandLine& line = *turn.line;
   line.options = without_hosts(line_.options, silent, folder_.path());
-  const std::optional<int> usual = usual_ranks(), ranks = ranks_left(left);
+  const auto usual = usual_ranks(), ranks = ranks_left(left);
   told += fmt::format(" of {}, since {}", names_of(left), silence_of(silent));
   if (!usual || !ranks || *ranks >= *usual) return;
-  const auto hosts = static_cast<int>(left.size());
-  const ChosenLayout layout = choose_layout_of_fewer(source_, *ranks, (*ranks + hosts - 1) / hosts);
+  const bool is_here =
+      std::ranges::all_of(left, [&](const NamedHost& host) { return is_among(here_, host.name); });
+  const auto most = static_cast<int>(*ranks);
+  const ChosenLayout layout =
+      choose_layout_of_fewer(source_, most, is_here ? std::optional(most) : std::nullopt);
   if (layout.ranks == 0) {
     turn.trouble = fmt::format("{}, and no layout of the {} that are left fits{}{}",
                                silence_of(silent),
@@ -300,12 +353,10 @@ void Attempts::leave_out(const std::vector<std::string>& silent,
 
 Turn Attempts::look_for_places() {
   Turn turn;
-  HostAnswers answers;
-  if (!hosts_.empty()) answers = ask_hosts(hosts_, host_agent(line_.options), time_to_answer);
-  turn.was_asked = answers.signal.has_value();
-  if (turn.was_asked) return turn;
-  if (!hosts_.empty() && answers.silent.size() == hosts_.size()) {
-    say(LogLevel::warning, silence_of(answers.silent));
+  const std::vector<std::string> silent = silent_hosts();
+  if (was_asked_) return turn;
+  if (!hosts_.empty() && silent.size() == hosts_.size()) {
+    say(LogLevel::warning, silence_of(silent));
     return turn;
   }
   turn.line = line_;
@@ -313,8 +364,8 @@ Turn Attempts::look_for_places() {
   if (resume_ != "auto" && progress().saved > 0)
     add_settings(*turn.line, {"checkpoint.resume=auto"});
   std::string told;
-  if (!answers.silent.empty())
-    leave_out(answers.silent, turn, told);
+  if (!silent.empty())
+    leave_out(silent, turn, told);
   else if (!hosts_.empty())
     told = " of " + names_of(hosts_);
   if (!turn.trouble.empty()) return turn;
@@ -325,10 +376,13 @@ Turn Attempts::look_for_places() {
 
 int Attempts::run() {
   RunCommandLine line = line_;
+  silent_hosts();  // whether there is a way to ask them: the first attempt has all of them
+  if (was_asked_) return stopped();
   while (true) {
     const JobEnd end = start_(line);
     ++attempts_;
     const std::string reason = why(end);
+    if (was_asked_) return stopped();
     if (reason.empty()) return end.code;
     say(LogLevel::warning,
         fmt::format(
@@ -337,9 +391,8 @@ int Attempts::run() {
     while (!turn.line) {
       if (const std::string limit = limit_reached(); !limit.empty())
         return give_up(limit, end.code);
-      if (!wait()) return stopped();
-      turn = look_for_places();
-      if (turn.was_asked) return stopped();
+      if (wait()) turn = look_for_places();
+      if (was_asked_) return stopped();
       if (!turn.trouble.empty()) return give_up(turn.trouble, end.code);
     }
     line = *turn.line;

@@ -13,7 +13,9 @@ using StartJob = std::function<JobEnd(const RunCommandLine&)>;
 
 // Runs the training by `start`, and again, up to `line.retry.most` times, where a rank failed, hung
 // or was ended by a signal, or where a host is gone: on the hosts named by mpirun's options that
-// answer, and where these have fewer places on a layout of fewer ranks. It goes on from the newest
+// answer, and where these have fewer places on a layout of fewer ranks. A host that does not answer
+// counts as gone only once another machine has answered, since mpirun may reach hosts that this
+// process cannot; they are asked before the first attempt too. It goes on from the newest
 // checkpoint of the run. Between attempts it waits; see RetryOptions. It gives up when three
 // attempts in a row have come no further, which is judged by the last step saved and the last one
 // logged.

@@ -87,7 +87,12 @@ std::int64_t changed_at(const fs::path& run) {
 std::int64_t take_checkpoint(RunRecord& run) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     const fs::path folder = run.path / checkpoints_folder;
-    const std::vector<std::int64_t> steps = steps_in(folder);
+    std::vector<std::int64_t> steps;
+    try {
+      steps = steps_in(folder);
+    } catch (const DataError& error) {  // as where it is another person's own
+      run.troubles.emplace_back(error.what());
+    }
     if (steps.empty()) return -1;
     const fs::path newest = folder / step_name(steps.back());
     try {

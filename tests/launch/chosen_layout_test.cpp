@@ -69,12 +69,13 @@ TEST(LayoutOfFewer, DividesTheModelAsBeforeWhereItCan) {
 
 TEST(LayoutOfFewer, SaysWhyThereIsNone) {
   // More than any machine has, also where ZeRO shares it out.
-  const ChosenLayout layout = choose_layout_of_fewer(
-      configuration({"model.width=65536", "model.layers=8", "parallel.data=4", "run.device=cpu"}),
-      2,
-      2);
+  const ConfigurationText large =
+      configuration({"model.width=65536", "model.layers=8", "parallel.data=4", "run.device=cpu"});
+  const ChosenLayout layout = choose_layout_of_fewer(large, 2, 2);
   EXPECT_EQ(layout.ranks, 0);
   EXPECT_THAT(layout.reason, HasSubstr("a rank needs "));
+  // The memory of this machine says nothing of others.
+  EXPECT_EQ(choose_layout_of_fewer(large, 2, std::nullopt).ranks, 2);
 }
 
 TEST(ChosenLayout, SaysWhatIsWrong) {

@@ -71,5 +71,13 @@ TEST(MpirunWords, TellOfALostMachine) {
   }
 }
 
+TEST(MpirunWords, TellOfADaemonThatIsNotThere) {
+  MpirunWords words;
+  words.push(dashes + "ORTE does not know how to route a message to the specified daemon\n" +
+             "located on the indicated node:\n" + dashes);
+  EXPECT_TRUE(words.tell_of_a_missing_daemon());
+  EXPECT_FALSE(words.tell_of_a_lost_machine());
+}
+
 }  // namespace
 }  // namespace longspan

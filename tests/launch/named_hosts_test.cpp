@@ -48,6 +48,28 @@ TEST_F(HostFile, TellsSlotsWhereItDoes) {
   EXPECT_THAT(told({"--hostfile", file + ".gone"}), IsEmpty());
 }
 
+TEST_F(HostFile, CountsByDefaultWhereNoOtherNamesHosts) {
+  const std::string file = write("a slots=4\nb\n");
+  const std::string other = directory_.path() / "others.txt";
+  std::ofstream(other) << "c slots=2\n";
+  EXPECT_THAT(told({"--default-hostfile", file}), ElementsAre("a 4", "b"));
+  EXPECT_THAT(told({"-default-hostfile", file, "--hostfile", other}), ElementsAre("c 2"));
+  const auto words = without_hosts({"--default-hostfile", file}, {"b"}, directory_.path());
+  EXPECT_THAT(told(words), ElementsAre("a 4"));
+}
+
+TEST_F(HostFile, NamesTheUserByWhomAHostIsAsked) {
+  const std::string file =
+      write("0.0.0.1 slots=2 username=ann\n0.0.0.2 user_name = bob\ncy@0.0.0.3 user-name=dan\n");
+  const std::vector<NamedHost> hosts = named_hosts({"--hostfile", file});
+  const std::string seen = directory_.path() / "seen-";
+  EXPECT_THAT(
+      ask_hosts(hosts, {"/bin/sh", "-c", "> " + seen + "$0"}, std::chrono::seconds(60)).silent,
+      IsEmpty());
+  for (const char* address : {"ann@0.0.0.1", "bob@0.0.0.2", "cy@0.0.0.3"})
+    EXPECT_TRUE(std::filesystem::exists(seen + address)) << address;
+}
+
 TEST_F(HostFile, IsWrittenAnewWithoutHosts) {
   const std::string file = write("a slots=4\nb slots=2\n");
   const std::vector<std::string> words =
@@ -69,12 +91,23 @@ TEST(HostAgent, IsThatOfTheWordsOrOfTheEnvironment) {
   ::unsetenv("OMPI_MCA_plm_rsh_agent");
 }
 
+TEST(HostAgent, HasItsArguments) {
+  ::setenv("OMPI_MCA_plm_rsh_args", "-p 2222", 1);
+  EXPECT_THAT(host_agent({"--mca", "plm_rsh_agent", "env -i"}),
+              ElementsAre("env", "-i", "-p", "2222"));
+  EXPECT_THAT(host_agent({"-mca", "plm_rsh_args", "-q", "--mca", "plm_rsh_agent", "env"}),
+              ElementsAre("env", "-q"));
+  ::unsetenv("OMPI_MCA_plm_rsh_args");
+}
+
 TEST(AskedHosts, AreSilentThatFailOrTakeTooLong) {
   const std::vector<NamedHost> hosts = {{"0.0.0.1"}, {"localhost"}, {"0.0.0.2"}};
   // This host is not asked.
   EXPECT_THAT(ask_hosts(hosts, {"/bin/false"}, std::chrono::seconds(60)).silent,
               ElementsAre("0.0.0.1", "0.0.0.2"));
-  EXPECT_THAT(ask_hosts(hosts, {"/bin/true"}, std::chrono::seconds(60)).silent, IsEmpty());
+  const HostAnswers answers = ask_hosts(hosts, {"/bin/true"}, std::chrono::seconds(60));
+  EXPECT_THAT(answers.silent, IsEmpty());
+  EXPECT_THAT(answers.here, ElementsAre("localhost"));
   EXPECT_THAT(ask_hosts(hosts, {}, std::chrono::seconds(60)).silent,
               ElementsAre("0.0.0.1", "0.0.0.2"));
   EXPECT_THAT(

@@ -1,0 +1,68 @@
+#include "launch/job.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+
+#include "framework/comm/launcher.h"
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+// Jobs of a shell in place of mpirun, which are asked to stop as they begin.
+class AskedJob : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    pthread_sigmask(SIG_SETMASK, nullptr, &before_);
+    hold_signals();
+  }
+  void TearDown() override {
+    ::unsetenv(launcher_variable);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+  static JobEnd end_of(const std::string& script, std::chrono::seconds daemons_start) {
+    ::raise(SIGTERM);
+    return run_job({.command = {"/bin/sh", "-c", script},
+                    .by_mpirun = true,
+                    .saves = true,
+                    .is_local = false,
+                    .daemons_start = daemons_start});
+  }
+
+  sigset_t before_ = {};
+};
+
+TEST_F(AskedJob, IsStoppedWhereMpirunEndsBeforeItHasStartedItsDaemons) {
+  // What Open MPI 4.1 does with a signal in that time.
+  const std::string dashes(74, '-');
+  const std::string words = "ORTE does not know how to route a message to the specified daemon";
+  const JobEnd end = end_of("trap 'printf \"%s\\n\" " + dashes + " \"" + words + "\" " + dashes +
+                                " >&2; exit 0' USR1; while :; do sleep 0.1; done",
+                            std::chrono::seconds(2));
+  EXPECT_EQ(end.code, static_cast<int>(ExitCode::stopped));
+  EXPECT_TRUE(end.was_asked);
+}
+
+TEST_F(AskedJob, IsStoppedWhereMpirunFailsBeforeARankIsHeard) {
+  const JobEnd end =
+      end_of("trap 'exit 1' USR1; while :; do sleep 0.1; done", std::chrono::seconds(2));
+  EXPECT_EQ(end.code, static_cast<int>(ExitCode::stopped));
+}
+
+TEST_F(AskedJob, HasItsOwnCodeWhereARankSaysItOrWhereNothingWasPassedOn) {
+  EXPECT_EQ(end_of("trap 'echo longspan ends the job: 1 >&2; exit 1' USR1; "
+                   "while :; do sleep 0.1; done",
+                   std::chrono::seconds(2))
+                .code,
+            1);
+  // The daemons may start for a minute: it fails before it is asked, though reminders are due.
+  EXPECT_EQ(end_of("trap 'exit 0' USR1; sleep 12; exit 1", std::chrono::seconds(60)).code, 1);
+}
+
+}  // namespace
+}  // namespace longspan

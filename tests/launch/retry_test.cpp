@@ -1,0 +1,177 @@
+#include "launch/retry.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+
+#include "checkpoints/checkpoint.h"
+#include "checkpoints/files.h"
+#include "framework/core/error.h"
+#include "launch/run_record.h"
+#include "tests/support/temporary_directory.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::TemporaryDirectory;
+
+// Attempts that do by themselves what a job would do to the directory of the run.
+class Retry : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    pthread_sigmask(SIG_SETMASK, nullptr, &before_);
+    hold_signals();
+    fs::create_directories(run_);
+  }
+  void TearDown() override { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  // `attempt` is given the command line and the number of the attempt, and returns the exit code.
+  int code_of(std::vector<std::string> options,
+              const std::function<int(const RunCommandLine&, int)>& attempt) {
+    const RunCommandLine line = {.ranks = 3,
+                                 .options = std::move(options),
+                                 .command = {"train", "run.yaml"},
+                                 .retry = {.most = 3, .wait = 0, .letting_go = 0}};
+    const ConfigurationText source = {
+        "run.yaml",
+        "{model: {family: decoder, layers: 2, width: 16, heads: 4}, "
+        "data: {train: none.txt, batch: 6, segment: 32}}",
+        {"run.directory=" + run_.string(), "run.time_limit=0.1", "run.device=cpu"}};
+    return run_again_and_again(line, source, [&](const RunCommandLine& each) {
+      return JobEnd{.code = attempt(each, ++attempts_)};
+    });
+  }
+
+  // Words by which hosts are asked by a script with this body; "$1" is the host.
+  std::vector<std::string> asking(const std::string& body, const std::string& hosts) const {
+    const fs::path agent = directory_.path() / "agent";
+    std::ofstream(agent) << "#!/bin/sh\ncd " << directory_.path().string() << "\n" << body << "\n";
+    fs::permissions(agent, fs::perms::owner_all);
+    return {"--mca", "plm_rsh_agent", agent.string(), "--host", hosts};
+  }
+
+  void touch(const std::string& name) const { std::ofstream(directory_.path() / name) << "\n"; }
+  void log_step(int step) const {
+    std::ofstream(run_ / metrics_file) << "{\"step\": " << step << ", \"loss\": 1.0}\n";
+  }
+  std::string told() const {
+    std::stringstream text;
+    text << std::ifstream(run_ / log_file).rdbuf();
+    return text.str();
+  }
+
+  TemporaryDirectory directory_;
+  fs::path run_ = directory_.path() / "run";
+  int attempts_ = 0;
+  sigset_t before_ = {};
+};
+
+TEST_F(Retry, EndsWithTheCodeOfAStopWhereASignalComesWhileHostsAreAsked) {
+  const auto options = asking("[ ! -e slow ] || sleep 60", "0.0.0.1");
+  const auto begin = std::chrono::steady_clock::now();
+  const int code = code_of(options, [&](const RunCommandLine&, int) {
+    touch("slow");
+    ::raise(SIGTERM);
+    return static_cast<int>(ExitCode::failure);
+  });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::stopped));
+  EXPECT_EQ(attempts_, 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(9));
+}
+
+TEST_F(Retry, StartsNothingWhereASignalCameBefore) {
+  ::raise(SIGTERM);
+  const int code = code_of(asking("sleep 60", "0.0.0.1"), [](const RunCommandLine&, int) {
+    return static_cast<int>(ExitCode::ok);
+  });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::stopped));
+  EXPECT_EQ(attempts_, 0);
+}
+
+TEST_F(Retry, GivesUpWhereTheDirectoryStaysHeld) {
+  Descriptor lock;
+  const int code = code_of({}, [&](const RunCommandLine&, int attempt) {
+    lock = Descriptor(::open((run_ / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+    EXPECT_EQ(::flock(lock.get(), LOCK_EX), 0);
+    return attempt == 1 ? 128 + SIGKILL : static_cast<int>(ExitCode::configuration);
+  });
+  EXPECT_EQ(code, 128 + SIGKILL);
+  EXPECT_EQ(attempts_, 1);
+  EXPECT_THAT(told(), HasSubstr("starts again in 0 s (time 3 of 3)"));
+  EXPECT_THAT(told(), HasSubstr("run is still held by a rank of the attempt before\n"));
+}
+
+TEST_F(Retry, TakesNoHostForGoneWhereNoneCouldEverBeAsked) {
+  const auto options = asking("exit 255", "0.0.0.1,localhost");
+  std::vector<std::string> started;
+  const int code = code_of(options, [&](const RunCommandLine& line, int attempt) {
+    started.push_back(line.options.back());
+    return static_cast<int>(attempt == 1 ? ExitCode::rank_failed : ExitCode::failure);
+  });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::failure));
+  EXPECT_THAT(started, ElementsAre("0.0.0.1,localhost", "0.0.0.1,localhost"));
+  const std::string text = told(), sentence = "nor has another machine answered before";
+  const std::size_t first = text.find(sentence);
+  ASSERT_NE(first, text.npos) << text;
+  EXPECT_EQ(text.find(sentence, first + 1), text.npos) << text;
+}
+
+TEST_F(Retry, LeavesARankOfFewForTheLastHost) {
+  const auto options = asking("[ ! -e \"gone-$1\" ]", "0.0.0.1:*,0.0.0.2:*,0.0.0.3:*,0.0.0.4:*");
+  RunCommandLine second;
+  const int code = code_of(options, [&](const RunCommandLine& line, int attempt) {
+    second = line;
+    if (attempt == 2) return static_cast<int>(ExitCode::ok);
+    for (const char* host : {"gone-0.0.0.1", "gone-0.0.0.2", "gone-0.0.0.4"}) touch(host);
+    return static_cast<int>(ExitCode::failure);
+  });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::ok)) << told();
+  EXPECT_EQ(second.ranks, 1);
+  EXPECT_EQ(second.options.back(), "0.0.0.3:*");
+}
+
+TEST_F(Retry, CountsNoStepsOfAnEarlierRunThatSavedNone) {
+  log_step(500);
+  fs::last_write_time(run_ / metrics_file,
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
+  const int code = code_of({}, [&](const RunCommandLine&, int attempt) {
+    log_step(10 * attempt);
+    return 128 + SIGKILL;
+  });
+  EXPECT_EQ(code, 128 + SIGKILL);
+  EXPECT_EQ(attempts_, 4);
+  EXPECT_THAT(told(), Not(HasSubstr("came no further")));
+  EXPECT_THAT(told(), HasSubstr("attempt 1 ended with code 137 after step 10, with nothing saved"));
+}
+
+TEST_F(Retry, GoesOnWhereTheCheckpointsCannotBeRead) {
+  const fs::path checkpoints = run_ / "checkpoints";
+  const int code = code_of({}, [&](const RunCommandLine&, int attempt) {
+    if (attempt == 3) return static_cast<int>(ExitCode::ok);
+    log_step(10 * attempt);
+    if (attempt == 1) {
+      fs::create_directories(checkpoints / step_name(10));
+    } else {
+      fs::remove_all(checkpoints);
+      fs::create_symlink("checkpoints", checkpoints);  // a circle
+    }
+    return 128 + SIGKILL;
+  });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::ok));
+  EXPECT_THAT(told(),
+              HasSubstr("attempt 2 ended with code 137 after step 10, of which step 10 is saved"));
+}
+
+}  // namespace
+}  // namespace longspan
