@@ -43,8 +43,9 @@ class CheckpointSaver {
   // directory, and where a machine has no memory for a copy. The state's elements must not change
   // before `wait_for_copy` has returned.
   bool save_beside(const CheckpointInfo& info, TrainingState state, const Loss& loss);
-  // With the loss of each step, which is no number where its gradient is none: the first one after a
-  // save was started is that of its state. A save whose state has none is given up, told and false.
+  // With the loss of each step, which is no number where its gradient is none: the first one after
+  // a save was started is that of its state. A save whose state has none is given up, told and
+  // false.
   bool judge(double loss);
   void wait_for_copy();
   bool under_way() const { return beside_.has_value(); }

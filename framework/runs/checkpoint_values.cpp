@@ -10,6 +10,7 @@
 #include "framework/data/tokenizer.h"
 #include "framework/runs/loading.h"
 #include "framework/runs/resume.h"
+#include "framework/runs/skipped_data.h"
 
 namespace longspan {
 namespace {
@@ -189,6 +190,16 @@ void judge_best(Judgement& judgement) {
   judgement.number("metrics/best_value", "a number", Need::required, [](double) { return true; });
 }
 
+void judge_skipped_data(Judgement& judgement) {
+  const std::string* skipped = judgement.text(skipped_data_scalar, Need::optional);
+  if (skipped == nullptr) return;
+  try {
+    SkippedData::of_json(*skipped, fmt::format("scalar \"{}\"", skipped_data_scalar));
+  } catch (const DataError& error) {
+    judgement.say(error.what());
+  }
+}
+
 bool is_of_a_run(const Checkpoint& checkpoint) {
   for (const auto& [name, value] : checkpoint.scalars().values())
     for (const std::string_view prefix : prefixes)
@@ -207,6 +218,7 @@ std::vector<std::string> value_problems(const Checkpoint& checkpoint) {
   judge_loss_scale(judgement);
   judge_losses(judgement);
   judge_best(judgement);
+  judge_skipped_data(judgement);
   judge_streams(judgement);
   // What the text is told by: any bits, and not all of it in older ones.
   for (const char* name : {corpus_scalar, text_time_scalar, text_hash_scalar})

@@ -115,14 +115,37 @@ std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
   return search.found->path;
 }
 
-NamedPath resume_after_divergence(const Settings& settings, const Communicator& world) {
-  const fs::path run = settings.run.directory.text();
-  std::int64_t has_saved = 0;
-  if (world.rank() == 0 && !steps_in(run / "checkpoints").empty()) has_saved = 1;
-  has_saved = world.all_reduce(has_saved, Reduction::maximum);
-  const NamedPath& wish = settings.checkpoint.resume;
-  // A new run begins anew in its own directory, which holds the data that it is to pass over.
-  return has_saved == 1 || wish == new_run_wish ? NamedPath(newest_wish) : wish;
+NamedPath resume_after_divergence(const NamedPath& wish, bool has_saved) {
+  // A new run begins anew in its own directory.
+  return has_saved || wish == new_run_wish ? NamedPath(newest_wish) : wish;
+}
+
+std::string how_to_resume(const NamedPath& wish) {
+  return wish == newest_wish ? "" : " with checkpoint.resume: auto";
+}
+
+SkippedData skipped_data_from(const ResumingRun& run,
+                              const fs::path& path,
+                              const std::string& saved,
+                              const std::string& run_id) {
+  const fs::path skipped = run.directory.skipped();
+  std::int64_t is_own = 0;
+  if (run.world.rank() == 0 && !path.empty()) {
+    std::error_code unused;
+    is_own = fs::equivalent(path / "..", run.directory.checkpoints(), unused) ? 1 : 0;
+  }
+  if (run.world.all_reduce(is_own, Reduction::maximum) == 1)
+    return read_skipped_data(run.directory, run.world);
+  const SkippedData data =
+      saved.empty() ? SkippedData() : SkippedData::of_json(saved, path.string());
+  if (run.world.rank() != 0) return data;
+  std::error_code unused;
+  if (fs::exists(fs::symlink_status(skipped, unused)))
+    run.log.warning("{} is of an earlier run: it is now {}",
+                    skipped.string(),
+                    put_aside(skipped, run_id).filename().string());
+  if (!saved.empty()) run.directory.write(skipped.filename(), data.to_json());
+  return data;
 }
 
 ConfigurationChange change_since(
@@ -237,12 +260,6 @@ void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout&
 void put_metrics_aside(const ResumingRun& run, const std::string& run_id) {
   const fs::path path = run.directory.metrics();
   const bool speaks = run.world.rank() == 0;
-  // A run that began anew since it diverged before its first checkpoint has its own there.
-  const fs::path skipped = run.directory.skipped();
-  if (speaks && run.settings.checkpoint.resume == new_run_wish && fs::exists(skipped))
-    run.log.warning("{} is of an earlier run: it is now {}",
-                    skipped.string(),
-                    put_aside(skipped, run_id).filename().string());
   const MetricsEnd found = speaks ? end_of_metrics(path) : MetricsEnd{};
   const std::int64_t steps = run.world.all_reduce(found.step, Reduction::maximum);
   const std::int64_t with_loss = run.world.all_reduce(found.with_loss, Reduction::maximum);

@@ -12,6 +12,7 @@
 #include "framework/data/tokenizer.h"
 #include "framework/runs/log.h"
 #include "framework/runs/run_directory.h"
+#include "framework/runs/skipped_data.h"
 #include "framework/runs/stop_request.h"
 #include "framework/runs/training_run.h"
 #include "framework/settings/settings.h"
@@ -52,9 +53,13 @@ struct ResumingRun {
 // stop ends it with an Error of ExitCode::stopped.
 std::optional<std::filesystem::path> checkpoint_to_resume(const ResumingRun& run);
 
-// Collective. checkpoint.resume for a run that goes back to what it has saved itself: that, if it
-// is anything, and else what it began from.
-NamedPath resume_after_divergence(const Settings& settings, const Communicator& world);
+// checkpoint.resume for a run that goes back: to the newest step of its own directory, if it has
+// saved one since it began, and else to what it began from.
+NamedPath resume_after_divergence(const NamedPath& wish, bool has_saved);
+
+// Where who starts the run again has to set another checkpoint.resume to go on from the steps in
+// its directory: how, behind a verb.
+std::string how_to_resume(const NamedPath& wish);
 
 // What has changed since the checkpoint was saved. Throws DataError, with its place, where the
 // configuration that it has cannot be read.
@@ -84,6 +89,14 @@ void judge_checkpoint(const ResumingRun& run,
 void save_layout(Scalars& scalars, const RunLayout& layout);
 // Says when the run goes on to rounding only.
 void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout& layout);
+
+// Collective. What a run passes over that begins at a checkpoint, or, where `path` is empty, anew.
+// `saved`: the checkpoint's scalar of it, empty where it has none. The file in the run's directory
+// goes with the steps there: any other beginning puts it aside, and writes what the checkpoint has.
+SkippedData skipped_data_from(const ResumingRun& run,
+                              const std::filesystem::path& path,
+                              const std::string& saved,
+                              const std::string& run_id);
 
 // Collective. Puts the files of metrics and of samples of an earlier run aside, for a new run that
 // finds no checkpoint. Throws DataError when there must have been one.

@@ -47,7 +47,8 @@ std::string take_lock(const NamedPath& named, Descriptor& lock) {
   if (!lock.defined())
     return fmt::format("{} cannot be written: {}{}", it, reason(), named.help_to_find());
   // Some network file systems have no locks: then the user's care has to do.
-  if (is_taken(lock.get())) return fmt::format("{} is in use by another run; choose another one", it);
+  if (is_taken(lock.get()))
+    return fmt::format("{} is in use by another run; choose another one", it);
   return "";
 }
 

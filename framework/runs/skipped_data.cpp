@@ -1,6 +1,7 @@
 #include "framework/runs/skipped_data.h"
 
 #include <charconv>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
@@ -52,6 +53,10 @@ std::int64_t SkippedData::until(std::int64_t step) const {
   return batches;
 }
 
+std::int64_t SkippedData::batches() const {
+  return until(std::numeric_limits<std::int64_t>::max());
+}
+
 std::string SkippedData::to_json() const {
   nlohmann::ordered_json steps = nlohmann::ordered_json::object();
   for (const auto& [step, batches] : before) steps[std::to_string(step)] = batches;
@@ -60,11 +65,9 @@ std::string SkippedData::to_json() const {
 
 SkippedData SkippedData::of_json(const std::string& text, const std::string& place) {
   const auto refuse = [&] {
-    throw DataError(
-        "{}: found something else than what a run writes there, {}; move the file away to pass "
-        "over no data, or put it back as it was",
-        place,
-        R"({"times": 1, "before": {"12": 4}})");
+    throw DataError("{}: found something else than what a run writes there, {}",
+                    place,
+                    R"({"times": 1, "before": {"12": 4}})");
   };
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object() || !json.contains("times") || !json.contains("before")) refuse();
@@ -93,7 +96,9 @@ SkippedData read_skipped_data(const RunDirectory& directory, const Communicator&
       trouble = error.what();
     }
   trouble = world.broadcast(trouble, 0);
-  if (!trouble.empty()) throw DataError("{}", trouble);
+  if (!trouble.empty())
+    throw DataError("{}; move the file away to pass over no data, or put it back as it was",
+                    trouble);
   text = world.broadcast(text, 0);
   return text.empty() ? SkippedData() : SkippedData::of_json(text, path.string());
 }

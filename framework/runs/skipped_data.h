@@ -1,4 +1,5 @@
-// Batches that a run passes over, since training diverged on them: kept in the run's directory.
+// Batches that a run passes over, since training diverged on them: kept in the run's directory, and
+// in each of its checkpoints for a run in another one.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,9 @@
 #include "framework/runs/run_directory.h"
 
 namespace longspan {
+
+// The scalar of a checkpoint that has the JSON.
+inline constexpr const char* skipped_data_scalar = "run/skipped_data";
 
 // It is told by steps, which are the same on every layout, so whatever checkpoint a run goes on
 // from, its steps read the same data.
@@ -22,6 +26,7 @@ struct SkippedData {
   std::int64_t before_step(std::int64_t step) const;
   // Batches that are passed over until a step is done.
   std::int64_t until(std::int64_t step) const;
+  std::int64_t batches() const;  // of all steps
 
   // {"times": 1, "before": {"12": 4}}
   std::string to_json() const;

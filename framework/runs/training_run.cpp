@@ -9,6 +9,7 @@
 #include "framework/comm/launcher.h"
 #include "framework/core/stopwatch.h"
 #include "framework/data/batch_loader.h"
+#include "framework/data/document_supply.h"
 #include "framework/decoding/sampling.h"
 #include "framework/kernels/matmul.h"
 #include "framework/planning/needed_flops.h"
@@ -50,16 +51,34 @@ std::size_t batches_ahead(const Settings& settings, const TrainingHooks& hooks) 
   return is_made ? 0 : static_cast<std::size_t>(settings.data.read_ahead);
 }
 
+// What stays when a run goes back and another one goes on from what it saved.
+struct RunLife {
+  NamedPath wish;                         // the user's own checkpoint.resume
+  std::optional<RunDirectory> directory;  // its lock is held all the time
+  std::string diverged;                   // why it went back; empty where it has not
+};
+
+RunDirectory& opened(std::optional<RunDirectory>& directory,
+                     const NamedPath& path,
+                     const Communicator& world) {
+  if (!directory) directory.emplace(path, world);
+  return *directory;
+}
+
 class TrainingRun {
  public:
   TrainingRun(Session& session,
               const Settings& settings,
               const TrainingRunText& text,
               const TrainingHooks& hooks,
-              const StopRequest& stop_request);
+              const StopRequest& stop_request,
+              RunLife& life);
   // Nothing where it has diverged and is to begin again from what it saved, without the data on
   // which it did.
   std::optional<ExitCode> run();
+  NamedPath resume_after_divergence() const {
+    return longspan::resume_after_divergence(settings_.checkpoint.resume, has_saved());
+  }
 
  private:
   ResumingRun resuming() const {
@@ -67,7 +86,11 @@ class TrainingRun {
   }
   ModelIds ids() const;
   ExitCode train();
+  [[noreturn]] void end_diverged(const DivergedError& error) const;
+  void end_what_is_under_way(const DivergedError& error);
+  bool may_go_back() const { return skipped_.times < settings_.training.skip_after_divergence; }
   void go_back(const DivergedError& error);
+  bool has_saved() const { return saver_.step() > first_step_; }
   Batch next_batch();
   void resume(const std::filesystem::path& path);
   void resume_best(const Scalars& scalars);
@@ -104,11 +127,12 @@ class TrainingRun {
   const Settings& settings_;
   const TrainingRunText& text_;
   const TrainingHooks& hooks_;
+  RunLife& life_;
   ProcessMesh mesh_;
   std::int64_t threads_;  // of the rank that has most: nodes may differ
   Device device_;
   GpuCollectives collectives_;
-  RunDirectory directory_;
+  RunDirectory& directory_;
   Console console_;
   Log log_;
   Profiler profiler_;
@@ -131,6 +155,7 @@ class TrainingRun {
   Batch batch_ = {};                  // of the last step
   bool has_validation_loss_ = false;  // the weights after it too, of the validation text
   bool save_is_due_ = false;
+  bool is_sound_ = true;          // of the last step: its weights are worth to be gone on from
   std::int64_t last_update_ = 0;  // the last step here that was not skipped
 };
 
@@ -138,17 +163,19 @@ TrainingRun::TrainingRun(Session& session,
                          const Settings& settings,
                          const TrainingRunText& text,
                          const TrainingHooks& hooks,
-                         const StopRequest& stop_request)
+                         const StopRequest& stop_request,
+                         RunLife& life)
     : stop_request_(stop_request),
       session_(session),
       settings_(settings),
       text_(text),
       hooks_(hooks),
+      life_(life),
       mesh_(make_mesh(session, settings)),
       threads_(mesh_.world.all_reduce(std::int64_t{omp_get_max_threads()}, Reduction::maximum)),
       device_(run_device(settings.run, settings.precision, mesh_.world, session.local_rank())),
       collectives_(settings.parallel.transport, mesh_, device_),
-      directory_(settings.run.directory, mesh_.world),
+      directory_(opened(life.directory, settings.run.directory, mesh_.world)),
       console_(speaks() && !hooks.is_quiet ? Console(stdout, terminal_of_output()) : Console()),
       log_(open_log(session, console_, directory_, settings.run.log_level)),
       profiler_(hooks.profiled, mesh_, directory_, log_),
@@ -182,9 +209,16 @@ TrainingRun::TrainingRun(Session& session,
     const LabelSet labels = labels_of(of_data, settings.run.directory.text());
     start_from({settings, text, task_->tokenizer(), labels, mesh_.world, log_, watch},
                trainer_.model());
+    if (life_.diverged.empty()) skipped_ = skipped_data_from(resuming(), {}, {}, run_id_);
   }
   first_step_ = trainer_.steps();
-  skipped_ = read_skipped_data(directory_, mesh_.world);
+  // What a run that went back has written itself is newer than what it began from.
+  if (!life_.diverged.empty()) skipped_ = read_skipped_data(directory_, mesh_.world);
+  if (skipped_.times > 0)
+    log_.info("passes over {} batches; has gone back {} times ({})",
+              skipped_.batches(),
+              skipped_.times,
+              directory_.skipped().string());
   directory_.write("config.yaml", text.configuration);
   tracker_.begin({run_id_,
                   first_step_,
@@ -242,6 +276,11 @@ void TrainingRun::resume(const std::filesystem::path& path) {
   if (settings_.checkpoint.resume == "auto") saver_.set_step(trainer_.steps());
   log_.info("resumed from {} at step {}", path.string(), trainer_.steps());
   resume_best(checkpoint.scalars());
+  if (life_.diverged.empty())
+    skipped_ = skipped_data_from(resuming(),
+                                 path,
+                                 checkpoint.scalars().get_or<std::string>(skipped_data_scalar, ""),
+                                 run_id_);
   if (!restored.empty()) log_.warning("{}", restored);
   judge_layout(log_, checkpoint, layout());
 }
@@ -280,18 +319,36 @@ std::optional<ExitCode> TrainingRun::run() try {
   return train();
 } catch (const DivergedError& error) {
   profiler_.end_step();
-  // What is being saved is of a state from before.
+  end_what_is_under_way(error);
+  if (!may_go_back()) end_diverged(error);
+  go_back(error);
+  return std::nullopt;
+}
+
+// What is being saved is of a state from before.
+void TrainingRun::end_what_is_under_way(const DivergedError& error) {
   try {
     finish_save();
+  } catch (const Failure& failure) {
+    // It would go back to what is not there, and come to a save that fails again.
+    if (may_go_back()) {
+      log_.warning("{}; does not go back, as a checkpoint could not be saved", error.what());
+      throw;
+    }
+    log_.error("{}", failure.what());
+  }
+  try {
     write_profile();
   } catch (const Failure& failure) {
     log_.error("{}", failure.what());
   }
+}
+
+void TrainingRun::end_diverged(const DivergedError& error) const {
   const std::int64_t allowed = settings_.training.skip_after_divergence;
-  if (skipped_.times < allowed) {
-    go_back(error);
-    return std::nullopt;
-  }
+  // The first rank knows what is saved: another node may see it later.
+  const std::string clause = mesh_.world.broadcast(
+      speaks() ? where_to_go_on(directory_.checkpoints(), life_.wish) : "", 0);
   throw DivergedError(
       "{}; {}{}",
       error.what(),
@@ -299,20 +356,17 @@ std::optional<ExitCode> TrainingRun::run() try {
                                 skipped_.times,
                                 allowed)
                   : "",
-      where_to_go_on(directory_.checkpoints(), settings_.checkpoint.resume));
+      clause);
 }
 
-// The first rank knows what is saved: another node may see it later.
 void TrainingRun::go_back(const DivergedError& error) {
   progress_.finish();
   keep_directory();
-  if (!speaks()) return;
-  const std::vector<std::int64_t> saved = steps_in(directory_.checkpoints());
-  const std::int64_t newest = std::max(first_step_, saved.empty() ? 0 : saved.back());
+  life_.diverged = error.what();
+  const std::int64_t newest = has_saved() ? saver_.step() : first_step_;
   const std::int64_t first = std::max(newest + 1, last_update_);
   skipped_.add(first, trainer_.steps());
   ++skipped_.times;
-  directory_.write(directory_.skipped().filename(), skipped_.to_json());
   log_.warning(
       "{}; goes back to step {}, time {} of the {} that training.skip_after_divergence allows, and "
       "passes over the data of steps {} to {}",
@@ -322,6 +376,7 @@ void TrainingRun::go_back(const DivergedError& error) {
       settings_.training.skip_after_divergence,
       first,
       trainer_.steps());
+  directory_.write(directory_.skipped().filename(), skipped_.to_json());
 }
 
 ExitCode TrainingRun::train() {
@@ -345,14 +400,16 @@ ExitCode TrainingRun::train() {
   progress_.finish();
   finish_save();
   const bool is_saved = saver_.step() == trainer_.steps() || save(false);
-  if (is_saved) remove_older();
+  if (is_saved && is_sound_) remove_older();
   // Whoever asked it to stop may not wait for long: the checkpoint comes first.
   write_profile();
   if (!is_saved) return end_unsaved();
   if (!end_of_data.empty())
     throw DataError("{}; stopped after step {}, which is saved", end_of_data, trainer_.steps());
   if (stopping_ && !last_step()) {
-    log_.info("stopped on request after step {}; start again to go on", trainer_.steps());
+    log_.info("stopped on request after step {}; start again{} to go on",
+              trainer_.steps(),
+              how_to_resume(life_.wish));
     return ExitCode::stopped;
   }
   if (had_nothing_to_do) return ExitCode::ok;
@@ -369,9 +426,10 @@ ExitCode TrainingRun::end_unsaved() const {
   const std::int64_t before = saver_.step() >= 0 ? saver_.step() : first_step_;
   if (stopping_ && !last_step() && before > 0) {
     log_.warning(
-        "stopped on request after step {}, which is not saved: started again the run goes on from "
-        "step {}; if it comes to this again, {}",
+        "stopped on request after step {}, which is not saved: started again{} the run goes on "
+        "from step {}; if it comes to this again, {}",
         trainer_.steps(),
+        has_saved() ? how_to_resume(life_.wish) : "",
         before,
         calmer_training(settings_.training));
     return ExitCode::stopped;
@@ -447,10 +505,10 @@ void TrainingRun::step() {
   if (result.reconstruction_error) judge_reconstruction(result);
   if (!result.skipped) last_update_ = trainer_.steps();
   if (!result.writing) finish_save();
-  const bool is_sound = std::isfinite(result.loss);
-  if (is_sound) remove_older();
+  is_sound_ = !result.skipped || result.overflowed;
+  if (is_sound_) remove_older();
   save_is_due_ = save_is_due_ || is_best || due(settings_.checkpoint.every);
-  if (save_is_due_ && is_sound && !last_step() && !stopping_) save_is_due_ = !save(true);
+  if (save_is_due_ && is_sound_ && !last_step() && !stopping_) save_is_due_ = !save(true);
   const bool ends = last_step() || stopping_;  // then it is saved
   if (is_best && !ends && saver_.step() != trainer_.steps()) best_->withdraw(trainer_.steps());
 }
@@ -591,6 +649,7 @@ TrainingState TrainingRun::state() {
   save_layout(state.scalars, layout());
   losses_.save(state.scalars);
   if (best_) best_->save(state.scalars);
+  if (skipped_.times > 0) state.scalars.set(skipped_data_scalar, skipped_.to_json());
   return state;
 }
 
@@ -652,10 +711,18 @@ ExitCode run_training(Session& session,
                       const TrainingHooks& hooks) try {
   // First: a signal while a long text is read is not to kill the run.
   const StopRequest stop_request;
+  RunLife life = {.wish = settings.checkpoint.resume, .directory = {}, .diverged = {}};
   Settings now = settings;
-  while (true) {
-    if (const auto code = TrainingRun(session, now, text, hooks, stop_request).run()) return *code;
-    now.checkpoint.resume = resume_after_divergence(settings, session.world());
+  try {
+    while (true) {
+      TrainingRun run(session, now, text, hooks, stop_request, life);
+      if (const auto code = run.run()) return *code;
+      now.checkpoint.resume = run.resume_after_divergence();
+    }
+  } catch (const DocumentsEnded&) {
+    // Before the first step.
+    if (life.diverged.empty()) throw;
+    throw DivergedError("{}; what is read only once cannot go back: start again", life.diverged);
   }
 } catch (const OutOfMemory& error) {
   // Planning takes its time, in which other ranks run out of memory too: one is to speak.

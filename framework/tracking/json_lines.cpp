@@ -101,6 +101,7 @@ StepLineKind metrics_lines() {
   return {.begin = "{\"step\": ",
           .step_key = "step",
           .loss_key = "loss",
+          .norm_key = "gradient_norm",
           .lines = [](const MetricsRecord& record) { return json_line(record) + "\n"; }};
 }
 

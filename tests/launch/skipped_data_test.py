@@ -6,6 +6,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from jobs import Layout, until
-from poisoned_model import BATCH, SEGMENT, poison, write_poisoned_llama
+from poisoned_model import BATCH, SEGMENT, poison, write_poisoned_llama, write_steep_llama
 
 STEPS = 30
 FIRST_BAD, BAD = 10, 9  # the batches that no weights have a finite loss for
@@ -137,6 +138,49 @@ class Poisoned(jobs.TestCase):
         result = self.run_to_end("run", checkpoint__resume="never", data__train="text.txt")
         self.assertIn("run/skipped.json is of an earlier run: it is now skipped.json.before-", result.output)
         self.assertNotIn("skipped_batches", self.run_at().metrics()[-1])
+
+    def test_says_how_the_user_starts_it_again(self):
+        result = self.run_to_end("run", code=4, training__skip_after_divergence=1, checkpoint__resume="never")
+        self.assert_one_sentence(result, "it has gone back 1 times, training.skip_after_divergence is 1; started again with "
+                                         "checkpoint.resume: auto the run goes on from ")
+
+    def test_goes_back_to_what_it_began_from_where_it_has_saved_nothing_since(self):
+        self.run_to_end("other", training__steps=8)
+        self.run_to_end("run", training__steps=4)
+        self.run_to_end("run", checkpoint__resume="other", checkpoint__every=0)
+        log = self.run_at().log()
+        self.assertEqual(self.passed("run"), {"times": 3, "before": PASSED})
+        self.assertEqual(len(re.findall(r"resumed from \S*other/checkpoints/step-000000008 at step 8\n", log)), 4)
+        self.assertEqual(log.count("goes back to step 8, "), 3)
+        self.assertNotIn("at step 4\n", log)
+
+    def test_what_is_passed_over_follows_the_checkpoint(self):
+        self.run_to_end("run")
+        self.run_to_end("next", checkpoint__resume="run", training__steps=STEPS + 4)
+        self.assertEqual(self.passed("next"), self.passed("run"))
+        self.assertIn("passes over 10 batches; has gone back 3 times (", self.run_at("next").log())
+        self.assertEqual(self.run_at("next").metrics()[-1]["skipped_batches"], 10)
+        # A file that is of no step of its directory.
+        (self.directory / "new").mkdir()
+        os.rename(self.directory / "run/skipped.json", self.directory / "new/skipped.json")
+        result = self.run_to_end("new", data__train="text.txt", training__steps=6)
+        self.assertIn("new/skipped.json is of an earlier run: it is now skipped.json.before-", result.output)
+        self.assertNotIn("skipped_batches", self.run_at("new").metrics()[-1])
+
+    def test_nothing_is_saved_of_weights_with_a_finite_loss_and_infinite_gradients(self):
+        write_steep_llama(self.directory / "steep")
+        self.longspan("import", "steep", "--to", "ruined")
+        changes = {"training__start_from": "ruined", "data__train": "text.txt", "precision__compute": "float32",
+                   "training__skipped_in_a_row": 10, "training__skip_after_divergence": 1}
+        for time in 1, 2:
+            result = self.run_to_end("run", code=4, **changes)
+            self.assert_one_sentence(result, "training diverged: 10 steps in a row had no finite loss and gradient",
+                                     "it has gone back 1 times", "no checkpoint was saved")
+            self.assertEqual(result.output.count("goes back to step 0, time 1 of the 1"), 1, time)
+            self.assertEqual(self.run_at().entries(), [])
+            for line in self.run_at().metrics():
+                self.assertIsInstance(line["loss"], float)
+                self.assertIsNone(line["gradient_norm"])
 
     def test_that_is_damaged_is_refused(self):
         self.run_to_end("run")

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/checkpoints/checkpoint_testing.h"
 
 namespace longspan {
@@ -26,6 +28,20 @@ TEST(CheckpointSaver, KeepsTheLastOneThatIsWholeWhileTheNextIsUnderWay) {
     saver.remove_older();
   }  // as a run that ends here: the removal is done, step 3 is not
   EXPECT_EQ(steps_in(directory.path()), std::vector<std::int64_t>{2});
+}
+
+TEST(CheckpointSaver, GivesUpWhatTheNextStepFindsNoFiniteGradientOf) {
+  const testing::TemporaryDirectory directory;
+  const Communicator one;
+  const Log silent;
+  CheckpointSaver saver({}, directory.path(), one, 1, silent);
+  ASSERT_TRUE(saver.save(testing::info_of(1), testing::small_state(), sound));
+  ASSERT_TRUE(saver.save_beside(testing::info_of(2), testing::small_state(), sound));
+  EXPECT_EQ(saver.step(), 2);
+  EXPECT_FALSE(saver.judge(std::numeric_limits<double>::quiet_NaN()));
+  EXPECT_EQ(saver.step(), 1);
+  saver.finish();
+  EXPECT_EQ(steps_in(directory.path()), std::vector<std::int64_t>{1});
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "framework/data/tokenizer.h"
 #include "framework/runs/loading.h"
 #include "framework/runs/resume.h"
+#include "framework/runs/skipped_data.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan {
@@ -75,6 +76,7 @@ TEST_F(CheckpointValues, WhatARunSavesIsTaken) {
   state_.scalars.set("loss_scale/forgiven", 2);
   state_.scalars.set(zero_scalar, 2);
   state_.scalars.set(device_scalar, "cuda with NCCL");
+  state_.scalars.set(skipped_data_scalar, R"({"times": 1, "before": {"12": 4}})");
   state_.scalars.set("metrics/loss", std::numeric_limits<double>::quiet_NaN());
   state_.scalars.set("of a later version", "anything");
   EXPECT_TRUE(value_problems(saved()).empty());
@@ -143,6 +145,9 @@ TEST_F(CheckpointValues, TextsAndTensorsThatCannotBeAreRefused) {
               info.configuration.assign(2'000'000, ' ');
             }),
             "configuration: found 2000000 bytes, 1 to 1048576 are wanted");
+  EXPECT_NE(with(skipped_data_scalar, "{}").find("run/skipped_data\": found something else than"),
+            std::string::npos);
+  EXPECT_NE(with(skipped_data_scalar, 7).find("found 7, text is wanted"), std::string::npos);
   const auto tensor_after = [&](std::size_t index, const Shape& shape, DType dtype) {
     return problem_after([&](CheckpointInfo&, TrainingState& state) {
       const std::string name = state.tensors[index].name;

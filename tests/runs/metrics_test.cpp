@@ -191,6 +191,11 @@ TEST_F(MetricsFiles, TheLastStepWithALossIsToldApart) {
       "\n");
   EXPECT_EQ(end_of_metrics(path_).step, 30);
   EXPECT_EQ(end_of_metrics(path_).with_loss, 20);
+  // Nor is anything saved of a step whose gradient is infinite.
+  put(lines({10, 20}) +
+      json_line({.step = 30, .gradient_norm = std::numeric_limits<double>::infinity()}) + "\n");
+  EXPECT_EQ(end_of_metrics(path_).step, 30);
+  EXPECT_EQ(end_of_metrics(path_).with_loss, 20);
 }
 
 // Of 10, 20, 30, 40, where the run was killed at any moment after the checkpoint of step 25.

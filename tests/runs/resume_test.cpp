@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
 
 #include "tests/support/temporary_directory.h"
 
@@ -38,6 +39,77 @@ TEST(Resume, ARequestToStopEndsTheSearchForACheckpoint) {
       EXPECT_EQ(error.code(), ExitCode::stopped) << error.what();
     }
   }
+}
+
+TEST(Resume, ARunThatDivergedGoesBackToWhatItHasSavedItself) {
+  EXPECT_EQ(resume_after_divergence(NamedPath("auto"), false), "auto");
+  EXPECT_EQ(resume_after_divergence(NamedPath("never"), false), "auto");
+  EXPECT_EQ(resume_after_divergence(NamedPath("never"), true), "auto");
+  EXPECT_EQ(resume_after_divergence(NamedPath("../other"), false), "../other");
+  EXPECT_EQ(resume_after_divergence(NamedPath("../other"), true), "auto");
+}
+
+class SkippedDataOfARun : public ::testing::Test {
+ protected:
+  SkippedDataOfARun() { file_.add(9, 12); }
+
+  SkippedData from(const fs::path& path, const std::string& saved) {
+    return skipped_data_from(
+        {settings_, text_, directory_, world_, log_, stop_}, path, saved, "0123");
+  }
+  fs::path own(std::int64_t step) {
+    const fs::path path = directory_.checkpoints() / step_name(step);
+    fs::create_directories(path);
+    return path;
+  }
+  fs::path aside() const { return temporary_.path() / "run/skipped.json.before-0123"; }
+
+  testing::TemporaryDirectory temporary_;
+  RunDirectory directory_{(temporary_.path() / "run").string(), {}};
+  SkippedData file_{.times = 1, .before = {}};
+  Settings settings_;
+  TrainingRunText text_;
+  Communicator world_;
+  Log log_;
+  StopRequest stop_;
+};
+
+TEST_F(SkippedDataOfARun, IsThatOfTheFileWithAStepOfItsOwn) {
+  directory_.write("skipped.json", file_.to_json());
+  EXPECT_EQ(from(own(8), "").before, file_.before);
+  EXPECT_EQ(from(own(8) / "", R"({"times": 7, "before": {"4": 1}})").before, file_.before);
+  EXPECT_FALSE(fs::exists(aside()));
+}
+
+TEST_F(SkippedDataOfARun, IsThatOfTheCheckpointWithAStepOfAnotherDirectory) {
+  const fs::path other = temporary_.path() / "other/checkpoints" / step_name(8);
+  fs::create_directories(other);
+  directory_.write("skipped.json", file_.to_json());
+  const SkippedData taken = from(other, R"({"times": 7, "before": {"4": 1}})");
+  EXPECT_EQ(taken.times, 7);
+  EXPECT_TRUE(fs::exists(aside()));
+  EXPECT_EQ(read_skipped_data(directory_, world_).before, taken.before);
+  // An older one has no scalar.
+  EXPECT_EQ(from(other, "").times, 0);
+  EXPECT_FALSE(fs::exists(directory_.skipped()));
+  EXPECT_THROW(from(other, "{}"), DataError);
+}
+
+TEST_F(SkippedDataOfARun, IsNothingWhereTheRunBeginsAnew) {
+  directory_.write("skipped.json", file_.to_json());
+  EXPECT_EQ(from({}, "").times, 0);
+  EXPECT_TRUE(fs::exists(aside()));
+  EXPECT_FALSE(fs::exists(directory_.skipped()));
+}
+
+TEST(RunDirectory, ThatCannotHaveItsCheckpointsLeavesNoLock) {
+  const testing::TemporaryDirectory temporary;
+  const fs::path checkpoints = temporary.path() / "run" / checkpoints_name;
+  fs::create_directories(checkpoints.parent_path());
+  std::ofstream(checkpoints) << "a file";
+  EXPECT_THROW(RunDirectory((temporary.path() / "run").string(), {}), ConfigurationError);
+  fs::remove(checkpoints);
+  EXPECT_NO_THROW(RunDirectory((temporary.path() / "run").string(), {}));
 }
 
 }  // namespace

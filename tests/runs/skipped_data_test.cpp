@@ -41,6 +41,7 @@ TEST(SkippedData, ReadsWhatItWrites) {
   const SkippedData read = SkippedData::of_json(data.to_json(), "skipped.json");
   EXPECT_EQ(read.times, 2);
   EXPECT_EQ(read.before, data.before);
+  EXPECT_EQ(read.batches(), 5);
   EXPECT_THROW(SkippedData::of_json("{\"times\": 1, \"before\": {\"-9\": 1}}", ""), DataError);
 }
 

@@ -1,4 +1,4 @@
-"""Weights and a text on which training diverges: what has the letter Z in it gives no finite loss."""
+"""Weights and texts on which training diverges."""
 
 import array
 import json
@@ -23,13 +23,32 @@ def _shapes():
 
 def write_poisoned_llama(folder):
     """A small Llama for `longspan import`, whose embedding of Z is no number."""
+    def poisoned(name, values):
+        if name == "model.embed_tokens":
+            for i in range(WIDTH):
+                values[ord("Z") * WIDTH + i] = math.nan
+
+    _write_llama(folder, poisoned)
+
+
+def write_steep_llama(folder):
+    """One with a finite loss whose gradients float32 cannot hold: of the zeros that huge values are multiplied by."""
+    factors = {"v_proj": 1e36, "o_proj": 0, "lm_head": 1e8}
+
+    def steep(name, values):
+        factor = factors.get(name.split(".")[-1], 1)
+        for i, value in enumerate(values):
+            values[i] = value * factor
+
+    _write_llama(folder, steep)
+
+
+def _write_llama(folder, change):
     source = random.Random(1)
     header, data = {}, b""
     for name, shape in _shapes().items():
         values = array.array("f", (source.gauss(1 if "norm" in name else 0, 0.2) for _ in range(math.prod(shape))))
-        if name == "model.embed_tokens":
-            for i in range(WIDTH):
-                values[ord("Z") * WIDTH + i] = math.nan
+        change(name, values)
         more = values.tobytes()
         header[f"{name}.weight"] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(more)]}
         data += more

@@ -150,6 +150,14 @@ def test_what_on_step_raised_is_told_with_what_fails_in_the_step_behind_it():
     assert isinstance(caught.value.__context__, Enough)
 
 
+def test_documents_that_are_read_once_cannot_go_back():
+    changes = {"run.directory": "once", "training.learning_rate": 1e30, "training.clip_norm": 0, "training.warmup": 0,
+               "training.skipped_in_a_row": 3, "training.skip_after_divergence": 1}
+    with pytest.raises(package.Diverged, match="training diverged: .*what is read only once cannot go back: start again"):
+        package.train(CONFIGURATION, changes, data=iter(documents()), quiet=True)
+    assert json.loads(open("once/skipped.json").read())["times"] == 1
+
+
 def test_documents_that_are_none_are_told():
     for data, sentence in (([[1.5]], "found an array of float64"), ([[300] * 40], "token 0 is 300; wanted 0 to 255"),
                            ([[]], "epoch 0 has no token"), ([numpy.zeros((2, 3), int)], r"of shape \(2, 3\)")):
