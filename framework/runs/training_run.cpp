@@ -155,7 +155,7 @@ class TrainingRun {
   Batch batch_ = {};                  // of the last step
   bool has_validation_loss_ = false;  // the weights after it too, of the validation text
   bool save_is_due_ = false;
-  bool is_sound_ = true;          // of the last step: its weights are worth to be gone on from
+  bool is_sound_ = true;          // of the last step: its weights have a finite loss and gradient
   std::int64_t last_update_ = 0;  // the last step here that was not skipped
 };
 
@@ -429,7 +429,7 @@ ExitCode TrainingRun::end_unsaved() const {
         "stopped on request after step {}, which is not saved: started again{} the run goes on "
         "from step {}; if it comes to this again, {}",
         trainer_.steps(),
-        has_saved() ? how_to_resume(life_.wish) : "",
+        saver_.step() >= 0 ? how_to_resume(life_.wish) : "",
         before,
         calmer_training(settings_.training));
     return ExitCode::stopped;
