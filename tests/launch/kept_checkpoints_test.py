@@ -12,10 +12,13 @@ import shutil
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import system_python
+
+system_python.needs("h5py", "numpy")
 import h5py
 import numpy
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from manifest_text import END, xxh3
 from jobs import Layout, flat

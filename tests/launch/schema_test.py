@@ -6,21 +6,17 @@
 
 import copy
 import json
-import os
 import re
 import sys
 from pathlib import Path
 
-try:
-    import jsonschema
-    import yaml
-except ImportError:
-    # Debian's packages are for Debian's Python, which need not be the first one.
-    if Path(sys.executable).resolve() == Path("/usr/bin/python3").resolve():
-        raise
-    os.execv("/usr/bin/python3", ["python3", *sys.argv])
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import system_python
+
+system_python.needs("jsonschema", "yaml")
+import jsonschema
+import yaml
+
 import images_test
 import jobs
 from jobs import SOURCE
