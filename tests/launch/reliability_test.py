@@ -61,8 +61,8 @@ class Reliability(jobs.TestCase):
     def test_counts_tests_and_keeps_their_rows(self):
         result = self.run_tests("--reliability")
         self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
-        # The build is one of them.
-        self.assertEqual(result.stdout.splitlines()[-1], "2 passed, 1 failed, 1 skipped")
+        # The two builds are among them.
+        self.assertEqual(result.stdout.splitlines()[-1], "3 passed, 1 failed, 1 skipped")
         self.assertIn("failed: tests/reliability/second_test.py", result.stdout)
         self.assertIn("cases of the second: case 3 FAILED: it has that number", result.stdout)
         table = self.table()
@@ -75,7 +75,7 @@ class Reliability(jobs.TestCase):
         for share, held in ("1/4", 2), ("3/4", 4):
             result = self.run_tests("--reliability", "--share", share)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-            self.assertEqual(result.stdout.splitlines()[-1], "2 passed, 0 failed, 1 skipped")
+            self.assertEqual(result.stdout.splitlines()[-1], "3 passed, 0 failed, 1 skipped")
             self.assertEqual(self.table()["cases of the first"]["held"], held)
         self.assertEqual(self.table()["cases of the first"]["shares"], "1/4 3/4")
 
