@@ -8,7 +8,7 @@ from counted import skip
 # Phases of a run, and functions of the program within which each lies.
 PHASES = {
     "reading the configuration": ("longspan::configure(",),
-    "starting": ("TrainingRun::TrainingRun(",),
+    "starting": ("longspan::RunDirectory::RunDirectory(", "longspan::Trainer::Trainer("),
     "reading a batch ahead": ("longspan::BatchLoader::run(", "longspan::BatchLoader::read("),
     "taking a batch": ("longspan::BatchLoader::next(", "longspan::Trainer::reading_of(", "longspan::Trainer::count"),
     "the forward pass": ("longspan::Trainer::losses_of(",),
