@@ -314,7 +314,8 @@ void Watch::kill_all() const {
 
 void Watch::end_without_mpirun() {
   ended_ = Clock::now();
-  end_code_ = *words_.end_code();
+  const bool is_stop = words_.end_code() == static_cast<int>(ExitCode::stopped);
+  end_code_ = is_stop && !asked_ ? static_cast<int>(ExitCode::rank_failed) : *words_.end_code();
   say(
       fmt::format("mpirun has not ended {} s after a rank did, as where it cannot reach a machine: "
                   "ends it",
@@ -373,10 +374,18 @@ int Watch::exit_code() const {
   if (ended_) return end_code_;
   if (job_.by_mpirun && !job_.is_local) {
     // What a rank said counts: mpirun has a code of its own where it cannot reach a machine, and a
-    // rank that gave up ends an mpirun that waits for one.
-    if (words_.end_code()) return *words_.end_code();
-    constexpr std::array of_ranks = {
-        ExitCode::configuration, ExitCode::data, ExitCode::diverged, ExitCode::stopped};
+    // rank that gave up ends an mpirun that waits for one. But of a job in which a signal ended a
+    // rank mpirun tells that; it asks the others to end, which they may take for a wish to stop.
+    const bool is_signal_of_rank = WIFEXITED(*status_) && code > 128;
+    if (const auto said = words_.end_code(); said && !is_signal_of_rank) {
+      const bool is_stop = *said == static_cast<int>(ExitCode::stopped);
+      if (!is_stop || asked_ || code == *said) return *said;
+    }
+    constexpr std::array of_ranks = {ExitCode::configuration,
+                                     ExitCode::data,
+                                     ExitCode::diverged,
+                                     ExitCode::rank_failed,
+                                     ExitCode::stopped};
     const bool is_of_rank =
         std::ranges::find(of_ranks, static_cast<ExitCode>(code)) != of_ranks.end();
     if (words_.tell_of_a_lost_machine() && !is_of_rank) {

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/comm/launcher.h"
 #include "framework/core/option_text.h"
 #include "framework/settings/run_options.h"
 #include "launch/command.h"
@@ -205,6 +206,7 @@ int run(const Action& action) try {
 } catch (const std::exception& error) {
   // Only the session's own start ends here: the ranks do not reach each other, so each speaks.
   std::fprintf(stderr, "longspan: %s\n", error.what());
+  tell_end(static_cast<int>(ExitCode::rank_failed));
   std::_Exit(static_cast<int>(ExitCode::rank_failed));
 }
 

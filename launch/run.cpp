@@ -124,13 +124,13 @@ void require_mpirun() {
 
 // mpirun, told what launch/mpirun-environment tells it.
 std::vector<std::string> mpirun(const RunCommandLine& line) {
-  std::vector<std::string> words = {"/bin/sh",
-                                    "-c",
-                                    std::string(mpirun_environment) + "exec \"$@\"",
-                                    "sh",
-                                    "mpirun",
-                                    "-x",
-                                    std::string(end_variable) + "=1"};
+  std::vector<std::string> words = {
+      "/bin/sh", "-c", std::string(mpirun_environment) + "exec \"$@\"", "sh", "mpirun"};
+  // On one machine mpirun's code is a rank's. With a list of its own Open MPI takes no -x.
+  if (!is_local(line.options) && std::getenv("OMPI_MCA_mca_base_env_list") == nullptr) {
+    words.emplace_back("-x");
+    words.push_back(std::string(end_variable) + "=1");
+  }
   if (line.ranks) {
     words.emplace_back("-n");
     words.push_back(fmt::to_string(*line.ranks));

@@ -6,9 +6,16 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
+#include <string>
 
 namespace longspan {
+
+void tell_end(int exit_code) {
+  if (std::getenv(end_variable) != nullptr)
+    std::fprintf(stderr, "%s%d\n", std::string(end_words).c_str(), exit_code);
+}
 
 void tell_launcher(std::string_view doing) {
   const char* const variable = std::getenv(launcher_variable);

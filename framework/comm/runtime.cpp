@@ -291,7 +291,10 @@ bool Runtime::claim_report() {
 
 void Runtime::abort(int exit_code) {
   std::fflush(nullptr);
-  if (!mpi_ || finished_) std::_Exit(exit_code);
+  if (!mpi_ || finished_) {
+    tell_end(exit_code);
+    std::_Exit(exit_code);
+  }
   // The rank that reports ends the job; this one does it only if that does not come about.
   if (claimed_ && !*claimed_) {
     const auto deadline = Clock::now() + options_.grace;
@@ -300,8 +303,7 @@ void Runtime::abort(int exit_code) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
-  if (std::getenv(end_variable) != nullptr)
-    std::fprintf(stderr, "%s%d\n", std::string(end_words).c_str(), exit_code);
+  tell_end(exit_code);
   quiet_open_mpi();
   // Only for another machine does Open MPI wait without a limit.
   if (local_size_ < size_) daemon_.end_if_it_stays();

@@ -34,8 +34,12 @@ std::int64_t newest_step(const ResumingRun& run) {
 }
 
 // A run that was killed in its first save has a line of that step, and none of a later one. One
-// that has diverged goes on without a loss, and saves nothing of that.
-bool must_have_saved(std::int64_t steps, std::int64_t every) { return every > 0 && steps > every; }
+// that has diverged goes on without a loss, and saves nothing of that: its first save may be that
+// of the first step with a loss after the one that was due.
+bool must_have_saved(const MetricsEnd& end, std::int64_t every) {
+  return every > 0 && end.with_loss > every &&
+         (end.with_loss_before >= every || end.with_loss >= 2 * every);
+}
 
 // What keeps a run from going on with a checkpoint's values. Another configuration is not among it.
 std::vector<std::string> problems_of(const ResumingRun& run, const Checkpoint& checkpoint) {
@@ -262,11 +266,13 @@ void put_metrics_aside(const ResumingRun& run, const std::string& run_id) {
   const bool speaks = run.world.rank() == 0;
   const MetricsEnd found = speaks ? end_of_metrics(path) : MetricsEnd{};
   const std::int64_t steps = run.world.all_reduce(found.step, Reduction::maximum);
-  const std::int64_t with_loss = run.world.all_reduce(found.with_loss, Reduction::maximum);
+  const bool has_saved =
+      run.world.all_reduce(std::int64_t{must_have_saved(found, run.settings.checkpoint.every)},
+                           Reduction::maximum) != 0;
   if (steps == 0) return;
   // With never the user has asked for a new run.
   const CheckpointOptions& checkpoint = run.settings.checkpoint;
-  if (checkpoint.resume == newest_wish && must_have_saved(with_loss, checkpoint.every))
+  if (checkpoint.resume == newest_wish && has_saved)
     throw DataError(
         "{} goes to step {}, but {} holds no checkpoint; put it back, choose another "
         "run.directory, or set checkpoint.resume to never to begin anew",

@@ -84,7 +84,7 @@ Kept lines_up_to(std::int64_t last_step,
     if (line->step > last_step) return kept;
     kept.bytes += length + 1;
     kept.end.step = line->step;
-    if (line->has_loss) kept.end.with_loss = line->step;
+    if (line->has_loss) kept.end.with_loss_before = std::exchange(kept.end.with_loss, line->step);
   }
 }
 

@@ -25,8 +25,9 @@ struct StepLineKind {
 
 // How far a file of metrics goes.
 struct MetricsEnd {
-  std::int64_t step = 0;       // of its last whole line; 0 where there is none, or no file
-  std::int64_t with_loss = 0;  // of the last one whose loss and gradient are finite
+  std::int64_t step = 0;              // of its last whole line; 0 where there is none, or no file
+  std::int64_t with_loss = 0;         // of the last one whose loss and gradient are finite
+  std::int64_t with_loss_before = 0;  // and of the last such one before it
 };
 // Throws DataError as StepLines does.
 MetricsEnd end_of_lines(const std::filesystem::path& path, const StepLineKind& kind);

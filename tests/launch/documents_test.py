@@ -143,7 +143,7 @@ def run_by(words):
 
 
 def is_of_the_suite(words):
-    return words.startswith(("build/tests/", "tests/", "ctest ", "LONGSPAN_PTX="))
+    return words.startswith(("build/tests/", "build-fuzz/fuzzers/", "tests/", "ctest ", "LONGSPAN_PTX="))
 
 
 def is_run_here(words):

@@ -13,7 +13,7 @@
 namespace longspan {
 namespace {
 
-// Jobs of a shell in place of mpirun, which are asked to stop as they begin.
+// Jobs over machines, of a shell in place of mpirun, which are asked to stop as they begin.
 class AskedJob : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -25,8 +25,10 @@ class AskedJob : public ::testing::Test {
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
 
-  static JobEnd end_of(const std::string& script, std::chrono::seconds daemons_start) {
-    ::raise(SIGTERM);
+  static JobEnd end_of(const std::string& script,
+                       std::chrono::seconds daemons_start,
+                       bool is_asked = true) {
+    if (is_asked) ::raise(SIGTERM);
     return run_job({.command = {"/bin/sh", "-c", script},
                     .by_mpirun = true,
                     .saves = true,
@@ -62,6 +64,22 @@ TEST_F(AskedJob, HasItsOwnCodeWhereARankSaysItOrWhereNothingWasPassedOn) {
             1);
   // The daemons may start for a minute: it fails before it is asked, though reminders are due.
   EXPECT_EQ(end_of("trap 'exit 0' USR1; sleep 12; exit 1", std::chrono::seconds(60)).code, 1);
+}
+
+// To the other ranks mpirun sends SIGTERM, which they take for a wish to stop.
+TEST_F(AskedJob, IsNotStoppedWhereOnlyMpirunAskedItsRanks) {
+  const std::string said = "echo longspan ends the job: 75 >&2; ";
+  const std::chrono::seconds soon(2);
+  EXPECT_EQ(end_of(said + "exit 137", soon, false).code, 137);
+  const std::string dashes(74, '-');
+  EXPECT_EQ(
+      end_of(said + "printf '%s\\n' " + dashes +
+                 " 'ORTE has lost communication with a remote daemon.' " + dashes + " >&2; exit 1",
+             soon,
+             false)
+          .code,
+      static_cast<int>(ExitCode::rank_failed));
+  EXPECT_EQ(end_of(said + "exit 75", soon, false).code, 75);
 }
 
 }  // namespace

@@ -191,6 +191,7 @@ TEST_F(MetricsFiles, TheLastStepWithALossIsToldApart) {
       "\n");
   EXPECT_EQ(end_of_metrics(path_).step, 30);
   EXPECT_EQ(end_of_metrics(path_).with_loss, 20);
+  EXPECT_EQ(end_of_metrics(path_).with_loss_before, 10);
   // Nor is anything saved of a step whose gradient is infinite.
   put(lines({10, 20}) +
       json_line({.step = 30, .gradient_norm = std::numeric_limits<double>::infinity()}) + "\n");
