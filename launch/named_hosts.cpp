@@ -33,7 +33,7 @@ constexpr std::array default_file_options = {"-default-hostfile", "--default-hos
 constexpr std::array parameter_options = {"-mca", "--mca", "-gmca", "--gmca"};
 // The exit code of who asks this machine. An agent, and what it starts, ends otherwise.
 constexpr int is_here = 77;
-constexpr std::chrono::milliseconds between_looks{20};
+constexpr std::chrono::milliseconds between_answers{20};
 
 bool is_among(const auto& known, const std::string& word) {
   return std::ranges::find(known, word) != known.end();
@@ -270,7 +270,7 @@ HostAnswers ask_hosts(const std::vector<NamedHost>& hosts,
     bool all_ended = true;
     for (Asked& each : asked) all_ended = each.has_ended() && all_ended;
     if (all_ended) break;
-    answers.signal = signal_within(between_looks);
+    answers.signal = signal_within(between_answers);
   }
   for (Asked& each : asked) {
     each.end();

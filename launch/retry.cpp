@@ -37,7 +37,7 @@ constexpr int most_without_progress = 3;
 constexpr std::int64_t longest_wait = 300;  // seconds; more only where the first wait is longer
 constexpr int most_doublings = 20;
 constexpr seconds time_to_answer{10};  // of a host
-constexpr std::chrono::milliseconds between_looks{200};
+constexpr std::chrono::milliseconds between_tries{200};
 
 // Codes that say that the same command would end so again, or that it is to end.
 bool is_final(int code) {
@@ -296,7 +296,7 @@ bool Attempts::wait_for_directory() {
   const std::chrono::duration<double> limit(time_limit_ + line_.retry.letting_go);
   const auto end = Clock::now() + limit;
   while (is_held_ && Clock::now() < end) {
-    if (is_asked_within(between_looks)) return false;
+    if (is_asked_within(between_tries)) return false;
     is_held_ = is_running(directory_);
   }
   return !is_held_;
