@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
 #include <charconv>
 #include <cmath>

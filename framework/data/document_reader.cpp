@@ -48,7 +48,7 @@ bool DocumentReader::next(Document& document) {
   return true;
 }
 
-void DocumentReader::skip_to(const DocumentPlace& place) {
+void DocumentReader::skip_to(const PlaceInFile& place) {
   require(at_.byte == 0 && buffer_.empty(), "{}: it is too late to skip", file_.path());
   file_.skip(place.byte);
   at_ = place_ = place;

@@ -41,7 +41,7 @@ struct DocumentReading {
 };
 
 // A place between documents.
-struct DocumentPlace {
+struct PlaceInFile {
   std::int64_t byte = 0;   // of the unpacked file
   std::int64_t lines = 0;  // before it
 };
@@ -59,9 +59,9 @@ class DocumentReader {
   // than the bound; with parts cut at lines where the text is not UTF-8.
   bool next(Document& document);
   // Where the document that was given last ends, and what follows may be read from.
-  const DocumentPlace& place() const { return place_; }
+  const PlaceInFile& place() const { return place_; }
   // Goes on there. To be called first.
-  void skip_to(const DocumentPlace& place);
+  void skip_to(const PlaceInFile& place);
   std::int64_t left_out() const { return left_out_; }
   // Bytes of the file itself that have been read.
   std::int64_t at() const { return file_.at(); }
@@ -93,8 +93,8 @@ class DocumentReader {
   std::size_t valid_ = 0;  // bytes of held() that are known to be whole characters
   bool is_ended_ = false;  // nothing can be read any more
   bool is_begun_ = false;  // a whole file's first part was given
-  DocumentPlace at_;       // of begin_
-  DocumentPlace place_;
+  PlaceInFile at_;         // of begin_
+  PlaceInFile place_;
   std::int64_t left_out_ = 0;
 };
 

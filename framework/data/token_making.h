@@ -41,7 +41,7 @@ class TokenMaker {
   struct Batch {
     std::vector<Document> documents;
     std::int64_t bytes = 0;
-    DocumentPlace place;
+    PlaceInFile place;
     std::int64_t left_out = 0;
     std::int64_t at = 0;
   };
@@ -69,7 +69,7 @@ class TokenMaker {
   std::optional<std::int64_t> end_of_text_;
   DocumentReader reader_;
   std::size_t parts_ = 0;      // that are whole
-  DocumentPlace place_;        // where they end
+  PlaceInFile place_;          // where they end
   bool has_tokens_ = false;    // the parts have
   std::int64_t left_out_ = 0;  // by the reader, before batch_
   Batch batch_;                // to be encoded next; without documents at the end

@@ -84,14 +84,14 @@ bool MetricLineReader::read_plain(std::string_view line) {
   if (!cursor.take('{')) return false;
   if (cursor.take('}')) return cursor.ended();
   do {
-    MetricField field;
+    LineField field;
     if (!cursor.take_text(field.name) || !cursor.take(':')) return false;
     const char first = cursor.next();
     if (first == '"') {
-      field.kind = MetricField::Kind::text;
+      field.kind = LineField::Kind::text;
       if (!cursor.take_text(field.text)) return false;
     } else if (first == 'n') {
-      field.kind = MetricField::Kind::none;
+      field.kind = LineField::Kind::none;
       if (!cursor.take("null")) return false;
     } else if (!cursor.take_number(field.number)) {
       return false;
@@ -105,13 +105,13 @@ bool MetricLineReader::read_any(std::string_view line) {
   const auto object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object()) return false;
   for (const auto& [name, value] : object.items()) {
-    MetricField field;
+    LineField field;
     if (value.is_number()) {
       field.number = value.get<double>();
     } else if (value.is_null()) {
-      field.kind = MetricField::Kind::none;
+      field.kind = LineField::Kind::none;
     } else if (value.is_string()) {
-      field.kind = MetricField::Kind::text;
+      field.kind = LineField::Kind::text;
       field.text = texts_.emplace_back(value.get_ref<const std::string&>());
     } else {
       continue;
@@ -123,10 +123,10 @@ bool MetricLineReader::read_any(std::string_view line) {
 }
 
 bool MetricLineReader::find_step() {
-  for (const MetricField& field : fields_) {
+  for (const LineField& field : fields_) {
     if (field.name != "step") continue;
     const double step = field.number;
-    if (field.kind != MetricField::Kind::number || std::floor(step) != step || step < 0 ||
+    if (field.kind != LineField::Kind::number || std::floor(step) != step || step < 0 ||
         step > largest_whole)
       return false;
     step_ = static_cast<std::int64_t>(step);

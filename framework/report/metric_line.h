@@ -11,7 +11,7 @@
 namespace longspan {
 
 // One member of the object. `none`: null, which stands for what JSON has no number for.
-struct MetricField {
+struct LineField {
   enum class Kind : std::uint8_t { number, none, text };
 
   std::string_view name;
@@ -30,7 +30,7 @@ class MetricLineReader {
 
   // Of the line that was read last; views into it, valid until the next one is read.
   std::int64_t step() const { return step_; }
-  std::span<const MetricField> fields() const { return fields_; }
+  std::span<const LineField> fields() const { return fields_; }
 
  private:
   bool read_plain(std::string_view line);
@@ -38,7 +38,7 @@ class MetricLineReader {
   bool find_step();
 
   std::int64_t step_ = 0;
-  std::vector<MetricField> fields_;
+  std::vector<LineField> fields_;
   std::deque<std::string> texts_;  // what the views of an unplain line point to
 };
 

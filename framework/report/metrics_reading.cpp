@@ -42,8 +42,8 @@ bool MetricsReading::take(std::string_view line, std::uintmax_t offset) {
 // Where the run is after the line: tokens and time.
 void MetricsReading::advance(std::int64_t step) {
   std::optional<double> tokens, rate, seconds;
-  for (const MetricField& field : reader_.fields()) {
-    if (field.kind != MetricField::Kind::number) continue;
+  for (const LineField& field : reader_.fields()) {
+    if (field.kind != LineField::Kind::number) continue;
     if (field.name == "tokens") tokens = field.number;
     if (field.name == "tokens_per_second") rate = field.number;
     if (field.name == "step_seconds") seconds = field.number;
@@ -67,8 +67,8 @@ void MetricsReading::add(std::int64_t step) {
   expected_ = 0;
   std::optional<double> computing;
   bool is_divided = false;
-  for (const MetricField& field : reader_.fields()) {
-    if (field.kind == MetricField::Kind::text) {
+  for (const LineField& field : reader_.fields()) {
+    if (field.kind == LineField::Kind::text) {
       add_text(field, step);
       continue;
     }
@@ -107,15 +107,15 @@ void MetricsReading::add_value(std::size_t column, std::int64_t step, double val
   end.reason_of_last = "nan";
 }
 
-void MetricsReading::add_number(const MetricField& field, std::int64_t step) {
+void MetricsReading::add_number(const LineField& field, std::int64_t step) {
   add_value(column_of(field.name),
             step,
-            field.kind == MetricField::Kind::number ? field.number
-                                                    : std::numeric_limits<double>::quiet_NaN());
+            field.kind == LineField::Kind::number ? field.number
+                                                  : std::numeric_limits<double>::quiet_NaN());
 }
 
 // "loss_reason" beside a loss that is null says why; anything else is a text of its own.
-void MetricsReading::add_text(const MetricField& field, std::int64_t step) {
+void MetricsReading::add_text(const LineField& field, std::int64_t step) {
   constexpr std::string_view suffix = "_reason";
   if (field.name.ends_with(suffix)) {
     const auto column =

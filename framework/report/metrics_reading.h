@@ -36,8 +36,8 @@ class MetricsReading {
  private:
   void add(std::int64_t step);
   void advance(std::int64_t step);
-  void add_number(const MetricField& field, std::int64_t step);
-  void add_text(const MetricField& field, std::int64_t step);
+  void add_number(const LineField& field, std::int64_t step);
+  void add_text(const LineField& field, std::int64_t step);
   std::size_t column_of(std::string_view name);
   void add_value(std::size_t column, std::int64_t step, double value);
 

@@ -43,6 +43,8 @@ class Reliability(jobs.TestCase):
         self.write("tests/reliability/first_test.py", TEST.format(name="the first", failing=set()))
         self.write("tests/reliability/second_test.py", TEST.format(name="the second", failing={3, 5}))
         self.write("tests/reliability/third_test.py", "#!/bin/sh\necho there is no such thing here\nexit 77\n")
+        # Of all tests it alone starts other programs.
+        self.write("tests/reliability/fuzz_test.py", '#!/bin/sh\n[ "$1" = build-fuzz/fuzzers ]\n')
 
     def write(self, name, text):
         path = self.directory / name
@@ -61,8 +63,8 @@ class Reliability(jobs.TestCase):
     def test_counts_tests_and_keeps_their_rows(self):
         result = self.run_tests("--reliability")
         self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
-        # The two builds are among them.
-        self.assertEqual(result.stdout.splitlines()[-1], "3 passed, 1 failed, 1 skipped")
+        # The four builds are among them.
+        self.assertEqual(result.stdout.splitlines()[-1], "6 passed, 1 failed, 1 skipped")
         self.assertIn("failed: tests/reliability/second_test.py", result.stdout)
         self.assertIn("cases of the second: case 3 FAILED: it has that number", result.stdout)
         table = self.table()
@@ -75,7 +77,7 @@ class Reliability(jobs.TestCase):
         for share, held in ("1/4", 2), ("3/4", 4):
             result = self.run_tests("--reliability", "--share", share)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-            self.assertEqual(result.stdout.splitlines()[-1], "3 passed, 0 failed, 1 skipped")
+            self.assertEqual(result.stdout.splitlines()[-1], "6 passed, 0 failed, 1 skipped")
             self.assertEqual(self.table()["cases of the first"]["held"], held)
         self.assertEqual(self.table()["cases of the first"]["shares"], "1/4 3/4")
 

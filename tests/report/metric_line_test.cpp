@@ -17,8 +17,8 @@ TEST(MetricLine, FieldsComeInTheirOrderAndKind) {
   const auto fields = reader.fields();
   ASSERT_EQ(fields.size(), 5U);
   EXPECT_EQ(fields[1].name, "loss");
-  EXPECT_EQ(fields[1].kind, MetricField::Kind::none);
-  EXPECT_EQ(fields[2].kind, MetricField::Kind::text);
+  EXPECT_EQ(fields[1].kind, LineField::Kind::none);
+  EXPECT_EQ(fields[2].kind, LineField::Kind::text);
   EXPECT_EQ(fields[2].text, "nan");
   EXPECT_EQ(fields[3].number, -1.5e-3);
   EXPECT_EQ(fields[4].name, "bytes");
@@ -30,7 +30,7 @@ TEST(MetricLine, EscapesAndNestedValuesAreRead) {
   ASSERT_TRUE(reader.read(R"({"step": 3, "validation_loss:a\"b\u00e9": 2.5, "sample": "a\n<b>"})"));
   EXPECT_EQ(reader.step(), 3);
   bool has_name = false, has_text = false;
-  for (const MetricField& field : reader.fields()) {
+  for (const LineField& field : reader.fields()) {
     has_name |= field.name == "validation_loss:a\"b\u00e9" && field.number == 2.5;
     has_text |= field.name == "sample" && field.text == "a\n<b>";
   }

@@ -44,7 +44,7 @@ void add_squares(Cpu, double factor, double epsilon, const MatrixPart& part) {
   const Lines lines(part);
   double* const by_row = part.by_row.data<double>();
   double* const by_column = part.by_column.data<double>();
-  with_wide_type(part.elements, [&]<typename W>(TypeTag<W>) {
+  with_accumulator_type(part.elements.dtype(), [&]<typename W>(TypeTag<W>) {
     const W* const elements = part.elements.data<W>();
     const auto square = [=, begin = lines.first](std::int64_t i) {
       const double value = factor * static_cast<double>(elements[i - begin]);

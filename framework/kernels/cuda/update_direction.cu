@@ -64,7 +64,7 @@ void directed_update(Cuda cuda, const DirectedUpdate& update) { directed_update_
 // A thread a line: simple, and little beside a step's products.
 void add_squares(Cuda cuda, double factor, double epsilon, const MatrixPart& part) {
   check("add_squares", part);
-  with_wide_type(part.elements, [&]<typename W>(TypeTag<W>) {
+  with_accumulator_type(part.elements.dtype(), [&]<typename W>(TypeTag<W>) {
     const Squares<W> square{factor,
                             epsilon,
                             part.first,

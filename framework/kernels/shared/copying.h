@@ -4,20 +4,13 @@
 #include <cmath>
 #include <limits>
 
+#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/copying.h"
 #include "framework/kernels/element.h"
+#include "framework/kernels/shared/soft_plus.h"
 #include "framework/kernels/vector_math.h"
 
 namespace longspan {
-
-// Calls f with the tag of f64 or f32.
-template <typename F>
-void with_sum_type(DType dtype, const F& f) {
-  if (dtype == DType::f64)
-    f(TypeTag<double>());
-  else
-    f(TypeTag<float>());
-}
 
 // How the rows of batch x time lie.
 struct SourceRows {
@@ -55,12 +48,6 @@ struct CopiedGradient {
       dattention[row * rows.positions + s] = rows.copies(row, s) ? dcopied[row] : A{0};
   }
 };
-
-// log(1 + e^x) without overflow.
-template <typename A>
-LONGSPAN_HOST_DEVICE inline A soft_plus(A x) {
-  return (x > 0 ? x : A{0}) + std::log1p(exponential(-std::abs(x)));
-}
 
 template <typename A>
 struct MixLosses {
@@ -203,7 +190,7 @@ template <typename Backend>
 void copied_mass_on(Backend backend, const CopiedMass& call) {
   check(call);
   const Shape& shape = call.attention.shape();
-  with_sum_type(call.attention.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(call.attention.dtype(), [&]<typename A>(TypeTag<A>) {
     const SourceRows rows = {
         shape[1], shape[2], call.source.data<std::int64_t>(), call.targets.data<std::int64_t>()};
     each_row(backend,
@@ -217,7 +204,7 @@ template <typename Backend>
 void copied_mass_backward_on(Backend backend, const CopiedMassGradient& call) {
   check(call);
   const Shape& shape = call.dattention.shape();
-  with_sum_type(call.dattention.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(call.dattention.dtype(), [&]<typename A>(TypeTag<A>) {
     const SourceRows rows = {
         shape[1], shape[2], call.source.data<std::int64_t>(), call.targets.data<std::int64_t>()};
     each_row(backend,
@@ -239,7 +226,7 @@ MixLosses<A> mix_of(const CopyLosses& call) {
 template <typename Backend>
 void copy_losses_on(Backend backend, const CopyLosses& call) {
   check(call);
-  with_sum_type(call.losses.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(call.losses.dtype(), [&]<typename A>(TypeTag<A>) {
     each_row(backend, call.losses.elements(), 16, mix_of<A>(call));
   });
 }
@@ -247,7 +234,7 @@ void copy_losses_on(Backend backend, const CopyLosses& call) {
 template <typename Backend>
 void copy_losses_backward_on(Backend backend, const CopyLossesGradient& call) {
   check(call);
-  with_sum_type(call.dlosses.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(call.dlosses.dtype(), [&]<typename A>(TypeTag<A>) {
     each_row(backend,
              call.dlosses.elements(),
              16,
@@ -263,7 +250,7 @@ template <typename Backend>
 void coverage_losses_on(Backend backend, const CoverageLosses& call) {
   check(call);
   const Shape& shape = call.attention.shape();
-  with_sum_type(call.attention.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(call.attention.dtype(), [&]<typename A>(TypeTag<A>) {
     const A* const attention = call.attention.data<A>();
     A* const coverage = call.coverage.data<A>();
     each_row(
@@ -283,7 +270,7 @@ template <typename Backend>
 void coverage_losses_backward_on(Backend backend, const CoverageLossesGradient& call) {
   check(call);
   const Shape& shape = call.dattention.shape();
-  with_sum_type(call.dattention.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(call.dattention.dtype(), [&]<typename A>(TypeTag<A>) {
     each_row(backend,
              shape[0] * shape[2],
              shape[1],
@@ -319,7 +306,7 @@ template <typename Backend>
 void guide_losses_on(Backend backend, const GuideLosses& call) {
   check(call);
   const Shape& shape = call.attention.shape();
-  with_sum_type(call.attention.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(call.attention.dtype(), [&]<typename A>(TypeTag<A>) {
     with_guide<A>(call, [&]<GuideLoss kind>(const Guide<kind, A>& guide) {
       each_row(
           backend, shape.rows(), 4 * shape[2], AddGuided<kind, A>{guide, call.losses.data<A>()});
@@ -331,7 +318,7 @@ template <typename Backend>
 void guide_losses_backward_on(Backend backend, const GuideLossesGradient& call) {
   check(call);
   const Shape& shape = call.dattention.shape();
-  with_sum_type(call.dattention.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(call.dattention.dtype(), [&]<typename A>(TypeTag<A>) {
     with_guide<A>(call.forward, [&]<GuideLoss kind>(const Guide<kind, A>& guide) {
       each_row(backend,
                shape.rows(),

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/cross_entropy.h"
 #include "framework/kernels/element.h"
 
@@ -41,15 +42,6 @@ struct RowLoss {
   }
 };
 
-// Calls f(TypeTag<A>) with the type of statistics.
-template <typename F>
-void with_statistics_type(const Tensor& statistics, const F& f) {
-  if (statistics.dtype() == DType::f64)
-    f(TypeTag<double>{});
-  else
-    f(TypeTag<float>{});
-}
-
 template <typename Backend>
 void rescale_sums_on(Backend backend,
                      const Tensor& local_maximum,
@@ -57,7 +49,7 @@ void rescale_sums_on(Backend backend,
                      const Tensor& sum) {
   require_alike("rescale_sums", local_maximum, maximum);
   require_alike("rescale_sums", maximum, sum);
-  with_statistics_type(sum, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(sum.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_row(backend,
                  sum.elements(),
                  RescaleSum<A>{local_maximum.data<A>(), maximum.data<A>(), sum.data<A>()});
@@ -67,7 +59,7 @@ void rescale_sums_on(Backend backend,
 template <typename Backend>
 void cross_entropy_losses_on(Backend backend, const CrossEntropyLosses& rows) {
   check(rows);
-  with_statistics_type(rows.sum, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(rows.sum.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_row(backend,
                  rows.targets.elements(),
                  RowLoss<A>{rows.targets.data<std::int64_t>(),

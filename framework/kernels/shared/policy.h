@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/element.h"
 #include "framework/kernels/policy.h"
 
@@ -133,15 +134,10 @@ struct ScoreRowBackward {
 // About what an exponential costs in elements of a plain loop, for the choice of threads.
 inline constexpr std::int64_t cost_of_score = 16;
 
-template <typename F>
-void with_sums_of(const PolicyScore& score, const F& f) {
-  score.x.dtype() == DType::f64 ? f(TypeTag<double>()) : f(TypeTag<float>());
-}
-
 template <typename Backend>
 void policy_score_on(Backend backend, const PolicyScore& score) {
   check(score);
-  with_sums_of(score, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(score.x.dtype(), [&]<typename A>(TypeTag<A>) {
     each_row(backend,
              score.x.shape()[0],
              cost_of_score * score.x.shape()[1],
@@ -153,7 +149,7 @@ template <typename Backend>
 void policy_score_backward_on(Backend backend, const PolicyScoreGradient& gradient) {
   check(gradient);
   const PolicyScore& score = gradient.forward;
-  with_sums_of(score, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(score.x.dtype(), [&]<typename A>(TypeTag<A>) {
     each_row(
         backend,
         score.x.shape()[0],

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/element.h"
 #include "framework/kernels/power_norm.h"
 
@@ -141,22 +142,10 @@ void power_norm_backward_on(Backend backend, const PowerNormGradient& norm) {
   });
 }
 
-// f(TypeTag<A>) with an accumulator's type.
-template <typename F>
-void with_accumulator(const Tensor& tensor, const F& f) {
-  require(tensor.dtype() == DType::f64 || tensor.dtype() == DType::f32,
-          "power norm: sums are f32 or f64, found {}",
-          name_of(tensor.dtype()));
-  if (tensor.dtype() == DType::f64)
-    f(TypeTag<double>());
-  else
-    f(TypeTag<float>());
-}
-
 template <typename Backend>
 void count_rows_on(Backend backend, const CountedRows& call) {
   check(call);
-  with_accumulator(call.counted, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(call.counted.dtype(), [&]<typename A>(TypeTag<A>) {
     const std::int64_t rows = call.end - call.begin;
     if (rows == 0) return;
     for_each_element(backend,
@@ -176,7 +165,7 @@ void power_inverse_on(Backend backend,
                       double epsilon,
                       const Tensor& inverse) {
   require_alike("power_inverse", squares, inverse);
-  with_accumulator(squares, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(squares.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_element(
         backend,
         squares.elements(),
@@ -187,7 +176,7 @@ void power_inverse_on(Backend backend,
 template <typename Backend>
 void power_mean_on(Backend backend, const Tensor& sums, const Tensor& count, const Tensor& means) {
   require_alike("power_mean", sums, means);
-  with_accumulator(sums, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(sums.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_element(
         backend, sums.elements(), PowerMeanAt<A>{sums.data<A>(), count.data<A>(), means.data<A>()});
   });
@@ -196,7 +185,7 @@ void power_mean_on(Backend backend, const Tensor& sums, const Tensor& count, con
 template <typename Backend>
 void move_power_on(Backend backend, const PowerStep& step) {
   check(step);
-  with_accumulator(step.square, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(step.square.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_element(backend,
                      step.square.elements(),
                      MovePowerAt<A>{step.square.data<A>(),

@@ -1,6 +1,7 @@
 // Directions of updates on any backend: `for_each_element` is the backend's.
 #pragma once
 
+#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/shared/optimizer.h"
 #include "framework/kernels/update_direction.h"
 
@@ -90,22 +91,13 @@ struct Directed {
   }
 };
 
-// Calls f(TypeTag<W>) with the type of a tensor of f32 or f64.
-template <typename F>
-void with_wide_type(const Tensor& tensor, const F& f) {
-  if (tensor.dtype() == DType::f64)
-    f(TypeTag<double>{});
-  else
-    f(TypeTag<float>{});
-}
-
 template <typename Backend>
 void adam_direction_on(Backend backend, const AdamDirection& step) {
   check(step);
   const auto number = static_cast<double>(step.step);
   const double first_by = step.corrects_bias ? 1 / (1 - std::pow(step.beta1, number)) : 1;
   const double root = step.corrects_bias ? 1 / std::sqrt(1 - std::pow(step.beta2, number)) : 1;
-  with_wide_type(step.weight, [&]<typename W>(TypeTag<W>) {
+  with_accumulator_type(step.weight.dtype(), [&]<typename W>(TypeTag<W>) {
     for_each_element(backend,
                      step.weight.elements(),
                      AdamDirectionOf<W>{static_cast<W>(step.gradient_factor),
@@ -127,7 +119,7 @@ void adam_direction_on(Backend backend, const AdamDirection& step) {
 template <typename Backend>
 void momentum_direction_on(Backend backend, const MomentumDirection& step) {
   check(step);
-  with_wide_type(step.gradient, [&]<typename W>(TypeTag<W>) {
+  with_accumulator_type(step.gradient.dtype(), [&]<typename W>(TypeTag<W>) {
     for_each_element(backend,
                      step.gradient.elements(),
                      MomentumDirectionOf<W>{static_cast<W>(step.gradient_factor),
@@ -141,7 +133,7 @@ void momentum_direction_on(Backend backend, const MomentumDirection& step) {
 template <typename Backend>
 void root_direction_on(Backend backend, const RootDirection& step) {
   check(step);
-  with_wide_type(step.gradient, [&]<typename W>(TypeTag<W>) {
+  with_accumulator_type(step.gradient.dtype(), [&]<typename W>(TypeTag<W>) {
     for_each_element(backend,
                      step.gradient.elements(),
                      RootDirectionOf<W>{static_cast<W>(step.gradient_factor),
@@ -156,7 +148,7 @@ void root_direction_on(Backend backend, const RootDirection& step) {
 template <typename Backend>
 void scale_lines_on(Backend backend, double factor, const MatrixPart& part) {
   check("scale_lines", part);
-  with_wide_type(part.elements, [&]<typename W>(TypeTag<W>) {
+  with_accumulator_type(part.elements.dtype(), [&]<typename W>(TypeTag<W>) {
     for_each_element(backend,
                      part.elements.elements(),
                      ScaleLines<W>{factor,

@@ -22,7 +22,7 @@ std::int64_t cost_of(const SinkhornWeights& sinkhorn) {
 
 void sinkhorn_weights(Cpu, const SinkhornWeights& sinkhorn) {
   check(sinkhorn);
-  with_wide_type(sinkhorn.scores, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(sinkhorn.scores.dtype(), [&]<typename A>(TypeTag<A>) {
     const SinkhornMatrix<A> matrix(sinkhorn);
     for_pieces(sinkhorn.scores.shape()[0], cost_of(sinkhorn), [&](std::int64_t n) {
       weigh_matrix(Alone(), matrix, n);
@@ -33,7 +33,7 @@ void sinkhorn_weights(Cpu, const SinkhornWeights& sinkhorn) {
 void sinkhorn_weights_backward(Cpu, const SinkhornWeightsGradient& gradient) {
   check(gradient);
   const SinkhornWeights& forward = gradient.forward;
-  with_wide_type(forward.scores, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(forward.scores.dtype(), [&]<typename A>(TypeTag<A>) {
     const SinkhornMatrix<A> matrix(forward);
     for_pieces(forward.scores.shape()[0], cost_of(forward), [&](std::int64_t n) {
       weigh_matrix_backward(Alone(),

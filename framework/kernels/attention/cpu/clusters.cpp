@@ -39,7 +39,7 @@ void cluster_members(Cpu, const ClusterMembers& members) {
   const std::int64_t heads = shape[1], clusters = shape[2], time = shape[3];
   const std::int64_t width = members.position.shape()[3];
   std::int32_t* const position = members.position.data<std::int32_t>();
-  with_accumulator(members.scores, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(members.scores.dtype(), [&]<typename A>(TypeTag<A>) {
     const A* const scores = members.scores.data<A>();
     for_rows(shape[0] * heads * clusters, time, [&](std::int64_t begin, std::int64_t end) {
       std::vector<std::int32_t> order;

@@ -1,5 +1,6 @@
 #include "framework/kernels/attention/shared/key_weights.h"
 
+#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/cpu/loops.h"
 
 namespace longspan {
@@ -13,19 +14,11 @@ void each(std::int64_t count, std::int64_t elements, const F& f) {
   });
 }
 
-template <typename F>
-void with_sums(DType dtype, const F& f) {
-  if (dtype == DType::f64)
-    f(TypeTag<double>());
-  else
-    f(TypeTag<float>());
-}
-
 }  // namespace
 
 void hide_keys(Cpu, const HiddenKeys& hidden) {
   check(hidden);
-  with_sums(hidden.log_weight.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(hidden.log_weight.dtype(), [&]<typename A>(TypeTag<A>) {
     each(hidden.log_weight.elements(), 1, HideKey<A>(hidden));
   });
 }
@@ -33,13 +26,13 @@ void hide_keys(Cpu, const HiddenKeys& hidden) {
 void weigh_shifted(Cpu, const ShiftedKeys& keys) {
   check(keys);
   const Shape& shape = keys.shift.shape();
-  with_sums(keys.shift.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(keys.shift.dtype(), [&]<typename A>(TypeTag<A>) {
     each(std::ssize(keys.parts) * shape[0] * shape[2], shape[1], WeighShifted<A>(keys));
   });
 }
 
 void largest_shifts(Cpu, const Tensor& shift, const Ranges& parts, const Tensor& tops) {
-  with_sums(shift.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(shift.dtype(), [&]<typename A>(TypeTag<A>) {
     each(tops.elements(),
          shift.shape()[1],
          LargestShift<A>{ShiftRows<A>(shift, parts), tops.data<A>()});
@@ -54,7 +47,7 @@ void scan_tops(Cpu, const TopScan& scan) {
           ? scan.last
           : Tensor::empty(
                 {shape[1], shape[2]}, scan.tops.dtype(), scan.tops.device(), MemoryTag::workspace);
-  with_sums(scan.tops.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(scan.tops.dtype(), [&]<typename A>(TypeTag<A>) {
     if (scan.first.defined())
       sums.copy_from(scan.first);
     else

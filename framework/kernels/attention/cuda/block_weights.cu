@@ -26,14 +26,14 @@ __global__ void weigh_backward(SinkhornMatrix<A> matrix, const A* dweights, A* d
 
 void sinkhorn_weights(Cuda cuda, const SinkhornWeights& sinkhorn) {
   check(sinkhorn);
-  with_wide_type(sinkhorn.scores, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(sinkhorn.scores.dtype(), [&]<typename A>(TypeTag<A>) {
     launch(cuda, {.blocks = sinkhorn.scores.shape()[0]}, weigh<A>, SinkhornMatrix<A>(sinkhorn));
   });
 }
 
 void sinkhorn_weights_backward(Cuda cuda, const SinkhornWeightsGradient& gradient) {
   check(gradient);
-  with_wide_type(gradient.forward.scores, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(gradient.forward.scores.dtype(), [&]<typename A>(TypeTag<A>) {
     const A* const dweights = gradient.dweights.data<A>();
     launch(cuda,
            {.blocks = gradient.forward.scores.shape()[0]},

@@ -86,7 +86,7 @@ void cluster_members(Cuda cuda, const ClusterMembers& members) {
   check(members);
   const Shape& shape = members.scores.shape();
   constexpr int threads = 256;
-  with_accumulator(members.scores, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(members.scores.dtype(), [&]<typename A>(TypeTag<A>) {
     launch(cuda,
            {.blocks = shape[0] * shape[1] * shape[2],
             .threads = threads,

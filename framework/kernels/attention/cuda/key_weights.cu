@@ -1,3 +1,4 @@
+#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/attention/shared/key_weights.h"
 #include "framework/kernels/cuda/launch.h"
 
@@ -10,19 +11,11 @@ void each(Cuda cuda, std::int64_t count, std::int64_t, const F& f) {
   for_each_element(cuda, count, f);
 }
 
-template <typename F>
-void with_sums(DType dtype, const F& f) {
-  if (dtype == DType::f64)
-    f(TypeTag<double>());
-  else
-    f(TypeTag<float>());
-}
-
 }  // namespace
 
 void hide_keys(Cuda cuda, const HiddenKeys& hidden) {
   check(hidden);
-  with_sums(hidden.log_weight.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(hidden.log_weight.dtype(), [&]<typename A>(TypeTag<A>) {
     each(cuda, hidden.log_weight.elements(), 1, HideKey<A>(hidden));
   });
 }
@@ -30,13 +23,13 @@ void hide_keys(Cuda cuda, const HiddenKeys& hidden) {
 void weigh_shifted(Cuda cuda, const ShiftedKeys& keys) {
   check(keys);
   const Shape& shape = keys.shift.shape();
-  with_sums(keys.shift.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(keys.shift.dtype(), [&]<typename A>(TypeTag<A>) {
     each(cuda, std::ssize(keys.parts) * shape[0] * shape[2], shape[1], WeighShifted<A>(keys));
   });
 }
 
 void largest_shifts(Cuda cuda, const Tensor& shift, const Ranges& parts, const Tensor& tops) {
-  with_sums(shift.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(shift.dtype(), [&]<typename A>(TypeTag<A>) {
     each(cuda,
          tops.elements(),
          shift.shape()[1],
@@ -52,7 +45,7 @@ void scan_tops(Cuda cuda, const TopScan& scan) {
           ? scan.last
           : Tensor::empty(
                 {shape[1], shape[2]}, scan.tops.dtype(), scan.tops.device(), MemoryTag::workspace);
-  with_sums(scan.tops.dtype(), [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(scan.tops.dtype(), [&]<typename A>(TypeTag<A>) {
     if (scan.first.defined())
       sums.copy_from(scan.first);
     else

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/attention/block_weights.h"
 #include "framework/kernels/element.h"
 
@@ -283,11 +284,6 @@ struct CountBlocks {
   }
 };
 
-template <typename F>
-void with_wide_type(const Tensor& x, const F& f) {
-  with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) { f(TypeTag<Accumulator<T>>()); });
-}
-
 template <typename Backend>
 void count_blocks_on(Backend backend,
                      const Tensor& length,
@@ -305,7 +301,7 @@ void count_blocks_on(Backend backend,
 template <typename Backend>
 void choose_blocks_on(Backend backend, const TopWeights& top) {
   check(top);
-  with_wide_type(top.scores, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(top.scores.dtype(), [&]<typename A>(TypeTag<A>) {
     const TopRow<A> row(top);
     for_each_element(backend, top.scores.shape()[0] * row.rows, ChooseRow<A>{row});
   });
@@ -314,7 +310,7 @@ void choose_blocks_on(Backend backend, const TopWeights& top) {
 template <typename Backend>
 void top_weights_on(Backend backend, const TopWeights& top) {
   check(top);
-  with_wide_type(top.scores, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(top.scores.dtype(), [&]<typename A>(TypeTag<A>) {
     const TopRow<A> row(top);
     for_each_element(
         backend, top.scores.shape()[0] * row.rows, WeighRow<A>{row, top.weights.data<A>()});
@@ -324,7 +320,7 @@ void top_weights_on(Backend backend, const TopWeights& top) {
 template <typename Backend>
 void top_weights_backward_on(Backend backend, const TopWeightsGradient& gradient) {
   check(gradient);
-  with_wide_type(gradient.forward.scores, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(gradient.forward.scores.dtype(), [&]<typename A>(TypeTag<A>) {
     const TopRow<A> row(gradient.forward);
     for_each_element(
         backend,

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/attention/clusters.h"
 #include "framework/kernels/element.h"
 
@@ -78,16 +79,10 @@ struct DivideElement {
   }
 };
 
-// Calls f with the type of an accumulator's tensor.
-template <typename F>
-void with_accumulator(const Tensor& x, const F& f) {
-  with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) { f(TypeTag<Accumulator<T>>()); });
-}
-
 template <typename Backend>
 void nearest_cluster_on(Backend backend, const NearestCluster& nearest) {
   check(nearest);
-  with_accumulator(nearest.scores, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(nearest.scores.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_element(backend, nearest.cluster.elements(), FindNearest<A>(nearest));
   });
 }
@@ -95,7 +90,7 @@ void nearest_cluster_on(Backend backend, const NearestCluster& nearest) {
 template <typename Backend>
 void move_centroids_on(Backend backend, const MoveCentroids& move) {
   check(move);
-  with_accumulator(move.centroids, [&]<typename A>(TypeTag<A>) {
+  with_accumulator_type(move.centroids.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_element(backend,
                      move.counts.elements(),
                      MoveCentroid<A>{move.centroids.shape()[2],
@@ -111,7 +106,7 @@ template <typename Backend>
 void divide_rows_on(Backend backend, const DivideRows& divide) {
   check(divide);
   with_both_types(divide.x, divide.y, [&]<typename X, typename Y>(TypeTag<X>, TypeTag<Y>) {
-    with_accumulator(divide.count, [&]<typename C>(TypeTag<C>) {
+    with_accumulator_type(divide.count.dtype(), [&]<typename C>(TypeTag<C>) {
       using Divide = DivideElement<X, C, Y>;
       write_elements(backend,
                      divide.y.elements(),

@@ -8,6 +8,7 @@
 #include "framework/core/host_device.h"
 #include "framework/kernels/attention/key_weights.h"
 #include "framework/kernels/element.h"
+#include "framework/kernels/shared/soft_plus.h"
 #include "framework/kernels/vector_math.h"
 
 namespace longspan {
@@ -132,12 +133,6 @@ struct ScanTop {
     sums[i] = own > sums[i] ? own : sums[i];
   }
 };
-
-// log(1 + e^x), never of a large power.
-template <typename A>
-LONGSPAN_HOST_DEVICE A soft_plus(A x) {
-  return (x > 0 ? x : A{0}) + std::log1p(std::exp(x > 0 ? -x : x));
-}
 
 template <typename T>
 struct GateLog {
