@@ -54,10 +54,10 @@ true
 """
 
 
-def why_not():
-    """A sentence that says why this machine gives no hosts; empty where it does."""
-    for program in "ip", "unshare", "nsenter", "mpirun":
-        if not any(os.access(Path(folder) / program, os.X_OK) for folder in os.environ["PATH"].split(":")):
+def why_not(programs=()):
+    """A sentence that says why this machine gives no hosts, or not these programs for them; empty where it does."""
+    for program in "ip", "unshare", "nsenter", "mpirun", *programs:
+        if shutil.which(program) is None:
             return f"needs {program}, which is not in PATH"
     trial = subprocess.run(["unshare", *KINDS, "--fork", "sh", "-c",
                             "mount -t tmpfs tmpfs /dev/shm && mount -t proc proc /proc && ip link add one type bridge && "
@@ -73,7 +73,7 @@ def _run(*words):
     words = [str(word) for word in words]
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
     if done.returncode:
-        raise RuntimeError(f"{' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        raise AssertionError(f"{' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}")
     return done.stdout
 
 
@@ -86,7 +86,7 @@ def only_child(process):
     end = time.monotonic() + 10
     while not (children := Path(f"/proc/{process}/task/{process}/children").read_text().split()):
         if time.monotonic() > end:
-            raise RuntimeError(f"process {process} has started none")
+            raise AssertionError(f"process {process} has started none")
         time.sleep(0.01)
     return int(children[0])
 
@@ -106,7 +106,7 @@ class _First:
             self._parent.wait(10)
             why = self.end()
             self.close()
-            raise RuntimeError(f"a host cannot be made: {why}")
+            raise AssertionError(f"a host cannot be made: {why}")
         self.id = only_child(self._parent.pid)
 
     def end(self):
@@ -141,7 +141,7 @@ class Host:
     def check(self):
         """Raises where the host is gone though the test has not ended it."""
         if not self.is_ended and (end := self._first.end()):
-            raise RuntimeError(f"host {self.name} is gone: {end}")
+            raise AssertionError(f"host {self.name} is gone: {end}")
 
     def enter(self, command, directory):
         """The command as words that run it on the host."""
@@ -328,7 +328,7 @@ class Hosts:
             return 255
         try:
             words = host.enter(["/bin/sh", "-c", command], "/")
-        except RuntimeError as error:
+        except AssertionError as error:
             os.write(streams[2], f"{error}\n".encode())
             return 255
         with subprocess.Popen(words, stdin=streams[0], stdout=streams[1], stderr=streams[2],

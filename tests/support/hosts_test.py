@@ -68,18 +68,18 @@ class HostsOfATest(unittest.TestCase):
             self.assertRegex(said, r"\Ahost two is gone: its first process ended with (-9|1) and said: ")
             code, _, errors = self.result(network, "one", "ssh", "two", "true")
             self.assertEqual((code, errors.strip()), (255, said.strip()))
-            with self.assertRaisesRegex(RuntimeError, "host two is gone"):
+            with self.assertRaisesRegex(AssertionError, "host two is gone"):
                 network.left_behind()
 
     def complaint(self, host):
         try:
             host.check()
             return ""
-        except RuntimeError as error:
+        except AssertionError as error:
             return str(error)
 
     def test_a_host_that_cannot_be_made_says_why(self):
-        with self.assertRaisesRegex(RuntimeError, "a host cannot be made: its first process ended with 1 and said: .*no-such"):
+        with self.assertRaisesRegex(AssertionError, "a host cannot be made: its first process ended with 1 and said: .*no-such"):
             hosts._First(["unshare", "--net", "--fork", "sh", "-c", "cat /no-such; exit 1"])
 
 
