@@ -180,10 +180,13 @@ class Host:
         return [process for process, command in self.processes() if command.startswith(f"{program} train ")]
 
     def files(self):
-        """What jobs have left in its /tmp and /dev/shm."""
+        """What jobs have left in its /tmp."""
         root = Path(f"/proc/{self.first}/root")
-        return sorted(str(path.relative_to(root))
-                      for path in (*(root / "tmp").glob("ompi.*"), *(root / "dev" / "shm").iterdir()))
+        return sorted(str(path.relative_to(root)) for path in (root / "tmp").glob("ompi.*"))
+
+    def shared_memory(self):
+        """What jobs have left in its /dev/shm."""
+        return sorted(path.name for path in Path(f"/proc/{self.first}/root/dev/shm").iterdir())
 
     def kill(self, name, number=signal.SIGKILL, only=""):
         """Sends a signal to the processes whose program has that name, and that first word where one is given; how many."""
@@ -336,6 +339,11 @@ class Hosts:
             while streams:
                 os.close(streams.pop())
             return process.wait()
+
+    @property
+    def agent(self):
+        """What is `ssh` here, for those who have another on their PATH."""
+        return self.directory / "hosts" / "bin" / "ssh"
 
     def environment(self):
         """What a user finds after a login."""
