@@ -268,8 +268,7 @@ def lost_hosts(place, kind):
 
 
 def template(place, kind):
-    """launch/cluster/two-nodes.sh with hosts.txt as they are: stopped twice as its lines say, gone on with, and at last on the
-    first machine alone."""
+    """launch/cluster/two-nodes.sh with hosts.txt as they are: stopped twice as its lines say, then on one machine alone."""
     home = place.directory / "home"
     tree = make_tree(home, place.program)
     (tree / "launch" / "cluster").mkdir(parents=True)

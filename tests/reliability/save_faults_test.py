@@ -129,8 +129,8 @@ def try_sizes(counted, folders, way):
 def train_with_fault(test, directory, rank, call, error):
     """The result of a training of which one rank meets a fault, and what the library tells of its calls."""
     told = test.directory / f"{directory}.told"
-    result = test.train_watched(directory, {"BELOW": test.directory / directory / "checkpoints", "RANK": rank, "CALL": call,
-                                            "ERROR": error, "TELL": told})
+    below = test.directory / directory / "checkpoints"
+    result = test.train_watched(directory, {"BELOW": below, "RANK": rank, "CALL": call, "ERROR": error, "TELL": told})
     return result, told.read_text().split(maxsplit=2) if told.exists() else []
 
 

@@ -222,7 +222,8 @@ def lost_machine(desk, number, name, layout):
     desk.wait_for(job, "PENDING", restarts=1)
     desk.goes_to_its_end(job, name, layout)
     said = desk.said(job)
-    wanted(re.search("time 1 with step-[0-9]+ saved: queued again", said) and "resumed from" in said, f"it said: {said}")
+    wanted(re.search("time 1 with step-[0-9]+ saved: queued again", said) and "resumed from" in said,
+           f"it said: {said}")
 
 
 def hung_each_time(desk, number, name, layout):

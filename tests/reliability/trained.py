@@ -35,7 +35,7 @@ class Trained(jobs.TestCase):
         self.doCleanups()
 
     def train_watched(self, directory, variables):
-        """The result of a training in which tests/support/faulty_files is preloaded, with these variables of its own."""
+        """The result of a training with tests/support/faulty_files preloaded, and these variables of its own."""
         named = {"LD_PRELOAD": self._library, **{f"LONGSPAN_FAULTS_{name}": value for name, value in variables.items()}}
         os.environ.update({name: str(value) for name, value in named.items()})
         try:

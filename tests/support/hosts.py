@@ -7,8 +7,9 @@
 
 A host has its own network, name, processes, /tmp, /dev/shm and /etc/hosts, and sees the rest of the machine's files. A
 bridge in a network of its own joins them; `ssh` to another host is tests/support/host_agent on their PATH, which asks
-this process to start the command there. A host lives as long as its first process, and that one until this process closes
-a pipe: so nothing is left, however the test ends. Where it is gone before, whatever asks for the host says how it ended.
+this process to start the command there. A host lives as long as its first process, and that one until this process
+closes a pipe: so nothing is left, however the test ends. Where it is gone before, whatever asks for the host says how it
+ended.
 """
 
 import contextlib
@@ -112,7 +113,9 @@ class _First:
     def end(self):
         """How it has ended; empty while it is there."""
         code = self._parent.poll()
-        return "" if code is None else f"its first process ended with {code} and said: {_text(self._errors) or 'nothing'}"
+        if code is None:
+            return ""
+        return f"its first process ended with {code} and said: {_text(self._errors) or 'nothing'}"
 
     def let_go(self):
         with contextlib.suppress(BrokenPipeError):
@@ -303,8 +306,8 @@ class Hosts:
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _shut(self):
-        """Nobody listens any more. A thread that still waited for a closed socket would, after a stop of this process
-        (SIGSTOP), wait for what has the socket's number by then: the door of the next hosts, whose logins it would answer."""
+        """Nobody listens any more. A thread that still waited for a closed socket would, once this process was stopped and
+        goes on, wait for what has the socket's number by then: the door of the next hosts. It would answer their logins."""
         self._door.shutdown(socket.SHUT_RDWR)
         self._server.join()
         self._door.close()
@@ -372,7 +375,7 @@ class Hosts:
         self[name].end()
 
     def processes(self, names=None, mark=""):
-        """{host: [(id, command)]} of what runs on them with the mark in its environment, without hosts where nothing does."""
+        """{host: [(id, command)]} of what runs on them with the mark in its environment, where something does."""
         found = {name: self[name].processes(mark) for name in names or self._hosts}
         return {name: processes for name, processes in found.items() if processes}
 

@@ -79,7 +79,8 @@ class HostsOfATest(unittest.TestCase):
             return str(error)
 
     def test_a_host_that_cannot_be_made_says_why(self):
-        with self.assertRaisesRegex(AssertionError, "a host cannot be made: its first process ended with 1 and said: .*no-such"):
+        wanted = "a host cannot be made: its first process ended with 1 and said: .*no-such"
+        with self.assertRaisesRegex(AssertionError, wanted):
             hosts._First(["unshare", "--net", "--fork", "sh", "-c", "cat /no-such; exit 1"])
 
 
