@@ -11,6 +11,10 @@ set -euo pipefail
 cd "$HOME/longspan"
 configuration=configs/quickstart.yaml
 
+# change: rows of a batch, of which each rank takes its share. They are the same for as long as the run goes on, also on
+# other machines: choose a number that the ranks of any of them divide
+batch=32
+
 # change: the machines, in hosts.txt: one line each, slots = ranks to start there
 hosts=launch/cluster/hosts.txt
 
@@ -25,4 +29,4 @@ ranks=$(awk -F'slots=' '!/^#/ && NF > 1 { sum += $2 } END { print sum }' "$hosts
 # To stop with a checkpoint: Ctrl-C, or kill <the process id of this script>   (exit code 75; start again to go on)
 exec build/launch/longspan run -n "$ranks" --hostfile "$hosts" --map-by slot --bind-to none -x OMP_NUM_THREADS -- \
   train "$configuration" \
-  --set parallel.data="$ranks" --set data.batch="$((4 * ranks))" --set run.directory=runs/two-nodes
+  --set parallel.data="$ranks" --set data.batch="$batch" --set run.directory=runs/two-nodes

@@ -45,6 +45,10 @@ class Counted:
         self.program = os.path.abspath(self.arguments.program)
         self.failed = self.judged = 0
 
+    def wants(self, name):
+        """Whether --kind has not left it out: what it takes to count the cases of a kind takes time."""
+        return not self.arguments.kind or self.arguments.kind in name
+
     def kind(self, name, usual, full):
         """Cases of one kind. `full`: how many there are; `usual`: how many of them launch/test has time for."""
         return _Kind(self, name, usual, full)
@@ -69,7 +73,7 @@ class _Kind:
         self.numbers = self.numbers[part - 1 :: parts]
         if arguments.only is not None:
             self.numbers = [arguments.only]
-        if arguments.kind and arguments.kind not in name:
+        if not counted.wants(name):
             self.numbers = []
         self.full, self.good, self.bad, self.left_out = full, 0, 0, 0
         is_all = self.count == full and arguments.only is None
@@ -95,6 +99,18 @@ class _Kind:
                 rows.write(json.dumps({"what": self.name, "held": self.good, "cases": self.good + self.bad,
                                        "left_out": self.left_out, "full": self.full, "share": self.share,
                                        "seconds": round(seconds, 1)}) + "\n")
+
+    def judge(self, problem_of):
+        """Tries every case: problem_of(number) is an empty text where it holds; an AssertionError is a problem too."""
+        for number in self:
+            try:
+                problem = problem_of(number)
+            except AssertionError as failure:
+                problem = str(failure) or "an assertion that says nothing"
+            if problem:
+                self.fails(number, problem)
+            else:
+                self.passed()
 
     def passed(self):
         self.good += 1

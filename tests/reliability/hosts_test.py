@@ -23,6 +23,7 @@ import hosts
 import jobs
 from counted import Counted
 from jobs import Layout, Run, flat, until
+from templates import CLUSTER, CONFIGURATION, make_tree
 
 # Of transformer_xl all layouts, of the other the same.
 FAMILIES = {"transformer_xl": {"model.memory": 6, "model.dropout": 0.1}, "decoder": {"model.dropout": 0.1}}
@@ -267,38 +268,50 @@ def lost_hosts(place, kind):
 
 
 def template(place, kind):
-    """launch/cluster/two-nodes.sh with hosts.txt as they are: stopped as its lines say, and started again."""
+    """launch/cluster/two-nodes.sh with hosts.txt as they are: stopped twice as its lines say, then on one machine alone."""
     home = place.directory / "home"
-    tree = home / "longspan"
-    corpus = tree / "runs" / "corpora" / "kjv"
-    (tree / "build" / "launch").mkdir(parents=True)
-    corpus.mkdir(parents=True)
-    for folder in "launch", "configs":
-        (tree / folder).symlink_to(jobs.SOURCE / folder)
-    (tree / "build" / "launch" / "longspan").symlink_to(place.program)
-    for part in "train", "validation", "test":
-        jobs.write_text(corpus / f"{part}.txt", words=40000)
-    names = re.findall(r"(?m)^(\S+) slots=4$", (jobs.SOURCE / "launch" / "cluster" / "hosts.txt").read_text())
+    tree = make_tree(home, place.program)
+    (tree / "launch" / "cluster").mkdir(parents=True)
+    script, list_of_hosts = tree / "launch" / "cluster" / "two-nodes.sh", tree / "launch" / "cluster" / "hosts.txt"
+    shutil.copy(CLUSTER / script.name, script)
+    lines = [line for line in (CLUSTER / list_of_hosts.name).read_text().splitlines() if line.endswith(" slots=4")]
+    names = [line.split()[0] for line in lines]
+    steps = 100  # enough to be stopped twice in between
+    (tree / "configs" / "quickstart.yaml").write_text(json.dumps(
+        {**CONFIGURATION, "training": {**CONFIGURATION["training"], "steps": steps}}, indent=1))
+    run = Run(tree / "runs" / "two-nodes")
     for number in kind:
-        run = Run(tree / "runs" / "two-nodes")
-        with hosts.Hosts(names, place.directory, visible=[jobs.SOURCE, Path(place.program).parents[1]], home=home) as network:
+        shutil.copy(CLUSTER / list_of_hosts.name, list_of_hosts)
+        with hosts.Hosts(names, place.directory, visible=[Path(place.program).parents[1]], home=home) as network:
             try:
-                saved = 0
                 for start in range(2):
-                    job = network.start(names[0], [tree / "launch" / "cluster" / "two-nodes.sh"])
-                    check(until(lambda: job.process.poll() is not None or re.search(r"step \d+/", job.output()), MOST_SECONDS)
-                          and job.process.poll() is None, f"does not train: {job.output()}{job.errors()}")
-                    check(network[names[0]].kill("longspan", signal.SIGTERM, only="run"), "the script is not there")
-                    code = job.wait(MOST_SECONDS)
-                    check(code == 75, f"exit code {code} after a request to stop, wanted 75: {job.output()}{job.errors()}")
-                    check(run.steps() and run.steps()[-1] > saved, f"saved steps {run.steps()} after {saved}")
-                    check(("resumed from" in job.output()) == (start == 1), f"start {start}: {job.output()}")
-                    check([len(ranks) for ranks in network.processes().values()] == [], f"left {network.processes()}")
-                    saved = run.steps()[-1]
+                    stop_template(network, names[0], script, run, start)
+                list_of_hosts.write_text(lines[0] + "\n")
+                job = network.start(names[0], [script])
+                code = job.wait(MOST_SECONDS)
+                check(code == 0, f"exit code {code} on one machine, wanted 0: {job.output()}{job.errors()}")
+                check("resumed from" in job.output(), f"did not go on: {job.output()}")
+                found = [line["step"] for line in run.metrics()]
+                check(found == list(range(1, steps + 1)), f"steps in metrics.jsonl: {found}")
                 kind.passed()
             except Failed as failure:
                 kind.fails(number, failure)
         shutil.rmtree(run.path, ignore_errors=True)
+
+
+def stop_template(network, host, script, run, start):
+    """Starts the script and, once it trains, asks it to save and stop."""
+    saved = max(run.steps(), default=0)
+    job = network.start(host, [script])
+    check(until(lambda: job.process.poll() is not None or re.search(r"step \d+/", job.output()), MOST_SECONDS)
+          and job.process.poll() is None, f"does not train: {job.output()}{job.errors()}")
+    check(network[host].kill("longspan", signal.SIGTERM, only="run"), "the script is not there")
+    code = job.wait(MOST_SECONDS)
+    check(code == 75, f"exit code {code} after a request to stop, wanted 75: {job.output()}{job.errors()}")
+    check(max(run.steps(), default=0) > saved, f"saved steps {run.steps()} after {saved}")
+    check(("resumed from" in job.output()) == (start > 0), f"start {start}: {job.output()}")
+    left = network.left_behind()
+    check(not left, f"still running: {left}")
 
 
 def main():

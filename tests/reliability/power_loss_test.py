@@ -9,7 +9,6 @@ them a run must start, with that step, and save the next one. No name there may 
 """
 
 import itertools
-import os
 import shutil
 import subprocess
 import sys
@@ -21,8 +20,8 @@ import crash_states
 import jobs
 from counted import Counted
 from saving import Driver, Folders
+from trained import WAYS, Trained, on
 
-WAYS = {"waiting": "while training waits", "beside": "beside the training"}
 DRAWN = 20000  # states of each log that are drawn, beside those that are listed
 
 
@@ -40,8 +39,8 @@ class States:
     def __init__(self, log, folders):
         self.log, self.folders, self.known = log, folders, {}
 
-    def judged(self, state, judge):
-        """judge(folder, step): an empty text where all is well."""
+    def problem_of(self, state, judge):
+        """With the state; judge(folder, step) is an empty text where all is well, and so is this."""
         tree = crash_states.tree_of(self.log, crash_states.changes_of(self.log, state))
         least = self.log.saved_by(state[1])
         key = hash((least, *sorted((path, content) for path, content in tree.items() if content is not None),
@@ -51,78 +50,56 @@ class States:
             crash_states.write_tree(tree, folder)
             self.known[key] = judge(folder, least)
             shutil.rmtree(folder)
-        return self.known[key]
+        return f"{state}: {self.known[key]}" if self.known[key] else ""
 
 
 def try_saves(counted, folders, ranks, way):
-    on = "one process" if ranks == 1 else f"{ranks} ranks"
-    name = f"power is lost in a save {WAYS[way]}, on {on}"
-    if counted.arguments.kind and counted.arguments.kind not in name:
+    name = f"power is lost in a save {WAYS[way]}, {on(ranks)}"
+    if not counted.wants(name):
         return
     log = log_of_saves(counted, folders, ranks, way)
     described = crash_states.all_states(log, DRAWN)
     states = States(log, folders)
     driver = Driver(counted.program, ["resume"])
     kind = counted.kind(name, 200, len(described))
-    for number in kind:
-        def judge(folder, least):
-            words = driver.ask(number, f"{folder} {least}")
-            return "" if words[0] == "held" else " ".join(words[1:])
-        problem = states.judged(described[number], judge)
-        if problem:
-            kind.fails(number, f"{described[number]}: {problem}")
-        else:
-            kind.passed()
+
+    def judge(folder, least):
+        words = driver.ask(0, f"{folder} {least}")
+        return "" if words[0] == "held" else " ".join(words[1:])
+
+    kind.judge(lambda number: states.problem_of(described[number], judge))
     if kind.numbers:
         print(f"  {len(log.changes)} changes, {len(states.known)} different states", flush=True)
     driver.close()
 
 
-class Trained(jobs.TestCase):
-    """A training whose calls are logged, and one that goes on from what is left of its directory."""
+def log_of_training(test):
+    """Of a run in logged/run."""
+    (test.directory / "logged").mkdir()
+    result = test.train_watched("logged/run", {"BELOW": test.directory / "logged", "LOG": test.directory / "log"})
+    if result.code:
+        sys.exit(f"a training that is logged: {result.code} {result.errors}")
+    log = crash_states.Log(test.directory / "log")
+    log.saved = durable_steps(log)
+    return log
 
-    def __init__(self, counted, ranks):
-        super().__init__()
-        jobs.TestCase.program = counted.program
-        self.library = Path(counted.program).parents[1] / "tests" / "libfaulty_files.so"
-        self.layout = jobs.Layout(ranks, 1)
-        self.settings = {"training.steps": 6, "checkpoint.every": 2, "checkpoint.keep": 2}
 
-    def runTest(self):
-        pass
-
-    def log(self):
-        (self.directory / "logged").mkdir()
-        variables = {"LD_PRELOAD": self.library, "LONGSPAN_FAULTS_BELOW": self.directory / "logged",
-                     "LONGSPAN_FAULTS_LOG": self.directory / "log"}
-        os.environ.update({name: str(value) for name, value in variables.items()})
-        try:
-            self.train("logged/run", self.layout, self.settings)
-        finally:
-            for name in variables:
-                del os.environ[name]
-        log = crash_states.Log(self.directory / "log")
-        log.saved = durable_steps(log)
-        return log
-
-    def problem_of(self, folder, least):
-        shutil.rmtree(self.directory / "again", ignore_errors=True)
-        shutil.copytree(folder, self.directory / "again")
-        directory = "again/run"
-        steps = self.run_at(directory).steps()
-        try:
-            if max(steps, default=0) < least:
-                self.fail(f"step {least} was durable, and {steps} are there")
-            if steps:
-                self.longspan("verify", directory)
-            result = self.train(directory, self.layout, self.settings)
-            if steps:
-                self.assertIn(f"at step {steps[-1]}", result.output)
-            self.assertEqual(self.run_at(directory).state(6), self.run_at("logged/run").state(6))
-            self.assertEqual(self.run_at(directory).metrics_bytes(), self.run_at("logged/run").metrics_bytes())
-        except AssertionError as failure:
-            return str(failure)
-        return ""
+def problem_of_training(test, folder, least):
+    """One that goes on from what is left of the directory of the logged one."""
+    shutil.rmtree(test.directory / "again", ignore_errors=True)
+    shutil.copytree(folder, test.directory / "again")
+    steps = test.run_at("again/run").steps()
+    if max(steps, default=0) < least:
+        return f"step {least} was durable, and {steps} are there"
+    try:
+        if steps:
+            test.longspan("verify", "again/run")
+        result = test.go_on("again/run", "logged/run")
+        if steps:
+            test.assertIn(f"at step {steps[-1]}", result.output)
+    except AssertionError as failure:
+        return str(failure)
+    return ""
 
 
 def durable_steps(log):
@@ -133,23 +110,16 @@ def durable_steps(log):
 
 
 def try_trainings(counted, folders, ranks):
-    on = "one process" if ranks == 1 else f"{ranks} ranks"
-    name = f"power is lost in `longspan train`, on {on}"
-    if counted.arguments.kind and counted.arguments.kind not in name:
+    name = f"power is lost in `longspan train`, {on(ranks)}"
+    if not counted.wants(name):
         return
-    test = Trained(counted, ranks)
-    test.setUp()
-    log = test.log()
-    described = crash_states.all_states(log, DRAWN)
-    states = States(log, folders)
-    kind = counted.kind(name, 6 if ranks == 1 else 2, len(described))
-    for number in kind:
-        problem = states.judged(described[number], test.problem_of)
-        if problem:
-            kind.fails(number, f"{described[number]}: {problem}")
-        else:
-            kind.passed()
-    test.doCleanups()
+    with Trained(counted, ranks) as test:
+        log = log_of_training(test)
+        described = crash_states.all_states(log, DRAWN)
+        states = States(log, folders)
+        kind = counted.kind(name, 6 if ranks == 1 else 2, len(described))
+        kind.judge(lambda number: states.problem_of(
+            described[number], lambda folder, least: problem_of_training(test, folder, least)))
 
 
 def main():

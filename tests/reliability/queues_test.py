@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""launch/cluster/pbs.sh and mpijob.yaml on two nodes (two_nodes.py), with what the queue would do done by the test.
+"""launch/cluster/pbs.sh and mpijob.yaml on two nodes (tests/support/hosts.py), with what the queue would do done by the test.
 
     tests/reliability/queues_test.py build/launch/longspan [--full] [--kind WORDS] [--only NUMBER]
 
@@ -9,6 +9,7 @@ of kubeflow.org/v2beta1 allows, and starts the commands of its containers as pod
 the launcher as the first process of a process namespace, with the environment that the operator adds.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -20,24 +21,19 @@ import tempfile
 import time
 from pathlib import Path
 
-import two_nodes
 from mpijob_schema import MPIJOB
 from templates import CLUSTER, LAYOUTS, changed, check_equal, make_tree, wanted
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import hosts
 import jobs
-from counted import Counted
+from counted import Counted, skip
 from jobs import until
 
 MARK = "LONGSPAN_TEST_QUEUE="
 LONG = {"training.steps": 600, "checkpoint.every": 100}  # longer than a launcher waits that hears no rank
 
-# What stands in for ssh where a template leaves the way to other nodes to the cluster.
-AGENT = """\
-#!/bin/sh
-shift
-exec {entering} sh -c "$*"
-"""
+NAMES = ("node-1", "node-2")
 
 
 class Desk:
@@ -48,7 +44,6 @@ class Desk:
         self.tree = make_tree(home, program)
         self.programs = home / "programs"
         self.programs.mkdir()
-        self.write_program("ssh-by-namespace", AGENT.format(entering=" ".join(nodes.entering("node-2"))))
         self._unbroken = {}
 
     def write_program(self, name, text):
@@ -56,9 +51,9 @@ class Desk:
         (self.programs / name).chmod(0o755)
 
     def start(self, words, name, environment=None, node="node-1"):
-        """A process that says what it does to NAME.output."""
+        """A process that says what it does to NAME.output. Signals are for the only child of what is returned."""
         with open(self.home / f"{name}.output", "ab") as output:
-            return subprocess.Popen([*self.nodes.entering(node), *map(str, words)], stdin=subprocess.DEVNULL,
+            return subprocess.Popen(self.nodes[node].enter(words, self.tree), stdin=subprocess.DEVNULL,
                                     stdout=output, stderr=output, cwd=self.tree, start_new_session=True,
                                     env={**os.environ, "HOME": str(self.home), "CUDA_VISIBLE_DEVICES": "",
                                          "PATH": f"{self.programs}:{os.environ['PATH']}", "LONGSPAN_TEST_QUEUE": name,
@@ -86,7 +81,8 @@ class Desk:
             os.killpg(process.pid, signal.SIGKILL)
             raise AssertionError(f"does not end: {self.said(name)}") from None
         wanted(found == code, f"exit code {found}; wanted {code}\n{self.said(name)}")
-        left = [entry for entry in self.nodes.left_behind(MARK + name + "\0") if "sshd" not in str(entry)]
+        left = self.nodes.left_behind(seconds=20, mark=MARK + name + "\0")
+        left = left or {node.name: memory for node in self.nodes if (memory := node.shared_memory())}
         wanted(not left, f"left behind: {left}")
 
     def unbroken(self, layout, settings=None):
@@ -116,7 +112,8 @@ class Desk:
         self.write_program("qsub", f"#!/bin/sh\necho \"$PWD $*\" >>{self.home}/$PBS_JOBNAME.asked\n")
         return self.start(["bash", script], name, {
             "PBS_JOBID": "1.test", "PBS_JOBNAME": name, "PBS_NODEFILE": str(nodefile), "PBS_O_WORKDIR": str(self.home),
-            "OMPI_MCA_plm_rsh_agent": "ssh-by-namespace"})
+            # What stands in for ssh where a template leaves the way to other nodes to the cluster.
+            "OMPI_MCA_plm_rsh_agent": str(self.nodes.agent)})
 
     def asked_again(self, name):
         """What qsub was given, one line a call."""
@@ -133,7 +130,7 @@ def pbs_signals(desk, number, name, layout):
             time.sleep(source.uniform(0, 3))
         else:
             desk.wait_for_step(job, name, desk.step(name) + source.randrange(1, 11))
-        job.send_signal(signal.SIGUSR1)
+        os.kill(hosts.only_child(job.pid), signal.SIGUSR1)
         desk.wait_for_end(job, name, 75)
         wanted(desk.asked_again(name) == times * [f"{desk.home} {name}.sh"],
                f"qsub was given {desk.asked_again(name)}")
@@ -163,14 +160,13 @@ def pbs_ended(desk, number, name, layout):
     job = desk.start_pbs(name, layout)
     desk.wait_for_step(job, name, random.Random(number).randrange(1, 30))
     if number % 2 == 0:
-        job.send_signal(signal.SIGTERM)
+        os.kill(hosts.only_child(job.pid), signal.SIGTERM)
         desk.wait_for_end(job, name, 75)
     else:
-        for process, _ in desk.nodes.processes(f"{MARK}{name}\0"):
-            try:
-                os.kill(process, signal.SIGTERM)
-            except ProcessLookupError:
-                pass  # it was quicker
+        for processes in desk.nodes.processes(mark=f"{MARK}{name}\0").values():
+            for process, _ in processes:
+                with contextlib.suppress(ProcessLookupError):  # it was quicker
+                    os.kill(process, signal.SIGTERM)
         job.wait(jobs.MOST_SECONDS)
         desk.wait_for_end(job, name, job.returncode)
     wanted(not desk.asked_again(name), f"qsub was given {desk.asked_again(name)}")
@@ -209,13 +205,13 @@ class Pods:
             "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10", "OMPI_MCA_orte_set_default_slots": "2"})
         self._make_keys()
         desk.write_program("longspan", f"#!/bin/sh\nexec {desk.tree}/build/launch/longspan \"$@\"\n")
-        self.workers = [desk.start(self.worker["command"], f"{name}-worker", node=node) for node in two_nodes.NAMES]
+        self.workers = [desk.start(self.worker["command"], f"{name}-worker", node=node) for node in NAMES]
 
     def _make_keys(self):
         if self.keys.exists():
             return
-        for node in two_nodes.NAMES:
-            self.desk.nodes.on(node, "mkdir", "-p", "/run/sshd")  # which sshd asks for where it is root
+        for node in self.desk.nodes:
+            node.run("mkdir", "-p", "/run/sshd")  # which sshd asks for where it is root
         self.keys.mkdir()
         subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(self.keys / "id_rsa")], check=True)
         shutil.copy(self.keys / "id_rsa.pub", self.keys / "authorized_keys")
@@ -227,14 +223,14 @@ class Pods:
 
     def end(self):
         for worker in self.workers:
-            worker.kill()
+            if worker.poll() is None:
+                os.kill(hosts.only_child(worker.pid), signal.SIGKILL)
             worker.wait()
 
 
 def first_process(launcher):
-    """The id of the only child of unshare."""
-    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
-    return int(until(lambda: children.read_text().strip(), 10))
+    """The id of the only child of unshare, which is that of nsenter."""
+    return hosts.only_child(hosts.only_child(launcher.pid))
 
 
 def mpijob_schema(desk, number, name, layout):
@@ -269,8 +265,8 @@ def mpijob_stopped(desk, number, name, layout):
             os.kill(first_process(launcher), signal.SIGTERM)
             desk.wait_for_end(launcher, name, 75)
             # What a worker that is told to end waits for.
-            for node in two_nodes.NAMES:
-                desk.nodes.on(node, *pods.worker["lifecycle"]["preStop"]["exec"]["command"])
+            for node in desk.nodes:
+                node.run(*pods.worker["lifecycle"]["preStop"]["exec"]["command"])
         desk.wait_for_end(pods.start(), name, 0)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{desk.said(name + '-worker')[-2000:]}") from None
@@ -292,10 +288,11 @@ KINDS = [
 
 def main():
     counted = Counted(__doc__)
-    two_nodes.enter_namespaces(["ssh", "ssh-keygen"], "openssh-client")
-    folder = Path(tempfile.mkdtemp(prefix="longspan-queues-"))
-    try:
-        desk = Desk(two_nodes.TwoNodes(folder / "nodes"), folder / "home", counted.program)
+    if why := hosts.why_not(["ssh", "ssh-keygen"]):
+        skip(why)
+    with tempfile.TemporaryDirectory(prefix="longspan-queues-", ignore_cleanup_errors=True) as directory, hosts.Hosts(
+            NAMES, directory, visible=[jobs.SOURCE, Path(counted.program).parents[1]]) as nodes:
+        desk = Desk(nodes, Path(directory).resolve() / "home", counted.program)
         for words, case, usual, full in KINDS:
             kind = counted.kind(words, usual, full)
             for number in kind:
@@ -307,8 +304,6 @@ def main():
                         kind.passed()
                 except AssertionError as error:
                     kind.fails(number, error)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     counted.end()
 
 

@@ -12,20 +12,18 @@ does (tests/checkpoints/save_faults.cpp); what a user sees, by `longspan train` 
 import collections
 import errno
 import itertools
-import os
 import shutil
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-import jobs
 from counted import Counted
 from saving import Driver, Folders
+from trained import WAYS, Trained, on
 
 ERRORS = [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EACCES, errno.EINTR]
 SCENARIOS = ["first", "later", "again", "leftovers", "start"]  # of tests/checkpoints/save_faults.cpp
-WAYS = {"waiting": "while training waits", "beside": "beside the training"}
 SIZES = 128
 
 
@@ -68,35 +66,27 @@ class Saves:
             driver.close()
 
 
-def wanted(counted, name):
-    """Whether --kind has not left it out: counting its calls takes time."""
-    return not counted.arguments.kind or counted.arguments.kind in name
-
-
-def on(ranks):
-    return "on one process" if ranks == 1 else f"on {ranks} ranks"
-
-
 def try_calls(counted, folders, ranks, way):
     name = f"a call of a save {WAYS[way]} fails, {on(ranks)}"
-    if not wanted(counted, name):
+    if not counted.wants(name):
         return
     saves = Saves(counted, folders, ranks, way)
     cases = saves.of_files()
     kind = counted.kind(name, 150 if ranks == 1 else 60, len(cases))
-    for number in kind:
+
+    def problem_of(number):
         scenario, rank, call, error = cases[number]
         words = saves.drivers[scenario].ask(number, f"files {call} {error} {rank}")
-        if words[0] == "held":
-            kind.passed()
-        else:
-            kind.fails(number, f"{scenario}, call {call} of rank {rank}, {name_of(error)}: {' '.join(words)}")
+        held = words[0] == "held"
+        return "" if held else f"{scenario}, call {call} of rank {rank}, {name_of(error)}: {' '.join(words)}"
+
+    kind.judge(problem_of)
     saves.close()
 
 
 def try_memory(counted, folders, way):
     name = f"a save {WAYS[way]} gets no memory once"
-    if not wanted(counted, name):
+    if not counted.wants(name):
         return
     saves = Saves(counted, folders, 1, way)
     cases = saves.of_memory()
@@ -136,77 +126,54 @@ def try_sizes(counted, folders, way):
         sys.exit(f"of {SIZES} sizes {ends['refused']} were refused and {ends['saved']} saved: wanted some of both")
 
 
-class Trained(jobs.TestCase):
-    """`longspan train` of which one rank meets a fault."""
+def train_with_fault(test, directory, rank, call, error):
+    """The result of a training of which one rank meets a fault, and what the library tells of its calls."""
+    told = test.directory / f"{directory}.told"
+    below = test.directory / directory / "checkpoints"
+    result = test.train_watched(directory, {"BELOW": below, "RANK": rank, "CALL": call, "ERROR": error, "TELL": told})
+    return result, told.read_text().split(maxsplit=2) if told.exists() else []
 
-    def __init__(self, counted, ranks, way):
-        super().__init__()
-        jobs.TestCase.program = counted.program
-        self.library = Path(counted.program).parents[1] / "tests" / "libfaulty_files.so"
-        self.layout = jobs.Layout(ranks, 1)
-        self.settings = {"training.steps": 6, "checkpoint.every": 2, "checkpoint.keep": 2,
-                         "checkpoint.background": way == "beside"}
 
-    def runTest(self):
-        pass
-
-    def with_fault(self, directory, rank, call, error):
-        """The result of a training, and what the library tells of its calls."""
-        told = self.directory / f"{directory}.told"
-        variables = {"LD_PRELOAD": self.library, "LONGSPAN_FAULTS_BELOW": self.directory / directory / "checkpoints",
-                     "LONGSPAN_FAULTS_RANK": rank, "LONGSPAN_FAULTS_CALL": call, "LONGSPAN_FAULTS_ERROR": error,
-                     "LONGSPAN_FAULTS_TELL": told}
-        os.environ.update({name: str(value) for name, value in variables.items()})
-        try:
-            job = self.start_training(directory, self.layout, self.settings)
-            result = job.wait()
-            job.close()
-        finally:
-            for name in variables:
-                del os.environ[name]
-        return result, told.read_text().split(maxsplit=2) if told.exists() else []
-
-    def check(self, rank, call, error):
-        directory = "faulty"
-        shutil.rmtree(self.directory / directory, ignore_errors=True)
-        result, _ = self.with_fault(directory, rank, call, error)
-        run = self.run_at(directory)
-        # 2: the folder of steps cannot be made, or written, when the run starts. 3: what it finds there cannot be read.
-        self.assertIn(result.code, (0, 1, 2, 3), result.errors)
-        if result.code:
-            self.assertRegex(result.errors, r"\Alongspan: [^\n]+\n\Z")
-        elif run.steps()[-1:] != [6]:
-            self.fail(f"it ended well, and the last step is not there: {run.steps()}")
-        verified = self.start("verify", directory).wait()
-        if run.steps():
-            self.assertEqual(verified.code, 0, verified.output + verified.errors)
-        self.train(directory, self.layout, self.settings)
-        self.assertEqual(run.state(6), self.run_at("whole").state(6))
-        self.assertEqual(run.metrics_bytes(), self.run_at("whole").metrics_bytes())
+def check_fault(test, rank, call, error):
+    """What a user sees of it, and that the next start goes on as a run without one, which is in whole/."""
+    directory = "faulty"
+    shutil.rmtree(test.directory / directory, ignore_errors=True)
+    result, _ = train_with_fault(test, directory, rank, call, error)
+    run = test.run_at(directory)
+    # 2: the folder of steps cannot be made, or written, when the run starts. 3: what it finds there cannot be read.
+    test.assertIn(result.code, (0, 1, 2, 3), result.errors)
+    if result.code:
+        test.assertRegex(result.errors, r"\Alongspan: [^\n]+\n\Z")
+    elif run.steps()[-1:] != [6]:
+        test.fail(f"it ended well, and the last step is not there: {run.steps()}")
+    verified = test.start("verify", directory).wait()
+    if run.steps():
+        test.assertEqual(verified.code, 0, verified.output + verified.errors)
+    test.go_on(directory, "whole")
 
 
 def try_trainings(counted, ranks, way):
     name = f"a call of `longspan train` that saves {WAYS[way]} fails, {on(ranks)}"
-    if not wanted(counted, name):
+    if not counted.wants(name):
         return
-    test = Trained(counted, ranks, way)
-    test.setUp()
-    cases = []
-    for rank in range(ranks):
-        directory = "whole" if rank == 0 else f"counted-{rank}"
-        result, told = test.with_fault(directory, rank, 0, 0)
-        if result.code or len(told) < 2:
-            sys.exit(f"a training without a fault: {result.code} {result.errors} {told}")
-        cases += [(rank, *fault) for fault in faults_of(int(told[0]), int(told[1]))]
-    kind = counted.kind(name, 4 if ranks == 1 else 2, len(cases))
-    for number in kind:
-        rank, call, error = cases[number]
-        try:
-            test.check(rank, call, error)
-            kind.passed()
-        except AssertionError as failure:
-            kind.fails(number, f"call {call} of rank {rank}, {name_of(error)}: {failure}")
-    test.doCleanups()
+    with Trained(counted, ranks, {"checkpoint.background": way == "beside"}) as test:
+        cases = []
+        for rank in range(ranks):
+            directory = "whole" if rank == 0 else f"counted-{rank}"
+            result, told = train_with_fault(test, directory, rank, 0, 0)
+            if result.code or len(told) < 2:
+                sys.exit(f"a training without a fault: {result.code} {result.errors} {told}")
+            cases += [(rank, *fault) for fault in faults_of(int(told[0]), int(told[1]))]
+
+        def problem_of(number):
+            rank, call, error = cases[number]
+            try:
+                check_fault(test, rank, call, error)
+            except AssertionError as failure:
+                return f"call {call} of rank {rank}, {name_of(error)}: {failure}"
+            return ""
+
+        counted.kind(name, 4 if ranks == 1 else 2, len(cases)).judge(problem_of)
 
 
 def main():

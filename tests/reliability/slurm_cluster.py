@@ -1,18 +1,25 @@
-"""A Slurm cluster of two nodes on this machine (two_nodes.py), with daemons of its own."""
+"""A Slurm cluster of two nodes on this machine (tests/support/hosts.py), with daemons of its own."""
 
 import os
 import re
 import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
-import two_nodes
-from two_nodes import NAMES, TwoNodes, until
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import hosts
+from jobs import until
+
+NAMES = ("node-1", "node-2")
 
 
-def enter_namespaces():
-    two_nodes.enter_namespaces(["munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel"],
-                               "slurm-wlm and munge")
+def why_not():
+    """As that of hosts."""
+    os.environ["PATH"] += ":/usr/sbin:/sbin"  # where Debian keeps daemons, which a user's path may lack
+    why = hosts.why_not(["munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel"])
+    return f"{why} (the packages slurm-wlm and munge have what a cluster needs)" if why else ""
 
 
 # A node may have more cores in name than the machine has.
@@ -38,18 +45,19 @@ SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=2
 SlurmdTimeout=10
 ReturnToService=1
-NodeName=node-1 NodeAddr=10.77.0.1 CPUs=32 RealMemory=4000
-NodeName=node-2 NodeAddr=10.77.0.2 CPUs=32 RealMemory=4000
+NodeName=node-1 CPUs=32 RealMemory=4000
+NodeName=node-2 CPUs=32 RealMemory=4000
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 REQUEUE_SECONDS = 5  # which a job that was queued again waits; 120 where nobody says otherwise, 5 is the least
 
 
-class Cluster(TwoNodes):
-    """The daemons, and what a user of the cluster would type."""
+class Cluster:
+    """The daemons on two hosts, and what a user of the cluster would type."""
 
-    def __init__(self, folder):
-        super().__init__(folder)
+    def __init__(self, network, folder):
+        self.network, self.folder = network, folder
+        folder.mkdir()
         for name in ("state", *NAMES):
             (self.folder / name).mkdir()
         os.environ["SLURM_CONF"] = str(self.folder / "slurm.conf")
@@ -75,16 +83,23 @@ class Cluster(TwoNodes):
 
     def _start(self, node, *words):
         log = open(self.folder / f"{words[0]}-{node}.output", "ab")
-        self._daemons.append(subprocess.Popen([*self.entering(node), *map(str, words)], stdin=subprocess.DEVNULL,
+        self._daemons.append(subprocess.Popen(self.network[node].enter(words, "/"), stdin=subprocess.DEVNULL,
                                               stdout=log, stderr=log, start_new_session=True))
 
     def user(self, *words):
-        return self.on("node-1", *words)
+        return self.network["node-1"].run(*words)
+
+    def ranks(self, node):
+        """The ids of the ranks that run there."""
+        return [process for process, _ in self.network[node].processes("OMPI_COMM_WORLD_RANK=")]
 
     def nodes(self):
         """The state of each node, as sinfo names it: idle, alloc, drng, ..."""
-        said = subprocess.run(["sinfo", "--noheader", "--Node", "--format=%N %t"], capture_output=True, text=True)
-        return dict(line.split() for line in said.stdout.splitlines())
+        try:
+            said = self.user("sinfo", "--noheader", "--Node", "--format=%N %t")
+        except AssertionError:
+            return {}  # nobody answers yet
+        return dict(line.split() for line in said.splitlines())
 
     def submit(self, script, *options, folder):
         """sbatch; the job's number."""
@@ -104,7 +119,8 @@ class Cluster(TwoNodes):
     def end(self):
         """Ends the daemons in order; without it they end with the test."""
         for daemon in reversed(self._daemons):
-            daemon.send_signal(signal.SIGTERM)
+            if daemon.poll() is None:
+                os.kill(hosts.only_child(daemon.pid), signal.SIGTERM)
         end = time.monotonic() + 10
         for daemon in self._daemons:
             try:

@@ -8,19 +8,19 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from slurm_cluster import REQUEUE_SECONDS, Cluster, enter_namespaces
+from slurm_cluster import NAMES, REQUEUE_SECONDS, Cluster, why_not
 from templates import CLUSTER, CONFIGURATION, LAYOUTS, STEPS, changed, check_equal, make_tree, wanted
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import hosts
 import jobs
-from counted import Counted
+from counted import Counted, skip
 
 TEMPLATE = CLUSTER / "slurm.sbatch"
 OVER = ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"]
@@ -71,11 +71,11 @@ class Desk:
         return self._unbroken[key]
 
     def wait_for_step(self, job, name, step):
-        self._wait(job, f"step {step}", lambda found: self.step(name) >= step)
+        self.wait_until(job, f"step {step}", lambda found: self.step(name) >= step)
 
     def wait_for(self, job, state, restarts=0):
         """Until the job has that state and was queued again so often."""
-        self._wait(job, f"{state} after {restarts} restarts",
+        self.wait_until(job, f"{state} after {restarts} restarts",
                    lambda found: found["JobState"] == state and int(found["Restarts"]) >= restarts)
 
     def wait_for_end(self, job, state, exit_code=0):
@@ -83,11 +83,12 @@ class Desk:
         found = self.cluster.job(job)
         if state != "CANCELLED" and found["ExitCode"] != f"{exit_code}:0":
             raise AssertionError(f"exit code {found['ExitCode']}; wanted {exit_code}\n{self.said(job)}")
-        left = self.cluster.left_behind("SLURM_JOB_ID=")
+        left = self.cluster.network.left_behind(seconds=20, mark="SLURM_JOB_ID=")
+        left = left or {host.name: memory for host in self.cluster.network if (memory := host.shared_memory())}
         if left:
             raise AssertionError(f"left behind: {left}")
 
-    def _wait(self, job, what, has_come):
+    def wait_until(self, job, what, has_come):
         end = time.monotonic() + jobs.MOST_SECONDS
         while True:
             found = self.cluster.job(job)
@@ -213,6 +214,32 @@ def killed_rank(desk, number, name, layout):
     desk.goes_to_its_end(desk.submit(name, layout), name, layout)
 
 
+def lost_machine(desk, number, name, layout):
+    """Open MPI's daemon on the second node ends, as when the machine is gone: the job is queued again by itself."""
+    job = desk.submit(name, layout)
+    desk.wait_for_step(job, name, random.Random(number).randrange(45, 100))
+    wanted(desk.cluster.network["node-2"].kill("orted") == 1, f"node-2 has no daemon\n{desk.said(job)}")
+    desk.wait_for(job, "PENDING", restarts=1)
+    desk.goes_to_its_end(job, name, layout)
+    said = desk.said(job)
+    wanted(re.search("time 1 with step-[0-9]+ saved: queued again", said) and "resumed from" in said,
+           f"it said: {said}")
+
+
+def hung_each_time(desk, number, name, layout):
+    """A rank hangs three times before anything is saved: the job gives up, with the documented code."""
+    job = desk.submit(name, layout, settings={"checkpoint.every": 0, "run.time_limit": 5})
+    for restarts in range(3):
+        desk.wait_until(job, f"step 1 after {restarts} restarts", lambda _: desk.said(job).count("step 1/") > restarts)
+        os.kill(desk.cluster.ranks("node-2")[0], signal.SIGSTOP)
+        if restarts < 2:
+            desk.wait_for(job, "PENDING", restarts + 1)
+    desk.wait_for_end(job, "FAILED", exit_code=5)
+    said = desk.said(job)
+    wanted(desk.cluster.job(job)["Restarts"] == "2" and said.count(" with nothing saved: queued again") == 2
+           and said.count("gives up: a machine was lost or a rank hung three times") == 1, f"it said: {said}")
+
+
 def mistake(desk, number, name, layout):
     """A wrong key is said once, and the job is not queued again."""
     job = desk.submit(name, layout, settings={"model.widht": 8})
@@ -237,10 +264,12 @@ def as_it_is(desk, number, name, layout):
 
 def main():
     counted = Counted(__doc__)
-    enter_namespaces()
-    folder = Path(tempfile.mkdtemp(prefix="longspan-slurm-"))
-    try:
-        cluster = Cluster(folder / "cluster")
+    if why := why_not():
+        skip(why)
+    with tempfile.TemporaryDirectory(prefix="longspan-slurm-", ignore_cleanup_errors=True) as directory, hosts.Hosts(
+            NAMES, directory, visible=[jobs.SOURCE, Path(counted.program).parents[1]]) as network:
+        folder = Path(directory).resolve()
+        cluster = Cluster(network, folder / "cluster")
         desk = Desk(cluster, folder / "home", counted.program)
         for words, case, usual, full in KINDS:
             kind = counted.kind(f"Slurm: {words}", usual, full)
@@ -252,8 +281,6 @@ def main():
                     kind.fails(number, f"{error}\n{cluster.logs()}")
                     cluster.user("scancel", "--user=root")
         cluster.end()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     counted.end()
 
 
@@ -268,6 +295,8 @@ KINDS = [
     ("a node is drained", drained, 0, 6),
     ("a node goes down", node_down, 0, 10),
     ("a rank is killed", killed_rank, 0, 10),
+    ("a machine is lost, and the job goes on by itself", lost_machine, 1, 10),
+    ("a rank hangs three times with nothing saved", hung_each_time, 0, 1),
     ("the template as it is, on 16 ranks", as_it_is, 0, 1),
 ]
 

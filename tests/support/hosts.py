@@ -7,8 +7,9 @@
 
 A host has its own network, name, processes, /tmp, /dev/shm and /etc/hosts, and sees the rest of the machine's files. A
 bridge in a network of its own joins them; `ssh` to another host is tests/support/host_agent on their PATH, which asks
-this process to start the command there. A host lives as long as its first process, and that one until this process closes
-a pipe: so nothing is left, however the test ends.
+this process to start the command there. A host lives as long as its first process, and that one until this process
+closes a pipe: so nothing is left, however the test ends. Where it is gone before, whatever asks for the host says how it
+ended.
 """
 
 import contextlib
@@ -27,7 +28,8 @@ NETWORK = "10.213.0"
 KINDS = ("--net", "--uts", "--ipc", "--pid", "--mount")
 
 # The first process of a host: its arguments are the name, a folder for its /tmp, its /etc/hosts, and what of /tmp it
-# sees. It waits for whatever loses its parent, as the first process of a machine does.
+# sees. It waits for whatever loses its parent, as the first process of a machine does. When `cat` says again what it is
+# told, everything is there.
 FIRST_PROCESS = """
 set -e
 name=$1 temporary=$2 names=$3
@@ -48,16 +50,15 @@ mount -t proc proc /proc
 mount --bind "$names" /etc/hosts
 hostname "$name"
 ip link set lo up
-echo ready
-cat >/dev/null
+cat
 true
 """
 
 
-def why_not():
-    """A sentence that says why this machine gives no hosts; empty where it does."""
-    for program in "ip", "unshare", "nsenter", "mpirun":
-        if not any(os.access(Path(folder) / program, os.X_OK) for folder in os.environ["PATH"].split(":")):
+def why_not(programs=()):
+    """A sentence that says why this machine gives no hosts, or not these programs for them; empty where it does."""
+    for program in "ip", "unshare", "nsenter", "mpirun", *programs:
+        if shutil.which(program) is None:
             return f"needs {program}, which is not in PATH"
     trial = subprocess.run(["unshare", *KINDS, "--fork", "sh", "-c",
                             "mount -t tmpfs tmpfs /dev/shm && mount -t proc proc /proc && ip link add one type bridge && "
@@ -69,22 +70,98 @@ def why_not():
 
 
 def _run(*words):
-    subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True)
+    """What the command writes; it must succeed."""
+    words = [str(word) for word in words]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        raise AssertionError(f"{' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def _text(file):
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace")
+
+
+def only_child(process):
+    """The id of the process that nsenter, or unshare, has started: signals are for that one."""
+    end = time.monotonic() + 10
+    while not (children := Path(f"/proc/{process}/task/{process}/children").read_text().split()):
+        if time.monotonic() > end:
+            raise AssertionError(f"process {process} has started none")
+        time.sleep(0.01)
+    return int(children[0])
+
+
+class _First:
+    """A first process, told to be there for as long as this process has its pipe."""
+
+    def __init__(self, command):
+        self._errors = tempfile.TemporaryFile()
+        # Its parent is unshare, which ends as it does.
+        self._parent = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self._errors, start_new_session=True)
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and says nothing
+            self._parent.stdin.write(b"ready\n")
+            self._parent.stdin.flush()
+        if self._parent.stdout.readline() != b"ready\n":
+            self._parent.wait(10)
+            why = self.end()
+            self.close()
+            raise AssertionError(f"a host cannot be made: {why}")
+        self.id = only_child(self._parent.pid)
+
+    def end(self):
+        """How it has ended; empty while it is there."""
+        code = self._parent.poll()
+        if code is None:
+            return ""
+        return f"its first process ended with {code} and said: {_text(self._errors) or 'nothing'}"
+
+    def let_go(self):
+        with contextlib.suppress(BrokenPipeError):
+            self._parent.stdin.close()
+
+    def close(self):
+        self.let_go()
+        try:
+            self._parent.wait(10)
+        except subprocess.TimeoutExpired:
+            self._parent.kill()  # and with it its child, the first process
+            self._parent.wait()
+        self._parent.stdout.close()
+        self._errors.close()
 
 
 class Host:
-    """One of them. `first` is its first process."""
+    """One of them. `first` is the id of its first process."""
 
-    def __init__(self, name, number, first, pipe):
-        self.name, self.number, self.first, self._pipe = name, number, first, pipe
+    def __init__(self, name, number, first):
+        self.name, self.number, self._first = name, number, first
+        self.first = first.id
         self.reachable = True
+        self.is_ended = False  # by the test
+
+    def check(self):
+        """Raises where the host is gone though the test has not ended it."""
+        if not self.is_ended and (end := self._first.end()):
+            raise AssertionError(f"host {self.name} is gone: {end}")
 
     def enter(self, command, directory):
         """The command as words that run it on the host."""
+        self.check()
         return ["nsenter", f"--target={self.first}", *KINDS, f"--wd={directory}", "--", *map(str, command)]
 
-    def processes(self):
-        """(id, command) of what was started on it."""
+    def run(self, *words):
+        """What the command writes that is run there, as `_run`."""
+        return _run(*self.enter(words, "/"))
+
+    def end(self):
+        self.is_ended = True
+        os.kill(self.first, signal.SIGKILL)
+
+    def processes(self, mark=""):
+        """(id, command) of what was started on it and has the mark in its environment."""
+        self.check()
         try:
             own = os.readlink(f"/proc/{self.first}/ns/pid")
         except OSError:
@@ -94,7 +171,8 @@ class Host:
             try:
                 if entry.name.isdigit() and os.readlink(entry / "ns" / "pid") == own:
                     command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    if command and int(entry.name) != self.first and command != "cat ":  # the first one waits for that
+                    is_other = int(entry.name) != self.first and command != "cat "  # the first one waits for that
+                    if command and is_other and (not mark or mark.encode() in (entry / "environ").read_bytes()):
                         found.append((int(entry.name), command))
             except OSError:
                 pass  # it has ended
@@ -108,6 +186,10 @@ class Host:
         """What jobs have left in its /tmp."""
         root = Path(f"/proc/{self.first}/root")
         return sorted(str(path.relative_to(root)) for path in (root / "tmp").glob("ompi.*"))
+
+    def shared_memory(self):
+        """What jobs have left in its /dev/shm."""
+        return sorted(path.name for path in Path(f"/proc/{self.first}/root/dev/shm").iterdir())
 
     def kill(self, name, number=signal.SIGKILL, only=""):
         """Sends a signal to the processes whose program has that name, and that first word where one is given; how many."""
@@ -126,15 +208,11 @@ class Job:
         self.process = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL, stdout=self._output,
                                         stderr=self._errors, env=environment)
 
-    @staticmethod
-    def _text(file):
-        return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace")
-
     def output(self):
-        return self._text(self._output)
+        return _text(self._output)
 
     def errors(self):
-        return self._text(self._errors)
+        return _text(self._errors)
 
     def wait(self, seconds):
         """The exit code; None where it runs on for so long."""
@@ -158,7 +236,7 @@ class Hosts:
         self._names = list(names)
         self._home = str(home or os.environ.get("HOME", "/"))
         self._hosts = {}
-        self._pipes = []
+        self._first_ones = []
         self._jobs = []
 
     def __enter__(self):
@@ -186,8 +264,7 @@ class Hosts:
         names.write_text("127.0.0.1 localhost\n"
                          + "".join(f"{NETWORK}.{i + 1} {name}\n" for i, name in enumerate(self._names)))
         self._listen(folder / "door")
-        self._switch = self._first_process(["unshare", "--net", "--fork", "--kill-child", "sh", "-c",
-                                            "echo ready; cat >/dev/null; true"])[0]
+        self._switch = self._first_process(["unshare", "--net", "--fork", "--kill-child", "cat"]).id
         self._on_switch("ip", "link", "add", "bridge", "type", "bridge")
         self._on_switch("ip", "link", "set", "bridge", "up")
         for i, name in enumerate(self._names):
@@ -196,24 +273,19 @@ class Hosts:
     def _make_host(self, number, name, folder, names):
         temporary = folder / f"tmp-{name}"
         temporary.mkdir()
-        first, pipe = self._first_process(
+        first = self._first_process(
             ["unshare", *KINDS, "--fork", "--kill-child", "sh", "-c", FIRST_PROCESS, "sh", name, temporary, names,
              *self._visible, AGENT])
-        host = self._hosts[name] = Host(name, number, first, pipe)
+        host = self._hosts[name] = Host(name, number, first)
         port = f"port{number}"
-        _run("ip", "link", "add", port, "netns", self._switch, "type", "veth", "peer", "name", "network", "netns", first)
+        _run("ip", "link", "add", port, "netns", self._switch, "type", "veth", "peer", "name", "network", "netns", first.id)
         self._on_switch("ip", "link", "set", port, "master", "bridge", "up")
         for words in (["address", "add", f"{NETWORK}.{number + 1}/24", "dev", "network"], ["link", "set", "network", "up"]):
-            _run(*host.enter(["ip", *words], "/"))
+            host.run("ip", *words)
 
     def _first_process(self, command):
-        """The id of the process that it starts and waits for, and itself."""
-        pipe = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                start_new_session=True)
-        self._pipes.append(pipe)
-        if pipe.stdout.readline() != "ready\n":
-            raise RuntimeError(f"a host cannot be made: {pipe.stderr.read()}")
-        return int(Path(f"/proc/{pipe.pid}/task/{pipe.pid}/children").read_text().split()[0]), pipe
+        self._first_ones.append(_First(command))
+        return self._first_ones[-1]
 
     def _on_switch(self, *command):
         _run("nsenter", "--target", self._switch, "--net", "--", *command)
@@ -222,38 +294,59 @@ class Hosts:
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._door.bind(str(path))
         self._door.listen()
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._server = threading.Thread(target=self._serve, daemon=True)
+        self._server.start()
 
     def _serve(self):
         while True:
             try:
                 connection, _ = self._door.accept()
             except OSError:
-                return  # it was closed
+                return  # it was shut
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _shut(self):
+        """Nobody listens any more. A thread that still waited for a closed socket would, once this process was stopped and
+        goes on, wait for what has the socket's number by then: the door of the next hosts. It would answer their logins."""
+        self._door.shutdown(socket.SHUT_RDWR)
+        self._server.join()
+        self._door.close()
 
     def _answer(self, connection):
         """Does what a login to a host does: an environment of its own, the command by a shell."""
         with connection:
             text, streams, _, _ = socket.recv_fds(connection, 1 << 16, 3)
-            source, name, command = text.decode().split("\0", 2)
-            host = self._hosts.get(name)
-            if not host or not host.reachable or not self._hosts[source].reachable:
-                code = 255
-                os.write(streams[2], f"ssh: connect to host {name} port 22: No route to host\n".encode())
-            else:
-                with subprocess.Popen(host.enter(["/bin/sh", "-c", command], "/"), stdin=streams[0], stdout=streams[1],
-                                      stderr=streams[2], env=self.environment()) as process:
-                    for stream in streams:
-                        os.close(stream)
-                    streams = []
-                    code = process.wait()
-            for stream in streams:
-                os.close(stream)
+            try:
+                code = self._log_in(streams, *text.decode().split("\0", 2))
+            finally:
+                for stream in streams:
+                    os.close(stream)
             try:
                 connection.send(bytes([code & 255]))
             except OSError:
                 pass  # whoever asked has been killed
+
+    def _log_in(self, streams, source, name, command):
+        """The exit code. Closes the streams once the command has them."""
+        host = self._hosts.get(name)
+        if not host or not host.reachable or not self._hosts[source].reachable:
+            os.write(streams[2], f"ssh: connect to host {name} port 22: No route to host\n".encode())
+            return 255
+        try:
+            words = host.enter(["/bin/sh", "-c", command], "/")
+        except AssertionError as error:
+            os.write(streams[2], f"{error}\n".encode())
+            return 255
+        with subprocess.Popen(words, stdin=streams[0], stdout=streams[1], stderr=streams[2],
+                              env=self.environment()) as process:
+            while streams:
+                os.close(streams.pop())
+            return process.wait()
+
+    @property
+    def agent(self):
+        """What is `ssh` here, for those who have another on their PATH."""
+        return self.directory / "hosts" / "bin" / "ssh"
 
     def environment(self):
         """What a user finds after a login."""
@@ -279,17 +372,17 @@ class Hosts:
     def end(self, name):
         """As when its power is cut: it sends nothing more, and nothing runs on it."""
         self.cut(name)
-        os.kill(self[name].first, signal.SIGKILL)
+        self[name].end()
 
-    def processes(self, names=None):
-        """{host: [(id, command)]} of what runs on them, without hosts where nothing does."""
-        found = {name: self[name].processes() for name in names or self._hosts}
+    def processes(self, names=None, mark=""):
+        """{host: [(id, command)]} of what runs on them with the mark in its environment, where something does."""
+        found = {name: self[name].processes(mark) for name in names or self._hosts}
         return {name: processes for name, processes in found.items() if processes}
 
-    def left_behind(self, names=None, seconds=10):
-        """What still runs on them after so long."""
+    def left_behind(self, names=None, seconds=10, mark=""):
+        """What still runs on them after so long, as `processes`."""
         end = time.monotonic() + seconds
-        while found := self.processes(names):
+        while found := self.processes(names, mark):
             if time.monotonic() > end:
                 return found
             time.sleep(0.1)
@@ -304,18 +397,12 @@ class Hosts:
         self.left_behind()
 
     def close(self):
-        for pipe in self._pipes:
-            pipe.stdin.close()
-        for pipe in self._pipes:
-            try:
-                pipe.wait(10)
-            except subprocess.TimeoutExpired:
-                pipe.kill()  # and with it its child, the first process
-                pipe.wait()
-            pipe.stdout.close()
-            pipe.stderr.close()
+        for first in self._first_ones:
+            first.let_go()
+        for first in self._first_ones:
+            first.close()
         for job in self._jobs:
             job.close()
-        if hasattr(self, "_door"):
-            self._door.close()
+        if hasattr(self, "_server"):
+            self._shut()
         shutil.rmtree(self.directory / "hosts", ignore_errors=True)
