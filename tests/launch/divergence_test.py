@@ -126,8 +126,8 @@ class Unsound(jobs.TestCase):
                 for steps in 1, 3:
                     result = self.train(name, layout, {**DIVERGING, **more, "training.steps": steps,
                                                        "training.skipped_in_a_row": 9}, code=4)
-                    self.assert_one_sentence(result, f"training diverged: the weights after step {steps} give no finite loss or gradient "
-                                                     "and are not saved; set a smaller training.learning_rate")
+                    self.assert_one_sentence(result, f"training diverged: the weights after step {steps} give no finite loss "
+                                                     "or gradient and are not saved; set a smaller training.learning_rate")
                     self.assertEqual(self.run_at(name).entries(), [])
 
     def stop(self, name, layout, settings, at):
