@@ -43,14 +43,13 @@ class Retry : public ::testing::Test {
                                  .options = std::move(options),
                                  .command = {"train", "run.yaml"},
                                  .retry = {.most = 3, .wait = 0, .letting_go = 0}};
-    const ConfigurationText source = {
-        "run.yaml",
-        "{model: {family: decoder, layers: 2, width: 16, heads: 4}, "
-        "data: {train: none.txt, batch: 6, segment: 32}}",
-        {"run.directory=" + run_.string(),
-         "run.time_limit=0.1",
-         "run.device=cpu",
-         "checkpoint.resume=" + resume_}};
+    const ConfigurationText source = {"run.yaml",
+                                      "{model: {family: decoder, layers: 2, width: 16, heads: 4}, "
+                                      "data: {train: none.txt, batch: 6, segment: 32}}",
+                                      {"run.directory=" + run_.string(),
+                                       "run.time_limit=0.1",
+                                       "run.device=cpu",
+                                       "checkpoint.resume=" + resume_}};
     return run_again_and_again(line, source, [&](const RunCommandLine& each) {
       return JobEnd{.code = attempt(each, ++attempts_)};
     });
