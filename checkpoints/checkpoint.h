@@ -153,8 +153,10 @@ struct LatestCheckpoint {
 
 struct CheckpointSearch {
   std::optional<LatestCheckpoint> found;
-  // For the log: a sentence for each newer step that was passed over, newest first.
+  // For the log: a sentence for each newer step that was passed over, newest first, after those of
+  // steps, newer or older, that were moved aside and could not be put back.
   std::vector<std::string> skipped;
+  bool goes_back = false;  // a newer step than the one found was passed over
 };
 
 // Collective. The newest step of the directory that verifies, the same on every rank; nothing when

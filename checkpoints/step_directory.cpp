@@ -77,13 +77,15 @@ std::vector<std::int64_t> steps_in(const std::filesystem::path& directory) {
   return steps;
 }
 
-std::vector<std::string> steps_moved_aside(const std::filesystem::path& directory) {
-  std::vector<std::string> sentences;
+std::vector<std::pair<std::int64_t, std::string>> steps_moved_aside(
+    const std::filesystem::path& directory) {
+  std::vector<std::pair<std::int64_t, std::string>> steps;
   for (const StepEntry& entry : entries_in(directory))
     if (entry.use == StepUse::replaced && !is_real_directory(directory / step_name(entry.step)))
-      sentences.push_back(fmt::format("{}: it was moved aside and could not be put back",
-                                      (directory / entry.name()).string()));
-  return sentences;
+      steps.emplace_back(entry.step,
+                         fmt::format("{}: it was moved aside and could not be put back",
+                                     (directory / entry.name()).string()));
+  return steps;
 }
 
 void remove_leftovers(const std::filesystem::path& directory) noexcept try {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace longspan {
@@ -35,8 +36,9 @@ std::string unique_id();
 // Removes what runs that are no longer alive left behind, and puts back a step that was moved aside
 // and never replaced. What cannot be removed is left.
 void remove_leftovers(const std::filesystem::path& directory) noexcept;
-// A sentence for each step that was moved aside and is still there in no other place. Throws
+// Each step that was moved aside and is still there in no other place, with a sentence. Throws
 // DataError when the directory cannot be read.
-std::vector<std::string> steps_moved_aside(const std::filesystem::path& directory);
+std::vector<std::pair<std::int64_t, std::string>> steps_moved_aside(
+    const std::filesystem::path& directory);
 
 }  // namespace longspan

@@ -93,24 +93,26 @@ Problems verify_share(const std::filesystem::path& path,
   return problems;
 }
 
-// The steps as rank 0 finds them, and sentences of those that it cannot put back; or what it
-// throws.
-std::vector<std::int64_t> agreed_steps(const std::filesystem::path& directory,
-                                       const Communicator& world,
-                                       std::vector<std::string>& skipped) {
-  Json listed;
+struct FoundSteps {
+  std::vector<std::int64_t> saved;
+  std::vector<std::pair<std::int64_t, std::string>> moved_aside;  // each with a sentence
+};
+
+// The steps as rank 0 finds them, or what it throws.
+FoundSteps agreed_steps(const std::filesystem::path& directory, const Communicator& world) {
+  Json listed = Json::object();
   if (world.rank() == 0) try {
       remove_leftovers(directory);
       listed["steps"] = steps_in(directory);
-      listed["skipped"] = steps_moved_aside(directory);
+      listed["moved_aside"] = steps_moved_aside(directory);
     } catch (const DataError& error) {
       listed["error"] = error.what();
     }
   listed =
       Json::parse(world.broadcast(listed.dump(-1, ' ', false, Json::error_handler_t::replace), 0));
   if (listed.contains("error")) throw DataError("{}", listed["error"].get<std::string>());
-  skipped = listed["skipped"].get<std::vector<std::string>>();
-  return listed["steps"].get<std::vector<std::int64_t>>();
+  return {listed["steps"].get<std::vector<std::int64_t>>(),
+          listed["moved_aside"].get<std::vector<std::pair<std::int64_t, std::string>>>()};
 }
 
 }  // namespace
@@ -139,16 +141,23 @@ CheckpointSearch latest_good_checkpoint(const std::filesystem::path& directory,
                                         const CheckpointJudge& judge,
                                         const ReadWatch& watch) {
   CheckpointSearch search;
-  std::vector<std::int64_t> steps = agreed_steps(directory, world, search.skipped);
-  std::ranges::reverse(steps);
-  for (const auto step : steps) {
+  FoundSteps steps = agreed_steps(directory, world);
+  std::int64_t newest_passed_over = -1;
+  for (auto& [step, sentence] : steps.moved_aside) {
+    newest_passed_over = std::max(newest_passed_over, step);
+    search.skipped.push_back(std::move(sentence));
+  }
+  std::ranges::reverse(steps.saved);
+  for (const auto step : steps.saved) {
     const auto path = directory / step_name(step);
     Problems problems = verify_checkpoint(path, world, judge, watch);
     std::erase_if(problems, [](const auto& problem) { return !problem.prevents_reading; });
     if (problems.empty()) {
       search.found = LatestCheckpoint{path, step};
+      search.goes_back = newest_passed_over > step;
       return search;
     }
+    newest_passed_over = std::max(newest_passed_over, step);
     search.skipped.push_back(fmt::format(
         "{}{}",
         problems.front().sentence,

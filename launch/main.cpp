@@ -21,6 +21,7 @@
 
 #include "framework/comm/launcher.h"
 #include "framework/core/option_text.h"
+#include "framework/core/sudden_end.h"
 #include "framework/settings/run_options.h"
 #include "launch/command.h"
 #include "launch/run.h"
@@ -242,6 +243,7 @@ void occupy_closed_streams() {
 
 int main(int count, char** words) {
   using namespace longspan;
+  speak_at_sudden_end();
   occupy_closed_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails instead
   if (count > 1 && std::string_view(words[1]) == "run") return start_ranks(count, words);

@@ -19,6 +19,7 @@
 #include "checkpoints/checkpoint.h"
 #include "framework/core/error.h"
 #include "framework/runs/log.h"
+#include "framework/runs/resume.h"
 #include "framework/runs/run_state.h"
 #include "launch/chosen_layout.h"
 #include "launch/configuration.h"
@@ -136,6 +137,9 @@ class Attempts {
   bool is_asked_within(std::chrono::milliseconds time);
   std::string why(const JobEnd& end);
   Progress progress() const;
+  bool goes_on_from_own() const;
+  std::string how_to_go_on() const;
+  int ended_with(int code) const;
   std::string take_progress();
   std::string limit_reached() const;
   bool wait();
@@ -154,7 +158,8 @@ class Attempts {
   std::vector<NamedHost> hosts_;
   TemporaryFolder folder_;
   fs::path directory_;
-  std::string resume_;  // checkpoint.resume
+  NamedPath resume_;               // checkpoint.resume
+  std::int64_t saved_before_ = 0;  // the newest step in the directory before the first attempt
   double time_limit_ = 0;
   Progress best_;                                     // of all attempts
   std::optional<fs::file_time_type> metrics_before_;  // when those of an earlier run were written
@@ -181,6 +186,7 @@ Attempts::Attempts(const RunCommandLine& line,
   const auto written = fs::last_write_time(directory_ / metrics_file, error);
   if (!error) metrics_before_ = written;
   best_ = progress();
+  saved_before_ = best_.saved;
 }
 
 // In the log too, once there is the directory that it lies in.
@@ -195,13 +201,35 @@ void Attempts::say(LogLevel level, const std::string& sentence) const {
 
 int Attempts::give_up(const std::string& reason, int code) const {
   say(LogLevel::error, "gives up: " + reason);
-  return code;
+  return ended_with(code);
 }
 
 int Attempts::stopped() const {
   say(LogLevel::info,
-      fmt::format("stopped on request before attempt {}; start again to go on", attempts_ + 1));
+      fmt::format("stopped on request before attempt {}; {}", attempts_ + 1, how_to_go_on()));
   return static_cast<int>(ExitCode::stopped);
+}
+
+// Whether an attempt goes on from what this run has saved itself, whatever its first attempt was to
+// begin with. Steps that an earlier run has left count only where that was to go on from them.
+bool Attempts::goes_on_from_own() const {
+  return progress().saved > (resume_ == "auto" ? 0 : saved_before_);
+}
+
+std::string Attempts::how_to_go_on() const {
+  if (!goes_on_from_own()) return "nothing is saved yet: start again to begin as it began";
+  return fmt::format("start again{} to go on", how_to_resume(resume_));
+}
+
+// Of an attempt that took checkpoint.resume: auto in place of what the user has set, and said how
+// to start that again.
+int Attempts::ended_with(int code) const {
+  if (code != 0 && attempts_ > 1 && resume_ != "auto" && goes_on_from_own())
+    say(LogLevel::info,
+        fmt::format("checkpoint.resume was {} for the first attempt only: {}",
+                    resume_.text(),
+                    how_to_go_on()));
+  return code;
 }
 
 // What is known of it where its directory cannot be read. Of an earlier run that has saved nothing
@@ -360,9 +388,8 @@ Turn Attempts::look_for_places() {
     return turn;
   }
   turn.line = line_;
-  // From what this run has saved itself, whatever its first attempt was to begin with.
-  if (resume_ != "auto" && progress().saved > 0)
-    add_settings(*turn.line, {"checkpoint.resume=auto"});
+  const bool changes_resume = resume_ != "auto" && goes_on_from_own();
+  if (changes_resume) add_settings(*turn.line, {"checkpoint.resume=auto"});
   std::string told;
   if (!silent.empty())
     leave_out(silent, turn, told);
@@ -370,6 +397,7 @@ Turn Attempts::look_for_places() {
     told = " of " + names_of(hosts_);
   if (!turn.trouble.empty()) return turn;
   const std::string ranks = turn.line->ranks ? ranks_text(*turn.line->ranks) : "the ranks";
+  if (changes_resume) told += ", with checkpoint.resume: auto";
   say(LogLevel::info, fmt::format("attempt {} starts on {}{}", attempts_ + 1, ranks, told));
   return turn;
 }
@@ -383,7 +411,7 @@ int Attempts::run() {
     ++attempts_;
     const std::string reason = why(end);
     if (was_asked_) return stopped();
-    if (reason.empty()) return end.code;
+    if (reason.empty()) return ended_with(end.code);
     say(LogLevel::warning,
         fmt::format(
             "attempt {} ended with code {} {}: {}", attempts_, end.code, take_progress(), reason));

@@ -31,8 +31,8 @@ bool CheckpointSaver::save(const CheckpointInfo& info,
                            const TrainingState& state,
                            const Loss& loss) {
   begin();
-  if (const double found = loss(); !std::isfinite(found)) {
-    log_.warning("step {} is not saved: its weights give a loss of {}", info.step, found);
+  if (!std::isfinite(loss())) {
+    tell_unsound(info.step);
     return false;
   }
   const std::filesystem::path path = save_checkpoint(directory_, info, state, world_);
@@ -62,9 +62,13 @@ bool CheckpointSaver::judge(double loss) {
   if (!beside_ || judged_) return true;
   judged_ = std::isfinite(loss);
   if (judged_) return true;
-  log_.warning("step {} is not saved: its weights give no finite loss or gradient", step_);
+  tell_unsound(step_);
   give_up();
   return false;
+}
+
+void CheckpointSaver::tell_unsound(std::int64_t step) const {
+  log_.warning("step {} is not saved: its weights give no finite loss or gradient", step);
 }
 
 // The first rank removes what all of them write: it is the last one to stop.

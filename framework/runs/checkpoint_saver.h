@@ -14,11 +14,12 @@
 namespace longspan {
 
 // At most one save is under way; the next one waits for it. Each is told in the log with the time
-// that training waited for it. What is saved has given a finite loss: nothing can go on from
-// weights that do not.
+// that training waited for it. What is saved has given a finite loss and gradient: nothing can go
+// on from weights that do not.
 class CheckpointSaver {
  public:
-  // The loss of the state that is to be saved; asked of all ranks alike.
+  // The loss of the state that is to be saved, no number where its gradient is none; asked of all
+  // ranks alike.
   using Loss = std::function<double()>;
 
   // `world`, `log` and `timeline`, where the spans of its threads are written, outlive it.
@@ -61,6 +62,7 @@ class CheckpointSaver {
  private:
   void begin();
   void give_up();
+  void tell_unsound(std::int64_t step) const;
   bool copy_fits(const TrainingState& state);
   void tell(const std::filesystem::path& path, double waited);
   std::optional<std::int64_t> best_of(const TrainingState& state) const;

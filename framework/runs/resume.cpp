@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <system_error>
 
 #include "framework/core/byte_text.h"
@@ -114,7 +115,8 @@ std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
                       search.skipped.front());
     return std::nullopt;
   }
-  if (!search.skipped.empty())
+  // What was moved aside may be an older step.
+  if (search.goes_back)
     run.log.warning("going back to step {}, the newest that verifies", search.found->step);
   return search.found->path;
 }
@@ -122,6 +124,12 @@ std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
 NamedPath resume_after_divergence(const NamedPath& wish, bool has_saved) {
   // A new run begins anew in its own directory.
   return has_saved || wish == new_run_wish ? NamedPath(newest_wish) : wish;
+}
+
+std::int64_t step_to_go_back_to(const ResumingRun& run, std::int64_t step, bool has_saved) {
+  const bool is_own =
+      resume_after_divergence(run.settings.checkpoint.resume, has_saved) == newest_wish;
+  return is_own ? std::clamp<std::int64_t>(newest_step(run), 0, step) : step;
 }
 
 std::string how_to_resume(const NamedPath& wish) {

@@ -57,6 +57,11 @@ std::optional<std::filesystem::path> checkpoint_to_resume(const ResumingRun& run
 // saved one since it began, and else to what it began from.
 NamedPath resume_after_divergence(const NamedPath& wish, bool has_saved);
 
+// Collective. The step that a run goes back to, of which it knows that it was `step`, saved by
+// itself or what it began from: an older one where that is no longer in its directory, 0 where none
+// is.
+std::int64_t step_to_go_back_to(const ResumingRun& run, std::int64_t step, bool has_saved);
+
 // Where who starts the run again has to set another checkpoint.resume to go on from the steps in
 // its directory: how, behind a verb.
 std::string how_to_resume(const NamedPath& wish);

@@ -8,11 +8,11 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <random>
 #include <system_error>
 #include <thread>
 
+#include "checkpoints/files.h"
 #include "framework/core/error.h"
 #include "framework/core/host_name.h"
 
@@ -147,14 +147,9 @@ void RunDirectory::write(const std::string& name, const std::string& text) const
   if (!writes_) return;
   const fs::path target = path_ / name;
   const fs::path beside = path_ / (name + ".tmp");
-  std::FILE* const file = std::fopen(beside.c_str(), "wb");
-  if (file == nullptr) throw Failure("{}: cannot be written: {}", beside.string(), reason());
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
-                       std::fflush(file) == 0 && fsync(fileno(file)) == 0;
-  const std::string why = written ? "" : reason();
-  const bool closed = std::fclose(file) == 0;
-  if (!written || !closed) throw Failure("{}: cannot be written: {}", beside.string(), why);
   std::error_code error;
+  fs::remove(beside, error);  // what a killed run has left
+  write_text_file(beside, text);
   fs::rename(beside, target, error);
   if (error) throw Failure("{}: cannot be written: {}", target.string(), error.message());
 }

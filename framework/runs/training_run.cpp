@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "framework/comm/launcher.h"
@@ -363,10 +364,18 @@ void TrainingRun::go_back(const DivergedError& error) {
   progress_.finish();
   keep_directory();
   life_.diverged = error.what();
-  const std::int64_t newest = has_saved() ? saver_.step() : first_step_;
+  const std::int64_t newest =
+      step_to_go_back_to(resuming(), has_saved() ? saver_.step() : first_step_, has_saved());
   const std::int64_t first = std::max(newest + 1, last_update_);
   skipped_.add(first, trainer_.steps());
   ++skipped_.times;
+  try {
+    directory_.write(directory_.skipped().filename(), skipped_.to_json());
+  } catch (const Failure&) {
+    log_.warning("{}; does not go back, as what it would pass over could not be written",
+                 error.what());
+    throw;
+  }
   log_.warning(
       "{}; goes back to step {}, time {} of the {} that training.skip_after_divergence allows, and "
       "passes over the data of steps {} to {}",
@@ -376,7 +385,6 @@ void TrainingRun::go_back(const DivergedError& error) {
       settings_.training.skip_after_divergence,
       first,
       trainer_.steps());
-  directory_.write(directory_.skipped().filename(), skipped_.to_json());
 }
 
 ExitCode TrainingRun::train() {
@@ -420,8 +428,8 @@ ExitCode TrainingRun::train() {
   return ExitCode::ok;
 }
 
-// The weights after the last step give no finite loss. Who asked the run to stop can have it go on
-// from what was saved before.
+// The weights after the last step give no finite loss or gradient. Who asked the run to stop can
+// have it go on from what was saved before.
 ExitCode TrainingRun::end_unsaved() const {
   const std::int64_t before = saver_.step() >= 0 ? saver_.step() : first_step_;
   if (stopping_ && !last_step() && before > 0) {
@@ -435,7 +443,8 @@ ExitCode TrainingRun::end_unsaved() const {
     return ExitCode::stopped;
   }
   throw DivergedError(
-      "training diverged: the weights after step {} give no finite loss and are not saved; {}",
+      "training diverged: the weights after step {} give no finite loss or gradient and are not "
+      "saved; {}",
       trainer_.steps(),
       calmer_training(settings_.training));
 }
@@ -505,7 +514,7 @@ void TrainingRun::step() {
   if (result.reconstruction_error) judge_reconstruction(result);
   if (!result.skipped) last_update_ = trainer_.steps();
   if (!result.writing) finish_save();
-  is_sound_ = !result.skipped || result.overflowed;
+  is_sound_ = result.is_sound();
   if (is_sound_) remove_older();
   save_is_due_ = save_is_due_ || is_best || due(settings_.checkpoint.every);
   if (save_is_due_ && is_sound_ && !last_step() && !stopping_) save_is_due_ = !save(true);
@@ -665,8 +674,11 @@ bool TrainingRun::save(bool beside) {
                                .configuration = text_.configuration};
   // What was restored and has made no step had one when it was saved.
   const CheckpointSaver::Loss loss = [this] {
-    const bool is_known = has_validation_loss_ || batch_.fields.empty();
-    return is_known ? 0.0 : trainer_.loss_of(batch_);
+    if (batch_.fields.empty()) return 0.0;
+    const StepResult tried = trainer_.try_step(batch_);
+    // Where a validation has given a loss it is the batch that gives none.
+    const bool is_sound = tried.is_sound() || (has_validation_loss_ && !std::isfinite(tried.loss));
+    return is_sound ? 0.0 : std::numeric_limits<double>::quiet_NaN();
   };
   return beside ? saver_.save_beside(info, state(), loss) : saver_.save(info, state(), loss);
 }

@@ -179,24 +179,7 @@ std::vector<WatchedResult> Trainer::watched_of(const std::vector<PartLoss>& part
   return results;
 }
 
-double Trainer::loss_of(const Batch& given) const {
-  const NoGradient unrecorded;
-  const Batch batch = model_->body().prepared(given, std::nullopt);
-  const Counts counts = count(batch);
-  double loss = 0;
-  for (std::size_t part = 0; part < carried_.size(); ++part)
-    for (const Variable& term : losses_of(reading_of(batch, part), counts, Pass{}, nullptr).losses)
-      loss += term.value().item();
-  return unsigned_nan(
-      mesh().world.all_reduce(mesh().tensor.rank() == 0 ? loss : 0.0, Reduction::sum));
-}
-
-StepResult Trainer::step(const Batch& given, const StepRequest& request) {
-  const Batch batch =
-      model_->body().prepared(given, random_.child(static_cast<std::uint64_t>(steps_)));
-  const std::int64_t parts = std::ssize(carried_);
-  require(batch.rows() % parts == 0, "{} rows do not divide into {} parts", batch.rows(), parts);
-  if (batch.fresh) carried_.assign(carried_.size(), {});
+StepResult Trainer::compute(const Batch& batch, const StepRequest& request) {
   const Counts counts = count(batch);
   StepResult result;
   if (const auto tokens = counts.find("tokens"); tokens != counts.end())
@@ -225,10 +208,28 @@ StepResult Trainer::step(const Batch& given, const StepRequest& request) {
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.gradient_norm);
   result.overflowed = result.skipped && std::isfinite(result.loss) && loss_scale_ &&
                       loss_scale_->value() > LossScale::least;
+  return result;
+}
+
+// As a step that is skipped, and not counted.
+StepResult Trainer::try_step(const Batch& given) {
+  StepResult result = compute(
+      model_->body().prepared(given, random_.child(static_cast<std::uint64_t>(steps_))), {});
+  model_->parameters().end_step(false);
+  next_carried_.assign(carried_.size(), {});
+  return result;
+}
+
+StepResult Trainer::step(const Batch& given, const StepRequest& request) {
+  const Batch batch =
+      model_->body().prepared(given, random_.child(static_cast<std::uint64_t>(steps_)));
+  const std::int64_t parts = std::ssize(carried_);
+  require(batch.rows() % parts == 0, "{} rows do not divide into {} parts", batch.rows(), parts);
+  if (batch.fresh) carried_.assign(carried_.size(), {});
+  StepResult result = compute(batch, request);
   result.learning_rate = optimizer_.learning_rate(schedule_.at(optimizer_.updates() + 1));
-  const bool is_sound = !result.skipped || result.overflowed;
   if (request.after_loss)
-    request.after_loss(is_sound ? result.loss : std::numeric_limits<double>::quiet_NaN());
+    request.after_loss(result.is_sound() ? result.loss : std::numeric_limits<double>::quiet_NaN());
   model_->parameters().set_steps(++steps_);
   tokens_ += result.tokens;
   if (!result.skipped) {

@@ -60,6 +60,8 @@ struct StepResult {
   // Skipped for gradients alone, by a loss scale that is too large: the next steps have a smaller
   // one.
   bool overflowed = false;
+  // Whether training can go on from the weights.
+  bool is_sound() const { return !skipped || overflowed; }
   bool stop_requested = false;  // by any rank
   bool writing = false;         // on any rank
   std::int64_t tokens = 0;      // of the global batch
@@ -81,9 +83,10 @@ class Trainer {
   // that a loss scale that is still too large explains do not count.
   StepResult step(const Batch& batch, const StepRequest& request = {});
 
-  // Collective. The loss of the batch under the weights and what is carried as they are now,
-  // without dropout: whether a state that no step has begun with gives one. Nothing changes.
-  double loss_of(const Batch& batch) const;
+  // Collective. What a step on the batch would find, with the weights and what is carried as they
+  // are now: whether a state that no step has begun with gives a loss and gradients. Nothing
+  // changes.
+  StepResult try_step(const Batch& batch);
 
   // Steps so far, skipped ones included, and those skipped.
   std::int64_t steps() const { return steps_; }
@@ -145,6 +148,8 @@ class Trainer {
   Sums agree(const std::vector<PartLoss>& parts, const StepRequest& request) const;
   std::vector<WatchedResult> watched_of(const std::vector<PartLoss>& parts,
                                         const Counts& counts) const;
+  // The gradients of the batch, and what is found on the way.
+  StepResult compute(const Batch& batch, const StepRequest& request);
   void judge(const Batch& batch, const StepResult& result);
 
   std::unique_ptr<Model> model_;

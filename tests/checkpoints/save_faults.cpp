@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <iostream>
@@ -24,6 +25,7 @@
 #include "checkpoints/background_save.h"
 #include "checkpoints/step_directory.h"
 #include "framework/comm/session.h"
+#include "framework/core/sudden_end.h"
 #include "tests/checkpoints/checkpoint_testing.h"
 #include "tests/support/faulty_files/faulty_files.h"
 #include "tests/support/small_file_system.h"
@@ -146,6 +148,18 @@ Attempt attempt_of(const std::string& text) {
   return attempt;
 }
 
+// Of a process that has not come to its answer: it has said one sentence, and its code says why.
+Attempt sudden_end(const std::string& told, int status) {
+  const bool has_code = WIFEXITED(status)
+                            ? WEXITSTATUS(status) == static_cast<int>(ExitCode::failure)
+                            : WTERMSIG(status) == SIGSEGV;
+  const bool is_sentence = told.starts_with("longspan: ") && told.find('\n') + 1 == told.size();
+  if (has_code && is_sentence) return {.ended = true, .error = told.substr(0, told.size() - 1)};
+  return {.documented = false,
+          .ended = true,
+          .error = fmt::format("the process ended by {:#x} and said \"{}\"", status, told)};
+}
+
 // In a process of its own, which may end otherwise than it should.
 Attempt in_a_child(const std::function<Attempt()>& f) {
   int pipe_ends[2];
@@ -153,6 +167,8 @@ Attempt in_a_child(const std::function<Attempt()>& f) {
   const pid_t child = fork();
   require(child >= 0, "there is no process");
   if (child == 0) {
+    speak_at_sudden_end();
+    dup2(pipe_ends[1], STDERR_FILENO);
     const std::string text = text_of(f());
     const bool told = write(pipe_ends[1], text.data(), text.size()) > 0;
     _exit(told ? 0 : 1);
@@ -165,10 +181,7 @@ Attempt in_a_child(const std::function<Attempt()>& f) {
   close(pipe_ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
-  if (status != 0)
-    return {.documented = false,
-            .ended = true,
-            .error = fmt::format("the process ended by {:#x}", status)};
+  if (status != 0) return sudden_end(text, status);
   return attempt_of(text);
 }
 
@@ -255,7 +268,7 @@ void Scenario::prepare(const Saver& saver, const fs::path& steps) const {
 std::string Scenario::problem_of(const Attempt& attempt,
                                  const Saver& saver,
                                  const fs::path& steps) const {
-  if (!attempt.documented && !attempt.ended) return attempt.error;
+  if (!attempt.documented) return attempt.error;
   const bool is_sentence = !attempt.error.empty() && attempt.error.find('\n') == std::string::npos;
   if (!attempt.saved && !is_sentence) return fmt::format("\"{}\" is no sentence", attempt.error);
   std::int64_t found = 0;
@@ -334,7 +347,7 @@ void try_fault(const std::string& line,
   std::string problem = agreed(result, saver.world);
   if (problem.empty() && saver.world.rank() == 0)
     problem = scenario.problem_of(result, saver, steps);
-  // Libraries end a process that gets no memory; what else fails is to be told.
+  // Libraries end a process that gets no memory; after what else fails it goes on.
   if (problem.empty() && result.ended && fault.of != Fault::Of::memory) problem = result.error;
   problem = saver.world.broadcast(problem, 0);
   if (problem.empty()) problem = problem_of_next(saver, steps, scenario.saved + 1);

@@ -43,11 +43,13 @@ class Retry : public ::testing::Test {
                                  .options = std::move(options),
                                  .command = {"train", "run.yaml"},
                                  .retry = {.most = 3, .wait = 0, .letting_go = 0}};
-    const ConfigurationText source = {
-        "run.yaml",
-        "{model: {family: decoder, layers: 2, width: 16, heads: 4}, "
-        "data: {train: none.txt, batch: 6, segment: 32}}",
-        {"run.directory=" + run_.string(), "run.time_limit=0.1", "run.device=cpu"}};
+    const ConfigurationText source = {"run.yaml",
+                                      "{model: {family: decoder, layers: 2, width: 16, heads: 4}, "
+                                      "data: {train: none.txt, batch: 6, segment: 32}}",
+                                      {"run.directory=" + run_.string(),
+                                       "run.time_limit=0.1",
+                                       "run.device=cpu",
+                                       "checkpoint.resume=" + resume_}};
     return run_again_and_again(line, source, [&](const RunCommandLine& each) {
       return JobEnd{.code = attempt(each, ++attempts_)};
     });
@@ -73,6 +75,7 @@ class Retry : public ::testing::Test {
 
   TemporaryDirectory directory_;
   fs::path run_ = directory_.path() / "run";
+  std::string resume_ = "auto";
   int attempts_ = 0;
   sigset_t before_ = {};
 };
@@ -153,6 +156,42 @@ TEST_F(Retry, CountsNoStepsOfAnEarlierRunThatSavedNone) {
   EXPECT_EQ(attempts_, 4);
   EXPECT_THAT(told(), Not(HasSubstr("came no further")));
   EXPECT_THAT(told(), HasSubstr("attempt 1 ended with code 137 after step 10, with nothing saved"));
+}
+
+// Where the first attempt is not to begin with what the directory has.
+TEST_F(Retry, GoesOnFromWhatItHasSavedItselfAndFromNothingElse) {
+  const std::string own = "checkpoint.resume=auto";
+  fs::create_directories(run_ / "checkpoints" / step_name(4));  // of an earlier run
+  resume_ = "../other";
+  std::vector<std::string> last;
+  const int code = code_of({}, [&](const RunCommandLine& line, int attempt) {
+    last.push_back(line.command.back());
+    if (attempt == 2) fs::create_directories(run_ / "checkpoints" / step_name(12));
+    return attempt == 3 ? static_cast<int>(ExitCode::diverged) : 128 + SIGKILL;
+  });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::diverged));
+  EXPECT_THAT(last, ElementsAre("run.yaml", "run.yaml", own));
+  EXPECT_THAT(told(), HasSubstr("attempt 2 starts on 3 ranks\n"));
+  EXPECT_THAT(told(), HasSubstr("attempt 3 starts on 3 ranks, with checkpoint.resume: auto\n"));
+  EXPECT_THAT(told(),
+              HasSubstr("checkpoint.resume was ../other for the first attempt only: start again "
+                        "with checkpoint.resume: auto to go on\n"));
+}
+
+TEST_F(Retry, SaysHowANewRunIsStartedAgainThatWasStopped) {
+  resume_ = "never";
+  for (const bool has_saved : {false, true}) {
+    attempts_ = 0;
+    const int code = code_of({}, [&](const RunCommandLine&, int) {
+      if (has_saved) fs::create_directories(run_ / "checkpoints" / step_name(12));
+      ::raise(SIGTERM);
+      return 128 + SIGKILL;
+    });
+    EXPECT_EQ(code, static_cast<int>(ExitCode::stopped));
+    EXPECT_THAT(told(),
+                HasSubstr(has_saved ? "start again with checkpoint.resume: auto to go on\n"
+                                    : "nothing is saved yet: start again to begin as it began\n"));
+  }
 }
 
 TEST_F(Retry, GoesOnWhereTheCheckpointsCannotBeRead) {

@@ -90,8 +90,23 @@ class AFailedRank(RetryTestCase):
         self.attempt_at(job, 1, step=60)
         # The rank is the child of the program that starts it.
         os.kill(int(Path(f"/proc/{job._process.pid}/task/{job._process.pid}/children").read_text()), signal.SIGSEGV)
-        self.assert_code(job, 0)
+        result = self.assert_code(job, 0)
         self.assertIn("signal 11 (Segmentation fault) ended a rank", self.said()[0][1])
+        self.assertRegex(result.errors, r"(?m)^longspan: signal 11 \(Segmentation fault\) ends this process: .*$")
+
+    def test_of_a_new_run_is_gone_on_from_and_said_how(self):
+        settings = {**LONG, "parallel.data": 2, "checkpoint.resume": "never"}
+        job = self.start_retrying(settings=settings)
+        self.attempt_at(job, 1, step=60)
+        self.kill(job)
+        self.attempt_at(job, 2, step=100)
+        os.kill(job._process.pid, signal.SIGTERM)
+        result = self.assert_code(job, 75)
+        self.assertIn("attempt 2 starts on 2 ranks, with checkpoint.resume: auto\n", result.errors)
+        self.assertTrue(result.errors.endswith(
+            "longspan run: checkpoint.resume was never for the first attempt only: start again with checkpoint.resume: auto "
+            "to go on\n"), result.errors)
+        self.assertIn("resumed from", self.run_at().log())
 
     def test_again_and_again_ends_when_no_retries_are_left(self):
         job = self.start_retrying(settings={**LONG, "parallel.data": 2}, retries=1)

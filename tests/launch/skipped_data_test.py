@@ -4,6 +4,7 @@
     tests/launch/skipped_data_test.py build/launch/longspan
 """
 
+import errno
 import json
 import os
 import re
@@ -181,6 +182,53 @@ class Poisoned(jobs.TestCase):
             for line in self.run_at().metrics():
                 self.assertIsInstance(line["loss"], float)
                 self.assertIsNone(line["gradient_norm"])
+
+    def test_nor_of_such_weights_where_training_waits_or_ends(self):
+        write_steep_llama(self.directory / "steep")
+        self.longspan("import", "steep", "--to", "ruined")
+        changes = {"training__start_from": "ruined", "data__train": "text.txt", "precision__compute": "float32",
+                   "training__skip_after_divergence": 0, "training__skipped_in_a_row": 10}
+        for name, layout, more in (("last", Layout(1, 1), {"training__steps": 4}),
+                                   ("waiting", Layout(2, 1), {"training__steps": 5, "checkpoint__background": False}),
+                                   ("validated", Layout(1, 1), {"training__steps": 4, "data__validation": "text.txt"})):
+            with self.subTest(name=name):
+                result = self.run_to_end(name, layout, code=4, **changes, **more)
+                self.assert_one_sentence(result, "give no finite loss or gradient and are not saved")
+                self.assertEqual(self.run_at(name).entries(), [])
+
+    def test_a_disk_that_fails_as_it_goes_back_ends_it_and_loses_nothing(self):
+        self.run_to_end("whole")
+        def with_fault(name, call, error, layout=Layout(1, 1)):
+            told = self.directory / f"{name}.told"
+            file = self.directory / name / "skipped.json.tmp"
+            variables = {"LD_PRELOAD": Path(self.program).parents[1] / "tests" / "libfaulty_files.so",
+                         "LONGSPAN_FAULTS_BELOW": file, "LONGSPAN_FAULTS_CALL": call, "LONGSPAN_FAULTS_ERROR": error,
+                         "LONGSPAN_FAULTS_TELL": told}
+            os.environ.update({key: str(value) for key, value in variables.items()})
+            try:
+                return self.begin(name, layout).wait(), told
+            finally:
+                for key in variables:
+                    del os.environ[key]
+        _, told = with_fault("counted", 0, 0)
+        calls = int(told.read_text().split()[0])
+        self.assertGreaterEqual(calls, 3 * 3)  # the file is opened, written and renamed, each time
+        failed = 0
+        for call in range(1, calls + 1):
+            error = (errno.ENOSPC, errno.EIO)[call % 2]
+            with self.subTest(call=call, error=errno.errorcode[error]):
+                name = f"faulty-{call}"
+                result, _ = with_fault(name, call, error)
+                self.assertIn(result.code, (0, 1), result.errors)
+                if result.code == 1:
+                    failed += 1
+                    self.assert_one_sentence(result, "skipped.json.tmp: ", os.strerror(error))
+                    self.assertIn("does not go back, as what it would pass over could not be written", result.output)
+                    self.run_to_end(name)
+                self.assertEqual(self.passed(name), self.passed("whole"))
+                self.assertEqual(self.run_at(name).metrics_bytes(), self.run_at("whole").metrics_bytes())
+                self.assertEqual(self.run_at(name).state(STEPS), self.run_at("whole").state(STEPS))
+        self.assertGreaterEqual(failed, 3 * 3)
 
     def test_that_is_damaged_is_refused(self):
         self.run_to_end("run")

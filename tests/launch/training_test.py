@@ -57,6 +57,18 @@ class DamagedCheckpoints(jobs.TestCase):
         self.assertIn("going back to step 4, the newest that verifies", result.output)
         self.assertEqual(len(self.run_.metrics()), 12)
 
+    def test_does_not_go_back_for_an_older_one_that_was_moved_aside(self):
+        aside = self.run_.path / "checkpoints" / "step-000000004.replaced-dead"
+        self.run_.checkpoint(4).rename(aside)
+        # Its lock cannot be taken, so it is not put back.
+        (self.run_.path / "checkpoints" / "step-000000004.lock-dead").mkdir()
+        result = self.resume()
+        self.assertIn("step-000000004.replaced-dead: it was moved aside and could not be put back", result.output)
+        self.assertNotIn("going back", result.output)
+        self.assertIn("at step 12\n", result.output)
+        self.damage(12)
+        self.assertIn("going back to step 8, the newest that verifies", self.resume().output)
+
     def test_gives_up_when_none_is_good(self):
         self.damage(4, 8, 12)
         for layout in Layout(1, 1), Layout(2, 1):

@@ -100,9 +100,10 @@ def try_memory(counted, folders, way):
             kind.passed()
         else:
             kind.fails(number, f"{scenario}, call {call}: {' '.join(words)}")
-    # Some libraries end a process that gets no memory (nlohmann-json's destructors take some): as when it is killed, the
-    # old step or the new one is whole.
-    print(f"  {ends['saved']} saved all the same, {ends['refused']} said so, {ends['ended']} ended without a word", flush=True)
+    # Some libraries end a process that gets no memory (nlohmann-json's destructors take some, HDF5 calls exit or reads from
+    # address 0): it says a sentence then, and as when it is killed the old step or the new one is whole.
+    print(f"  {ends['saved']} saved all the same, {ends['refused']} said so, {ends['ended']} said so and ended at once",
+          flush=True)
     saves.close()
 
 

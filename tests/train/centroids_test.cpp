@@ -65,12 +65,12 @@ TEST(Centroids, StayWhereAStepIsSkipped) {
   EXPECT_EQ(centroids_of(trainer), before);
 }
 
-TEST(Centroids, AreNotMovedByALossThatIsOnlyAskedFor) {
+TEST(Centroids, AreNotMovedByAStepThatIsOnlyTried) {
   Trainer trainer = make_trainer();
   trainer.step(batch_of(0));
   Trainer other = make_trainer();
   other.step(batch_of(0));
-  other.loss_of(batch_of(1));
+  other.try_step(batch_of(1));
   trainer.step(batch_of(2));
   other.step(batch_of(2));
   EXPECT_EQ(centroids_of(trainer), centroids_of(other));

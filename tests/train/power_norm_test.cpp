@@ -65,11 +65,11 @@ TEST(PowerNorm, StatisticsStayWhereAStepIsSkipped) {
   EXPECT_EQ(statistics_of(trainer), before);
 }
 
-TEST(PowerNorm, StatisticsAreNotMovedByALossThatIsOnlyAskedFor) {
+TEST(PowerNorm, StatisticsAreNotMovedByAStepThatIsOnlyTried) {
   Trainer trainer = make_trainer(), other = make_trainer();
   trainer.step(batch_of(0));
   other.step(batch_of(0));
-  other.loss_of(batch_of(1));
+  other.try_step(batch_of(1));
   trainer.step(batch_of(2));
   other.step(batch_of(2));
   EXPECT_EQ(statistics_of(trainer), statistics_of(other));
