@@ -81,8 +81,8 @@ std::size_t batches_ahead(const Settings& settings, const TrainingHooks& hooks) 
 
 }  // namespace
 
-RunParts::RunParts(const GivenToRun& given)
-    : GivenToRun(given),
+RunParts::RunParts(const RunInputs& inputs)
+    : RunInputs(inputs),
       mesh(make_mesh(session, settings)),
       threads(mesh.world.all_reduce(std::int64_t{omp_get_max_threads()}, Reduction::maximum)),
       device(run_device(settings.run, settings.precision, mesh.world, session.local_rank())),

@@ -34,7 +34,7 @@ struct RunLife {
 };
 
 // What a run is given: all of it outlives the run.
-struct GivenToRun {
+struct RunInputs {
   Session& session;
   const Settings& settings;
   const TrainingRunText& text;
@@ -44,10 +44,10 @@ struct GivenToRun {
 };
 
 // And what it makes of it: the parts, in the order in which they need one another.
-struct RunParts : GivenToRun {
+struct RunParts : RunInputs {
   // Collective, and throws the same on every rank. Sets the threads and the time limit of the run,
   // and refuses what the memory cannot hold before anything of it is allocated.
-  explicit RunParts(const GivenToRun& given);
+  explicit RunParts(const RunInputs& inputs);
   RunParts(const RunParts&) = delete;
   RunParts& operator=(const RunParts&) = delete;
 

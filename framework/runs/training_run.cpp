@@ -36,16 +36,13 @@ class TrainingLoop {
     go_back(run_, history_, error, last_update_);
     return std::nullopt;
   }
-  NamedPath resume_after_divergence() const {
-    return longspan::resume_after_divergence(run_.settings.checkpoint.resume,
-                                             has_saved(run_, history_));
-  }
+  bool has_saved() const { return longspan::has_saved(run_, history_); }
 
  private:
   void make_steps();
   ExitCode end();
   StepResult make_step();
-  void take(const StepResult& result);
+  void after_step(const StepResult& result);
   bool report(const StepResult& result);
   std::optional<Measurement> validate_where_due();
   void judge_reconstruction(const StepResult& result) const;
@@ -74,7 +71,7 @@ void TrainingLoop::make_steps() try {
   run_.speed.begin_again();
   while (!ends()) {
     run_.profiler.begin_step(step() + 1);
-    take(make_step());
+    after_step(make_step());
     run_.profiler.end_step();
     if (run_.profiler.is_complete()) write_profile(run_);
   }
@@ -136,7 +133,7 @@ StepResult TrainingLoop::make_step() {
 }
 
 // Says what the step has come to, and saves it where that is due.
-void TrainingLoop::take(const StepResult& result) {
+void TrainingLoop::after_step(const StepResult& result) {
   stopping_ = result.stop_requested;
   if (result.skipped)
     run_.log.warning("step {} skipped: loss {}, gradient norm {}{}; batch {}",
@@ -222,7 +219,7 @@ ExitCode run_training(Session& session,
       RunParts run({session, now, text, hooks, stop_request, life});
       TrainingLoop loop(run);
       if (const auto code = loop.run()) return *code;
-      now.checkpoint.resume = loop.resume_after_divergence();
+      now.checkpoint.resume = resume_after_divergence(now.checkpoint.resume, loop.has_saved());
     }
   } catch (const DocumentsEnded&) {
     // Before the first step.
