@@ -38,8 +38,4 @@ ConfigurationChange compare(const Configuration& configuration, const std::strin
 // The same source with some keys ("key=value") set on top.
 Reconfigure reconfiguration(const ConfigurationText& source);
 
-// Binds the keys of every section to the configuration: the one place where the sections come
-// together. Without a family `model` has only the keys that all share.
-void declare_all(Configuration& configuration, const Family* family);
-
 }  // namespace longspan

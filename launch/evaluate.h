@@ -1,12 +1,9 @@
-// What `longspan evaluate` measures, as values.
+// What `longspan evaluate` measures, for who has its options in a command line of their own.
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
-#include <string>
 
-#include "framework/comm/session.h"
-#include "framework/data/scan_listener.h"
+#include "launch/evaluation.h"
 
 namespace CLI {
 class App;
@@ -14,13 +11,7 @@ class App;
 
 namespace longspan {
 
-struct Evaluated {
-  nlohmann::ordered_json figures;  // what --json prints
-  std::string text;                // what is printed without it
-};
-
-// Collective. Who listens hears how far it is, on every rank. Throws what `open_run` and the
-// measuring throw.
+// evaluate_run with what the options say.
 using Evaluation = std::function<Evaluated(Session&, const ScanListener& heard)>;
 
 // Binds the options of the command but --json.

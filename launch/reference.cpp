@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "framework/core/option_text.h"
+#include "launch/configuration_keys.h"
 
 namespace longspan {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/core/option_numbers.h"
-#include "launch/configuration.h"
+#include "launch/configuration_keys.h"
 #include "launch/option_values.h"
 #include "launch/yaml.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "launch/configuration.h"
+#include "launch/configuration_keys.h"
 
 namespace longspan {
 namespace {

@@ -1,12 +1,16 @@
 #include "framework/runs/run_parts.h"
 
+#include <omp.h>
+
 #include <chrono>
 
 #include "framework/runs/memory_advice.h"
+#include "framework/runs/reading.h"
 #include "framework/runs/run_device.h"
 #include "framework/runs/threads.h"
 
 namespace longspan {
+namespace {
 
 ProcessMesh make_mesh(Session& session, const Settings& settings) {
   session.set_time_limit(std::chrono::duration<double>(settings.run.time_limit));
@@ -15,6 +19,26 @@ ProcessMesh make_mesh(Session& session, const Settings& settings) {
   const ProcessMesh mesh(world, mesh_shape(settings.parallel, world.size()));
   require_divisible(settings, mesh.shape);
   return mesh;
+}
+
+RunDirectory& opened(std::optional<RunDirectory>& directory,
+                     const NamedPath& path,
+                     const Communicator& world) {
+  if (!directory) directory.emplace(path, world);
+  return *directory;
+}
+
+// Silent on all ranks but one. The sentence that ends a failed run is in the file too, from
+// whichever rank it comes.
+Log open_log(Session& session,
+             const Console& console,
+             const RunDirectory& directory,
+             LogLevel least) {
+  session.set_listener([file = directory.log()](const char* sentence) {
+    append_to_log(file, LogLevel::error, sentence);
+  });
+  if (session.world().rank() != 0) return {};
+  return Log(console, directory.log(), least);
 }
 
 std::unique_ptr<Task> open_task(const Settings& settings,
@@ -49,15 +73,58 @@ std::unique_ptr<Model> make_model(const Session& session,
   return settings.make_model(model_setting(settings, ids, mesh, device));
 }
 
-Log open_log(Session& session,
-             const Console& console,
-             const RunDirectory& directory,
-             LogLevel least) {
-  session.set_listener([file = directory.log()](const char* sentence) {
-    append_to_log(file, LogLevel::error, sentence);
-  });
-  if (session.world().rank() != 0) return {};
-  return Log(console, directory.log(), least);
+// What the model, or the program, makes itself it makes when it is asked for.
+std::size_t batches_ahead(const Settings& settings, const TrainingHooks& hooks) {
+  const bool is_made = settings.task_kind().acts || hooks.documents;
+  return is_made ? 0 : static_cast<std::size_t>(settings.data.read_ahead);
+}
+
+}  // namespace
+
+RunParts::RunParts(const RunInputs& inputs)
+    : RunInputs(inputs),
+      mesh(make_mesh(session, settings)),
+      threads(mesh.world.all_reduce(std::int64_t{omp_get_max_threads()}, Reduction::maximum)),
+      device(run_device(settings.run, settings.precision, mesh.world, session.local_rank())),
+      collectives(settings.parallel.transport, mesh, device),
+      directory(opened(life.directory, settings.run.directory, mesh.world)),
+      console(speaks() && !hooks.is_quiet ? Console(stdout, terminal_of_output()) : Console()),
+      log(open_log(session, console, directory, settings.run.log_level)),
+      profiler(hooks.profiled, mesh, directory, log),
+      tracker(settings, directory, mesh.world),
+      task(open_task(settings, mesh, device, reading(stop_request, log), hooks.documents)),
+      trainer(make_model(session, settings, text.reconfigure, ids(), mesh, device),
+              settings.training,
+              Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps"),
+              settings.precision),
+      loader(task->source_by(trainer.model()), batches_ahead(settings, hooks), profiler.reader()),
+      progress(console, log, settings.metrics.console),
+      saver(settings.checkpoint,
+            directory.checkpoints(),
+            mesh.world,
+            session.local_size(),
+            log,
+            profiler.saver()),
+      speed(settings, ids(), mesh, device) {}
+
+ModelIds RunParts::ids() const {
+  ModelIds ids(settings.task_kind().vocabulary(task->tokenizer(), settings.data), task->classes());
+  ids.batches = task->batches();
+  ids.image = task->image();
+  return ids;
+}
+
+RunLayout RunParts::layout() const {
+  return {mesh.shape,
+          threads,
+          settings.parallel.zero,
+          !device.on_gpu()     ? "cpu"
+          : collectives.nccl() ? "cuda with NCCL"
+                               : "cuda"};
+}
+
+ResumingRun RunParts::resuming() const {
+  return {settings, text, directory, mesh.world, log, stop_request};
 }
 
 }  // namespace longspan

@@ -1,45 +1,80 @@
-// The parts of a training run, in the order in which they need one another. All are collective and
-// throw the same on every rank.
+// What a training run is made of.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
+#include "framework/comm/gpu_collectives.h"
 #include "framework/comm/session.h"
-#include "framework/planning/plan.h"
+#include "framework/data/batch_loader.h"
+#include "framework/runs/checkpoint_saver.h"
 #include "framework/runs/log.h"
+#include "framework/runs/memory_table.h"
+#include "framework/runs/profiler.h"
+#include "framework/runs/progress.h"
+#include "framework/runs/resume.h"
 #include "framework/runs/run_directory.h"
+#include "framework/runs/run_speed.h"
+#include "framework/runs/stop_request.h"
+#include "framework/runs/tracker.h"
+#include "framework/runs/training_run.h"
 #include "framework/settings/settings.h"
 #include "framework/tasks/task.h"
+#include "framework/train/trainer.h"
 
 namespace longspan {
 
-// Also sets the threads and the time limit of the run. Throws ConfigurationError where the batch
-// does not divide over the mesh.
-ProcessMesh make_mesh(Session& session, const Settings& settings);
+// What stays when a run goes back (going_back.h) and another one goes on from what it saved.
+struct RunLife {
+  NamedPath wish = {};                         // the user's own checkpoint.resume
+  std::optional<RunDirectory> directory = {};  // its lock is held all the time
+  std::string diverged = {};                   // why it went back; empty where it has not
+};
 
-// Silent on all ranks but one. The sentence that ends a failed run is in the file too, from
-// whichever rank it comes.
-Log open_log(Session& session,
-             const Console& console,
-             const RunDirectory& directory,
-             LogLevel least);
+// What a run is given: all of it outlives the run.
+struct RunInputs {
+  Session& session;
+  const Settings& settings;
+  const TrainingRunText& text;
+  const TrainingHooks& hooks;
+  const StopRequest& stop_request;
+  RunLife& life;
+};
 
-// Throws DataError, what the listener throws, and ConfigurationError where the task learns from no
-// documents that it is given.
-std::unique_ptr<Task> open_task(const Settings& settings,
-                                const ProcessMesh& mesh,
-                                const Device& device,
-                                const ScanListener& listener,
-                                const OpenDocuments& documents = {});
+// And what it makes of it: the parts, in the order in which they need one another.
+struct RunParts : RunInputs {
+  // Collective, and throws the same on every rank. Sets the threads and the time limit of the run,
+  // and refuses what the memory cannot hold before anything of it is allocated.
+  explicit RunParts(const RunInputs& inputs);
+  RunParts(const RunParts&) = delete;
+  RunParts& operator=(const RunParts&) = delete;
 
-// Refuses what the memory cannot hold, before anything of it is allocated: throws
-// ConfigurationError.
-std::unique_ptr<Model> make_model(const Session& session,
-                                  const Settings& settings,
-                                  const Reconfigure& reconfigure,
-                                  const ModelIds& ids,
-                                  const ProcessMesh& mesh,
-                                  const Device& device);
+  bool speaks() const { return mesh.world.rank() == 0; }
+  bool wants_stop() const {
+    return stop_request.asked() || (hooks.wants_stop && hooks.wants_stop());
+  }
+  ModelIds ids() const;
+  RunLayout layout() const;
+  ResumingRun resuming() const;
+
+  std::int64_t program_bytes = process_memory().now;  // before any of it was made
+  ProcessMesh mesh;
+  std::int64_t threads;  // of the rank that has most: nodes may differ
+  Device device;
+  GpuCollectives collectives;
+  RunDirectory& directory;
+  Console console;
+  Log log;
+  Profiler profiler;
+  Tracker tracker;
+  std::unique_ptr<Task> task;
+  Trainer trainer;
+  BatchLoader loader;
+  Progress progress;
+  CheckpointSaver saver;
+  RunSpeed speed;
+};
 
 }  // namespace longspan

@@ -15,19 +15,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
-#include <functional>
 #include <iostream>
-#include <set>
 #include <sstream>
 
-#include "checkpoints/background_save.h"
 #include "checkpoints/step_directory.h"
 #include "framework/comm/session.h"
-#include "framework/core/sudden_end.h"
 #include "tests/checkpoints/checkpoint_testing.h"
-#include "tests/support/faulty_files/faulty_files.h"
+#include "tests/checkpoints/save_attempt.h"
 #include "tests/support/small_file_system.h"
 
 namespace longspan::testing {
@@ -35,155 +30,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kept_steps = 2;
 constexpr std::int64_t page = 4096;
 
 // Where the steps are, in a folder of which all is watched.
 fs::path steps_of(const fs::path& folder) { return folder / "run" / "checkpoints"; }
-
-// Who saves, how, and what.
-struct Saver {
-  Communicator world;
-  bool beside = false;    // the training
-  std::int64_t rows = 0;  // of a larger tensor, beside the small ones
-
-  TrainingState whole(std::int64_t step) const {
-    const auto seed = static_cast<std::uint64_t>(step);
-    TrainingState state = small_state(seed);
-    if (rows > 0)
-      state.add("layers/2/weight", random_bits({rows, 256}, DType::f32, Random(seed)), true);
-    return state;
-  }
-  // What this rank holds of a step; each step has elements of its own.
-  TrainingState state(std::int64_t step) const {
-    return divided(whole(step), world.size())[static_cast<std::size_t>(world.rank())];
-  }
-  void save(const fs::path& steps, std::int64_t step) const { save(steps, step, state(step)); }
-  void save(const fs::path& steps, std::int64_t step, const TrainingState& held) const {
-    const CheckpointInfo info = info_of(step, world.size());
-    if (beside)
-      BackgroundSave(steps, info, held, world).commit();
-    else
-      save_checkpoint(steps, info, held, world);
-  }
-  void remove_older(const fs::path& steps, std::int64_t step) const {
-    if (world.rank() == 0) remove_old_checkpoints(steps, step, kept_steps);
-  }
-};
-
-struct Attempt {
-  bool saved = false;
-  bool documented = true;  // the kind of its error is
-  bool ended = false;      // the process, by a signal or with another code
-  std::string error;
-  CallsSeen seen = {};
-};
-
-// As a run does it: saves the step, and then removes what is older.
-Attempt attempt(const Saver& saver, const fs::path& steps, std::int64_t step, const Fault& fault) {
-  Attempt result;
-  const TrainingState held = saver.state(step);
-  arm(fault);
-  try {
-    saver.save(steps, step, held);
-    result.saved = true;
-    saver.remove_older(steps, step);
-  } catch (const Failure& error) {
-    result.error = error.what();
-  } catch (const DataError& error) {
-    result.error = error.what();
-    result.documented = result.saved;  // that older steps could not be listed
-  } catch (const std::bad_alloc& error) {
-    result.error = error.what();
-  } catch (const std::exception& error) {
-    result.error = error.what();
-    result.documented = false;
-  }
-  result.seen = disarm();
-  return result;
-}
-
-// As a run does it that starts: finds the newest step, or says why not.
-Attempt attempt_to_start(const Saver& saver,
-                         const fs::path& steps,
-                         std::int64_t step,
-                         const Fault& fault) {
-  Attempt result;
-  arm(fault);
-  try {
-    const CheckpointSearch search = latest_good_checkpoint(steps, saver.world);
-    result.saved = search.found && search.found->step == step;
-    if (!search.skipped.empty()) result.error = search.skipped.front();
-  } catch (const DataError& error) {
-    result.error = error.what();
-  } catch (const std::bad_alloc& error) {
-    result.error = error.what();
-  } catch (const std::exception& error) {
-    result.error = error.what();
-    result.documented = false;
-  }
-  result.seen = disarm();
-  return result;
-}
-
-std::string text_of(const Attempt& attempt) {
-  return fmt::format("{:d} {:d} {} {} {}\n{}\n{}",
-                     attempt.saved,
-                     attempt.documented,
-                     attempt.seen.files,
-                     attempt.seen.transfers,
-                     attempt.seen.memory,
-                     attempt.seen.struck,
-                     attempt.error);
-}
-
-Attempt attempt_of(const std::string& text) {
-  Attempt attempt;
-  std::istringstream lines(text);
-  lines >> attempt.saved >> attempt.documented >> attempt.seen.files >> attempt.seen.transfers >>
-      attempt.seen.memory;
-  lines.ignore();
-  std::getline(lines, attempt.seen.struck);
-  std::getline(lines, attempt.error, '\0');
-  return attempt;
-}
-
-// Of a process that has not come to its answer: it has said one sentence, and its code says why.
-Attempt sudden_end(const std::string& told, int status) {
-  const bool has_code = WIFEXITED(status)
-                            ? WEXITSTATUS(status) == static_cast<int>(ExitCode::failure)
-                            : WTERMSIG(status) == SIGSEGV;
-  const bool is_sentence = told.starts_with("longspan: ") && told.find('\n') + 1 == told.size();
-  if (has_code && is_sentence) return {.ended = true, .error = told.substr(0, told.size() - 1)};
-  return {.documented = false,
-          .ended = true,
-          .error = fmt::format("the process ended by {:#x} and said \"{}\"", status, told)};
-}
-
-// In a process of its own, which may end otherwise than it should.
-Attempt in_a_child(const std::function<Attempt()>& f) {
-  int pipe_ends[2];
-  require(pipe(pipe_ends) == 0, "there is no pipe");
-  const pid_t child = fork();
-  require(child >= 0, "there is no process");
-  if (child == 0) {
-    speak_at_sudden_end();
-    dup2(pipe_ends[1], STDERR_FILENO);
-    const std::string text = text_of(f());
-    const bool told = write(pipe_ends[1], text.data(), text.size()) > 0;
-    _exit(told ? 0 : 1);
-  }
-  close(pipe_ends[1]);
-  std::string text;
-  char buffer[4096];
-  for (ssize_t count = 0; (count = read(pipe_ends[0], buffer, sizeof(buffer))) > 0;)
-    text.append(buffer, static_cast<std::size_t>(count));
-  close(pipe_ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (status != 0) return sudden_end(text, status);
-  return attempt_of(text);
-}
 
 // What must hold of a step that was found, beside that it verifies.
 std::string problem_of_found(const Saver& saver, const fs::path& path, std::int64_t step) {

@@ -1,0 +1,110 @@
+#include "framework/runs/going_back.h"
+
+#include <algorithm>
+
+#include "framework/runs/run_saving.h"
+#include "framework/train/divergence.h"
+
+namespace longspan {
+namespace {
+
+bool may_go_back(const RunParts& run, const RunHistory& history) {
+  return history.skipped.times < run.settings.training.skip_after_divergence;
+}
+
+// What is being saved is of a state from before.
+void end_what_is_under_way(RunParts& run, const RunHistory& history, const DivergedError& error) {
+  try {
+    finish_save(run);
+  } catch (const Failure& failure) {
+    // It would go back to what is not there, and come to a save that fails again.
+    if (may_go_back(run, history)) {
+      run.log.warning("{}; does not go back, as a checkpoint could not be saved", error.what());
+      throw;
+    }
+    run.log.error("{}", failure.what());
+  }
+  try {
+    write_profile(run);
+  } catch (const Failure& failure) {
+    run.log.error("{}", failure.what());
+  }
+}
+
+[[noreturn]] void end_diverged(const RunParts& run,
+                               const RunHistory& history,
+                               const DivergedError& error) {
+  const std::int64_t allowed = run.settings.training.skip_after_divergence;
+  // The first rank knows what is saved: another node may see it later.
+  const std::string clause = run.mesh.world.broadcast(
+      run.speaks() ? where_to_go_on(run.directory.checkpoints(), run.life.wish) : "", 0);
+  throw DivergedError(
+      "{}; {}{}",
+      error.what(),
+      allowed > 0 ? fmt::format("it has gone back {} times, training.skip_after_divergence is {}; ",
+                                history.skipped.times,
+                                allowed)
+                  : "",
+      clause);
+}
+
+}  // namespace
+
+bool has_saved(const RunParts& run, const RunHistory& history) {
+  return run.saver.step() > history.first_step;
+}
+
+Batch next_batch(RunParts& run, const RunHistory& history) {
+  const Timed timed(run.speed.times().reading);
+  const std::int64_t step = run.trainer.steps() + 1;
+  const std::int64_t passed = history.skipped.before_step(step);
+  if (passed == 0) return run.loader.next();
+  const std::string place = run.loader.next().place;
+  for (std::int64_t i = 1; i < passed; ++i) run.loader.next();
+  run.log.info(
+      "before step {} the data of {} batches are passed over, which begin {}: training has "
+      "diverged on them",
+      step,
+      passed,
+      place);
+  Batch batch = run.loader.next();
+  batch.fresh = true;  // it does not follow what its rows carry
+  return batch;
+}
+
+void go_back(RunParts& run,
+             RunHistory& history,
+             const DivergedError& error,
+             std::int64_t last_update) {
+  run.profiler.end_step();
+  end_what_is_under_way(run, history, error);
+  if (!may_go_back(run, history)) end_diverged(run, history, error);
+  run.progress.finish();
+  keep_directory(run);
+  run.life.diverged = error.what();
+  const std::int64_t last = run.trainer.steps();
+  const bool has_own = has_saved(run, history);
+  const std::int64_t newest =
+      step_to_go_back_to(run.resuming(), has_own ? run.saver.step() : history.first_step, has_own);
+  const std::int64_t first = std::max(newest + 1, last_update);
+  history.skipped.add(first, last);
+  ++history.skipped.times;
+  try {
+    run.directory.write(run.directory.skipped().filename(), history.skipped.to_json());
+  } catch (const Failure&) {
+    run.log.warning("{}; does not go back, as what it would pass over could not be written",
+                    error.what());
+    throw;
+  }
+  run.log.warning(
+      "{}; goes back to step {}, time {} of the {} that training.skip_after_divergence allows, and "
+      "passes over the data of steps {} to {}",
+      error.what(),
+      newest,
+      history.skipped.times,
+      run.settings.training.skip_after_divergence,
+      first,
+      last);
+}
+
+}  // namespace longspan

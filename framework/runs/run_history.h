@@ -1,0 +1,37 @@
+// What a run knows of its past, and what its checkpoints have of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "framework/runs/best_step.h"
+#include "framework/runs/run_parts.h"
+#include "framework/runs/saved_losses.h"
+#include "framework/runs/skipped_data.h"
+
+namespace longspan {
+
+struct RunHistory {
+  std::string id;
+  std::int64_t first_step = 0;  // the one behind which it began here
+  SavedLosses losses = {};
+  std::optional<BestSoFar> best = {};  // with checkpoint.keep_best
+  SkippedData skipped = {};
+
+  // Takes what a step has given, and whether its validation is the best so far. Where that has not
+  // the figure of checkpoint.keep_best the log says so, once.
+  bool add(std::int64_t step,
+           double loss,
+           const std::optional<Measurement>& validation,
+           const Log& log);
+};
+
+// Collective. All that a run goes on from.
+TrainingState state_of(const RunParts& run, const RunHistory& history);
+
+// Collective. Takes it from a checkpoint that judge_checkpoint has judged; the best step and the
+// data that are skipped depend on the run's directory, and are left to begin_run.h.
+void restore(RunParts& run, RunHistory& history, const Checkpoint& checkpoint);
+
+}  // namespace longspan

@@ -1,0 +1,155 @@
+#include "tests/checkpoints/save_attempt.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <new>
+#include <sstream>
+
+#include "checkpoints/background_save.h"
+#include "framework/core/sudden_end.h"
+#include "tests/checkpoints/checkpoint_testing.h"
+
+namespace longspan::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kept_steps = 2;
+
+// Of a process that has not come to its answer: it has said one sentence, and its code says why.
+Attempt sudden_end(const std::string& told, int status) {
+  const bool has_code = WIFEXITED(status)
+                            ? WEXITSTATUS(status) == static_cast<int>(ExitCode::failure)
+                            : WTERMSIG(status) == SIGSEGV;
+  const bool is_sentence = told.starts_with("longspan: ") && told.find('\n') + 1 == told.size();
+  if (has_code && is_sentence) return {.ended = true, .error = told.substr(0, told.size() - 1)};
+  return {.documented = false,
+          .ended = true,
+          .error = fmt::format("the process ended by {:#x} and said \"{}\"", status, told)};
+}
+
+template <typename Kind>
+bool is_a(const std::exception& error) {
+  return dynamic_cast<const Kind*>(&error) != nullptr;
+}
+
+// What comes of f(result) when the fault meets it. `is_documented`: whether a run may end so, if
+// not for want of memory.
+template <typename F, typename IsDocumented>
+Attempt attempt_with(const Fault& fault, const F& f, const IsDocumented& is_documented) {
+  Attempt result;
+  arm(fault);
+  try {
+    f(result);
+  } catch (const std::exception& error) {
+    result.error = error.what();
+    result.documented = is_a<std::bad_alloc>(error) || is_documented(error, result);
+  }
+  result.seen = disarm();
+  return result;
+}
+
+}  // namespace
+
+TrainingState Saver::whole(std::int64_t step) const {
+  const auto seed = static_cast<std::uint64_t>(step);
+  TrainingState state = small_state(seed);
+  if (rows > 0)
+    state.add("layers/2/weight", random_bits({rows, 256}, DType::f32, Random(seed)), true);
+  return state;
+}
+
+TrainingState Saver::state(std::int64_t step) const {
+  return divided(whole(step), world.size())[static_cast<std::size_t>(world.rank())];
+}
+
+void Saver::save(const fs::path& steps, std::int64_t step) const { save(steps, step, state(step)); }
+
+void Saver::save(const fs::path& steps, std::int64_t step, const TrainingState& held) const {
+  const CheckpointInfo info = info_of(step, world.size());
+  if (beside)
+    BackgroundSave(steps, info, held, world).commit();
+  else
+    save_checkpoint(steps, info, held, world);
+}
+
+void Saver::remove_older(const fs::path& steps, std::int64_t step) const {
+  if (world.rank() == 0) remove_old_checkpoints(steps, step, kept_steps);
+}
+
+Attempt attempt(const Saver& saver, const fs::path& steps, std::int64_t step, const Fault& fault) {
+  const TrainingState held = saver.state(step);
+  const auto save = [&](Attempt& result) {
+    saver.save(steps, step, held);
+    result.saved = true;
+    saver.remove_older(steps, step);
+  };
+  // After the save, that older steps could not be listed.
+  return attempt_with(fault, save, [](const std::exception& error, const Attempt& result) {
+    return is_a<Failure>(error) || (is_a<DataError>(error) && result.saved);
+  });
+}
+
+Attempt attempt_to_start(const Saver& saver,
+                         const fs::path& steps,
+                         std::int64_t step,
+                         const Fault& fault) {
+  const auto start = [&](Attempt& result) {
+    const CheckpointSearch search = latest_good_checkpoint(steps, saver.world);
+    result.saved = search.found && search.found->step == step;
+    if (!search.skipped.empty()) result.error = search.skipped.front();
+  };
+  return attempt_with(fault, start, [](const std::exception& error, const Attempt&) {
+    return is_a<DataError>(error);
+  });
+}
+
+std::string text_of(const Attempt& attempt) {
+  return fmt::format("{:d} {:d} {} {} {}\n{}\n{}",
+                     attempt.saved,
+                     attempt.documented,
+                     attempt.seen.files,
+                     attempt.seen.transfers,
+                     attempt.seen.memory,
+                     attempt.seen.struck,
+                     attempt.error);
+}
+
+Attempt attempt_of(const std::string& text) {
+  Attempt attempt;
+  std::istringstream lines(text);
+  lines >> attempt.saved >> attempt.documented >> attempt.seen.files >> attempt.seen.transfers >>
+      attempt.seen.memory;
+  lines.ignore();
+  std::getline(lines, attempt.seen.struck);
+  std::getline(lines, attempt.error, '\0');
+  return attempt;
+}
+
+Attempt in_a_child(const std::function<Attempt()>& f) {
+  int pipe_ends[2];
+  require(pipe(pipe_ends) == 0, "there is no pipe");
+  const pid_t child = fork();
+  require(child >= 0, "there is no process");
+  if (child == 0) {
+    speak_at_sudden_end();
+    dup2(pipe_ends[1], STDERR_FILENO);
+    const std::string text = text_of(f());
+    const bool told = write(pipe_ends[1], text.data(), text.size()) > 0;
+    _exit(told ? 0 : 1);
+  }
+  close(pipe_ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t count = 0; (count = read(pipe_ends[0], buffer, sizeof(buffer))) > 0;)
+    text.append(buffer, static_cast<std::size_t>(count));
+  close(pipe_ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (status != 0) return sudden_end(text, status);
+  return attempt_of(text);
+}
+
+}  // namespace longspan::testing
