@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -31,8 +32,9 @@ def peers():
 def lines_of_the_page(service):
     """The block of Python in launch/README.md that imports it."""
     page = (jobs.SOURCE / "launch" / "README.md").read_text()
-    found, = [block for block in re.findall(r"(?ms)^ *```python\n(.*?)^ *```$", page) if re.search(rf"\bimport .*\b{service}\b", block)]
-    return found
+    blocks = re.findall(r"(?ms)^ *```python\n(.*?)^ *```$", page)
+    found, = [block for block in blocks if re.search(rf"\bimport .*\b{service}\b", block)]
+    return textwrap.dedent(found)
 
 
 class Services(jobs.TestCase):
