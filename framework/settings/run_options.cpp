@@ -29,8 +29,8 @@ void declare_boards(OptionTable& table, MetricsOptions& options) {
   table.add("metrics.export",
             options.exports,
             "services for which the numbers go into export/wandb.jsonl and export/mlflow.jsonl of "
-            "run.directory, in the form that the importers of Weights & Biases and MLflow read; "
-            "those are not run in the tests",
+            "run.directory, as a few lines of Python hand them to Weights & Biases and MLflow; "
+            "launch/README.md has these lines",
             one_of({"wandb", "mlflow"}));
   table.add("metrics.prometheus_port",
             options.prometheus_port,

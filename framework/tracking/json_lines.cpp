@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -67,15 +68,40 @@ std::string wandb_line(const MetricsRecord& record) {
   return line + "}\n";
 }
 
-// Letters, digits and these are allowed. What is no ASCII belongs to a letter.
-std::string mlflow_key(std::string tag) {
-  for (char& letter : tag) {
-    const bool is_allowed = std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
-                            static_cast<unsigned char>(letter) >= 0x80 ||
-                            std::string_view("_-. /").find(letter) != std::string_view::npos;
-    if (!is_allowed) letter = '_';
+// MLflow allows letters, digits and "_-. /" in a key, which must stand as a path does that names no
+// "", "." or "..": folders of files that are validated may. It takes letters of all scripts, but
+// not all that is no ASCII (a dash, what was no UTF-8): that becomes its bytes in hexadecimal
+// digits.
+std::string allowed_in_key(std::string_view tag) {
+  std::string key;
+  for (const char letter : tag) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if (byte >= 0x80)
+      key += fmt::format("_{:02x}", byte);
+    else if (std::isalnum(byte) != 0 ||
+             std::string_view("_-. /").find(letter) != std::string_view::npos)
+      key += letter;
+    else
+      key += '_';
   }
-  return tag;
+  return key;
+}
+
+std::string mlflow_key(std::string_view tag) {
+  constexpr std::size_t longest = 250;
+  const std::string allowed = allowed_in_key(tag);
+  std::string key;
+  for (std::size_t begin = 0; begin <= allowed.size();) {
+    const std::size_t end = std::min(allowed.find('/', begin), allowed.size());
+    std::string part = allowed.substr(begin, end - begin);
+    if (part == "." || part == "..") part.assign(part.size(), '_');
+    if (!part.empty()) key += (key.empty() ? "" : "/") + part;
+    begin = end + 1;
+  }
+  if (key.size() <= longest) return key;
+  // What it is and the end tell it from others: names of files differ there.
+  constexpr std::size_t kept = 40;
+  return key.substr(0, kept) + "_" + key.substr(key.size() - (longest - kept - 1));
 }
 
 std::string mlflow_lines_of(const MetricsRecord& record) {

@@ -23,8 +23,10 @@ StepLineKind samples_lines();
 // "NaN", "Infinity", "-Infinity", which is how both services read it.
 StepLineKind wandb_lines();
 
-// One object a number, as MLflow logs it: "key", "value", "timestamp" in milliseconds, "step". In a
-// key what MLflow does not allow there is "_".
+// One object a number, as MLflow logs it: "key", "value", "timestamp" in milliseconds, "step". A
+// key is one that MLflow takes: what it does not allow there is "_", what is no ASCII its bytes
+// ("_c3"), a path has no empty, "." and ".." parts, and of more than 250 characters the middle is
+// "_".
 StepLineKind mlflow_lines();
 
 }  // namespace longspan

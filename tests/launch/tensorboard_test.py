@@ -241,7 +241,7 @@ class Board(jobs.TestCase):
                 self.assertEqual([event.step for event in events_of(run) if event.begins], [1, last + 1])
                 run.path.rename(self.directory / f"moved-{layout.ranks}")
 
-    def test_exports_have_the_numbers_of_metrics_in_the_form_of_importers(self):
+    def test_exports_have_the_numbers_of_metrics(self):
         run, last = self.killed_and_resumed()
         wandb = [json.loads(line) for line in (run.path / "export/wandb.jsonl").read_text().splitlines()]
         self.assertEqual([line["_step"] for line in wandb], [line["step"] for line in run.metrics()])

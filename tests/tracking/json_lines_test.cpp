@@ -49,5 +49,26 @@ TEST(JsonLines, MlflowTakesAnObjectANumber) {
       "\n");
 }
 
+std::string mlflow_key_of(const std::string& name) {
+  const std::string line = mlflow_lines().lines(
+      {.step = 1, .time = 0.0, .fields = {{MetricGroup::validation, name, 1.0}}});
+  const std::size_t begin = line.find(": \"") + 3;
+  return line.substr(begin, line.find('"', begin) - begin);
+}
+
+// mlflow.utils.validation takes names that are their own posixpath.normpath.
+TEST(JsonLines, MlflowTakesKeysOfAnyFile) {
+  EXPECT_EQ(mlflow_key_of("loss:/data/a.txt"), "validation/loss_/data/a.txt");
+  EXPECT_EQ(mlflow_key_of("loss:../b//c/./a.txt"), "validation/loss_../b/c/_/a.txt");
+  EXPECT_EQ(mlflow_key_of("loss:b/../a.txt/"), "validation/loss_b/__/a.txt");
+  EXPECT_EQ(mlflow_key_of("loss:\u00e9\u2013.txt"), "validation/loss__c3_a9_e2_80_93.txt");
+  EXPECT_EQ(mlflow_key_of("loss:\xff.txt"), "validation/loss__ff.txt");
+  const std::string folder(300, 'a');
+  const std::string key = mlflow_key_of("loss:" + folder + "/one.txt");
+  EXPECT_EQ(key.size(), 250U);
+  EXPECT_EQ(key,
+            "validation/loss_" + folder.substr(0, 24) + "_" + folder.substr(0, 201) + "/one.txt");
+}
+
 }  // namespace
 }  // namespace longspan

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Weights & Biases and MLflow take what `metrics.export` writes, by the lines of launch/README.md, and have its numbers.
+
+    tests/launch/services_test.py build/launch/longspan
+
+Both write to files here, and no service is asked. launch/setup --peers installs them; without them the exit code is 77.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+
+SKIPPED = 77  # as CTest is told
+NO_NUMBERS = """
+with wandb.init(mode="offline", project="longspan", name="none") as run:
+    run.log({"a": float("nan"), "b": float("inf"), "c": -float("inf")}, step=1)
+"""
+
+
+def peers():
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers").absolute()
+
+
+def lines_of_the_page(service):
+    """The block of Python in launch/README.md that imports it."""
+    page = (jobs.SOURCE / "launch" / "README.md").read_text()
+    blocks = re.findall(r"(?ms)^ *```python\n(.*?)^ *```$", page)
+    found, = [block for block in blocks if re.search(rf"\bimport .*\b{service}\b", block)]
+    return textwrap.dedent(found)
+
+
+class Services(jobs.TestCase):
+    settings = {"metrics.export": "[wandb, mlflow]", "metrics.every": 1, "data.validation": "text.txt",
+                "training.validation_every": 4, "training.validation_batches": 2}
+
+    def python(self, *arguments):
+        environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_ERROR_REPORTING": "false",
+                       "DO_NOT_TRACK": "true", "MLFLOW_DISABLE_TELEMETRY": "true", "HOME": str(self.directory)}
+        result = subprocess.run([peers() / "bin" / "python", *map(str, arguments)], cwd=self.directory, capture_output=True,
+                                text=True, env=environment)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def taken(self, service, *directories, more=""):
+        """What the service has after the lines of the page were run for each of these runs, and then more."""
+        (self.directory / "runs").mkdir(exist_ok=True)
+        text = lines_of_the_page(service)
+        self.assertIn("runs/my-run/", text)
+        self.assertIn('"my-run"', text)
+        each = [text.replace("runs/my-run/", f"{name}/").replace('"my-run"', f'"{name}"') for name in directories]
+        (self.directory / "take.py").write_text("\n".join(each) + more)
+        self.python("take.py")
+        place = {"wandb": ".", "mlflow": "sqlite:///runs/mlflow.db"}[service]
+        return json.loads(self.python(jobs.SOURCE / "tests" / "peers" / "services_read.py", service, place))
+
+    def exported(self, name, service):
+        return [json.loads(line) for line in (self.run_at(name).path / "export" / f"{service}.jsonl").read_text().splitlines()]
+
+    def train_both(self):
+        """A run with a file whose path MLflow would refuse as a key, and one that ends in numbers that are none."""
+        folder = self.directory / "texts – é"
+        folder.mkdir()
+        jobs.write_text(folder / "a.txt", words=600, seed=3)
+        several = f"[text.txt, '{folder.name}/../{folder.name}//a.txt']"
+        self.train("good", settings={**self.settings, "data.validation": several})
+        self.train("bad", settings={**self.settings, **jobs.DIVERGING, "training.validation_every": 1}, code=4)
+
+    def test_wandb_has_the_numbers(self):
+        self.train_both()
+        found = self.taken("wandb", "good", "bad", more=NO_NUMBERS)
+        for name in "good", "bad":
+            rows = [{key: value for key, value in row.items() if key != "_runtime"} for row in found[name]]
+            self.assertEqual(rows, self.exported(name, "wandb"))
+            self.assertEqual([row["_step"] for row in rows], [line["step"] for line in self.run_at(name).metrics()])
+            for row, line in zip(rows, self.run_at(name).metrics()):
+                self.assertEqual(row["training/loss"], "NaN" if line["loss"] is None else line["loss"])
+        self.assertIn("NaN", found["bad"][-1].values())
+        # It has no other form for what is no number.
+        row, = found["none"]
+        self.assertEqual((row["a"], row["b"], row["c"]), ("NaN", "Infinity", "-Infinity"))
+
+    def test_mlflow_has_the_numbers(self):
+        self.train_both()
+        found = self.taken("mlflow", "good", "bad")
+        for name in "good", "bad":
+            wanted = {}
+            for line in self.exported(name, "mlflow"):
+                value = line["value"]
+                if value in ("Infinity", "-Infinity"):  # which MLflow keeps as the largest numbers there are
+                    value = sys.float_info.max * (1 if value == "Infinity" else -1)
+                wanted.setdefault(line["key"], []).append([line["step"], "nan" if value == "NaN" else value, line["timestamp"]])
+            self.assertEqual(found[name], wanted)
+            told = [[line["step"], "nan" if line["loss"] is None else line["loss"]] for line in self.run_at(name).metrics()]
+            self.assertEqual([one[:2] for one in found[name]["training/loss"]], told)
+        self.assertIn("nan", [one[1] for of in found["bad"].values() for one in of])
+        files = [key for key in found["good"] if key.startswith("validation/loss_") and key.endswith("/a.txt")]
+        self.assertEqual(len(files), 1, found["good"].keys())
+
+
+if __name__ == "__main__":
+    if not all(list(peers().glob(f"lib/python3*/site-packages/{package}")) for package in ("wandb", "mlflow")):
+        print(f"skipped: {peers()} lacks wandb or mlflow; launch/setup --peers installs them")
+        sys.exit(SKIPPED)
+    jobs.main()
