@@ -20,7 +20,7 @@ StepLineKind samples_lines();
 
 // One object a logged step, as Weights & Biases keeps a run's history: flat, with "_step",
 // "_timestamp" in seconds, and the tags of the numbers. What JSON has no number for is a text:
-// "NaN", "Infinity", "-Infinity", which is how both services read it.
+// "NaN", "Infinity", "-Infinity", which Python's float() takes.
 StepLineKind wandb_lines();
 
 // One object a number, as MLflow logs it: "key", "value", "timestamp" in milliseconds, "step". A

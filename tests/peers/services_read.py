@@ -13,6 +13,10 @@ import sys
 from pathlib import Path
 
 
+def told(value):
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def records(content):
     """Of a .wandb file: blocks of 32 KiB, with records that may lie in several, after seven bytes of its own."""
     place, record = 7, b""
@@ -43,7 +47,7 @@ def wandb_runs(folder):
             if kind == "run":
                 name = record.run.display_name
             elif kind == "history":
-                history.append({item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item})
+                history.append({item.key or "/".join(item.nested_key): told(json.loads(item.value_json)) for item in record.history.item})
         found[name] = history
     return found
 
@@ -55,7 +59,7 @@ def mlflow_runs(address):
     mlflow.set_tracking_uri(address)
     client, found = mlflow.MlflowClient(), {}
     for run in client.search_runs(["0"]):
-        found[run.info.run_name] = {key: [[one.step, one.value if math.isfinite(one.value) else str(one.value), one.timestamp]
+        found[run.info.run_name] = {key: [[one.step, told(one.value), one.timestamp]
                                           for one in client.get_metric_history(run.info.run_id, key)]
                                     for key in run.data.metrics}
     return found
