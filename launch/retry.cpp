@@ -226,7 +226,7 @@ std::string Attempts::how_to_go_on() const {
 int Attempts::ended_with(int code) const {
   if (code != 0 && attempts_ > 1 && resume_ != "auto" && goes_on_from_own())
     say(LogLevel::info,
-        fmt::format("checkpoint.resume was {} for the first attempt only: {}",
+        fmt::format("checkpoint.resume: {} was for what began the run: {}",
                     resume_.text(),
                     how_to_go_on()));
   return code;

@@ -50,6 +50,7 @@ class CheckpointSaver {
   bool judge(double loss);
   void wait_for_copy();
   bool under_way() const { return beside_.has_value(); }
+  bool awaits_loss() const { return beside_ && !judged_; }
   // Whether this rank still writes.
   bool writing() const { return beside_ && !beside_->written(); }
   // Returns when what was under way, and is judged, is saved.

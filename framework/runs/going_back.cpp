@@ -84,14 +84,15 @@ void go_back(RunParts& run,
   run.life.diverged = error.what();
   const std::int64_t last = run.trainer.steps();
   const bool has_own = has_saved(run, history);
-  const std::int64_t newest =
-      step_to_go_back_to(run.resuming(), has_own ? run.saver.step() : history.first_step, has_own);
-  const std::int64_t first = std::max(newest + 1, last_update);
-  history.skipped.add(first, last);
-  ++history.skipped.times;
+  std::int64_t newest = has_own ? run.saver.step() : history.first_step;
+  std::int64_t first = 0;
   try {
+    newest = step_to_go_back_to(run.resuming(), newest, has_own);
+    first = std::max(newest + 1, last_update);
+    history.skipped.add(first, last);
+    ++history.skipped.times;
     run.directory.write(run.directory.skipped().filename(), history.skipped.to_json());
-  } catch (const Failure&) {
+  } catch (const Error&) {
     run.log.warning("{}; does not go back, as what it would pass over could not be written",
                     error.what());
     throw;

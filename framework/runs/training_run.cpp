@@ -49,6 +49,8 @@ class TrainingLoop {
   void judge_reconstruction(const StepResult& result) const;
   void save_where_due(bool is_best);
   bool save(bool beside);
+  void judge_save(double loss);
+  double loss_of_weights();
 
   std::int64_t step() const { return run_.trainer.steps(); }
   bool due(std::int64_t every) const { return every > 0 && step() % every == 0; }
@@ -59,9 +61,9 @@ class TrainingLoop {
   RunHistory history_;
   Stragglers stragglers_;
   bool stopping_ = false;
-  std::string end_of_data_;           // what documents that are read only once said at their end
-  Batch batch_ = {};                  // of the last step
-  bool has_validation_loss_ = false;  // the weights after it too, of the validation text
+  std::string end_of_data_;  // what documents that are read only once said at their end
+  Batch batch_ = {};         // of the last step
+  Batch sound_batch_ = {};   // of the last one with a finite loss and gradient
   bool save_is_due_ = false;
   bool is_sound_ = true;          // of the last step: its weights have a finite loss and gradient
   std::int64_t last_update_ = 0;  // the last step here that was not skipped
@@ -84,6 +86,8 @@ void TrainingLoop::make_steps() try {
 
 ExitCode TrainingLoop::end() {
   run_.progress.finish();
+  // Documents may end before the step that would have judged it.
+  if (run_.saver.awaits_loss()) judge_save(loss_of_weights());
   finish_save(run_);
   const bool is_saved = run_.saver.step() == step() || save(false);
   if (is_saved && is_sound_) remove_older(run_);
@@ -110,12 +114,7 @@ StepResult TrainingLoop::make_step() {
   request.stop = [this] { return run_.wants_stop(); };
   request.measure = check > 0 && (step() + 1) % check == 0;
   request.writing = run_.saver.writing();
-  request.after_loss = [this](double loss) {
-    const std::int64_t saved = run_.saver.step();
-    if (run_.saver.judge(loss)) return;
-    save_is_due_ = true;
-    if (history_.best) history_.best->withdraw(saved);
-  };
+  request.after_loss = [this](double loss) { judge_save(loss); };
   request.before_update = [this] {
     const Timed timed(run_.speed.times().saving);
     run_.tracker.take_gradients(run_.trainer);
@@ -150,6 +149,7 @@ void TrainingLoop::after_step(const StepResult& result) {
   if (!result.skipped) last_update_ = step();
   if (!result.writing) finish_save(run_);
   is_sound_ = result.is_sound();
+  if (is_sound_ || sound_batch_.fields.empty()) sound_batch_ = batch_;
   if (is_sound_) remove_older(run_);
   save_where_due(is_best);
 }
@@ -172,11 +172,8 @@ bool TrainingLoop::report(const StepResult& result) {
 }
 
 std::optional<Measurement> TrainingLoop::validate_where_due() {
-  has_validation_loss_ = false;
   if (!due(run_.settings.training.validation_every) && !at_last_step()) return std::nullopt;
-  std::optional<Measurement> result = validate(run_);
-  has_validation_loss_ = result && std::isfinite(result->figures.front().value);
-  return result;
+  return validate(run_);
 }
 
 // Of a step that was skipped for the same reason it says nothing.
@@ -197,15 +194,25 @@ void TrainingLoop::save_where_due(bool is_best) {
 }
 
 bool TrainingLoop::save(bool beside) {
+  return save_run(
+      run_, history_, [this] { return loss_of_weights(); }, beside);
+}
+
+// What it is of the state that is saved beside the training.
+void TrainingLoop::judge_save(double loss) {
+  const std::int64_t saved = run_.saver.step();
+  if (run_.saver.judge(loss)) return;
+  save_is_due_ = true;
+  if (history_.best) history_.best->withdraw(saved);
+}
+
+// No number where they give none, or no gradient. They are tried on a batch that has given both
+// before: one that never does says nothing of them.
+double TrainingLoop::loss_of_weights() {
   // What was restored and has made no step had one when it was saved.
-  const CheckpointSaver::Loss loss = [this] {
-    if (batch_.fields.empty()) return 0.0;
-    const StepResult tried = run_.trainer.try_step(batch_);
-    // Where a validation has given a loss it is the batch that gives none.
-    const bool is_sound = tried.is_sound() || (has_validation_loss_ && !std::isfinite(tried.loss));
-    return is_sound ? 0.0 : std::numeric_limits<double>::quiet_NaN();
-  };
-  return save_run(run_, history_, loss, beside);
+  if (sound_batch_.fields.empty()) return 0;
+  const StepResult tried = run_.trainer.try_step(sound_batch_);
+  return tried.is_sound() ? tried.loss : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace

@@ -174,7 +174,7 @@ TEST_F(Retry, GoesOnFromWhatItHasSavedItselfAndFromNothingElse) {
   EXPECT_THAT(told(), HasSubstr("attempt 2 starts on 3 ranks\n"));
   EXPECT_THAT(told(), HasSubstr("attempt 3 starts on 3 ranks, with checkpoint.resume: auto\n"));
   EXPECT_THAT(told(),
-              HasSubstr("checkpoint.resume was ../other for the first attempt only: start again "
+              HasSubstr("checkpoint.resume: ../other was for what began the run: start again "
                         "with checkpoint.resume: auto to go on\n"));
 }
 

@@ -104,7 +104,7 @@ class AFailedRank(RetryTestCase):
         result = self.assert_code(job, 75)
         self.assertIn("attempt 2 starts on 2 ranks, with checkpoint.resume: auto\n", result.errors)
         self.assertTrue(result.errors.endswith(
-            "longspan run: checkpoint.resume was never for the first attempt only: start again with checkpoint.resume: auto "
+            "longspan run: checkpoint.resume: never was for what began the run: start again with checkpoint.resume: auto "
             "to go on\n"), result.errors)
         self.assertIn("resumed from", self.run_at().log())
 

@@ -126,6 +126,11 @@ def test_documents_that_end_begin_again_where_they_can():
     assert losses("once") == losses("given")[:ended.step]
     package.train(CONFIGURATION, {"run.directory": "once"}, data=documents(10), quiet=True)  # and it goes on exactly
     assert state("once", 12) == state("given", 12)
+    # Each step is saved, and no next one judges what was saved beside the last.
+    with pytest.raises(package.DataError, match="stopped after step [0-9]+, which is saved"):
+        package.train(CONFIGURATION, {"run.directory": "each", "checkpoint.every": 1}, data=iter(documents(10)), quiet=True)
+    each = package.Run("each")
+    assert each.step == ended.step and each.checkpoints[-1] == each.step
 
 
 def test_an_exception_in_the_data_comes_out_as_it_is():
