@@ -222,7 +222,7 @@ class Poisoned(jobs.TestCase):
                 self.assertIn(result.code, (0, 1), result.errors)
                 if result.code == 1:
                     failed += 1
-                    self.assert_one_sentence(result, "skipped.json.tmp: ", os.strerror(error))
+                    self.assert_one_sentence(result, "skipped.json", os.strerror(error))
                     self.assertIn("does not go back, as what it would pass over could not be written", result.output)
                     self.run_to_end(name)
                 self.assertEqual(self.passed(name), self.passed("whole"))
