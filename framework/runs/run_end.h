@@ -16,7 +16,8 @@ struct RunEnd {
 
 // Says so in the log, and what it comes to: `ok`, or `stopped`, when started again goes on. Throws
 // DataError where the data ended first, and DivergedError where the weights after the last step
-// give no finite loss, so that they are not saved, and who asked to stop has nothing to go on from.
+// give no finite loss or gradient, so that they are not saved, and who asked to stop has nothing to
+// go on from.
 ExitCode end_run(const RunParts& run, const RunHistory& history, const RunEnd& end);
 
 }  // namespace longspan
