@@ -122,15 +122,16 @@ def test_documents_that_end_begin_again_where_they_can():
         package.train(CONFIGURATION, {"run.directory": "once"}, data=iter(documents(10)), quiet=True)
     ended = package.Run("once")
     assert ended.state == "failed" and "the program's data ended before the last step" in ended.ended_by
-    assert 0 < ended.step < 12 and ended.checkpoints[-1] == ended.step
-    assert losses("once") == losses("given")[:ended.step]
+    last = ended.step
+    assert 0 < last < 12 and ended.checkpoints[-1] == last
+    assert losses("once") == losses("given")[:last]
     package.train(CONFIGURATION, {"run.directory": "once"}, data=documents(10), quiet=True)  # and it goes on exactly
     assert state("once", 12) == state("given", 12)
     # Each step is saved, and no next one judges what was saved beside the last.
     with pytest.raises(package.DataError, match="stopped after step [0-9]+, which is saved"):
         package.train(CONFIGURATION, {"run.directory": "each", "checkpoint.every": 1}, data=iter(documents(10)), quiet=True)
     each = package.Run("each")
-    assert each.step == ended.step and each.checkpoints[-1] == each.step
+    assert each.step == last and each.checkpoints[-1] == last
 
 
 def test_an_exception_in_the_data_comes_out_as_it_is():
