@@ -11,7 +11,7 @@ namespace longspan {
 
 namespace {
 
-std::string whole(const MappedFile& file) {
+std::string whole(const InputFile& file) {
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.copy(0, text);
   return text;
@@ -21,7 +21,7 @@ std::string whole(const MappedFile& file) {
 
 PromptText::PromptText(std::string words, const std::string& file) : words_(std::move(words)) {
   if (file.empty()) return;
-  file_ = std::make_shared<const MappedFile>(file);
+  file_ = std::make_shared<const InputFile>(file);
   if (file_->size() > most_prompt_bytes)
     throw DataError(
         "{}: has {}; a prompt has at most {} ({} MiB): take the end of it, as with tail -c {}M",

@@ -33,7 +33,7 @@ class PromptText {
 
  private:
   std::string words_;
-  std::shared_ptr<const MappedFile> file_;
+  std::shared_ptr<const InputFile> file_;
   std::vector<std::int64_t> tokens_;  // of the words, or of a file in subwords
   std::optional<Corpus> corpus_;      // of the file
 };

@@ -18,7 +18,7 @@
 
 #include "framework/core/option_text.h"
 #include "framework/data/document_form.h"
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/data/path_pattern.h"
 #include "framework/data/subword_training.h"
 #include "framework/data/tokenizer_file.h"
@@ -130,9 +130,9 @@ TokenizerRules json_rules(const TokenizerArguments& arguments) {
 
 void train_json(const TokenizerArguments& arguments, const Session& session) {
   const TokenizerRules rules = json_rules(arguments);
-  std::vector<std::shared_ptr<const MappedFile>> texts;
+  std::vector<std::shared_ptr<const InputFile>> texts;
   for (const NamedPath& path : files_matching(arguments.text))
-    texts.push_back(std::make_shared<const MappedFile>(path));
+    texts.push_back(std::make_shared<const InputFile>(path));
   const std::string field = arguments.field.empty() ? DocumentForm().field : arguments.field;
   const JsonTokenizer tokenizer = train_json_tokenizer(texts, field, rules);
   write_json_tokenizer(tokenizer, arguments.output);
@@ -148,7 +148,7 @@ void train(const TokenizerArguments& arguments, const Session& session) {
   require_none_of_json(arguments);
   const std::string kind = arguments.kind.empty() ? "unigram" : arguments.kind;
   const SubwordModel model =
-      train_subwords(MappedFile(arguments.text), kind_of(kind), arguments.vocabulary);
+      train_subwords(InputFile(arguments.text), kind_of(kind), arguments.vocabulary);
   write_subword_model(model, arguments.output);
   print(session,
         fmt::format("{}: {} pieces of kind {}\n", arguments.output, model.vocabulary(), kind));

@@ -9,7 +9,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/utf8.h"
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/data/scan_listener.h"
 
 namespace longspan {
@@ -50,7 +50,7 @@ struct IgnoreBytes {
 // The same for a whole file; `of_bytes(text)` is given all of its bytes, one piece after another.
 // Throws DataError where it is not UTF-8, and what the listener throws.
 template <typename F, typename OfBytes = IgnoreBytes>
-void for_each_character(const MappedFile& file,
+void for_each_character(const InputFile& file,
                         const ScanListener& listener,
                         F&& f,
                         OfBytes&& of_bytes = {}) {
@@ -65,7 +65,6 @@ void for_each_character(const MappedFile& file,
                                          at + length == file.size(),
                                          file.path(),
                                          f);
-    file.release(at, at + length);
     of_bytes(std::string_view(bytes.data(), used));
     at += static_cast<std::int64_t>(used);
     if (listener) listener({file.path(), at, file.size()});

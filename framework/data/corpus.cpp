@@ -24,7 +24,7 @@ Corpus::Corpus(CorpusFile file) : Corpus(file.path(), std::vector{file}) {}
 Corpus::Corpus(const NamedPath& path, const Tokenizer& tokenizer, const ScanListener& listener)
     : Corpus(CorpusFile(path, tokenizer, listener)) {}
 
-Corpus::Corpus(std::shared_ptr<const MappedFile> file,
+Corpus::Corpus(std::shared_ptr<const InputFile> file,
                const Tokenizer& tokenizer,
                const ScanListener& listener)
     : Corpus(CorpusFile(std::move(file), tokenizer, listener)) {}
@@ -111,19 +111,6 @@ CorpusPosition Corpus::read_pairs(CorpusPosition at,
   const CorpusPosition end = read(after, targets.last(1));
   if (is_text()) target_bytes += end.byte - second.byte;
   return after;
-}
-
-void Corpus::release_all() const {
-  for (const CorpusFile& file : files()) file.release_all();
-}
-
-void Corpus::release(std::int64_t byte_begin, std::int64_t byte_end) const {
-  const auto& first = all_->first_bytes;
-  for (std::size_t file = 0; file < files().size(); ++file) {
-    const std::int64_t begin = std::max(byte_begin, first[file]);
-    const std::int64_t end = std::min(byte_end, first[file + 1]);
-    if (begin < end) files()[file].release(begin - first[file], end - first[file]);
-  }
 }
 
 Corpus joined(const std::string& path, const std::vector<Corpus>& corpora) {

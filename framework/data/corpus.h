@@ -14,14 +14,14 @@
 
 namespace longspan {
 
-// Files one after another, read as if they were one. A value; copies share the mappings. Reading is
+// Files one after another, read as if they were one. A value; copies share them. Reading is
 // thread-safe. A position's byte counts from the first file's beginning.
 class Corpus {
  public:
   Corpus(CorpusFile file);
   // Of one text file, as CorpusFile has it.
   Corpus(const NamedPath& path, const Tokenizer& tokenizer, const ScanListener& listener = {});
-  Corpus(std::shared_ptr<const MappedFile> file,
+  Corpus(std::shared_ptr<const InputFile> file,
          const Tokenizer& tokenizer,
          const ScanListener& listener = {});
   // Of files of one tokenizer, at least one; `path` is what names them together.
@@ -42,8 +42,6 @@ class Corpus {
   CorpusPosition seek(std::int64_t token) const;
   CorpusPosition begin_at(std::int64_t token) const;
   CorpusPosition read(CorpusPosition at, std::span<std::int64_t> out) const;
-  void release(std::int64_t byte_begin, std::int64_t byte_end) const;
-  void release_all() const;
   // Reads n = tokens.size() pairs of a token and the one after it: `targets` is one token later
   // than `tokens`. Returns the position after the last of `tokens`, and adds the bytes of the
   // targets to `target_bytes` where they are known.

@@ -34,9 +34,9 @@ class ByteHash {
 CorpusFile::CorpusFile(const NamedPath& path,
                        const Tokenizer& tokenizer,
                        const ScanListener& listener)
-    : CorpusFile(std::make_shared<const MappedFile>(path), tokenizer, listener) {}
+    : CorpusFile(std::make_shared<const InputFile>(path), tokenizer, listener) {}
 
-CorpusFile::CorpusFile(std::shared_ptr<const MappedFile> file,
+CorpusFile::CorpusFile(std::shared_ptr<const InputFile> file,
                        const Tokenizer& tokenizer,
                        const ScanListener& listener)
     : file_(std::move(file)), tokenizer_(tokenizer) {
@@ -50,7 +50,7 @@ CorpusFile::CorpusFile(std::shared_ptr<const MappedFile> file,
   }
 }
 
-CorpusFile::CorpusFile(std::shared_ptr<const MappedFile> file,
+CorpusFile::CorpusFile(std::shared_ptr<const InputFile> file,
                        const Tokenizer& tokenizer,
                        std::shared_ptr<const TokenFile> encoded,
                        bool has_documents)
@@ -86,7 +86,6 @@ std::optional<std::uint64_t> CorpusFile::whole_hash(std::int64_t most_bytes) con
     const std::int64_t length = std::min(at_once, file_->size() - at);
     const auto part = std::span(buffer).first(static_cast<std::size_t>(length));
     file_->copy(at, part);
-    file_->release(at, at + length);
     hash.add({part.data(), part.size()});
   }
   return hash.result();
@@ -108,7 +107,6 @@ std::uint64_t CorpusFile::fingerprint() const {
     file_->copy(at, std::span(buffer).first(length));
     words.push_back(XXH3_64bits(buffer.data(), length));
   }
-  file_->release(0, file_->size());
   return XXH3_64bits(words.data(), words.size() * sizeof(std::uint64_t));
 }
 
@@ -182,20 +180,6 @@ CorpusPosition CorpusFile::read_characters(CorpusPosition at, std::span<std::int
     }
   }
   return at;
-}
-
-void CorpusFile::release_all() const {
-  if (encoded_)
-    encoded_->release_all();
-  else
-    file_->release(0, file_->size());
-}
-
-void CorpusFile::release(std::int64_t byte_begin, std::int64_t byte_end) const {
-  if (encoded_)
-    encoded_->release(byte_begin, byte_end);
-  else
-    file_->release(byte_begin, byte_end);
 }
 
 }  // namespace longspan

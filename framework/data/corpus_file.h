@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "framework/data/id_file.h"
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/data/scan_listener.h"
 #include "framework/data/token_file.h"
 #include "framework/data/tokenizer.h"
 
 namespace longspan {
 
-// A value; copies share the mapping. Nothing is ever held of the text but the piece being read:
+// A value; copies share the file. Nothing is ever held of the text but the piece being read:
 // tokens are made on the fly. For characters, opening reads the file once, so that a bad character
 // is found before training starts and not a day later, and keeps the byte offset of every 65,536th
 // character, so that a read can start anywhere. Subwords are read from a file of tokens beside the
@@ -26,12 +26,12 @@ class CorpusFile {
   // Throws DataError naming the file, and the byte offset for what is not UTF-8 or not in the
   // vocabulary. The listener hears of characters, which are read here.
   CorpusFile(const NamedPath& path, const Tokenizer& tokenizer, const ScanListener& listener = {});
-  CorpusFile(std::shared_ptr<const MappedFile> file,
+  CorpusFile(std::shared_ptr<const InputFile> file,
              const Tokenizer& tokenizer,
              const ScanListener& listener = {});
   // With the file of tokens that was made of this text with this tokenizer, and whether the text
   // has documents, or is one for want of any.
-  CorpusFile(std::shared_ptr<const MappedFile> file,
+  CorpusFile(std::shared_ptr<const InputFile> file,
              const Tokenizer& tokenizer,
              std::shared_ptr<const TokenFile> encoded,
              bool has_documents = false);
@@ -66,16 +66,13 @@ class CorpusFile {
   // Fills `out` with the tokens from `at` on and returns the position after them. Throws DataError
   // when the file has become shorter, Failure past the end.
   CorpusPosition read(CorpusPosition at, std::span<std::int64_t> out) const;
-  // See MappedFile::release.
-  void release(std::int64_t byte_begin, std::int64_t byte_end) const;
-  void release_all() const;
 
  private:
   void index_characters(const ScanListener& listener);
   CorpusPosition read_bytes(CorpusPosition at, std::span<std::int64_t> out) const;
   CorpusPosition read_characters(CorpusPosition at, std::span<std::int64_t> out) const;
 
-  std::shared_ptr<const MappedFile> file_;
+  std::shared_ptr<const InputFile> file_;
   Tokenizer tokenizer_;
   std::shared_ptr<const TokenFile> encoded_;  // where the text is read from one
   bool has_documents_ = false;

@@ -5,7 +5,7 @@
 #include "framework/core/options.h"
 #include "framework/core/utf8.h"
 #include "framework/data/document_text.h"
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/data/path_pattern.h"
 #include "framework/data/subword_training.h"
 #include "framework/data/tokenizer_file.h"
@@ -297,7 +297,7 @@ Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listene
     return Tokenizer::subwords(read_subword_model(options.tokenizer_model));
   std::vector<Tokenizer> found;
   for (const NamedPath& path : files_of(options.train)) {
-    auto text = std::make_shared<const MappedFile>(path);
+    auto text = std::make_shared<const InputFile>(path);
     found.push_back(is_plain_text(*text)
                         ? Tokenizer::characters_of(*text, options.unknown, listener)
                         : characters_of_documents(

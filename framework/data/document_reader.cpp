@@ -20,7 +20,7 @@ bool is_blank(std::string_view line) {
 
 }  // namespace
 
-DocumentReader::DocumentReader(std::shared_ptr<const MappedFile> file,
+DocumentReader::DocumentReader(std::shared_ptr<const InputFile> file,
                                const DocumentForm& form,
                                const DocumentReading& reading)
     : file_(std::move(file), reading.block),

@@ -51,7 +51,7 @@ struct PlaceInFile {
 class DocumentReader {
  public:
   // Throws DataError as UnpackedFile does.
-  DocumentReader(std::shared_ptr<const MappedFile> file,
+  DocumentReader(std::shared_ptr<const InputFile> file,
                  const DocumentForm& form,
                  const DocumentReading& reading = {});
 

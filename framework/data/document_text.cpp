@@ -18,7 +18,7 @@ namespace {
 
 // Calls f(document) with the text of each, in parts where a file is one.
 template <typename F>
-void for_each_document(const std::shared_ptr<const MappedFile>& file,
+void for_each_document(const std::shared_ptr<const InputFile>& file,
                        const DocumentForm& form,
                        const ScanListener& listener,
                        F&& f) {
@@ -68,11 +68,11 @@ class Sample {
 
 }  // namespace
 
-bool is_plain_text(const MappedFile& file) {
+bool is_plain_text(const InputFile& file) {
   return packing_of(file) == Packing::none && !is_json_lines(file.path());
 }
 
-Tokenizer characters_of_documents(std::shared_ptr<const MappedFile> file,
+Tokenizer characters_of_documents(std::shared_ptr<const InputFile> file,
                                   const DocumentForm& form,
                                   bool with_unknown,
                                   const ScanListener& listener) {
@@ -92,7 +92,7 @@ Tokenizer characters_of_documents(std::shared_ptr<const MappedFile> file,
   return Tokenizer::characters(found, with_unknown);
 }
 
-DocumentSample::DocumentSample(std::shared_ptr<const MappedFile> file,
+DocumentSample::DocumentSample(std::shared_ptr<const InputFile> file,
                                const DocumentForm& form,
                                std::int64_t bytes,
                                const std::filesystem::path& folder,

@@ -7,17 +7,17 @@
 #include <string>
 
 #include "framework/data/document_form.h"
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/data/scan_listener.h"
 #include "framework/data/tokenizer.h"
 
 namespace longspan {
 
 // Whether a file is nothing but its text: it is not packed, and no .jsonl.
-bool is_plain_text(const MappedFile& file);
+bool is_plain_text(const InputFile& file);
 
 // Tokenizer::characters_of, of the texts of the documents.
-Tokenizer characters_of_documents(std::shared_ptr<const MappedFile> file,
+Tokenizer characters_of_documents(std::shared_ptr<const InputFile> file,
                                   const DocumentForm& form,
                                   bool with_unknown,
                                   const ScanListener& listener = {});
@@ -28,7 +28,7 @@ class DocumentSample {
  public:
   // The file is made in this folder. Reads all of the text once. Throws DataError for what is wrong
   // with it and Failure when the sample cannot be written.
-  DocumentSample(std::shared_ptr<const MappedFile> file,
+  DocumentSample(std::shared_ptr<const InputFile> file,
                  const DocumentForm& form,
                  std::int64_t bytes,
                  const std::filesystem::path& folder,

@@ -23,7 +23,7 @@ namespace longspan {
 namespace {
 
 namespace fs = std::filesystem;
-using SharedText = std::shared_ptr<const MappedFile>;
+using SharedText = std::shared_ptr<const InputFile>;
 
 std::uint64_t hash_of(const std::string& text) { return XXH3_64bits(text.data(), text.size()); }
 
@@ -50,7 +50,7 @@ std::uint64_t form_of(const std::string& path,
   return hash_of(fmt::format("{} {}", what, end_of_text.value_or(-1)));
 }
 
-TokenFileKey key_of(const MappedFile& text,
+TokenFileKey key_of(const InputFile& text,
                     const DocumentForm& form,
                     const Tokenizer& tokenizer,
                     std::uint64_t hash) {
@@ -61,7 +61,7 @@ TokenFileKey key_of(const MappedFile& text,
           .vocabulary = tokenizer.vocabulary()};
 }
 
-fs::path token_path(const MappedFile& text,
+fs::path token_path(const InputFile& text,
                     const Tokenizer& tokenizer,
                     const TokenFileKey& key,
                     const fs::path& directory) {
@@ -115,9 +115,7 @@ void require_same(const TokenFile& tokens, const std::string& path, const Commun
 
 }  // namespace
 
-bool needs_token_file(const MappedFile& file,
-                      const DocumentForm& form,
-                      const Tokenizer& tokenizer) {
+bool needs_token_file(const InputFile& file, const DocumentForm& form, const Tokenizer& tokenizer) {
   return tokenizer.needs_token_file() || has_documents(file.path(), form) ||
          packing_of(file) != Packing::none;
 }
@@ -128,7 +126,7 @@ TokensMade make_tokens(const NamedPath& file,
                        const fs::path& cache,
                        const ScanListener& listener,
                        const TokenMaking& making) {
-  const auto text = std::make_shared<const MappedFile>(file);
+  const auto text = std::make_shared<const InputFile>(file);
   end_of_text_id(form, tokenizer);  // before the text is read
   const TokenFileKey key = key_of(*text, form, tokenizer, hash_of_file(*text, listener));
   TokensMade made = make(text, form, tokenizer, cache, key, listener, making);
@@ -142,7 +140,7 @@ std::shared_ptr<const TokenFile> tokens_of_documents(const NamedPath& file,
                                                      const fs::path& cache,
                                                      const Communicator& all,
                                                      const ScanListener& listener) {
-  const auto text = std::make_shared<const MappedFile>(file);
+  const auto text = std::make_shared<const InputFile>(file);
   end_of_text_id(form, tokenizer);
   const auto work = [text, form, tokenizer, cache](const TokenFileKey& key,
                                                    const ScanListener& heard) {

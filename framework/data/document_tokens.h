@@ -16,7 +16,7 @@ namespace longspan {
 
 // Whether a text is read from a file of its tokens. Otherwise it is read where it is: it is not
 // packed, has no documents, and the place of a token can be reckoned.
-bool needs_token_file(const MappedFile& file, const DocumentForm& form, const Tokenizer& tokenizer);
+bool needs_token_file(const InputFile& file, const DocumentForm& form, const Tokenizer& tokenizer);
 
 struct TokensMade {
   std::filesystem::path path;

@@ -83,7 +83,6 @@ Batch EvaluationReader::next() {
                             tokens.slice(row, row + 1).span<std::int64_t>().first(count),
                             targets.slice(row, row + 1).span<std::int64_t>().first(count),
                             bytes);
-    corpus_.release(first.byte, at.byte);
     predicted += static_cast<std::int64_t>(count);
     if (documents_) set_apart(first.token, row, static_cast<std::int64_t>(count), batch);
   }

@@ -8,7 +8,7 @@
 
 namespace longspan {
 
-std::uint64_t hash_of_file(const MappedFile& file, const ScanListener& listener) {
+std::uint64_t hash_of_file(const InputFile& file, const ScanListener& listener) {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash(XXH3_createState(),
                                                                              XXH3_freeState);
   XXH3_64bits_reset(hash.get());
@@ -17,7 +17,6 @@ std::uint64_t hash_of_file(const MappedFile& file, const ScanListener& listener)
     const auto length = std::min<std::int64_t>(std::ssize(buffer), file.size() - at);
     const auto bytes = std::span(buffer).first(static_cast<std::size_t>(length));
     file.copy(at, bytes);
-    file.release(at, at + length);
     XXH3_64bits_update(hash.get(), bytes.data(), bytes.size());
     at += length;
     if (listener) listener({file.path(), at, file.size()});

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/data/scan_listener.h"
 
 namespace longspan {
 
 // XXH3 of the file, which is read once. Throws what the listener throws.
-std::uint64_t hash_of_file(const MappedFile& file, const ScanListener& listener = {});
+std::uint64_t hash_of_file(const InputFile& file, const ScanListener& listener = {});
 
 }  // namespace longspan

@@ -6,16 +6,16 @@
 #include <bit>
 #include <cstdint>
 
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 
 namespace longspan {
 
 static_assert(std::endian::native == std::endian::little, "files hold numbers in that order");
 
 // Calls f(i, value) for each of `count` values of type T, little endian, from byte `offset` on.
-// Throws as MappedFile::copy does.
+// Throws as InputFile::copy does.
 template <typename T, typename F>
-void for_each_value(const MappedFile& file, std::int64_t offset, std::int64_t count, F&& f) {
+void for_each_value(const InputFile& file, std::int64_t offset, std::int64_t count, F&& f) {
   std::array<T, 4096> buffer;
   for (std::int64_t done = 0; done < count;) {
     const auto part = std::min<std::int64_t>(buffer.size(), count - done);

@@ -18,7 +18,7 @@ std::int64_t id_bytes_of(IdBits bits, std::int64_t vocabulary) {
 
 }  // namespace
 
-IdFile::IdFile(std::shared_ptr<const MappedFile> file, std::int64_t vocabulary, IdBits bits)
+IdFile::IdFile(std::shared_ptr<const InputFile> file, std::int64_t vocabulary, IdBits bits)
     : file_(std::move(file)),
       vocabulary_(vocabulary),
       id_bytes_(id_bytes_of(bits, vocabulary)),
@@ -46,7 +46,6 @@ void IdFile::look_at_places(IdBits bits) const {
     read(token, here);
     for (std::size_t i = 0; i < here.size(); ++i) nonzero[i % 2] += here[i] != 0 ? 1 : 0;
   }
-  file_->release(0, file_->size());
   if (bits == IdBits::fitting && id_bytes_ == 2 && tokens_ >= 4 && nonzero[0] > 0 &&
       nonzero[1] == 0)
     throw DataError(

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 
 namespace longspan {
 
@@ -14,16 +14,16 @@ namespace longspan {
 enum class IdBits : std::uint8_t { fitting, sixteen, thirty_two };
 
 // Unsigned ids of 16 or 32 bits, little endian, one after another. A value; copies share the
-// mapping. Reading is thread-safe.
+// file. Reading is thread-safe.
 class IdFile {
  public:
   // Looks at 256 places that are spread over the file (at all of a file below 1 MiB), so that
   // opening does not take longer with its size. Throws DataError, naming the file and the place,
   // when its bytes are no whole number of ids, when an id is not below `vocabulary`, and with
   // `fitting` when its 16 bits look like halves of 32.
-  IdFile(std::shared_ptr<const MappedFile> file, std::int64_t vocabulary, IdBits bits);
+  IdFile(std::shared_ptr<const InputFile> file, std::int64_t vocabulary, IdBits bits);
 
-  const std::shared_ptr<const MappedFile>& file() const { return file_; }
+  const std::shared_ptr<const InputFile>& file() const { return file_; }
   std::int64_t tokens() const { return tokens_; }
   std::int64_t id_bytes() const { return id_bytes_; }
 
@@ -35,7 +35,7 @@ class IdFile {
   void look_at_places(IdBits bits) const;
   [[noreturn]] void refuse(std::int64_t token, std::int64_t id) const;
 
-  std::shared_ptr<const MappedFile> file_;
+  std::shared_ptr<const InputFile> file_;
   std::int64_t vocabulary_;
   std::int64_t id_bytes_;
   std::int64_t tokens_;

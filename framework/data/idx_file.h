@@ -9,14 +9,14 @@
 
 namespace longspan {
 
-// A value; copies share the mapping. Reading is thread-safe.
+// A value; copies share the file. Reading is thread-safe.
 class IdxFile {
  public:
   // A collective. Throws DataError for a file that is not of bytes in `axes` axes, or has not
   // exactly as many bytes as its header says. `what` names what is needed.
   IdxFile(const NamedPath& path, int axes, std::string_view what, const Communicator& all);
 
-  const MappedFile& file() const { return *file_; }
+  const InputFile& file() const { return *file_; }
   const SharedFile& shared() const { return file_; }
   // The entries of the first axis, and the elements of each.
   std::int64_t size() const { return axes_[0]; }

@@ -32,15 +32,11 @@ class ImageExamples : public Examples {
       read_pixels(example, row.first(static_cast<std::size_t>(values())));
       return {.length = values(), .bytes = values(), .label = label_id(example)};
     };
-    Batch batch = read_class_rows(request, "pixels", read_row);
-    release();
-    return batch;
+    return read_class_rows(request, "pixels", read_row);
   }
 
  protected:
   std::int64_t values() const { return shape_.values(); }
-  // The memory in which files were read.
-  virtual void release() const {}
   // Nothing of an image that has none.
   virtual std::optional<std::string> label(std::int64_t example) const = 0;
   virtual void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const = 0;
@@ -114,7 +110,6 @@ class IdxImages final : public ImageExamples {
   }
 
  protected:
-  void release() const override { images_.file().release(0, images_.file().size()); }
   std::optional<std::string> label(std::int64_t example) const override {
     if (!numbers_) return std::nullopt;
     char value = 0;

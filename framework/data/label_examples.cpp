@@ -30,7 +30,7 @@ LabelledText labelled_text_of(std::string_view line, std::string_view place) {
   return result;
 }
 
-ExampleIndex index_of(const MappedFile& file,
+ExampleIndex index_of(const InputFile& file,
                       const LabelSet& labels,
                       const Tokenizer& tokenizer,
                       const ScanListener& heard) {
@@ -83,9 +83,7 @@ class LabelExamples final : public Examples {
               .bytes = std::ssize(found.text),
               .label = labels_.id_at(found.label, "label", place(example))};
     };
-    Batch batch = read_class_rows(request, "tokens", read_row);
-    file_->release(0, file_->size());
-    return batch;
+    return read_class_rows(request, "tokens", read_row);
   }
 
  private:

@@ -5,8 +5,8 @@
 #include <iterator>
 #include <sstream>
 
+#include "framework/data/input_file.h"
 #include "framework/data/lines.h"
-#include "framework/data/mapped_file.h"
 
 namespace longspan {
 namespace {
@@ -17,7 +17,7 @@ std::string bytes_of(const NamedPath& path) {
     bytes << std::cin.rdbuf();
     return bytes.str();
   }
-  const MappedFile file(path);
+  const InputFile file(path);
   return read_bytes(file, 0, file.size());
 }
 

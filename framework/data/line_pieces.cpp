@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "framework/data/character_scan.h"
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 
 namespace longspan {
 
@@ -51,7 +51,7 @@ std::vector<LinePiece> cut_lines(std::string_view text,
   return pieces;
 }
 
-LineReader::LineReader(const MappedFile& file,
+LineReader::LineReader(const InputFile& file,
                        std::int64_t begin,
                        std::int64_t end,
                        std::size_t longest)
@@ -68,7 +68,6 @@ bool LineReader::next() {
   const bool last = at_ + length == file_.size();
   const auto bytes = std::span(buffer_).first(static_cast<std::size_t>(length));
   file_.copy(at_, bytes);
-  file_.release(at_, at_ + length);
   const std::string_view text(bytes.data(), bytes.size());
   const std::size_t whole =
       for_each_character(text, at_, last, file_.path(), [](char32_t, std::int64_t) {});

@@ -8,7 +8,7 @@
 
 namespace longspan {
 
-class MappedFile;
+class InputFile;
 
 // Bytes of a line that are encoded at once: a longer one is cut before a space where it has one.
 inline constexpr std::size_t longest_line_piece = 32768;
@@ -31,7 +31,7 @@ class LineReader {
  public:
   // Of bytes [begin, end), where `begin` begins a piece. Where the file goes on after `end`, the
   // line that is cut off there is left out. The file must outlive the reader.
-  LineReader(const MappedFile& file,
+  LineReader(const InputFile& file,
              std::int64_t begin,
              std::int64_t end,
              std::size_t longest = longest_line_piece);
@@ -45,7 +45,7 @@ class LineReader {
   std::int64_t at() const { return at_; }
 
  private:
-  const MappedFile& file_;
+  const InputFile& file_;
   std::int64_t at_;
   std::int64_t end_;
   std::size_t longest_;

@@ -20,7 +20,7 @@ std::string_view without_line_end(std::string_view text) {
   return text;
 }
 
-void for_each_lines(const MappedFile& file,
+void for_each_lines(const InputFile& file,
                     const ScanListener& listener,
                     const std::function<void(std::span<const Line>)>& f) {
   std::string held;  // what is read and not yet given
@@ -32,7 +32,6 @@ void for_each_lines(const MappedFile& file,
     const std::size_t before = held.size();
     held.resize(before + static_cast<std::size_t>(length));
     file.copy(at, std::span(held).subspan(before));
-    file.release(at, at + length);
     at += length;
     const bool last = at == file.size();
     lines.clear();
@@ -58,7 +57,7 @@ std::string line_place(std::string_view path, std::int64_t number) {
   return fmt::format("{}:{}", path, number);
 }
 
-std::int64_t line_number_at(const MappedFile& file, std::int64_t offset) {
+std::int64_t line_number_at(const InputFile& file, std::int64_t offset) {
   std::int64_t number = 1;
   for (std::int64_t at = 0; at < offset;) {
     const std::string bytes = read_bytes(file, at, std::min(at + bytes_scanned_at_once, offset));
@@ -68,7 +67,7 @@ std::int64_t line_number_at(const MappedFile& file, std::int64_t offset) {
   return number;
 }
 
-std::string read_bytes(const MappedFile& file, std::int64_t begin, std::int64_t end) {
+std::string read_bytes(const InputFile& file, std::int64_t begin, std::int64_t end) {
   std::string bytes(static_cast<std::size_t>(end - begin), '\0');
   file.copy(begin, bytes);
   return bytes;

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/data/scan_listener.h"
 
 namespace longspan {
@@ -20,7 +20,7 @@ struct Line {
 
 // Calls `f` with some megabytes of whole lines at a time; the texts are there until it returns.
 // Throws what `f` and the listener throw.
-void for_each_lines(const MappedFile& file,
+void for_each_lines(const InputFile& file,
                     const ScanListener& listener,
                     const std::function<void(std::span<const Line>)>& f);
 
@@ -28,10 +28,10 @@ void for_each_lines(const MappedFile& file,
 std::string line_place(std::string_view path, std::int64_t number);
 
 // The number of the line that has this byte; reads all before it.
-std::int64_t line_number_at(const MappedFile& file, std::int64_t offset);
+std::int64_t line_number_at(const InputFile& file, std::int64_t offset);
 
 // Bytes [begin, end).
-std::string read_bytes(const MappedFile& file, std::int64_t begin, std::int64_t end);
+std::string read_bytes(const InputFile& file, std::int64_t begin, std::int64_t end);
 
 // The text without the end of its line, where it has one.
 std::string_view without_line_end(std::string_view text);

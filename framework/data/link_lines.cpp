@@ -19,7 +19,7 @@ std::int64_t take_number(std::string_view& text) {
   return number;
 }
 
-ExampleIndex scanned(const MappedFile& file,
+ExampleIndex scanned(const InputFile& file,
                      std::int64_t pairs,
                      const std::function<Lengths(std::int64_t)>& lengths,
                      const ScanListener& heard) {
@@ -98,7 +98,5 @@ std::vector<Link> LinkLines::read(std::int64_t pair, const Lengths& lengths) con
   const std::string bytes = read_bytes(*file_, index_.begin(pair), index_.end(pair));
   return links_of(without_line_end(bytes), lengths, line_place(file_->path(), pair + 1));
 }
-
-void LinkLines::release() const { file_->release(0, file_->size()); }
 
 }  // namespace longspan

@@ -36,7 +36,6 @@ class LinkLines {
             const ScanListener& listener);
 
   std::vector<Link> read(std::int64_t pair, const Lengths& lengths) const;
-  void release() const;
 
  private:
   SharedFile file_;

@@ -9,12 +9,6 @@
 #include "framework/data/shuffled_order.h"
 
 namespace longspan {
-namespace {
-
-// Short documents are read from a page each.
-constexpr std::int64_t tokens_between_releases = std::int64_t{1} << 18;
-
-}  // namespace
 
 MixedReader::MixedReader(std::vector<MixedText> texts,
                          const MixedReading& reading,
@@ -144,15 +138,7 @@ Batch MixedReader::next() {
   batch.place = fmt::format("at token {} of each stream, in {}", read, corpus_of(first).path());
   batch.counts = {{"tokens", shape.elements()}, {"bytes", 0}};
   for (std::int64_t row = 0; row < range_.count(); ++row) read_row(row, batch);
-  release(shape.elements());
   return batch;
-}
-
-void MixedReader::release(std::int64_t tokens) {
-  unreleased_ += tokens;
-  if (unreleased_ < tokens_between_releases) return;
-  unreleased_ = 0;
-  for (const MixedText& text : texts_) text.documents.corpus().release_all();
 }
 
 Tensor MixedReader::cursors() const {

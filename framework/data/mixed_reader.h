@@ -72,7 +72,6 @@ class MixedReader : public Source {
                     std::span<std::int64_t> tokens,
                     std::span<std::int64_t> places) const;
   void read_row(std::int64_t row, Batch& batch);
-  void release(std::int64_t tokens);
 
   std::vector<MixedText> texts_;
   MixedReading reading_;
@@ -80,7 +79,6 @@ class MixedReader : public Source {
   Device device_;
   bool are_texts_ = true;  // the bytes of tokens are known
   std::vector<Cursor> cursors_;
-  std::int64_t unreleased_ = 0;  // tokens that were read since pages were given back
 };
 
 }  // namespace longspan

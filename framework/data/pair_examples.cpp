@@ -32,7 +32,7 @@ class Side {
               return count_tokens(file, tokenizer, heard).bytes();
             }))) {}
 
-  const MappedFile& file() const { return *file_; }
+  const InputFile& file() const { return *file_; }
   std::int64_t lines() const { return index_.size(); }
   // Of the text alone, and with the frame.
   std::int64_t text_tokens(std::int64_t line) const { return index_.tokens(line); }
@@ -43,8 +43,6 @@ class Side {
   }
   std::int64_t bytes(std::int64_t line) const { return index_.end(line) - index_.begin(line); }
   std::string place(std::int64_t line) const { return line_place(file_->path(), line + 1); }
-
-  void release() const { file_->release(0, file_->size()); }
 
   // At most `request.longest` of them, and no more than `most`.
   std::vector<std::int64_t> read(std::int64_t line,
@@ -71,7 +69,7 @@ class Side {
   }
 
  private:
-  static ExampleIndex count_tokens(const MappedFile& file,
+  static ExampleIndex count_tokens(const InputFile& file,
                                    const Tokenizer& tokenizer,
                                    const ScanListener& heard) {
     ExampleIndex index;
@@ -179,8 +177,6 @@ class PairExamples final : public Examples {
                     {"targets", targets},
                     {"length", length}};
     if (links_) add_links(links, batch);
-    source_.release();
-    target_.release();
     return batch;
   }
 
@@ -207,7 +203,6 @@ class PairExamples final : public Examples {
     }
     batch.fields["links"] = field;
     batch.counts["linked"] = linked;
-    links_->release();
   }
 
   Side source_;

@@ -66,7 +66,7 @@ class Preparation {
     take_threads();
     PreparedFile prepared{.file = file};
     const Stopwatch stopwatch;
-    if (needs_token_file(MappedFile(file), form_, tokenizer_))
+    if (needs_token_file(InputFile(file), form_, tokenizer_))
       prepared.made = make_tokens(
           file,
           form_,

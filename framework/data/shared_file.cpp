@@ -6,7 +6,7 @@
 namespace longspan {
 
 SharedFile open_shared(const NamedPath& path, const Communicator& all) {
-  auto file = std::make_shared<const MappedFile>(path);
+  auto file = std::make_shared<const InputFile>(path);
   require_same_corpus(Corpus(file, Tokenizer()), all);
   return file;
 }
@@ -14,7 +14,7 @@ SharedFile open_shared(const NamedPath& path, const Communicator& all) {
 std::string scan_shared(const SharedFile& file,
                         const Communicator& all,
                         const ScanListener& listener,
-                        std::function<std::string(const MappedFile&, const ScanListener&)> work) {
+                        std::function<std::string(const InputFile&, const ScanListener&)> work) {
   return on_first_rank(
       all,
       file->path(),

@@ -6,12 +6,12 @@
 #include <string>
 
 #include "framework/comm/communicator.h"
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/data/scan_listener.h"
 
 namespace longspan {
 
-using SharedFile = std::shared_ptr<const MappedFile>;
+using SharedFile = std::shared_ptr<const InputFile>;
 
 // A collective. Throws DataError on every rank when the ranks do not all see the same bytes, as far
 // as the size and 256 blocks tell.
@@ -21,6 +21,6 @@ SharedFile open_shared(const NamedPath& path, const Communicator& all);
 std::string scan_shared(const SharedFile& file,
                         const Communicator& all,
                         const ScanListener& listener,
-                        std::function<std::string(const MappedFile&, const ScanListener&)> work);
+                        std::function<std::string(const InputFile&, const ScanListener&)> work);
 
 }  // namespace longspan

@@ -8,12 +8,6 @@
 
 namespace longspan {
 
-namespace {
-
-constexpr std::int64_t release_bytes = std::int64_t{1} << 20;
-
-}  // namespace
-
 StreamReader::StreamReader(
     Corpus corpus, const StreamLayout& layout, int rank, int ranks, const Device& device)
     : corpus_(std::move(corpus)),
@@ -38,8 +32,7 @@ StreamReader::StreamReader(
 StreamReader::Cursor StreamReader::cursor_at(std::int64_t stream,
                                              std::int64_t position,
                                              std::int64_t epoch) const {
-  const CorpusPosition at = corpus_.seek(stream * stream_tokens_ + position);
-  return {position, epoch, at, at.byte};
+  return {position, epoch, corpus_.seek(stream * stream_tokens_ + position)};
 }
 
 Batch StreamReader::next() {
@@ -69,10 +62,6 @@ void StreamReader::read_row(Cursor& cursor, std::int64_t row, Batch& batch) cons
                                  batch.field("targets").slice(row, row + 1).span<std::int64_t>(),
                                  batch.counts["bytes"]);
   cursor.position += layout_.segment;
-  if (cursor.at.byte - cursor.released_byte >= release_bytes) {
-    corpus_.release(cursor.released_byte, cursor.at.byte);
-    cursor.released_byte = cursor.at.byte;
-  }
 }
 
 Tensor StreamReader::cursors() const {

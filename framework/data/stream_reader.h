@@ -53,8 +53,7 @@ class StreamReader : public Source {
   struct Cursor {
     std::int64_t position = 0;  // in the stream, in tokens
     std::int64_t epoch = 0;
-    CorpusPosition at;               // where that is
-    std::int64_t released_byte = 0;  // pages below are given back
+    CorpusPosition at;  // where that is
   };
 
   Cursor cursor_at(std::int64_t stream, std::int64_t position, std::int64_t epoch) const;

@@ -7,7 +7,7 @@
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
 #include "framework/core/utf8.h"
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/data/new_file.h"
 
 namespace longspan {
@@ -170,7 +170,7 @@ std::string SubwordModel::decode_line(std::span<const std::int64_t> ids) const {
 }
 
 SubwordModel read_subword_model(const NamedPath& path) {
-  const MappedFile file(path);
+  const InputFile file(path);
   if (file.size() > most_model_bytes)
     throw DataError(
         "{}: has {} bytes; a .model file of SentencePiece is needed", path.told(), file.size());

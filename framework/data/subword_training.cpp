@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "framework/core/error.h"
+#include "framework/data/input_file.h"
 #include "framework/data/line_pieces.h"
-#include "framework/data/mapped_file.h"
 
 namespace longspan {
 
@@ -19,7 +19,7 @@ constexpr std::int64_t sample_parts = 1024;
 constexpr std::size_t longest_sentence = 4096;  // bytes; SentencePiece passes over longer ones
 
 // Where a line begins near `offset`; in a text without lines, a character.
-std::int64_t line_near(const MappedFile& file, std::int64_t offset) {
+std::int64_t line_near(const InputFile& file, std::int64_t offset) {
   if (offset == 0) return 0;
   std::string bytes(
       static_cast<std::size_t>(std::min<std::int64_t>(longest_sentence, file.size() - offset)),
@@ -34,7 +34,7 @@ std::int64_t line_near(const MappedFile& file, std::int64_t offset) {
 // The lines of the texts, or of their samples, one after another.
 class Sentences : public sentencepiece::SentenceIterator {
  public:
-  Sentences(std::span<const MappedFile* const> files,
+  Sentences(std::span<const InputFile* const> files,
             const ScanListener& listener,
             std::int64_t sample_bytes)
       : files_(files),
@@ -66,7 +66,7 @@ class Sentences : public sentencepiece::SentenceIterator {
   sentencepiece::util::Status status() const override { return {}; }
 
  private:
-  const MappedFile& file() const { return *files_[file_]; }
+  const InputFile& file() const { return *files_[file_]; }
   std::int64_t parts() const { return file().size() > sample_bytes_ ? sample_parts : 1; }
   void begin_part() {
     if (done()) return;
@@ -76,7 +76,7 @@ class Sentences : public sentencepiece::SentenceIterator {
     reader_.emplace(file(), line, std::max(line, end), longest_sentence);
   }
 
-  std::span<const MappedFile* const> files_;
+  std::span<const InputFile* const> files_;
   const ScanListener& listener_;
   std::int64_t sample_bytes_;  // of a file
   std::size_t file_ = 0;
@@ -120,7 +120,7 @@ std::int64_t number_after(std::string_view sentence, std::string_view words) {
 
 }  // namespace
 
-SubwordModel train_subwords(std::span<const MappedFile* const> texts,
+SubwordModel train_subwords(std::span<const InputFile* const> texts,
                             SubwordKind kind,
                             std::int64_t vocabulary,
                             const ScanListener& listener,
@@ -130,7 +130,7 @@ SubwordModel train_subwords(std::span<const MappedFile* const> texts,
           vocabulary);
   require(kind != SubwordKind::word_pieces, "SentencePiece has no WordPiece");
   std::string places;
-  for (const MappedFile* text : texts) places += (places.empty() ? "" : " and ") + text->path();
+  for (const InputFile* text : texts) places += (places.empty() ? "" : " and ") + text->path();
   Sentences sentences(texts, listener, sample_bytes);
   if (sentences.done()) throw DataError("{}: has nothing but empty lines", places);
   std::string bytes;

@@ -13,7 +13,7 @@ namespace longspan {
 
 namespace {
 
-ExampleIndex index_of(const MappedFile& file,
+ExampleIndex index_of(const InputFile& file,
                       TagColumns columns,
                       const LabelSet& tags,
                       const WordTokens& words,
@@ -68,7 +68,6 @@ class TagExamples final : public Examples {
       read_row(request, row, batch);
       batch.counts["rows"] += 1;
     }
-    file_->release(0, file_->size());
     return batch;
   }
 

@@ -84,7 +84,7 @@ std::optional<TaggedWord> tagged_word_of(std::string_view line,
   return word;
 }
 
-void for_each_sentence(const MappedFile& file,
+void for_each_sentence(const InputFile& file,
                        TagColumns columns,
                        const ScanListener& listener,
                        const std::function<void(const TaggedSentence&)>& f) {

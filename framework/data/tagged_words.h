@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/data/input_file.h"
 #include "framework/data/label_set.h"
-#include "framework/data/mapped_file.h"
 #include "framework/data/shared_file.h"
 
 namespace longspan {
@@ -39,7 +39,7 @@ struct TaggedSentence {
 
 // Calls `f` with each sentence: the words between two empty lines. The words are there until it
 // returns.
-void for_each_sentence(const MappedFile& file,
+void for_each_sentence(const InputFile& file,
                        TagColumns columns,
                        const ScanListener& listener,
                        const std::function<void(const TaggedSentence&)>& f);

@@ -36,19 +36,19 @@ void allow_open_files(std::size_t files) {
 
 std::int64_t size_of(const std::vector<NamedPath>& files) {
   std::int64_t size = 0;
-  for (const NamedPath& file : files) size += MappedFile(file).size();
+  for (const NamedPath& file : files) size += InputFile(file).size();
   return size;
 }
 
 // The texts that a run trains its tokenizer on.
-using TrainingTexts = std::vector<std::shared_ptr<const MappedFile>>;
+using TrainingTexts = std::vector<std::shared_ptr<const InputFile>>;
 
 TrainingTexts training_texts(const DataOptions& options) {
   TrainingTexts texts;
   for (const NamedPath& path : files_of(options.train))
-    texts.push_back(std::make_shared<const MappedFile>(path));
+    texts.push_back(std::make_shared<const InputFile>(path));
   if (!options.train_target.empty())
-    texts.push_back(std::make_shared<const MappedFile>(options.train_target));
+    texts.push_back(std::make_shared<const InputFile>(options.train_target));
   return texts;
 }
 
@@ -73,11 +73,11 @@ SubwordModel train_model(const TrainingTexts& texts,
                          const DataOptions& options,
                          const fs::path& directory,
                          const ScanListener& heard) {
-  const auto train = [&](const std::vector<const MappedFile*>& files) {
+  const auto train = [&](const std::vector<const InputFile*>& files) {
     return train_subwords(files, options.tokenizer_kind, options.vocabulary, heard);
   };
   if (std::ranges::all_of(texts, [](const auto& file) { return is_plain_text(*file); })) {
-    std::vector<const MappedFile*> files;
+    std::vector<const InputFile*> files;
     for (const auto& text : texts) files.push_back(text.get());
     return train(files);
   }
@@ -89,7 +89,7 @@ SubwordModel train_model(const TrainingTexts& texts,
         options.train.told());
   const auto& text = texts.front();
   const DocumentSample sample(text, options.documents, subword_sample_bytes, directory, heard);
-  const MappedFile lines(sample.path().string());
+  const InputFile lines(sample.path().string());
   try {
     return train({&lines});
   } catch (const DataError& error) {
@@ -174,7 +174,7 @@ CorpusFile open_corpus_file(const NamedPath& path,
                             const fs::path& run_directory,
                             const Communicator& all,
                             const ScanListener& listener) {
-  auto file = std::make_shared<const MappedFile>(path);
+  auto file = std::make_shared<const InputFile>(path);
   if (options.format == DataFormat::tokens)
     return {IdFile(std::move(file), tokenizer.vocabulary(), options.token_bits), tokenizer};
   if (!needs_token_file(*file, options.documents, tokenizer))

@@ -145,7 +145,7 @@ void TokenFileWriter::finish(const TokenFileEnd& end) {
 }
 
 TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
-    : file_(std::make_shared<const MappedFile>(path.string())),
+    : file_(std::make_shared<const InputFile>(path.string())),
       id_bytes_(id_bytes_of(key.vocabulary)),
       vocabulary_(key.vocabulary) {
   const auto refuse = [&path] { throw DataError("{}: is damaged; remove it", path.string()); };
@@ -170,7 +170,6 @@ TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
     const auto length = std::min<std::int64_t>(std::ssize(buffer), file_->size() - at);
     file_->copy(at, std::span(buffer).first(static_cast<std::size_t>(length)));
     XXH3_64bits_update(hash, buffer.data(), static_cast<std::size_t>(length));
-    file_->release(at, at + length);
     at += length;
   }
   add_counts(hash, header);
@@ -283,14 +282,6 @@ void TokenFile::read_tokens(std::int64_t token, std::span<SubwordToken> out) con
       [&out](std::int64_t i, std::int64_t width) {
         out[static_cast<std::size_t>(i)].bytes = width;
       });
-}
-
-void TokenFile::release(std::int64_t byte_begin, std::int64_t byte_end) const {
-  const auto block_of = [this](std::int64_t byte) {
-    return std::ranges::upper_bound(first_bytes_, byte) - first_bytes_.begin() - 1;
-  };
-  const std::int64_t first = std::max<std::int64_t>(0, block_of(byte_begin));
-  file_->release(block_begin(first), block_begin(block_of(byte_end)));
 }
 
 }  // namespace longspan

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/data/subword_model.h"
 
 namespace longspan {
@@ -68,7 +68,7 @@ class TokenFileWriter {
   std::unique_ptr<State> state_;
 };
 
-// A value; copies share the mapping. Reading is thread-safe. Each token takes 4 bytes, or 6 where
+// A value; copies share the file. Reading is thread-safe. Each token takes 4 bytes, or 6 where
 // the vocabulary is larger than 65,536; each document 8, of which none are in memory.
 class TokenFile {
  public:
@@ -88,8 +88,6 @@ class TokenFile {
   // As Corpus has them.
   CorpusPosition seek(std::int64_t token) const;
   CorpusPosition read(CorpusPosition at, std::span<std::int64_t> out) const;
-  void release(std::int64_t byte_begin, std::int64_t byte_end) const;
-  void release_all() const { file_->release(0, file_->size()); }
   // Fills `out` with the tokens from `token` on.
   void read_tokens(std::int64_t token, std::span<SubwordToken> out) const;
 
@@ -99,7 +97,7 @@ class TokenFile {
   template <typename OfId, typename OfWidth>
   void visit(std::int64_t token, std::int64_t count, OfId&& of_id, OfWidth&& of_width) const;
 
-  std::shared_ptr<const MappedFile> file_;
+  std::shared_ptr<const InputFile> file_;
   std::int64_t tokens_ = 0;
   std::int64_t id_bytes_ = 2;
   std::int64_t vocabulary_ = 0;

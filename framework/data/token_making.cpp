@@ -52,7 +52,7 @@ void remove_parts_of(const fs::path& tokens) {
   for (const fs::path& path : left) fs::remove(path, error);
 }
 
-TokenMaker::TokenMaker(std::shared_ptr<const MappedFile> text,
+TokenMaker::TokenMaker(std::shared_ptr<const InputFile> text,
                        const DocumentForm& form,
                        const Tokenizer& tokenizer,
                        fs::path path,

@@ -21,7 +21,7 @@ void remove_parts_of(const std::filesystem::path& tokens);
 // Makes one file of tokens: make_tokens says how.
 class TokenMaker {
  public:
-  TokenMaker(std::shared_ptr<const MappedFile> text,
+  TokenMaker(std::shared_ptr<const InputFile> text,
              const DocumentForm& form,
              const Tokenizer& tokenizer,
              std::filesystem::path path,
@@ -60,7 +60,7 @@ class TokenMaker {
   void append(const TokenFile& part, TokenFileWriter& writer) const;
   void finish();
 
-  std::shared_ptr<const MappedFile> text_;
+  std::shared_ptr<const InputFile> text_;
   const Tokenizer& tokenizer_;
   std::filesystem::path path_;
   TokenFileKey key_;

@@ -93,7 +93,7 @@ Tokenizer Tokenizer::characters(std::span<const char32_t> code_points, bool with
   return tokenizer;
 }
 
-Tokenizer Tokenizer::characters_of(const MappedFile& file,
+Tokenizer Tokenizer::characters_of(const InputFile& file,
                                    bool with_unknown,
                                    const ScanListener& listener) {
   std::vector<bool> seen(static_cast<std::size_t>(largest_code_point) + 1);

@@ -13,7 +13,7 @@
 namespace longspan {
 
 class JsonTokenizer;
-class MappedFile;
+class InputFile;
 class SubwordModel;
 
 enum class TokenizerKind : std::uint8_t { bytes, characters, sentencepiece, tokenizer_json, ids };
@@ -38,7 +38,7 @@ class Tokenizer {
   static Tokenizer characters(std::span<const char32_t> code_points, bool with_unknown);
   // Of the characters of a file, read once from its beginning to its end in small pieces. Throws
   // DataError with the byte offset when it is not UTF-8.
-  static Tokenizer characters_of(const MappedFile& file,
+  static Tokenizer characters_of(const InputFile& file,
                                  bool with_unknown,
                                  const ScanListener& listener = {});
   // Of a model of SentencePiece.

@@ -4,7 +4,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/json_bounds.h"
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/data/new_file.h"
 
 namespace longspan {
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t most_bytes = std::int64_t{64} << 20;
 
 std::string content_of(const NamedPath& path) {
-  const MappedFile file(path);
+  const InputFile file(path);
   if (file.size() > most_bytes)
     throw DataError(
         "{}: has {} bytes; a tokenizer has at most {}", path.told(), file.size(), most_bytes);

@@ -38,7 +38,7 @@ WordCounts count_in_parts(const TokenizerTrainer& trainer, std::string_view text
   return words;
 }
 
-void count_words(std::shared_ptr<const MappedFile> text,
+void count_words(std::shared_ptr<const InputFile> text,
                  const DocumentForm& form,
                  const TokenizerTrainer& trainer,
                  const ScanListener& listener,
@@ -71,7 +71,7 @@ void count_words(std::shared_ptr<const MappedFile> text,
 
 }  // namespace
 
-JsonTokenizer train_json_tokenizer(std::span<const std::shared_ptr<const MappedFile>> texts,
+JsonTokenizer train_json_tokenizer(std::span<const std::shared_ptr<const InputFile>> texts,
                                    const std::string& field,
                                    const TokenizerRules& rules,
                                    const ScanListener& listener) {
@@ -84,7 +84,7 @@ JsonTokenizer train_json_tokenizer(std::span<const std::shared_ptr<const MappedF
     count_words(text, form, trainer, listener, words);
   }
   const auto still_wanted = [&](std::int64_t) {
-    const MappedFile& last = *texts.back();
+    const InputFile& last = *texts.back();
     if (listener) listener({last.path(), last.size(), last.size()});
   };
   return JsonTokenizer(trainer.train(words, places, still_wanted), places);

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/data/scan_listener.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "framework/tokenizers/tokenizer_trainer.h"
@@ -20,7 +20,7 @@ namespace longspan {
 // character. Throws DataError as DocumentReader does, where a text is not UTF-8, and where it has
 // too few pairs, or too many characters, for the vocabulary. The listener hears of the texts as
 // they are read.
-JsonTokenizer train_json_tokenizer(std::span<const std::shared_ptr<const MappedFile>> texts,
+JsonTokenizer train_json_tokenizer(std::span<const std::shared_ptr<const InputFile>> texts,
                                    const std::string& field,
                                    const TokenizerRules& rules,
                                    const ScanListener& listener = {});

@@ -113,7 +113,7 @@ std::unique_ptr<UnpackedFile::Unpacker> unpacker_of(Packing packing) {
 
 }  // namespace
 
-Packing packing_of(const MappedFile& file) {
+Packing packing_of(const InputFile& file) {
   std::array<char, 4> begin{};
   const auto there = static_cast<std::size_t>(std::min<std::int64_t>(file.size(), 4));
   file.copy(0, std::span(begin).first(there));
@@ -134,7 +134,7 @@ Packing packing_of(const MappedFile& file) {
   return packing;
 }
 
-UnpackedFile::UnpackedFile(std::shared_ptr<const MappedFile> file, std::size_t block)
+UnpackedFile::UnpackedFile(std::shared_ptr<const InputFile> file, std::size_t block)
     : file_(std::move(file)), block_(block), unpacker_(unpacker_of(packing_of(*file_))) {}
 
 UnpackedFile::~UnpackedFile() = default;
@@ -143,7 +143,6 @@ std::size_t UnpackedFile::read(std::span<char> out) {
   if (is_packed()) return read_packed(out);
   const auto length = std::min<std::int64_t>(std::ssize(out), file_->size() - at_);
   file_->copy(at_, out.first(static_cast<std::size_t>(length)));
-  file_->release(at_, at_ + length);
   at_ += length;
   return static_cast<std::size_t>(length);
 }
@@ -170,7 +169,6 @@ void UnpackedFile::refill() {
       std::min<std::int64_t>(static_cast<std::int64_t>(block_), file_->size() - at_);
   buffer_.resize(static_cast<std::size_t>(length));
   file_->copy(at_, buffer_);
-  file_->release(at_, at_ + length);
   at_ += length;
   input_ = buffer_;
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 
 namespace longspan {
 
@@ -15,7 +15,7 @@ enum class Packing : std::uint8_t { none, gzip, zstd };
 
 // By the bytes that the file begins with, whatever it is called. Throws DataError where it is
 // called NAME.gz or NAME.zst and is not packed so.
-Packing packing_of(const MappedFile& file);
+Packing packing_of(const InputFile& file);
 
 // Reads a file from its beginning to its end. Of a packed one members of gzip, or frames of zstd,
 // are read one after another as one text. It takes as much memory as a block and the window of the
@@ -23,7 +23,7 @@ Packing packing_of(const MappedFile& file);
 class UnpackedFile {
  public:
   // `block`: bytes of a packed file that are read at once.
-  explicit UnpackedFile(std::shared_ptr<const MappedFile> file,
+  explicit UnpackedFile(std::shared_ptr<const InputFile> file,
                         std::size_t block = std::size_t{1} << 20);
   UnpackedFile(const UnpackedFile&) = delete;
   UnpackedFile& operator=(const UnpackedFile&) = delete;
@@ -48,7 +48,7 @@ class UnpackedFile {
   std::size_t read_packed(std::span<char> out);
   [[noreturn]] void refuse(const std::string& problem) const;
 
-  std::shared_ptr<const MappedFile> file_;
+  std::shared_ptr<const InputFile> file_;
   std::size_t block_;
   std::int64_t at_ = 0;
   std::unique_ptr<Unpacker> unpacker_;  // none: the file is not packed

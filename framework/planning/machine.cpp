@@ -12,7 +12,7 @@
 #include "framework/comm/gpu_collectives.h"
 #include "framework/core/gpu.h"
 #include "framework/core/option_text.h"
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 
 namespace longspan {
 namespace {
@@ -149,7 +149,7 @@ void write_machine(const Machine& machine, const std::string& path) {
 }
 
 Machine read_machine(const std::string& path) {
-  const MappedFile file(path);
+  const InputFile file(path);
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.copy(0, text);
   try {

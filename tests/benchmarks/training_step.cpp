@@ -22,7 +22,7 @@
 #include "framework/comm/gpu_collectives.h"
 #include "framework/comm/session.h"
 #include "framework/core/gpu.h"
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/model/vocabulary_readout.h"
 #include "framework/planning/needed_flops.h"
 #include "framework/planning/plan.h"
@@ -201,9 +201,9 @@ struct Comparison {
   Device device = Device::cpu();
   DType compute = DType::f32;
   int steps = 8;
-  bool tensor = false;               // ranks are tensor ranks
-  bool each = false;                 // or data ranks with a batch each
-  const MappedFile* text = nullptr;  // none: random tokens
+  bool tensor = false;              // ranks are tensor ranks
+  bool each = false;                // or data ranks with a batch each
+  const InputFile* text = nullptr;  // none: random tokens
 };
 
 struct Measured {
@@ -225,7 +225,7 @@ struct Memory {
 };
 
 // Streams begin at equal distances in the text, and each reads on from step to step.
-void fill_from_text(const Workload& work, const MappedFile& text, int step, const Batch& batch) {
+void fill_from_text(const Workload& work, const InputFile& text, int step, const Batch& batch) {
   const std::int64_t distance = text.size() / work.batch;
   require((step + 1) * work.segment < distance, "{} is too short", text.path());
   std::vector<char> bytes(static_cast<std::size_t>(work.segment) + 1);
@@ -243,7 +243,7 @@ void fill_from_text(const Workload& work, const MappedFile& text, int step, cons
 }
 
 Batch make_batch(const Workload& work,
-                 const MappedFile* text,
+                 const InputFile* text,
                  const ProcessMesh& mesh,
                  const Device& device,
                  int step) {
@@ -367,7 +367,7 @@ int main(int count, char** words) {
   const auto word = [&](int i, const char* otherwise) {
     return std::string(count > i ? words[i] : otherwise);
   };
-  std::optional<MappedFile> text;
+  std::optional<InputFile> text;
   if (count > 5) text.emplace(words[5]);
   const std::string compute = word(2, "float32"), ranks = word(4, "data");
   const DType dtype = compute == "bf16" ? DType::bf16 : DType::f32;

@@ -27,11 +27,11 @@ std::string mixed_text(int characters) {
 TEST(Corpus, ReadsTheSameTokensFromAnyPlaceInAnyPieces) {
   const TemporaryFile file(mixed_text(200'000));
   for (const bool bytes : {true, false}) {
-    const auto mapped = std::make_shared<const MappedFile>(file.path());
-    const Tokenizer tokenizer = bytes ? Tokenizer() : Tokenizer::characters_of(*mapped, false);
-    const Corpus corpus(mapped, tokenizer);
-    std::vector<char> all(static_cast<std::size_t>(mapped->size()));
-    mapped->copy(0, all);
+    const auto opened = std::make_shared<const InputFile>(file.path());
+    const Tokenizer tokenizer = bytes ? Tokenizer() : Tokenizer::characters_of(*opened, false);
+    const Corpus corpus(opened, tokenizer);
+    std::vector<char> all(static_cast<std::size_t>(opened->size()));
+    opened->copy(0, all);
     const auto expected = tokenizer.encode(std::string_view(all.data(), all.size()), "text");
     ASSERT_EQ(corpus.tokens(), static_cast<std::int64_t>(expected.size()));
     if (!bytes) {
@@ -70,8 +70,8 @@ TEST(Corpus, TargetsAreTheNextTokensAndTheirBytesAreCounted) {
   const TemporaryFile file(
       "a\xC3\xA9"
       "b\xE2\x82\xAC");
-  const auto mapped = std::make_shared<const MappedFile>(file.path());
-  const Corpus corpus(mapped, Tokenizer::characters_of(*mapped, false));  // a b e-acute euro
+  const auto opened = std::make_shared<const InputFile>(file.path());
+  const Corpus corpus(opened, Tokenizer::characters_of(*opened, false));  // a b e-acute euro
   std::vector<std::int64_t> tokens(3);
   std::vector<std::int64_t> targets(3);
   std::int64_t bytes = 10;
@@ -85,12 +85,12 @@ TEST(Corpus, TargetsAreTheNextTokensAndTheirBytesAreCounted) {
 TEST(Corpus, ACharacterThatTrainingTextLacksIsFoundWhenTheFileIsOpened) {
   const TemporaryFile train("abc");
   const TemporaryFile validation("abcab\xC3\xA9");
-  const Tokenizer strict = Tokenizer::characters_of(MappedFile(train.path()), false);
+  const Tokenizer strict = Tokenizer::characters_of(InputFile(train.path()), false);
   EXPECT_EQ(sentence_of<DataError>([&] { Corpus(validation.path(), strict); }),
             validation.path() +
                 ": byte 5: character U+00E9 '\xC3\xA9' is not in the vocabulary of 3 characters; "
                 "data.unknown: true gives such characters one id");
-  const Tokenizer tolerant = Tokenizer::characters_of(MappedFile(train.path()), true);
+  const Tokenizer tolerant = Tokenizer::characters_of(InputFile(train.path()), true);
   const Corpus corpus(validation.path(), tolerant);
   std::vector<std::int64_t> tokens(6);
   EXPECT_EQ(corpus.read({}, tokens).byte, 7);
@@ -99,8 +99,8 @@ TEST(Corpus, ACharacterThatTrainingTextLacksIsFoundWhenTheFileIsOpened) {
 
 TEST(Corpus, AFileThatChangesUnderItIsAnErrorAndNotASignal) {
   const TemporaryFile file(mixed_text(100'000));
-  const auto mapped = std::make_shared<const MappedFile>(file.path());
-  const Corpus corpus(mapped, Tokenizer::characters_of(*mapped, false));
+  const auto opened = std::make_shared<const InputFile>(file.path());
+  const Corpus corpus(opened, Tokenizer::characters_of(*opened, false));
   std::vector<std::int64_t> tokens(90'000);
   file.resize(5000);
   EXPECT_THAT(sentence_of<DataError>([&] { corpus.read({}, tokens); }),
@@ -113,7 +113,7 @@ TEST(Corpus, FingerprintsTellTextsAndTokenizersApart) {
   const TemporaryFile copy(text);
   const std::uint64_t print = Corpus(file.path(), Tokenizer()).fingerprint();
   EXPECT_EQ(Corpus(copy.path(), Tokenizer()).fingerprint(), print);
-  const Tokenizer characters = Tokenizer::characters_of(MappedFile(file.path()), false);
+  const Tokenizer characters = Tokenizer::characters_of(InputFile(file.path()), false);
   EXPECT_NE(Corpus(file.path(), characters).fingerprint(), print);
   std::string other = text;
   other[text.size() / 2] = 'b';
@@ -127,7 +127,7 @@ TEST(Corpus, TheWholeHashIsOfEveryByteAndKnownOfCharacters) {
   std::string text = mixed_text(3'000'000);
   const TemporaryFile file(text);
   const Corpus bytes(file.path(), Tokenizer());
-  const Corpus characters(file.path(), Tokenizer::characters_of(MappedFile(file.path()), false));
+  const Corpus characters(file.path(), Tokenizer::characters_of(InputFile(file.path()), false));
   const std::uint64_t hash = bytes.whole_hash(bytes.bytes()).value();
   EXPECT_EQ(hash, XXH3_64bits(text.data(), text.size()));
   EXPECT_EQ(characters.whole_hash(0), hash);

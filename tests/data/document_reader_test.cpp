@@ -35,9 +35,7 @@ class NamedFile {
         .write(content.data(), static_cast<std::streamsize>(content.size()));
   }
   const std::string& path() const { return path_; }
-  std::shared_ptr<const MappedFile> open() const {
-    return std::make_shared<const MappedFile>(path_);
-  }
+  std::shared_ptr<const InputFile> open() const { return std::make_shared<const InputFile>(path_); }
 
  private:
   testing::TemporaryDirectory folder_;

@@ -343,11 +343,11 @@ TEST(DocumentTokens, TextsThatCanBeReadWhereTheyAreNeedNone) {
   const Text plain("a.txt", "abc");
   const Text packed("a.txt.gz", gzip_of("abc"));
   const Text json("a.jsonl", "{}");
-  EXPECT_FALSE(needs_token_file(MappedFile(plain.path), {}, {}));
-  EXPECT_TRUE(needs_token_file(MappedFile(plain.path), lines, {}));
-  EXPECT_TRUE(needs_token_file(MappedFile(plain.path), {}, package_tokenizer()));
-  EXPECT_TRUE(needs_token_file(MappedFile(packed.path), {}, {}));
-  EXPECT_TRUE(needs_token_file(MappedFile(json.path), {}, {}));
+  EXPECT_FALSE(needs_token_file(InputFile(plain.path), {}, {}));
+  EXPECT_TRUE(needs_token_file(InputFile(plain.path), lines, {}));
+  EXPECT_TRUE(needs_token_file(InputFile(plain.path), {}, package_tokenizer()));
+  EXPECT_TRUE(needs_token_file(InputFile(packed.path), {}, {}));
+  EXPECT_TRUE(needs_token_file(InputFile(json.path), {}, {}));
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ TEST(EvaluationReader, RewindingGivesTheSamePassAgain) {
 
 TEST(EvaluationReader, BytesOfCharactersAreCounted) {
   const TemporaryFile file("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
-  const Tokenizer tokenizer = Tokenizer::characters_of(MappedFile(file.path()), false);
+  const Tokenizer tokenizer = Tokenizer::characters_of(InputFile(file.path()), false);
   EvaluationReader reader(Corpus(file.path(), tokenizer), {2, 8}, 0, 1, Device::cpu());
   const Batch batch = reader.next();
   EXPECT_TRUE(reader.done());
@@ -97,7 +97,7 @@ TEST(EvaluationReader, BytesOfCharactersAreCounted) {
 
 TEST(EvaluationReader, OfALimitTheBytesAreThoseOfTheText) {
   const TemporaryFile known("ab");
-  const Tokenizer tokenizer = Tokenizer::characters_of(MappedFile(known.path()), true);
+  const Tokenizer tokenizer = Tokenizer::characters_of(InputFile(known.path()), true);
   const TemporaryFile file("aé漢aé漢aé漢a");
   const Corpus corpus(file.path(), tokenizer);
   // Streams of 5 and 4 pairs: of each only the first 3 or fewer.

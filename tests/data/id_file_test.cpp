@@ -34,7 +34,7 @@ std::vector<T> counted(std::size_t count, T first = 0) {
 }
 
 IdFile open(const TemporaryFile& file, std::int64_t vocabulary, IdBits bits = IdBits::fitting) {
-  return {std::make_shared<const MappedFile>(file.path()), vocabulary, bits};
+  return {std::make_shared<const InputFile>(file.path()), vocabulary, bits};
 }
 
 std::string refusal(const TemporaryFile& file,

@@ -93,11 +93,11 @@ TEST(Lines, HaveTheirNumbersAndPlacesInAFileOfManyBlocks) {
     text += wanted.back() + (i % 3 == 0 ? "\r\n" : i < 29 ? "\n" : "");
   }
   const TemporaryFile file(text);
-  const MappedFile mapped(file.path());
+  const InputFile opened(file.path());
   std::int64_t heard = 0;
   std::size_t found = 0;
   for_each_lines(
-      mapped,
+      opened,
       [&](const ScanProgress& progress) { heard = progress.done; },
       [&](std::span<const Line> lines) {
         for (const Line& line : lines) {
@@ -106,12 +106,12 @@ TEST(Lines, HaveTheirNumbersAndPlacesInAFileOfManyBlocks) {
           EXPECT_EQ(text.substr(static_cast<std::size_t>(line.offset), line.text.size()),
                     line.text);
           if (line.number % 7 == 0) {
-            EXPECT_EQ(line_number_at(mapped, line.offset), line.number);
+            EXPECT_EQ(line_number_at(opened, line.offset), line.number);
           }
         }
       });
   EXPECT_EQ(found, 30u);
-  EXPECT_EQ(heard, mapped.size());
+  EXPECT_EQ(heard, opened.size());
 }
 
 TEST(ExampleIndex, KeepsPlacesAndLengthsAndRefusesWhatIsTooLarge) {

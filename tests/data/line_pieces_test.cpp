@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/core/error.h"
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "tests/data/subword_text.h"
 
 namespace longspan {
@@ -49,8 +49,8 @@ TEST(LinePieces, OfAFileAreThoseOfItsBytesHoweverLongItIs) {
   std::string text = subword_text(150'000);  // several readings
   text.insert(5'000'000 / 2, std::string(200'000, 'x'));
   const TemporaryFile file(text);
-  const MappedFile mapped(file.path());
-  LineReader reader(mapped, 0, mapped.size());
+  const InputFile opened(file.path());
+  LineReader reader(opened, 0, opened.size());
   std::string all;
   std::size_t count = 0;
   int readings = 0;
@@ -68,8 +68,8 @@ TEST(LinePieces, OfAFileAreThoseOfItsBytesHoweverLongItIs) {
 
 TEST(LinePieces, APartOfAFileLeavesTheLineThatIsCutOff) {
   const TemporaryFile file("one\ntwo\nthree\n");
-  const MappedFile mapped(file.path());
-  LineReader reader(mapped, 4, 10);
+  const InputFile opened(file.path());
+  LineReader reader(opened, 4, 10);
   ASSERT_TRUE(reader.next());
   ASSERT_EQ(reader.pieces().size(), 1);
   EXPECT_EQ(reader.pieces()[0].text, "two");
@@ -78,8 +78,8 @@ TEST(LinePieces, APartOfAFileLeavesTheLineThatIsCutOff) {
 
 TEST(LinePieces, TextThatIsNotUtf8IsRefusedWithItsPlace) {
   const TemporaryFile file("one\ntwo\xFF\n");
-  const MappedFile mapped(file.path());
-  LineReader reader(mapped, 0, mapped.size());
+  const InputFile opened(file.path());
+  LineReader reader(opened, 0, opened.size());
   EXPECT_THAT(sentence_of<DataError>([&] { reader.next(); }), HasSubstr("byte 7: found bytes ff"));
 }
 

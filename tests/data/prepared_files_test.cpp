@@ -74,7 +74,7 @@ TEST_F(PreparedFiles, CharactersAndSamplesAreThoseOfTheDocuments) {
   for (int i = 0; i < 1000; ++i) json += "{\"id\": \"XYZ\", \"text\": \"b\\u00e9 a\\n\"}\n";
   for (const auto& [name, content] :
        {std::pair("a.jsonl", json), std::pair("a.jsonl.gz", gzip_of(json))}) {
-    const auto file = std::make_shared<const MappedFile>(write(name, content));
+    const auto file = std::make_shared<const InputFile>(write(name, content));
     EXPECT_FALSE(is_plain_text(*file));
     EXPECT_EQ(characters_of_documents(file, {}, false),
               Tokenizer::characters(std::vector<char32_t>{'\n', ' ', 'a', 'b', 0xE9}, false));
@@ -82,7 +82,7 @@ TEST_F(PreparedFiles, CharactersAndSamplesAreThoseOfTheDocuments) {
     {
       const DocumentSample sample(file, {}, 600, folder_.path());
       path = sample.path().string();
-      const MappedFile text(path);
+      const InputFile text(path);
       EXPECT_LE(text.size(), 600);
       EXPECT_GE(text.size(), 300);
       std::string line(6, '\0');

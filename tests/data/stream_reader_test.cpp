@@ -157,7 +157,7 @@ TEST(StreamReader, CharactersAreReadAsStreamsToo) {
   std::string text;
   for (int i = 0; i < 40; ++i) text += i % 2 == 0 ? "\xC3\xA9" : "x";
   const TemporaryFile file(text);
-  const Tokenizer tokenizer = Tokenizer::characters_of(MappedFile(file.path()), false);
+  const Tokenizer tokenizer = Tokenizer::characters_of(InputFile(file.path()), false);
   StreamReader streams(
       Corpus(file.path(), tokenizer), {.streams = 2, .segment = 4}, 0, 1, Device::cpu());
   for (int i = 0; i < 6; ++i) {  // an epoch has 4

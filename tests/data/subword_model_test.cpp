@@ -125,7 +125,7 @@ TEST(Subwords, TrainingIsTheSameOnAnyNumberOfThreads) {
 
 TEST(Subwords, OfALongTextASampleIsLearnedFrom) {
   const TemporaryFile file(subword_text(6000, 7));
-  const MappedFile text(file.path());
+  const InputFile text(file.path());
   const auto train = [&text](std::int64_t sample) {
     return train_subwords(text, SubwordKind::bpe, 320, {}, sample);
   };
@@ -140,7 +140,7 @@ TEST(Subwords, ATextThatDoesNotFitItsVocabularyIsToldInOneSentence) {
   const TemporaryFile file("one two three\nfour five six\n");
   const auto sentence = [&file](SubwordKind kind, std::int64_t vocabulary) {
     return sentence_of<DataError>(
-        [&] { train_subwords(MappedFile(file.path()), kind, vocabulary); });
+        [&] { train_subwords(InputFile(file.path()), kind, vocabulary); });
   };
   for (const SubwordKind kind : {SubwordKind::unigram, SubwordKind::bpe, SubwordKind::words})
     EXPECT_THAT(sentence(kind, 5000),

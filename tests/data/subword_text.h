@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/data/subword_training.h"
 #include "tests/data/temporary_file.h"
 
@@ -29,7 +29,7 @@ inline std::string subword_text(int lines = 400, unsigned seed = 1) {
 inline SubwordModel subword_model(SubwordKind kind = SubwordKind::bpe,
                                   std::int64_t vocabulary = 320) {
   const TemporaryFile file(subword_text());
-  return train_subwords(MappedFile(file.path()), kind, vocabulary);
+  return train_subwords(InputFile(file.path()), kind, vocabulary);
 }
 
 }  // namespace longspan

@@ -185,8 +185,7 @@ TEST(TextFiles, ATokenizerJsonReadsALongFileInParts) {
   while (text.size() < 900'000) text += subword_text(400, static_cast<unsigned>(text.size() % 97));
   text += std::string(600'000, 'x');  // no place to cut
   const TemporaryFile file(text);
-  const std::shared_ptr<const MappedFile> texts[] = {
-      std::make_shared<const MappedFile>(file.path())};
+  const std::shared_ptr<const InputFile> texts[] = {std::make_shared<const InputFile>(file.path())};
   TokenizerRules rules = usual_rules(TrainedKind::byte_pairs);
   rules.vocabulary = 330;
   const JsonTokenizer model = train_json_tokenizer(texts, "text", rules);

@@ -8,7 +8,7 @@
 
 #include "framework/core/error.h"
 #include "framework/data/corpus.h"
-#include "framework/data/mapped_file.h"
+#include "framework/data/input_file.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "tests/data/temporary_file.h"
 
@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 Tokenizer characters_of(std::string_view text, bool with_unknown) {
   const TemporaryFile file(text);
-  return Tokenizer::characters_of(MappedFile(file.path()), with_unknown);
+  return Tokenizer::characters_of(InputFile(file.path()), with_unknown);
 }
 
 Tokenizer pairs_of_letters(const std::string& merges) {
@@ -108,9 +108,9 @@ TEST(Tokenizer, ACharacterThatIsCutByTheEndOfAPieceIsWhole) {
 TEST(Tokenizer, TheListenerHearsOfEachPieceAndMayEndTheReading) {
   const std::int64_t size = (std::int64_t{1} << 20) + 5;
   const TemporaryFile file(std::string(static_cast<std::size_t>(size), 'a'));
-  const MappedFile mapped(file.path());
+  const InputFile opened(file.path());
   std::vector<std::int64_t> heard;
-  Tokenizer::characters_of(mapped, false, [&](const ScanProgress& progress) {
+  Tokenizer::characters_of(opened, false, [&](const ScanProgress& progress) {
     EXPECT_EQ(progress.path, file.path());
     EXPECT_EQ(progress.size, size);
     heard.push_back(progress.done);
@@ -119,7 +119,7 @@ TEST(Tokenizer, TheListenerHearsOfEachPieceAndMayEndTheReading) {
   const ScanListener stop = [](const ScanProgress& progress) {
     throw Failure("at byte {}", progress.done);
   };
-  EXPECT_EQ(sentence_of<Failure>([&] { Tokenizer::characters_of(mapped, false, stop); }),
+  EXPECT_EQ(sentence_of<Failure>([&] { Tokenizer::characters_of(opened, false, stop); }),
             "at byte 262144");
   const Tokenizer tokenizer = characters_of("a", false);
   EXPECT_EQ(sentence_of<Failure>([&] { Corpus(file.path(), tokenizer, stop); }), "at byte 262144");

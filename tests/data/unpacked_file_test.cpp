@@ -16,7 +16,7 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 std::string unpacked(const std::string& path, std::size_t block, std::size_t at_once) {
-  UnpackedFile file(std::make_shared<const MappedFile>(path), block);
+  UnpackedFile file(std::make_shared<const InputFile>(path), block);
   std::string text;
   std::string part(at_once, '\0');
   while (true) {
@@ -56,7 +56,7 @@ TEST(UnpackedFile, SkipsToAnyByte) {
   for (const std::string& content : {text, gzip_of(text), zstd_of(text)}) {
     const TemporaryFile file(content);
     for (std::size_t skipped = 0; skipped <= text.size(); ++skipped) {
-      UnpackedFile reader(std::make_shared<const MappedFile>(file.path()), 16);
+      UnpackedFile reader(std::make_shared<const InputFile>(file.path()), 16);
       reader.skip(static_cast<std::int64_t>(skipped));
       std::string rest(text.size(), '\0');
       rest.resize(reader.read(rest));

@@ -12,7 +12,7 @@ namespace {
 // A small file may unpack to terabytes, which takes its time and no memory.
 constexpr std::size_t most_unpacked = std::size_t{1} << 20;
 
-bool is_larger(const std::shared_ptr<const MappedFile>& file) {
+bool is_larger(const std::shared_ptr<const InputFile>& file) {
   UnpackedFile unpacked(file);
   std::string bytes(most_unpacked + 1, '\0');
   return unpacked.read(bytes) > most_unpacked;
@@ -23,7 +23,7 @@ struct Documents {
   std::string trouble;
 };
 
-Documents documents_of(const std::shared_ptr<const MappedFile>& file,
+Documents documents_of(const std::shared_ptr<const InputFile>& file,
                        const DocumentForm& form,
                        DocumentParts parts,
                        std::size_t block) {
@@ -42,7 +42,7 @@ Documents documents_of(const std::shared_ptr<const MappedFile>& file,
   return read;
 }
 
-void read_characters(const std::shared_ptr<const MappedFile>& file, const DocumentForm& form) {
+void read_characters(const std::shared_ptr<const InputFile>& file, const DocumentForm& form) {
   const Tokenizer tokenizer = characters_of_documents(file, form, true);
   if (!is_plain_text(*file)) return;
   const CorpusFile corpus(file, tokenizer);
@@ -59,7 +59,7 @@ void read_file(std::string_view bytes) {
   const std::string path = folder.put(names[choice % 6], bytes);
   const DocumentForm form = {.boundary = static_cast<DocumentBoundary>(choice / 6 % 4)};
   const auto parts = choice / 24 % 2 == 0 ? DocumentParts::none : DocumentParts::bytes;
-  const auto file = std::make_shared<const MappedFile>(path);
+  const auto file = std::make_shared<const InputFile>(path);
   if (is_larger(file)) return;
   const Documents whole = documents_of(file, form, parts, std::size_t{1} << 20);
   // Where a file is damaged the number of documents before that place depends on the blocks.

@@ -10,7 +10,7 @@ namespace longspan::fuzzing {
 namespace {
 
 void read_ids(const std::string& path, std::int64_t vocabulary, IdBits bits) {
-  const IdFile file(std::make_shared<const MappedFile>(path), vocabulary, bits);
+  const IdFile file(std::make_shared<const InputFile>(path), vocabulary, bits);
   const CorpusFile corpus(file, Tokenizer::ids(vocabulary));
   corpus.fingerprint();
   std::vector<std::int64_t> ids(static_cast<std::size_t>(corpus.tokens()));

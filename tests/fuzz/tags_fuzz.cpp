@@ -12,7 +12,7 @@ void read_file(std::string_view bytes) {
   const unsigned choice = take_byte(bytes);
   const auto columns = static_cast<TagColumns>(choice % 3);
   const std::string path = folder.put("tags.txt", bytes);
-  for_each_sentence(MappedFile(path), columns, {}, [](const TaggedSentence& sentence) {
+  for_each_sentence(InputFile(path), columns, {}, [](const TaggedSentence& sentence) {
     expect(!sentence.words.empty() && sentence.words.size() == sentence.lines.size(),
            "a sentence has words without lines");
   });

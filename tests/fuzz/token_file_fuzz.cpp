@@ -49,7 +49,6 @@ void read_tokens(const std::string& path, const TokenFileKey& key) {
     file.seek(token);
   std::vector<SubwordToken> tokens(std::min<std::size_t>(ids.size(), 16));
   file.read_tokens(file.tokens() - std::ssize(tokens), tokens);
-  file.release(0, file.bytes());
 }
 
 void read_file(std::string_view bytes) {

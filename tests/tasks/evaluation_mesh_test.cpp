@@ -42,7 +42,7 @@ TEST(EvaluationMesh, EveryLayoutMeasuresTheSame) {
 
 TEST(EvaluationMesh, EveryLayoutCountsTheSameUnknownCharacters) {
   const TemporaryFile letters("abc");
-  const Tokenizer tokenizer = Tokenizer::characters_of(MappedFile(letters.path()), true);
+  const Tokenizer tokenizer = Tokenizer::characters_of(InputFile(letters.path()), true);
   const TemporaryFile file("a漢字é字字a漢cabacb漢ba字");
   const EvaluationOptions options = {.streams = 4, .segment = 4};
   const std::vector<MeshShape> layouts = {

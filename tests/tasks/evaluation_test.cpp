@@ -251,7 +251,7 @@ TEST(Evaluation, ALimitTakesTheBeginningOfEachStream) {
 TEST(Evaluation, CountsTheBytesOfCharacters) {
   const std::string text = "aé漢aé漢aé漢a";
   const TemporaryFile letters(text);
-  const Text file(text, Tokenizer::characters_of(MappedFile(letters.path()), false));
+  const Text file(text, Tokenizer::characters_of(InputFile(letters.path()), false));
   const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
   EXPECT_EQ(evaluate(*model, file.corpus, {.segment = 4}).bytes, 18);
   const EvaluationResult first =
@@ -262,7 +262,7 @@ TEST(Evaluation, CountsTheBytesOfCharacters) {
 
 TEST(Evaluation, CountsTheBytesOfUnknownCharacters) {
   const TemporaryFile letters("abc");
-  const Text file("abéa漢c", Tokenizer::characters_of(MappedFile(letters.path()), true));
+  const Text file("abéa漢c", Tokenizer::characters_of(InputFile(letters.path()), true));
   const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
   for (const std::int64_t limit : {0, 5, 6}) {
     const EvaluationOptions options = {.segment = 2, .tokens_per_stream = limit};
@@ -273,7 +273,7 @@ TEST(Evaluation, CountsTheBytesOfUnknownCharacters) {
 
 TEST(Evaluation, CountsUnknownCharactersAtWhatItTakesToSayWhichTheyAre) {
   const TemporaryFile letters("abc");
-  const Tokenizer tokenizer = Tokenizer::characters_of(MappedFile(letters.path()), true);
+  const Tokenizer tokenizer = Tokenizer::characters_of(InputFile(letters.path()), true);
   const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
   const Text other("a漢字é字字a漢c", tokenizer);
   // The same tokens, which no vocabulary lacks.
