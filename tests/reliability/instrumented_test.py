@@ -29,6 +29,7 @@ from jobs import SOURCE, Layout, until
 from place import Place
 
 LAYOUTS = (Layout(1, 1), Layout(2, 1), Layout(1, 2, context=2, sequence=True))
+MOST_SECONDS = 1200  # of a job: watched it may take fifty times as long
 PLACES = [(family, layout) for layout in LAYOUTS for family in tiny_families.FAMILIES]
 OPEN_MPI = "/usr/share/openmpi/openmpi-valgrind.supp"  # what it is known for
 THREADS = f"""#!/bin/sh
@@ -56,13 +57,13 @@ def reported(directory):
 def judge(place, wrapper):
     """What is wrong with a run that is stopped and goes on, or nothing."""
     asked_to_stop = place.start(program=wrapper)
-    until(lambda: asked_to_stop.ended() or "step 4/" in asked_to_stop.output())
+    until(lambda: asked_to_stop.ended() or "step 4/" in asked_to_stop.output(), MOST_SECONDS)
     asked_to_stop.signal(signal.SIGUSR1)
     goes_on = None
     try:
         for job, codes in ((asked_to_stop, (0, 75)), (None, (0,))):
             job = goes_on = job or place.start(program=wrapper)
-            result = job.wait()
+            result = job.wait(MOST_SECONDS)
             if found := reported(place.directory):
                 return found
             if result.code not in codes:

@@ -147,10 +147,10 @@ class Job:
             return False
         return True
 
-    def wait(self):
+    def wait(self, seconds=MOST_SECONDS):
         """Returns when the job and all its processes have ended."""
         try:
-            self._process.wait(MOST_SECONDS)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.signal(signal.SIGKILL, "all")
             self._process.wait()
