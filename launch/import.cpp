@@ -119,7 +119,7 @@ void keep_token_ids(const TokenIds& ids, const fs::path& folder, Scalars& scalar
   const fs::path file = folder / generation_config_name;
   std::error_code unused;
   if (fs::exists(file, unused))
-    scalars.set(generation_config_scalar, ReadFile(file).text(std::int64_t{1} << 20));
+    scalars.set(generation_config_scalar, InputFile(file.string()).text(std::int64_t{1} << 20));
 }
 
 // What `make()` gives; where it cannot be, config.json, whose place this is, is to blame.

@@ -16,7 +16,7 @@ namespace longspan {
 // Of a file that is a prompt: 64 MiB.
 inline constexpr std::int64_t most_prompt_bytes = std::int64_t{1} << 26;
 
-// A value. A file is mapped and read a piece at a time, never held, but for one in subwords.
+// A value. A file is read a piece at a time, never held, but for one in subwords.
 class PromptText {
  public:
   // `file`: where it is empty the words are the prompt. Throws DataError, naming the file, when it

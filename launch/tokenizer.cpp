@@ -16,9 +16,9 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/core/input_file.h"
 #include "framework/core/option_text.h"
 #include "framework/data/document_form.h"
-#include "framework/data/input_file.h"
 #include "framework/data/path_pattern.h"
 #include "framework/data/subword_training.h"
 #include "framework/data/tokenizer_file.h"

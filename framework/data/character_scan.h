@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 #include "framework/core/utf8.h"
-#include "framework/data/input_file.h"
 #include "framework/data/scan_listener.h"
 
 namespace longspan {

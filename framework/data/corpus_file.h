@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "framework/core/input_file.h"
 #include "framework/data/id_file.h"
-#include "framework/data/input_file.h"
 #include "framework/data/scan_listener.h"
 #include "framework/data/token_file.h"
 #include "framework/data/tokenizer.h"

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "framework/core/input_file.h"
 #include "framework/core/options.h"
 #include "framework/core/utf8.h"
 #include "framework/data/document_text.h"
-#include "framework/data/input_file.h"
 #include "framework/data/path_pattern.h"
 #include "framework/data/subword_training.h"
 #include "framework/data/tokenizer_file.h"

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "framework/core/input_file.h"
 #include "framework/data/document_form.h"
-#include "framework/data/input_file.h"
 #include "framework/data/scan_listener.h"
 #include "framework/data/tokenizer.h"
 

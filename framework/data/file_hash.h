@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "framework/data/input_file.h"
+#include "framework/core/input_file.h"
 #include "framework/data/scan_listener.h"
 
 namespace longspan {

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "framework/data/input_file.h"
+#include "framework/core/input_file.h"
 
 namespace longspan {
 

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "framework/data/input_file.h"
+#include "framework/core/input_file.h"
 #include "framework/data/lines.h"
 
 namespace longspan {

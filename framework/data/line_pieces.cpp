@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "framework/core/input_file.h"
 #include "framework/data/character_scan.h"
-#include "framework/data/input_file.h"
 
 namespace longspan {
 

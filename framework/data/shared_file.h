@@ -6,7 +6,7 @@
 #include <string>
 
 #include "framework/comm/communicator.h"
-#include "framework/data/input_file.h"
+#include "framework/core/input_file.h"
 #include "framework/data/scan_listener.h"
 
 namespace longspan {

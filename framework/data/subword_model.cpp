@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 #include "framework/core/option_text.h"
 #include "framework/core/utf8.h"
-#include "framework/data/input_file.h"
 #include "framework/data/new_file.h"
 
 namespace longspan {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "framework/core/error.h"
-#include "framework/data/input_file.h"
+#include "framework/core/input_file.h"
 #include "framework/data/line_pieces.h"
 
 namespace longspan {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/data/input_file.h"
+#include "framework/core/input_file.h"
 #include "framework/data/label_set.h"
 #include "framework/data/shared_file.h"
 

@@ -1,6 +1,5 @@
 #include "framework/data/text_files.h"
 
-#include <sys/resource.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -24,15 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 std::uint64_t hash_of_key(const std::string& text) { return XXH3_64bits(text.data(), text.size()); }
-
-// Each file of a list stays open, with its tokens: as many as the system lets a process have.
-void allow_open_files(std::size_t files) {
-  constexpr std::size_t usual = 256;
-  rlimit limit{};
-  if (files < usual || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 std::int64_t size_of(const std::vector<NamedPath>& files) {
   std::int64_t size = 0;
@@ -193,9 +183,7 @@ std::vector<Corpus> open_each(const PathList& paths,
   std::vector<Corpus> corpora;
   for (const WeightedPath& part : paths.parts) {
     std::vector<CorpusFile> files;
-    const std::vector<NamedPath> names = files_of(PathList(part.path), all);
-    allow_open_files(names.size());
-    for (const NamedPath& name : names)
+    for (const NamedPath& name : files_of(PathList(part.path), all))
       files.push_back(open_corpus_file(name, options, tokenizer, run_directory, all, listener));
     require_same_corpus(corpora.emplace_back(part.path.text(), std::move(files)), all);
   }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/input_file.h"
+#include "framework/core/input_file.h"
 #include "framework/data/subword_model.h"
 
 namespace longspan {

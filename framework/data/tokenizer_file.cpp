@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 #include "framework/core/json_bounds.h"
-#include "framework/data/input_file.h"
 #include "framework/data/new_file.h"
 
 namespace longspan {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "framework/data/input_file.h"
+#include "framework/core/input_file.h"
 #include "framework/data/scan_listener.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "framework/tokenizers/tokenizer_trainer.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "framework/data/input_file.h"
+#include "framework/core/input_file.h"
 
 namespace longspan {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 #include "framework/core/option_text.h"
-#include "framework/weights/read_file.h"
 
 namespace longspan {
 namespace {
@@ -53,7 +53,7 @@ std::string found_text(const Json& value) {
 }  // namespace
 
 ModelConfig::ModelConfig(const std::filesystem::path& path) : path_(path) {
-  object_ = parse(ReadFile(path).text(most_bytes), place());
+  object_ = parse(InputFile(path.string()).text(most_bytes), place());
   if (!object_.is_object())
     throw DataError("{}: found {}; wanted an object", place(), found_text(object_));
 }

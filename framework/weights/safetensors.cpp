@@ -17,13 +17,13 @@ namespace {
 constexpr std::int64_t length_bytes = 8;
 constexpr std::int64_t elements_at_once = std::int64_t{1} << 18;
 
-std::int64_t header_length(const ReadFile& file) {
-  const std::string place = file.path().string();
+std::int64_t header_length(const InputFile& file) {
+  const std::string place = file.path();
   if (file.size() < length_bytes)
     throw DataError(
         "{}: has {} bytes; wanted a file of safetensors, which has more", place, file.size());
   std::array<std::byte, length_bytes> bytes{};
-  file.read(0, bytes);
+  file.copy(0, bytes);
   std::uint64_t length = 0;
   for (std::size_t i = length_bytes; i-- > 0;)
     length = length << 8 | static_cast<std::uint64_t>(bytes[i]);
@@ -45,20 +45,20 @@ std::int64_t header_length(const ReadFile& file) {
 
 // The elements as they lie in a file, converted a block at a time.
 template <typename From>
-void read_elements(const ReadFile& file,
+void read_elements(const InputFile& file,
                    const std::string& name,
                    std::int64_t begin,
                    std::span<float> out) {
   std::vector<From> block(std::min<std::size_t>(out.size(), elements_at_once));
   for (std::size_t done = 0; done < out.size(); done += block.size()) {
     const std::span<From> part(block.data(), std::min(block.size(), out.size() - done));
-    file.read(begin + static_cast<std::int64_t>(done * sizeof(From)), std::as_writable_bytes(part));
+    file.copy(begin + static_cast<std::int64_t>(done * sizeof(From)), std::as_writable_bytes(part));
     std::ranges::transform(part, out.begin() + static_cast<std::ptrdiff_t>(done), [&](From value) {
       const auto narrow = static_cast<float>(value);
       if constexpr (std::is_same_v<From, double>)
         if (std::isfinite(value) && !std::isfinite(narrow))
           throw DataError("{}: tensor {}: found {}, too large for float32",
-                          file.path().string(),
+                          file.path(),
                           in_quotes(name),
                           value);
       return narrow;
@@ -87,16 +87,16 @@ void write_elements(const std::string& name, std::span<const From> values, const
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path.string()) {
   const std::int64_t length = header_length(file_);
   std::string json(static_cast<std::size_t>(length), '\0');
-  file_.read(length_bytes, std::as_writable_bytes(std::span(json)));
+  file_.copy(length_bytes, std::span(json));
   data_begin_ = length_bytes + length;
   tensors_ = read_header(json, file_.size() - data_begin_, path.string());
 }
 
 Tensor SafetensorsFile::read(const std::string& name) const {
-  const std::string place = path().string();
+  const std::string& place = file_.path();
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) throw DataError("{}: there is no tensor {}", place, in_quotes(name));
   const StoredTensor& stored = found->second;

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "framework/core/input_file.h"
 #include "framework/core/tensor.h"
-#include "framework/weights/read_file.h"
 #include "framework/weights/safetensors_header.h"
 
 namespace longspan {
@@ -19,7 +19,7 @@ class SafetensorsFile {
   // Reads the header. Throws DataError for a file that is none, see read_header.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
-  const std::filesystem::path& path() const { return file_.path(); }
+  std::filesystem::path path() const { return file_.path(); }
   const StoredTensors& tensors() const { return tensors_; }
   // The tensor in float32 on the host: narrower elements are widened, wider ones rounded to the
   // nearest. It takes its own memory and that of a small block. Throws DataError that names it
@@ -27,7 +27,7 @@ class SafetensorsFile {
   Tensor read(const std::string& name) const;
 
  private:
-  ReadFile file_;
+  InputFile file_;
   std::int64_t data_begin_ = 0;
   StoredTensors tensors_;
 };

@@ -116,7 +116,7 @@ class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
 };
 
 std::map<std::string, std::string> read_index(const fs::path& path) {
-  const std::string text = ReadFile(path).text(most_header_bytes);
+  const std::string text = InputFile(path.string()).text(most_header_bytes);
   const std::string place = path.string();
   IndexEvents events(place);
   nlohmann::json::sax_parse(text, &events);

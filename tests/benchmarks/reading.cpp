@@ -1,6 +1,5 @@
-// Milliseconds that a batch of a language model takes to read out of files of 100 GB (sparse: they
-// take no room on the disk and come from no disk), and what the process holds before the first
-// batch and after the last.
+// Milliseconds that a batch of a language model takes to read out of files of 100 GB (sparse, so
+// that no disk is read), and what the process holds after the first batch and after the last.
 //   benchmark_reading [BATCHES] [STREAMS] [SEGMENT]
 #include <fmt/format.h>
 
@@ -76,6 +75,7 @@ void run(int batches, const StreamLayout& layout) {
 
 int main(int count, char** arguments) {
   const auto number = [&](int i, int usual) { return count > i ? std::atoi(arguments[i]) : usual; };
-  longspan::run(number(1, 4000), {.streams = number(2, 8), .segment = number(3, 2048)});
+  longspan::run(std::max(1, number(1, 4000)),
+                {.streams = number(2, 8), .segment = number(3, 2048)});
   return 0;
 }

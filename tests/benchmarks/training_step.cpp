@@ -22,7 +22,7 @@
 #include "framework/comm/gpu_collectives.h"
 #include "framework/comm/session.h"
 #include "framework/core/gpu.h"
-#include "framework/data/input_file.h"
+#include "framework/core/input_file.h"
 #include "framework/model/vocabulary_readout.h"
 #include "framework/planning/needed_flops.h"
 #include "framework/planning/plan.h"

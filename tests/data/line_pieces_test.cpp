@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/core/error.h"
-#include "framework/data/input_file.h"
+#include "framework/core/input_file.h"
 #include "tests/data/subword_text.h"
 
 namespace longspan {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "framework/core/error.h"
+#include "tests/data/process_bytes.h"
 #include "tests/data/temporary_file.h"
 
 namespace longspan {
@@ -165,6 +166,24 @@ TEST(StreamReader, CharactersAreReadAsStreamsToo) {
     EXPECT_THAT(values(batch.field("tokens")), ElementsAre(1, 0, 1, 0, 1, 0, 1, 0));
     EXPECT_EQ(batch.count("bytes"), 2 * (2 * 1 + 2 * 2));
   }
+}
+
+TEST(StreamReader, ThirtyGigabytesAreReadWithoutHoldingThem) {
+  const TemporaryFile file("begin");
+  const std::int64_t size = 30'000'000'000;
+  file.resize(static_cast<std::uintmax_t>(size));
+  const Corpus corpus(file.path(), Tokenizer());
+  EXPECT_EQ(corpus.tokens(), size);
+  StreamReader reader(corpus, {.streams = 4, .segment = 1 << 20}, 0, 1, Device::cpu());
+  EXPECT_EQ(reader.next().field("tokens").span<std::int64_t>()[0], 'b');
+  reader.next();  // by now the memory of batches has its size
+  const std::int64_t before = process_bytes("VmRSS");
+  std::int64_t most = 0;
+  for (int i = 0; i < 12; ++i) {
+    reader.next();
+    most = std::max(most, process_bytes("VmRSS"));
+  }
+  EXPECT_LT(most - before, 16 << 20);  // of the 50 MB that were read
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "framework/data/input_file.h"
+#include "framework/core/input_file.h"
 #include "framework/data/subword_training.h"
 #include "tests/data/temporary_file.h"
 

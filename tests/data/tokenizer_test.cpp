@@ -7,8 +7,8 @@
 #include <random>
 
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 #include "framework/data/corpus.h"
-#include "framework/data/input_file.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "tests/data/temporary_file.h"
 

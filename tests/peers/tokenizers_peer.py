@@ -11,12 +11,14 @@ SPDX-License-Identifier: Apache-2.0
 """
 import array
 import json
+import os
 import random
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+os.environ["TOKENIZERS_PARALLELISM"] = "false"  # seconds of one processor are compared
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 END = r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -220,7 +222,7 @@ class Comparison:
             # takes another one of two pairs that are as frequent: of those that it takes nearly all are the same.
             mine, other = set(ours.get_vocab()), set(theirs.get_vocab())
             same = len(mine) == len(other) and len(mine - other) <= len(mine) // 50
-        self.tell(f"trained {kind}, {cut}, {vocabulary}", same, f"{ours_seconds:.2f} s; the package {seconds:.2f} s")
+        self.tell(f"trained {kind}, {cut}, {vocabulary}", same, f"{ours_seconds:.2f} s of a processor; the package {seconds:.2f} s")
         self.encodings(f"trained {kind}, {cut}", ours, path)
 
 

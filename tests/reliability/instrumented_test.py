@@ -57,10 +57,11 @@ def reported(directory):
 def judge(place, wrapper):
     """What is wrong with a run that is stopped and goes on, or nothing."""
     asked_to_stop = place.start(program=wrapper)
-    until(lambda: asked_to_stop.ended() or "step 4/" in asked_to_stop.output(), MOST_SECONDS)
-    asked_to_stop.signal(signal.SIGUSR1)
     goes_on = None
     try:
+        if not until(lambda: asked_to_stop.ended() or "step 4/" in asked_to_stop.output(), MOST_SECONDS):
+            return f"it does not come to step 4; it said\n{asked_to_stop.output()[-2000:]}"
+        asked_to_stop.signal(signal.SIGUSR1)
         for job, codes in ((asked_to_stop, (0, 75)), (None, (0,))):
             job = goes_on = job or place.start(program=wrapper)
             result = job.wait(MOST_SECONDS)

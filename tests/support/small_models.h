@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include "framework/data/input_file.h"
 #include "models/decoder.h"
 #include "models/transformer_xl.h"
 #include "tests/data/temporary_file.h"

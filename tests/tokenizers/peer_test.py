@@ -41,10 +41,9 @@ def main():
         print(f"skipped: {python} has no package tokenizers; launch/setup --peers installs it")
         return SKIPPED
     script = Path(__file__).resolve().parents[1] / "peers" / "tokenizers_peer.py"
-    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as texts:
         large = sys.argv[2:] or ([dictionary_text(Path(texts))] if os.environ.get("LONGSPAN_ALL") else [])
-        return subprocess.run([python, script, Path(sys.argv[1]).resolve(), folder, *large], env=environment).returncode
+        return subprocess.run([python, script, Path(sys.argv[1]).resolve(), folder, *large]).returncode
 
 
 if __name__ == "__main__":

@@ -1,15 +1,13 @@
-#include "framework/data/input_file.h"
+#include "framework/core/input_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <vector>
 
 #include "framework/core/error.h"
-#include "framework/data/corpus.h"
-#include "framework/data/stream_reader.h"
-#include "tests/data/process_bytes.h"
 #include "tests/data/temporary_file.h"
 
 namespace longspan {
@@ -63,23 +61,26 @@ TEST(InputFile, RefusesAFileThatHasBecomeShorter) {
   }
 }
 
-TEST(InputFile, ThirtyGigabytesAreReadWithoutHoldingThem) {
-  const TemporaryFile file("begin");
-  const std::int64_t size = 30'000'000'000;
-  file.resize(static_cast<std::uintmax_t>(size));
-  const std::int64_t before = process_bytes("RssFile");
-  const Corpus corpus(file.path(), Tokenizer());
-  EXPECT_EQ(corpus.tokens(), size);
-  StreamReader reader(corpus, {.streams = 4, .segment = 1 << 20}, 0, 1, Device::cpu());
-  Batch batch = reader.next();
-  EXPECT_EQ(batch.field("tokens").span<std::int64_t>()[0], 'b');
-  std::int64_t most = 0;
-  for (int i = 0; i < 12; ++i) {
-    batch = reader.next();
-    most = std::max(most, process_bytes("RssFile"));
-  }
-  // 52 MB of text were read.
-  EXPECT_LT(most - before, 4 << 20);
+TEST(InputFile, IsAllThatFitsAsOneText) {
+  const TemporaryFile file("0123456789");
+  EXPECT_EQ(InputFile(file.path()).text(10), "0123456789");
+  EXPECT_THAT(sentence_of<DataError>([&] { InputFile(file.path()).text(9); }),
+              HasSubstr(file.path() + ": found 10 bytes; wanted at most 9"));
+}
+
+TEST(InputFile, AProcessHoldsAsManyAsTheSystemLetsIt) {
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  if (usual.rlim_max < 300) GTEST_SKIP() << "at most " << usual.rlim_max << " files";
+  const rlimit few{100, usual.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const TemporaryFile file("0123456789");
+  std::vector<InputFile> files;
+  for (int i = 0; i < 200; ++i) files.emplace_back(file.path());
+  std::vector<char> out(10);
+  files.back().copy(0, out);
+  EXPECT_EQ(out[9], '9');
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
 }
 
 }  // namespace
