@@ -11,8 +11,8 @@
 
 #include "framework/comm/gpu_collectives.h"
 #include "framework/core/gpu.h"
+#include "framework/core/input_file.h"
 #include "framework/core/option_text.h"
-#include "framework/data/input_file.h"
 
 namespace longspan {
 namespace {
