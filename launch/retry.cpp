@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -21,10 +19,9 @@
 #include "framework/runs/log.h"
 #include "framework/runs/resume.h"
 #include "framework/runs/run_state.h"
-#include "launch/chosen_layout.h"
 #include "launch/configuration.h"
-#include "launch/named_hosts.h"
 #include "launch/plan_text.h"
+#include "launch/retry_hosts.h"
 #include "launch/run_record.h"
 
 namespace longspan {
@@ -37,7 +34,6 @@ using std::chrono::seconds;
 constexpr int most_without_progress = 3;
 constexpr std::int64_t longest_wait = 300;  // seconds; more only where the first wait is longer
 constexpr int most_doublings = 20;
-constexpr seconds time_to_answer{10};  // of a host
 constexpr std::chrono::milliseconds between_tries{200};
 
 // Codes that say that the same command would end so again, or that it is to end.
@@ -56,64 +52,6 @@ std::string failure_of(int code) {
     return fmt::format("signal {} ({}) ended a rank", signal, ::strsignal(signal));
   return "mpirun itself failed, as where it loses a host";
 }
-
-bool is_among(const std::vector<std::string>& names, const std::string& name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
-std::string names_of(const std::vector<NamedHost>& hosts) {
-  std::vector<std::string> names;
-  for (const NamedHost& host : hosts) names.push_back(host.name);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-std::string silence_of(const std::vector<std::string>& hosts) {
-  return fmt::format("{} {} not answer within {} s",
-                     fmt::join(hosts, ", "),
-                     hosts.size() == 1 ? "does" : "do",
-                     time_to_answer.count());
-}
-
-// Nothing where a host does not tell.
-std::optional<std::int64_t> slots_of(const std::vector<NamedHost>& hosts) {
-  std::int64_t sum = 0;
-  for (const NamedHost& host : hosts) {
-    if (!host.slots) return std::nullopt;
-    sum += *host.slots;
-  }
-  return hosts.empty() ? std::nullopt : std::optional(sum);
-}
-
-// Of so many ranks that of a part of the places: at least one.
-std::int64_t share_of(std::int64_t ranks, std::int64_t part, std::int64_t whole) {
-  return std::max<std::int64_t>(1, (ranks * part + whole - 1) / whole);
-}
-
-std::string ranks_text(std::int64_t ranks) { return count_of(ranks, "rank"); }
-
-// A folder that goes with its owner.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    const char* const parent = std::getenv("TMPDIR");
-    std::string name = std::string(parent ? parent : "/tmp") + "/longspan-run-XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr)
-      throw Failure("longspan run: {}: cannot be made: {}",
-                    name,
-                    std::error_code(errno, std::generic_category()).message());
-    path_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 // How far a run is, as its directory tells.
 struct Progress {
@@ -145,29 +83,21 @@ class Attempts {
   bool wait();
   bool wait_for_directory();
   Turn look_for_places();
-  void leave_out(const std::vector<std::string>& silent, Turn& turn, std::string& told) const;
-  std::optional<std::int64_t> usual_ranks() const;
-  std::optional<std::int64_t> ranks_left(const std::vector<NamedHost>& left) const;
   void say(LogLevel level, const std::string& sentence) const;
   int give_up(const std::string& reason, int code) const;
   int stopped() const;
 
   const RunCommandLine& line_;
-  const ConfigurationText& source_;
   const StartJob& start_;
-  std::vector<NamedHost> hosts_;
-  TemporaryFolder folder_;
+  RetryHosts hosts_;
   fs::path directory_;
   NamedPath resume_;               // checkpoint.resume
   std::int64_t saved_before_ = 0;  // the newest step in the directory before the first attempt
   double time_limit_ = 0;
   Progress best_;                                     // of all attempts
   std::optional<fs::file_time_type> metrics_before_;  // when those of an earlier run were written
-  std::vector<std::string> here_;                     // hosts that are this machine
-  bool has_answered_ = false;                         // another machine
-  bool told_of_silence_ = false;
-  bool was_asked_ = false;  // to stop, between attempts
-  bool is_held_ = false;    // the directory
+  bool was_asked_ = false;                            // to stop, between attempts
+  bool is_held_ = false;                              // the directory
   int attempts_ = 0;
   int restarts_ = 0;
   int without_progress_ = 0;  // attempts in a row that failed at the same place
@@ -177,7 +107,7 @@ class Attempts {
 Attempts::Attempts(const RunCommandLine& line,
                    const ConfigurationText& source,
                    const StartJob& start)
-    : line_(line), source_(source), start_(start), hosts_(named_hosts(line.options)) {
+    : line_(line), start_(start), hosts_(line, source) {
   const auto configuration = configure(source);
   directory_ = configuration->run.directory.text();
   resume_ = configuration->checkpoint.resume;
@@ -250,21 +180,12 @@ bool Attempts::is_asked_within(std::chrono::milliseconds time) {
   return was_asked_;
 }
 
-// The hosts that do not answer. Where no other machine has ever answered there may be no way for
-// this process to reach any: then none of them counts as silent, which is told once.
+// The hosts that do not answer.
 std::vector<std::string> Attempts::silent_hosts() {
-  if (hosts_.empty()) return {};
-  HostAnswers answers = ask_hosts(hosts_, host_agent(line_.options), time_to_answer);
-  if (answers.signal) was_asked_ = true;
-  here_ = std::move(answers.here);
-  if (answers.silent.size() + here_.size() < hosts_.size()) has_answered_ = true;
-  if (has_answered_ || was_asked_ || answers.silent.empty()) return answers.silent;
-  if (!std::exchange(told_of_silence_, true))
-    say(LogLevel::warning,
-        fmt::format("{}, nor has another machine answered before: whether a host is gone will "
-                    "not be known until one does",
-                    silence_of(answers.silent)));
-  return {};
+  Silence silence = hosts_.ask();
+  if (silence.was_asked) was_asked_ = true;
+  if (!silence.doubt.empty()) say(LogLevel::warning, silence.doubt);
+  return std::move(silence.hosts);
 }
 
 // Why the job is worth another attempt; "" where it is not. mpirun has no code of its own for a
@@ -330,76 +251,25 @@ bool Attempts::wait_for_directory() {
   return !is_held_;
 }
 
-// The ranks of an attempt on all hosts, where that is known.
-std::optional<std::int64_t> Attempts::usual_ranks() const {
-  if (line_.ranks) return line_.ranks;
-  if (const auto named = named_ranks(source_)) return named;
-  return slots_of(hosts_);
-}
-
-// Those that there is room for on some of the hosts. Where hosts have more ranks than slots, or do
-// not tell their slots, it is their share.
-std::optional<std::int64_t> Attempts::ranks_left(const std::vector<NamedHost>& left) const {
-  const auto usual = usual_ranks(), all = slots_of(hosts_), some = slots_of(left);
-  if (!usual) return some;
-  if (all.value_or(0) == 0) return share_of(*usual, std::ssize(left), std::ssize(hosts_));
-  if (*usual > *all) return share_of(*usual, *some, *all);
-  return std::max<std::int64_t>(1, std::min(*usual, *some));
-}
-
-// Takes what has to be without the hosts that do not answer.
-void Attempts::leave_out(const std::vector<std::string>& silent,
-                         Turn& turn,
-                         std::string& told) const {
-  std::vector<NamedHost> left = hosts_;
-  std::erase_if(left, [&](const NamedHost& host) { return is_among(silent, host.name); });
-  RunCommandLine& line = *turn.line;
-  line.options = without_hosts(line_.options, silent, folder_.path());
-  const auto usual = usual_ranks(), ranks = ranks_left(left);
-  told += fmt::format(" of {}, since {}", names_of(left), silence_of(silent));
-  if (!usual || !ranks || *ranks >= *usual) return;
-  const bool is_here =
-      std::ranges::all_of(left, [&](const NamedHost& host) { return is_among(here_, host.name); });
-  const auto most = static_cast<int>(*ranks);
-  const ChosenLayout layout =
-      choose_layout_of_fewer(source_, most, is_here ? std::optional(most) : std::nullopt);
-  if (layout.ranks == 0) {
-    turn.trouble = fmt::format("{}, and no layout of the {} that are left fits{}{}",
-                               silence_of(silent),
-                               ranks_text(*ranks),
-                               layout.reason.empty() ? "" : ": ",
-                               layout.reason);
-    return;
-  }
-  line.ranks = layout.ranks;
-  add_settings(line, layout.settings);
-  told += fmt::format(": there is room for {} of {}, which divide the same global data.batch by {}",
-                      *ranks,
-                      ranks_text(*usual),
-                      fmt::join(layout.settings, ", "));
-}
-
 Turn Attempts::look_for_places() {
-  Turn turn;
   const std::vector<std::string> silent = silent_hosts();
-  if (was_asked_) return turn;
-  if (!hosts_.empty() && silent.size() == hosts_.size()) {
+  if (was_asked_) return {};
+  if (hosts_.are_all(silent)) {
     say(LogLevel::warning, silence_of(silent));
-    return turn;
+    return {};
   }
-  turn.line = line_;
+  RunCommandLine line = line_;
   const bool changes_resume = resume_ != "auto" && goes_on_from_own();
-  if (changes_resume) add_settings(*turn.line, {"checkpoint.resume=auto"});
-  std::string told;
-  if (!silent.empty())
-    leave_out(silent, turn, told);
-  else if (!hosts_.empty())
-    told = " of " + names_of(hosts_);
-  if (!turn.trouble.empty()) return turn;
-  const std::string ranks = turn.line->ranks ? ranks_text(*turn.line->ranks) : "the ranks";
-  if (changes_resume) told += ", with checkpoint.resume: auto";
-  say(LogLevel::info, fmt::format("attempt {} starts on {}{}", attempts_ + 1, ranks, told));
-  return turn;
+  if (changes_resume) add_settings(line, {"checkpoint.resume=auto"});
+  const PlacedLine found = hosts_.placed(std::move(line), silent);
+  if (!found.trouble.empty()) return {.trouble = found.trouble};
+  say(LogLevel::info,
+      fmt::format("attempt {} starts on {}{}{}",
+                  attempts_ + 1,
+                  found.line.ranks ? count_of(*found.line.ranks, "rank") : "the ranks",
+                  found.told,
+                  changes_resume ? ", with checkpoint.resume: auto" : ""));
+  return {.line = found.line};
 }
 
 int Attempts::run() {

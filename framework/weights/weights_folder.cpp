@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "checkpoints/files.h"
+#include "framework/core/error.h"
 #include "framework/core/option_text.h"
 #include "framework/weights/model_config.h"
 

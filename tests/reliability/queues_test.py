@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -60,7 +61,8 @@ class Desk:
                                          **(environment or {})})
 
     def said(self, name):
-        return (self.home / f"{name}.output").read_text(errors="replace")
+        path = self.home / f"{name}.output"
+        return path.read_text(errors="replace") if path.exists() else ""
 
     def run(self, name):
         return jobs.Run(self.tree / "runs" / name)
@@ -98,27 +100,34 @@ class Desk:
         check_equal(self.run(name).metrics_bytes(), self.unbroken(layout, settings))
         wanted("stopped on request after step" in self.run(name).log(), f"{name}: never stopped\n{self.said(name)}")
 
-    def start_pbs(self, name, layout, seconds=None, settings=None):
-        """The template, as it would be started on the first of its nodes. `qsub` writes its place and words."""
+    def start_pbs(self, name, layout, seconds=None, settings=None, told=None, refuses=False):
+        """The template, as it would be started on the first of its nodes. `qsub` writes its place and words.
+
+        `told`: the variables that the job before gave to qsub; `refuses`: the queue takes no job.
+        """
         settings = " ".join(jobs.flat({**layout.settings(), **(settings or {})}))
         changes = {"--set parallel.data=16 --set data.batch=64": settings, "OMP_NUM_THREADS=4": "OMP_NUM_THREADS=1",
-                   "qsub pbs.sh": f"qsub {name}.sh"}
+                   "script=pbs.sh": f"script={name}.sh"}
         if seconds:
             changes["$((4 * 3600 - 180))"] = str(seconds)
         script = self.home / f"{name}.sh"
         script.write_text(changed((CLUSTER / "pbs.sh").read_text(), changes))
         nodefile = self.home / f"{name}.nodes"
         nodefile.write_text("node-1\nnode-1\nnode-2\nnode-2\n")
-        self.write_program("qsub", f"#!/bin/sh\necho \"$PWD $*\" >>{self.home}/$PBS_JOBNAME.asked\n")
+        self.write_program(
+            "qsub", f"#!/bin/sh\necho \"$PWD $*\" >>{self.home}/$PBS_JOBNAME.asked\nexit {int(refuses)}\n")
         return self.start(["bash", script], name, {
             "PBS_JOBID": "1.test", "PBS_JOBNAME": name, "PBS_NODEFILE": str(nodefile), "PBS_O_WORKDIR": str(self.home),
             # What stands in for ssh where a template leaves the way to other nodes to the cluster.
-            "OMPI_MCA_plm_rsh_agent": str(self.nodes.agent)})
+            "OMPI_MCA_plm_rsh_agent": str(self.nodes.agent), **(told or {})})
 
     def asked_again(self, name):
-        """What qsub was given, one line a call."""
+        """For each time that qsub was called, the variables that it was given for the next job."""
         path = self.home / f"{name}.asked"
-        return path.read_text().splitlines() if path.exists() else []
+        calls = path.read_text().splitlines() if path.exists() else []
+        found = [re.fullmatch(f"{self.home} -v ([^ ]*) {name}.sh", call) for call in calls]
+        wanted(all(found), f"qsub was given {calls}")
+        return [dict(word.split("=") for word in call[1].split(",")) for call in found]
 
 
 def pbs_signals(desk, number, name, layout):
@@ -132,8 +141,7 @@ def pbs_signals(desk, number, name, layout):
             desk.wait_for_step(job, name, desk.step(name) + source.randrange(1, 11))
         os.kill(hosts.only_child(job.pid), signal.SIGUSR1)
         desk.wait_for_end(job, name, 75)
-        wanted(desk.asked_again(name) == times * [f"{desk.home} {name}.sh"],
-               f"qsub was given {desk.asked_again(name)}")
+        wanted(len(desk.asked_again(name)) == times, f"qsub was given {desk.asked_again(name)}")
     desk.wait_for_end(desk.start_pbs(name, layout), name, 0)
     wanted(len(desk.asked_again(name)) == 3, f"qsub was given {desk.asked_again(name)}")
     desk.check_losses(name, layout)
@@ -172,6 +180,80 @@ def pbs_ended(desk, number, name, layout):
     wanted(not desk.asked_again(name), f"qsub was given {desk.asked_again(name)}")
     desk.wait_for_end(desk.start_pbs(name, layout), name, 0)
     check_equal(desk.run(name).metrics_bytes(), desk.unbroken(layout))
+
+
+def lose_machine(desk):
+    """Open MPI's daemon on the second node ends, as when the machine is gone."""
+    wanted(desk.nodes["node-2"].kill("orted") == 1, "node-2 has no daemon")
+
+
+def hang(desk):
+    """A rank on the second node neither goes on nor ends."""
+    os.kill(desk.nodes["node-2"].processes("OMPI_COMM_WORLD_RANK=")[0][0], signal.SIGSTOP)
+
+
+def lost_job(desk, name, layout, step, fault=lose_machine, settings=None, told=None, refuses=False):
+    """A job to which the fault comes after that step; what it has said."""
+    before = len(desk.said(name))
+    job = desk.start_pbs(name, layout, settings=settings, told=told, refuses=refuses)
+    until(lambda: f"step {step}/" in desk.said(name)[before:] or job.poll() is not None)
+    fault(desk)
+    desk.wait_for_end(job, name, 5)
+    return desk.said(name)[before:]
+
+
+def saved_job(desk, name, layout, told):
+    """A job that is asked to save and go on later; the step that it has saved."""
+    job = desk.start_pbs(name, layout, told=told)
+    desk.wait_for_step(job, name, desk.step(name) + 3)
+    os.kill(hosts.only_child(job.pid), signal.SIGUSR1)
+    desk.wait_for_end(job, name, 75)
+    return desk.run(name).steps()[-1]
+
+
+def told_next(desk, name, before=None):
+    """What qsub was given for the next job, which is once more with the same step saved, or once with another."""
+    saved = desk.run(name).steps()
+    step = f"step-{saved[-1]:09}" if saved else "nothing"
+    times = int(before["LOST_TIMES"]) + 1 if before and before["LOST_SAVED"] == step else 1
+    told = desk.asked_again(name)[-1]
+    wanted(told == {"LOST_TIMES": str(times), "LOST_SAVED": step}, f"told {told}; wanted {times} times with {step}")
+    return told
+
+
+def pbs_lost(desk, number, name, layout):
+    """A machine is lost twice: each time the job asks for itself again, and the run goes on."""
+    source, told = random.Random(number), None
+    for times in 1, 2:
+        said = lost_job(desk, name, layout, step=60 * times + source.randrange(20), told=told)
+        told = told_next(desk, name, told)
+        wanted(f"with {told['LOST_SAVED']} saved: gives up at the third" in said, f"it said: {said}")
+    desk.wait_for_end(desk.start_pbs(name, layout, told=told), name, 0)
+    wanted(len(desk.asked_again(name)) == 2, f"qsub was given {desk.asked_again(name)}")
+    check_equal(desk.run(name).metrics_bytes(), desk.unbroken(layout))
+
+
+def pbs_gives_up(desk, number, name, layout):
+    """A rank hangs twice before anything is saved, then three times with the same step: the third of these is the last.
+
+    A job that a person starts counts anew; the queue refuses what it asks for.
+    """
+    settings = {"checkpoint.every": 0, "run.time_limit": 5}
+    told, step = None, 1
+    for _ in range(2):
+        lost_job(desk, name, layout, step, hang, settings, told)
+        told = told_next(desk, name, told)
+    step = saved_job(desk, name, layout, told) + 1
+    wanted(desk.asked_again(name)[-1] == told, f"told {desk.asked_again(name)[-1]}; wanted {told}")
+    for _ in range(2):
+        lost_job(desk, name, layout, step, hang, settings, told)
+        told = told_next(desk, name, told)
+    said = lost_job(desk, name, layout, step, hang, settings, told)
+    wanted(f"gives up: a machine was lost or a rank hung three times with {told['LOST_SAVED']} saved" in said
+           and len(desk.asked_again(name)) == 5, f"asked {desk.asked_again(name)}, it said: {said}")
+    said = lost_job(desk, name, layout, step, hang, settings, refuses=True)
+    told_next(desk, name)
+    wanted("cannot be queued again: qsub it to go on" in said, f"it said: {said}")
 
 
 class Pods:
@@ -283,6 +365,8 @@ KINDS = [
     ("PBS: three times asked, with the losses of an unbroken run", pbs_signals, 1, 20),
     ("PBS: saves before its time is over", pbs_time, 0, 4),
     ("PBS: is ended", pbs_ended, 0, 10),
+    ("PBS: a machine is lost, with the losses of an unbroken run", pbs_lost, 1, 10),
+    ("PBS: gives up at the third time with the same step saved", pbs_gives_up, 0, 4),
 ]
 
 

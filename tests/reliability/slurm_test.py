@@ -222,7 +222,7 @@ def lost_machine(desk, number, name, layout):
     desk.wait_for(job, "PENDING", restarts=1)
     desk.goes_to_its_end(job, name, layout)
     said = desk.said(job)
-    wanted(re.search("time 1 with step-[0-9]+ saved: queued again", said) and "resumed from" in said,
+    wanted(re.search("time 1 with step-[0-9]+ saved: gives up at the third", said) and "resumed from" in said,
            f"it said: {said}")
 
 
@@ -236,7 +236,7 @@ def hung_each_time(desk, number, name, layout):
             desk.wait_for(job, "PENDING", restarts + 1)
     desk.wait_for_end(job, "FAILED", exit_code=5)
     said = desk.said(job)
-    wanted(desk.cluster.job(job)["Restarts"] == "2" and said.count(" with nothing saved: queued again") == 2
+    wanted(desk.cluster.job(job)["Restarts"] == "2" and said.count(" with nothing saved: gives up at the third") == 2
            and said.count("gives up: a machine was lost or a rank hung three times") == 1, f"it said: {said}")
 
 
