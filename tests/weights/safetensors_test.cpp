@@ -113,7 +113,7 @@ TEST_F(Safetensors, ANumberThatDoesNotFitIsRefusedAndNotMadeInfinite) {
 }
 
 TEST_F(Safetensors, FilesThatAreNoneAreRefused) {
-  EXPECT_EQ(refusal(""), "has 0 bytes; wanted a file of safetensors, which has more");
+  EXPECT_EQ(refusal(""), "is empty");
   EXPECT_EQ(refusal("1234567"), "has 7 bytes; wanted a file of safetensors, which has more");
   EXPECT_EQ(refusal(length_text(3) + "{}"),
             "says that its header has 3 bytes, and 2 are left of the file: it is cut off or no "
