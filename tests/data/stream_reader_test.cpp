@@ -9,12 +9,13 @@
 #include "framework/core/error.h"
 #include "tests/data/process_bytes.h"
 #include "tests/data/temporary_file.h"
+#include "tests/support/sanitizers.h"
 
 namespace longspan {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::string numbered(int bytes) {
   std::string text;
@@ -27,7 +28,7 @@ std::vector<std::int64_t> values(const Tensor& tensor) {
   return {span.begin(), span.end()};
 }
 
-class StreamReaderTest : public testing::Test {
+class StreamReaderTest : public ::testing::Test {
  protected:
   StreamReader reader(const StreamLayout& layout, int rank = 0, int ranks = 1) {
     return StreamReader(corpus_, layout, rank, ranks, Device::cpu());
@@ -183,7 +184,10 @@ TEST(StreamReader, ThirtyGigabytesAreReadWithoutHoldingThem) {
     reader.next();
     most = std::max(most, process_bytes("VmRSS"));
   }
-  EXPECT_LT(most - before, 16 << 20);  // of the 50 MB that were read
+  // Of what was read; the address sanitizer holds what is given back.
+  if (!testing::sanitized) {
+    EXPECT_LT(most - before, 16 << 20);
+  }
 }
 
 }  // namespace
