@@ -186,8 +186,12 @@ std::vector<Complaint> mistakes_without_family(const ConfigurationText& source,
   std::erase_if(of_all, [](const Assignment& assignment) {
     return assignment.key.starts_with("model.") && assignment.key != family_key;
   });
-  for (Complaint& mistake : judge(source, nullptr, of_all)->table.mistakes())
-    if (mistake.key == family_key) mistakes.push_back(std::move(mistake));
+  const bool none_left = of_all.empty() && !source.file.empty();  // to tell the file by
+  for (Complaint& mistake : judge(source, nullptr, of_all)->table.mistakes()) {
+    if (mistake.key != family_key) continue;
+    if (none_left) mistake.mark = Mark{source.file};
+    mistakes.push_back(std::move(mistake));
+  }
   return mistakes;
 }
 

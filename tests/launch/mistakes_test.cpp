@@ -61,6 +61,9 @@ TEST(Mistakes, BesideAMissingFamilyAreTold) {
             "c.yaml:3:3: model.layers: found \"0\"; allowed: an integer, 1 to 65536\n"
             "c.yaml: model.family must be given; allowed: transformer_xl, decoder, "
             "universal_transformer, encoder_decoder, encoder or image_transformer");
+  // Also where the file has nothing but keys of a family.
+  EXPECT_NE(refusal("model:\n  layers: 2\n").find("\nc.yaml: model.family must be given"),
+            std::string::npos);
 }
 
 // A key that one family has is judged by it; that another has it not is no mistake.
