@@ -8,6 +8,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -33,7 +34,8 @@ class Browser:
         self._process = subprocess.Popen(
             ["bash", "-c", command, "bash", str(to_browser), str(from_browser), PROGRAM, "--headless", "--no-sandbox", "--disable-gpu",
              "--remote-debugging-pipe", "--window-size=1200,900", f"--user-data-dir={self._profile}", "about:blank"],
-            pass_fds=(to_browser, from_browser), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            pass_fds=(to_browser, from_browser), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True)
         os.close(to_browser)
         os.close(from_browser)
         self._number, self._rest, self._session, self._loaded = 0, b"", None, False
@@ -108,6 +110,10 @@ class Browser:
     def close(self):
         for pipe in self._out, self._in:
             os.close(pipe)
-        self._process.kill()
+        os.killpg(self._process.pid, signal.SIGKILL)  # its own processes too, which write into the profile
         self._process.wait()
-        shutil.rmtree(self._profile, ignore_errors=True)
+        end = time.monotonic() + self._most_seconds
+        while os.path.exists(self._profile):
+            if time.monotonic() > end:
+                raise AssertionError(f"{self._profile} is still written to")
+            shutil.rmtree(self._profile, ignore_errors=True)
