@@ -1,5 +1,6 @@
 """Talks with tests/checkpoints/save_faults.cpp, which saves steps and is told which call fails; for the tests beside this."""
 
+import contextlib
 import itertools
 import os
 import select
@@ -56,7 +57,8 @@ class Driver:
 
     def close(self):
         if self._process is not None:
-            self._process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):  # of a process that has ended
+                self._process.stdin.close()
             try:
                 self._process.wait(10)
             except subprocess.TimeoutExpired:
