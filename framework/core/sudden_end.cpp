@@ -5,8 +5,8 @@
 
 #include <array>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <initializer_list>
 #include <new>
@@ -57,6 +57,13 @@ void end_by_library(int code, void*) {
   end_with_failure();
 }
 
+// A full stack has no room for what the signal calls: it runs on this one, in the main thread.
+void set_stack_of_signals() {
+  alignas(64) static std::array<std::byte, std::size_t{1} << 16> memory;
+  const stack_t stack = {.ss_sp = memory.data(), .ss_flags = 0, .ss_size = memory.size()};
+  ::sigaltstack(&stack, nullptr);
+}
+
 // The signal is sent again, for which nothing is set any more (SA_RESETHAND).
 void end_by_signal(int number) {
   say({number == SIGSEGV ? "signal 11 (Segmentation fault)" : "signal 7 (Bus error)",
@@ -70,12 +77,13 @@ void end_by_signal(int number) {
 void speak_at_sudden_end() {
   std::set_terminate(end_by_exception);
   ::on_exit(end_by_library, nullptr);
+  set_stack_of_signals();
   for (const int number : {SIGSEGV, SIGBUS}) {
     struct sigaction before = {}, handler = {};
     ::sigaction(number, nullptr, &before);
     if (before.sa_handler != SIG_DFL) continue;
     handler.sa_handler = end_by_signal;
-    handler.sa_flags = SA_RESETHAND;
+    handler.sa_flags = SA_RESETHAND | SA_ONSTACK;
     ::sigaction(number, &handler, nullptr);
   }
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 #include <stdexcept>
@@ -48,6 +49,20 @@ TEST(SuddenEnd, ByALibraryIsASentence) {
               ExitedWithCode(1),
               "^longspan: the machine has no memory left, or a library has ended the program");
   EXPECT_EXIT((speak_at_sudden_end(), std::exit(3)), ExitedWithCode(3), "^$");
+}
+
+// More calls than any stack has room for.
+[[gnu::noinline]] int fill_stack(std::int64_t calls) {
+  volatile int here[256] = {};
+  here[0] = calls == 0 ? 0 : fill_stack(calls - 1);
+  return here[0] + here[1];
+}
+
+TEST(SuddenEnd, ByAFullStackIsASentence) {
+  if (testing::sanitized) GTEST_SKIP() << "the sanitizer speaks itself";
+  EXPECT_EXIT((speak_at_sudden_end(), std::exit(fill_stack(std::int64_t{1} << 40))),
+              KilledBySignal(SIGSEGV),
+              "^longspan: signal 11 \\(Segmentation fault\\) ends this process: [^\n]+\n$");
 }
 
 TEST(SuddenEnd, BySignalsIsASentenceAndTheSignal) {
