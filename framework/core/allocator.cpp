@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -20,15 +21,48 @@ namespace {
 constexpr std::size_t small_alignment = 64;
 constexpr std::size_t page = 4096;
 constexpr std::size_t usual_range = std::size_t{1} << 38;
+constexpr std::size_t mapped_block = std::size_t{1} << 20;
 constexpr std::size_t large_block = std::size_t{4} << 20;
 constexpr std::size_t large_alignment = std::size_t{2} << 20;
 
-void* memory_from_system(std::size_t bytes) {
-  const bool large = bytes >= large_block;
-  void* block = nullptr;
-  if (posix_memalign(&block, large ? large_alignment : small_alignment, bytes) != 0) return nullptr;
-  if (large) madvise(block, bytes, MADV_HUGEPAGE);
+std::size_t rounded_up(std::size_t bytes, std::size_t step) {
+  return (bytes + step - 1) / step * step;
+}
+
+std::size_t system_page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+
+// Pages of their own, which go back when they are unmapped, whatever else the process holds.
+void* map_aligned(std::size_t bytes, std::size_t alignment) {
+  const std::size_t all = bytes + alignment - system_page();
+  void* const begin =
+      mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (begin == MAP_FAILED) return nullptr;
+  const auto address = reinterpret_cast<std::uintptr_t>(begin);
+  const std::size_t before = rounded_up(address, alignment) - address;
+  const std::size_t after = all - before - bytes;
+  std::byte* const block = static_cast<std::byte*>(begin) + before;
+  if (before > 0) munmap(begin, before);
+  if (after > 0) munmap(block + bytes, after);
   return block;
+}
+
+// Blocks of a MiB and more have pages of their own: between others on the heap, a freed one would
+// seldom go back to the system, and sizes that vary would make the heap grow to several times what
+// is used.
+void* memory_from_system(std::size_t bytes) {
+  if (bytes < mapped_block) return std::aligned_alloc(small_alignment, bytes);
+  const bool large = bytes >= large_block;
+  void* const block =
+      map_aligned(rounded_up(bytes, system_page()), large ? large_alignment : system_page());
+  if (large && block != nullptr) madvise(block, bytes, MADV_HUGEPAGE);
+  return block;
+}
+
+void memory_to_system(void* block, std::size_t bytes) {
+  if (bytes < mapped_block)
+    std::free(block);
+  else
+    munmap(block, rounded_up(bytes, system_page()));
 }
 
 // Addresses of memory that is taken when it is written; none where there are none left.
@@ -39,17 +73,17 @@ std::span<std::byte> addresses_from_system(std::size_t bytes) {
   return {static_cast<std::byte*>(block), bytes};
 }
 
+bool belongs_to_weights(MemoryTag tag) {
+  return tag == MemoryTag::weights || tag == MemoryTag::gradients || tag == MemoryTag::optimizer;
+}
+
 // Eight classes to a power of two: at most an eighth of a block is lost. Large blocks are whole
 // huge pages. What belongs to the weights is of the same few sizes in every step: nothing is lost.
 std::size_t block_size(std::size_t bytes, MemoryTag tag) {
   bytes = std::max(bytes, small_alignment);
-  if (tag == MemoryTag::weights || tag == MemoryTag::gradients || tag == MemoryTag::optimizer)
-    return (bytes + small_alignment - 1) / small_alignment * small_alignment;
-  const std::size_t step = std::max(std::bit_floor(bytes) / 8, small_alignment);
-  const std::size_t rounded = (bytes + step - 1) / step * step;
-  return rounded < large_block
-             ? rounded
-             : (rounded + large_alignment - 1) / large_alignment * large_alignment;
+  if (belongs_to_weights(tag)) return rounded_up(bytes, small_alignment);
+  const std::size_t size = rounded_up(bytes, std::max(std::bit_floor(bytes) / 8, small_alignment));
+  return size < large_block ? size : rounded_up(size, large_alignment);
 }
 
 void count(MemoryCount& count, std::int64_t bytes) {
@@ -142,10 +176,10 @@ void* Allocator::from_system(std::size_t bytes) noexcept {
   return nullptr;
 }
 
-void Allocator::to_system(void* block) const noexcept {
+void Allocator::to_system(void* block, std::size_t bytes) const noexcept {
   switch (backing_) {
     case Backing::memory:
-      return std::free(block);
+      return memory_to_system(block, bytes);
     case Backing::address_space:
       return;  // goes with its range
     case Backing::gpu:
@@ -155,18 +189,30 @@ void Allocator::to_system(void* block) const noexcept {
   }
 }
 
+// The smallest kept block that may serve; null where there is none.
+void* Allocator::cached_block(std::size_t size, MemoryTag tag) {
+  const std::size_t most = belongs_to_weights(tag) ? size : 2 * size;
+  for (auto place = cached_.lower_bound(size); place != cached_.end() && place->first <= most;
+       ++place) {
+    auto& [held, blocks] = *place;
+    if (blocks.empty()) continue;
+    void* const block = blocks.back();
+    if (held > size) lent_.emplace(block, held);
+    blocks.pop_back();
+    return block;
+  }
+  return nullptr;
+}
+
 void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
   const std::size_t size = block_size(bytes, tag);
   const auto signed_size = static_cast<std::int64_t>(size);
   const std::lock_guard lock(mutex_);
-  void* block = nullptr;
-  if (auto& free_blocks = cached_[size]; !free_blocks.empty()) {
-    block = free_blocks.back();
-    free_blocks.pop_back();
-  } else {
+  void* block = cached_block(size, tag);
+  if (block == nullptr) {
     // Sizes that grow (a memory that fills) would leave a block of each class behind.
-    const auto most = 2 * std::max(report_.total.peak, report_.total.live + signed_size);
-    if (report_.reserved + signed_size > most) trim_locked();
+    const auto peak = std::max(report_.total.peak, report_.total.live + signed_size);
+    while (report_.reserved + signed_size > peak + peak / 2 && give_back(size)) continue;
     block = from_system(size);
     while (block == nullptr && give_back(size)) block = from_system(size);
     if (block == nullptr) refuse(backing_, report_, bytes, tag);
@@ -183,7 +229,9 @@ void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
 void Allocator::free(void* block, std::size_t bytes, MemoryTag tag) noexcept {
   const std::size_t size = block_size(bytes, tag);
   const std::lock_guard lock(mutex_);
-  cached_[size].push_back(block);
+  const auto lent = lent_.find(block);
+  cached_[lent == lent_.end() ? size : lent->second].push_back(block);
+  if (lent != lent_.end()) lent_.erase(lent);
   count(report_.by_tag[static_cast<std::size_t>(tag)], -static_cast<std::int64_t>(size));
   count(report_.total, -static_cast<std::int64_t>(size));
 }
@@ -201,7 +249,7 @@ bool Allocator::give_back(std::size_t bytes) noexcept {
   if (cached_.empty()) return false;
   auto place = cached_.lower_bound(bytes);
   if (place == cached_.end()) --place;
-  to_system(place->second.back());
+  to_system(place->second.back(), place->first);
   place->second.pop_back();
   report_.reserved -= static_cast<std::int64_t>(place->first);
   return true;
@@ -209,7 +257,7 @@ bool Allocator::give_back(std::size_t bytes) noexcept {
 
 void Allocator::trim_locked() noexcept {
   for (auto& [size, blocks] : cached_) {
-    for (void* block : blocks) to_system(block);
+    for (void* block : blocks) to_system(block, size);
     report_.reserved -= static_cast<std::int64_t>(size * blocks.size());
   }
   cached_.clear();

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace longspan {
@@ -43,8 +44,10 @@ enum class Backing : std::uint8_t { memory, address_space, gpu, pinned };
 
 // Thread-safe. Blocks are aligned to 64 bytes, blocks of 4 MiB and more to 2 MiB with huge pages
 // asked for. A freed block is kept for the next request of its size class (of its very size, where
-// it is for weights, gradients or the optimizer), as long as no more than twice the peak is held
-// from the system; where that has no memory left, as many go back as make room.
+// it is for weights, gradients or the optimizer), or lent to one that needs at least half of it, as
+// batches of uneven lengths do; what stays for a whole run, such as weights, is never given more
+// than it needs. Blocks go back to the system where more than one and a half times the peak would
+// be held from it, and where it has no memory left: as many as make room.
 class Allocator {
  public:
   explicit Allocator(Backing backing = Backing::memory, int gpu = 0)
@@ -68,7 +71,8 @@ class Allocator {
  private:
   void* from_system(std::size_t bytes) noexcept;
   void* next_addresses(std::size_t bytes) noexcept;
-  void to_system(void* block) const noexcept;
+  void to_system(void* block, std::size_t bytes) const noexcept;
+  void* cached_block(std::size_t size, MemoryTag tag);
   void trim_locked() noexcept;
   bool give_back(std::size_t bytes) noexcept;
 
@@ -80,7 +84,8 @@ class Allocator {
   std::size_t range_used_ = 0;  // of the last
 
   mutable std::mutex mutex_;
-  std::map<std::size_t, std::vector<void*>> cached_;
+  std::map<std::size_t, std::vector<void*>> cached_;  // by size
+  std::unordered_map<void*, std::size_t> lent_;       // what is larger than was asked for: its size
   MemoryReport report_;
 };
 
