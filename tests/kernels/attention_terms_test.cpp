@@ -78,16 +78,16 @@ void expect_dense(const AttentionCase& c, double tolerance) {
 }
 
 TEST(AttentionMasks, EveryMaskAndTermEqualsTheDefinition) {
-  for (std::uint64_t seed = 0; seed < (emulated ? 2 : 12) * combinations; ++seed)
+  for (std::uint64_t seed = 0; seed < (slow ? 2 : 12) * combinations; ++seed)
     expect_dense(random_case(seed, DType::f64), 1e-11);
 }
 
 TEST(AttentionMasks, EveryMaskWithABiasByDistanceEqualsTheDefinition) {
-  for (std::uint64_t seed = 0; seed < (emulated ? 2 : 12) * with_biases; ++seed)
+  for (std::uint64_t seed = 0; seed < (slow ? 2 : 12) * with_biases; ++seed)
     expect_dense(biased_case(seed, DType::f64), 1e-11);
-  for (std::uint64_t seed = 1000; seed < 1000 + (emulated ? 1 : 3) * with_biases; ++seed)
+  for (std::uint64_t seed = 1000; seed < 1000 + (slow ? 1 : 3) * with_biases; ++seed)
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      if (emulated && (seed % 2 == 0) != (dtype == DType::f32)) continue;
+      if (slow && (seed % 2 == 0) != (dtype == DType::f32)) continue;
       AttentionCase c = biased_case(seed, dtype);
       c.spread = c.scale > 0 ? 0.3 : 0.5;
       expect_dense(c, dtype == DType::f32 ? 1e-5 : 2e-2);
@@ -95,7 +95,7 @@ TEST(AttentionMasks, EveryMaskWithABiasByDistanceEqualsTheDefinition) {
 }
 
 TEST(AttentionTerms, ATokensOwnScoreIsDividedByItsRoundsToo) {
-  for (std::uint64_t seed = 13; seed < (emulated ? 2 : 12) * combinations; seed += combinations) {
+  for (std::uint64_t seed = 13; seed < (slow ? 2 : 12) * combinations; seed += combinations) {
     AttentionCase c = random_case(seed, DType::f64);
     c.hash = 3;
     expect_dense(c, 1e-11);
@@ -103,9 +103,9 @@ TEST(AttentionTerms, ATokensOwnScoreIsDividedByItsRoundsToo) {
 }
 
 TEST(AttentionMasks, EveryMaskAndTermEqualsTheDefinitionInNarrowDtypes) {
-  for (std::uint64_t seed = 1000; seed < 1000 + (emulated ? 1 : 3) * combinations; ++seed)
+  for (std::uint64_t seed = 1000; seed < 1000 + (slow ? 1 : 3) * combinations; ++seed)
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      if (emulated && (seed % 2 == 0) != (dtype == DType::f32)) continue;
+      if (slow && (seed % 2 == 0) != (dtype == DType::f32)) continue;
       AttentionCase c = random_case(seed, dtype);
       // With several terms and a greater scale scores are large, and so is their rounding.
       c.spread = c.scale > 0 ? 0.3 : 0.5;
@@ -117,7 +117,7 @@ TEST(AttentionMasks, EveryMaskAndTermEqualsTheDefinitionInNarrowDtypes) {
 // the merged output the gradients of the parts add up.
 TEST(AttentionMasks, PartsOfTheKeysMergeToTheWhole) {
   constexpr int drawn = combinations + with_biases;
-  for (int number = 0; number < (emulated ? 1 : 4) * drawn; ++number) {
+  for (int number = 0; number < (slow ? 1 : 4) * drawn; ++number) {
     const auto seed = static_cast<std::uint64_t>(number / drawn * combinations + number % drawn);
     AttentionCase c = number % drawn < combinations ? random_case(seed, DType::f64)
                                                     : biased_case(seed, DType::f64);

@@ -159,7 +159,7 @@ TEST(AttentionWidths, HeadsOf64And128WithoutTablesEqualDense) {
     const std::uint64_t turn = seed / 4 % 4;
     for (const std::int64_t width : {64, 128})
       for (const DType dtype : {DType::bf16, DType::f16})
-        if (seed++; !emulated || (seed - 1) % 4 == turn) expect_dense(c, width, dtype, seed);
+        if (seed++; !slow || (seed - 1) % 4 == turn) expect_dense(c, width, dtype, seed);
   }
 }
 
@@ -173,7 +173,7 @@ TEST_P(AttentionWidthsOf, EqualDenseInNarrowDtypes) {
         ++seed;
         // One width of each case and one dtype of each width, in turns.
         const std::uint64_t turn = (seed - 1) / 8 % 4 * 2 + (seed - 1) / 32 % 2;
-        if (!is_mine || (emulated && (seed - 1) % 8 != turn)) continue;
+        if (!is_mine || (slow && (seed - 1) % 8 != turn)) continue;
         expect_dense(c, width, dtype, seed);
       }
   }
@@ -320,7 +320,7 @@ void expect_dense_in_turns(const AttentionCase& c,
   for (const std::int64_t width : widths)
     for (const DType dtype : {DType::bf16, DType::f16}) {
       // Where it takes long: one of as many as a case has, or of two.
-      const std::uint64_t all = 2 * widths.size(), of = emulated ? all : enough_heads > 1 ? 2 : 1;
+      const std::uint64_t all = 2 * widths.size(), of = slow ? all : enough_heads > 1 ? 2 : 1;
       const std::uint64_t turn = seed / all % of;
       if (seed++ % of != turn) continue;
 #ifdef LONGSPAN_EMULATED_CUDA

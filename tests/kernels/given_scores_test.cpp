@@ -176,7 +176,7 @@ Case random_case(std::uint64_t seed, DType dtype) {
   a.heads = 1 + draws.pick(2);
   a.time = 1 + draws.pick(150);
   // More than one block of tiles of keys, which several threads divide.
-  a.keys = 1 + draws.pick(seed % 3 == 0 && !emulated ? 600 : 150);
+  a.keys = 1 + draws.pick(seed % 3 == 0 && !slow ? 600 : 150);
   a.dim = 1 + draws.pick(9);
   a.value_dim = 1 + draws.pick(9);
   a.causal = draws.one_in(2);
@@ -193,12 +193,12 @@ Case random_case(std::uint64_t seed, DType dtype) {
 }
 
 TEST(GivenScores, AreProductsWithUnitVectors) {
-  for (std::uint64_t seed = 0; seed < (emulated ? 9 : 36); ++seed)
+  for (std::uint64_t seed = 0; seed < (slow ? 9 : 36); ++seed)
     expect_products(random_case(seed, DType::f64), 1e-11);
 }
 
 TEST(GivenScores, AreProductsWithUnitVectorsInNarrowDtypes) {
-  for (std::uint64_t seed = 100; seed < (emulated ? 103 : 112); ++seed)
+  for (std::uint64_t seed = 100; seed < (slow ? 103 : 112); ++seed)
     for (const DType dtype : {DType::f32, DType::bf16}) {
       // Heads that matrix units would take.
       Case c = random_case(seed, dtype);

@@ -5,12 +5,14 @@
 #include <omp.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <vector>
 
 #include "framework/core/random.h"
 #include "framework/core/tensor.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/test_device.h"
 
 namespace longspan::testing {
@@ -40,10 +42,14 @@ inline const Device& backend_device() {
 inline Cpu backend(const Device& device = backend_device()) { return {&device.state()}; }
 #endif
 #ifdef LONGSPAN_EMULATED_CUDA
-inline constexpr bool emulated = true;  // slow: fewer and smaller cases
+inline constexpr bool emulated = true;
 #else
 inline constexpr bool emulated = false;
 #endif
+// Where a case takes long there are fewer and smaller ones: in emulated kernels, and under a
+// sanitizer unless launch/test --all wants all.
+inline const bool slow = emulated || (sanitized && std::getenv("LONGSPAN_ALL") == nullptr);
+
 // One of its own, for tests that count its memory and look into it often; the emulated kernels take
 // memory of the host.
 inline Device fresh_device() {
