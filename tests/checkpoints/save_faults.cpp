@@ -206,11 +206,13 @@ void try_fault(const std::string& line,
 
 void try_faults(const fs::path& folder, const Scenario& scenario, const Saver& saver) {
   const fs::path prepared = folder.string() + ".prepared";
-  scenario.prepare(saver, steps_of(folder));
-  if (saver.world.rank() == 0 && fs::exists(folder / "run")) {
+  if (saver.world.rank() == 0) {  // of a process before this one
+    fs::remove_all(folder / "run");
     fs::remove_all(prepared);
-    fs::rename(folder / "run", prepared);
   }
+  saver.world.barrier();
+  scenario.prepare(saver, steps_of(folder));
+  if (saver.world.rank() == 0 && fs::exists(folder / "run")) fs::rename(folder / "run", prepared);
   watch_files_below(folder);
   while (const auto line = next_line(saver.world))
     try_fault(*line, scenario, saver, folder, prepared);
