@@ -12,8 +12,8 @@
 
 #include "framework/data/mixed_reader.h"
 #include "framework/data/stream_reader.h"
-#include "tests/data/process_bytes.h"
 #include "tests/data/temporary_file.h"
+#include "tests/support/process_bytes.h"
 
 namespace longspan {
 namespace {

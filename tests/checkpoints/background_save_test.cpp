@@ -2,9 +2,9 @@
 #include "checkpoints/background_save.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "tests/checkpoints/checkpoint_testing.h"
+#include "tests/support/process_bytes.h"
 #include "tests/support/sanitizers.h"
 
 namespace longspan::testing {
@@ -15,11 +15,8 @@ class MemoryLimit {
  public:
   explicit MemoryLimit(rlim_t bytes) {
     getrlimit(RLIMIT_AS, &before_);
-    std::ifstream file("/proc/self/statm");
-    rlim_t pages = 0;
-    file >> pages;
     rlimit limit = before_;
-    limit.rlim_cur = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + bytes;
+    limit.rlim_cur = static_cast<rlim_t>(process_bytes("VmSize")) + bytes;
     setrlimit(RLIMIT_AS, &limit);
   }
   MemoryLimit(const MemoryLimit&) = delete;

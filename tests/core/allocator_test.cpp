@@ -1,11 +1,9 @@
 #include "framework/core/allocator.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <random>
 #include <thread>
 #include <utility>
@@ -13,6 +11,7 @@
 
 #include "framework/core/device.h"
 #include "framework/core/error.h"
+#include "tests/support/process_bytes.h"
 #include "tests/support/sanitizers.h"
 
 namespace longspan {
@@ -101,18 +100,11 @@ TEST(Allocator, AKeptBlockIsLentToWhatNeedsAtLeastHalfOfIt) {
   allocator.free(little, 3840, MemoryTag::workspace);
 }
 
-// Bytes that the process holds.
-std::int64_t resident() {
-  std::int64_t all = 0, held = 0;
-  std::ifstream("/proc/self/statm") >> all >> held;
-  return held * sysconf(_SC_PAGESIZE);
-}
-
 // Batches of uneven lengths: no two have tensors of the same sizes.
 TEST(Allocator, AProcessHoldsLittleMoreThanThePeakOfBlocksOfManySizes) {
   Allocator allocator;
   std::mt19937 random(1);
-  const std::int64_t before = resident();
+  const std::int64_t before = process_bytes("VmRSS");
   for (int step = 0; step < 30; ++step) {
     std::vector<std::pair<void*, std::size_t>> blocks;
     for (int i = 0; i < 24; ++i) {
@@ -126,7 +118,7 @@ TEST(Allocator, AProcessHoldsLittleMoreThanThePeakOfBlocksOfManySizes) {
   const std::int64_t peak = allocator.report().total.peak;
   EXPECT_GT(peak, std::int64_t{64} << 20);
   if (testing::sanitized) return;
-  EXPECT_LT(resident() - before, peak + peak / 2 + (std::int64_t{16} << 20));
+  EXPECT_LT(process_bytes("VmRSS") - before, peak + peak / 2 + (std::int64_t{16} << 20));
 }
 
 // A memory that grows by a row a step: each step's tensors replace the last one's.

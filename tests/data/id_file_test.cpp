@@ -11,8 +11,8 @@
 #include "framework/data/evaluation_reader.h"
 #include "framework/data/stream_reader.h"
 #include "framework/data/text_files.h"
-#include "tests/data/process_bytes.h"
 #include "tests/data/temporary_file.h"
+#include "tests/support/process_bytes.h"
 #include "tests/support/sanitizers.h"
 
 namespace longspan {

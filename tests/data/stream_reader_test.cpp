@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "framework/core/error.h"
-#include "tests/data/process_bytes.h"
 #include "tests/data/temporary_file.h"
+#include "tests/support/process_bytes.h"
 #include "tests/support/sanitizers.h"
 
 namespace longspan {

@@ -34,8 +34,8 @@ constexpr DType dtypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16};
 void expect_equals_dense_for_every_length(bool relative) {
   std::uint64_t seed = relative ? 100 : 0;
   using Lengths = std::vector<std::int64_t>;
-  for (const std::int64_t time : slow ? Lengths{3, 65} : Lengths{1, 3, 5, 17, 64, 65, 130, 200})
-    for (const std::int64_t memory : slow ? Lengths{0, 70} : Lengths{0, 2, 7, 100})
+  for (const std::int64_t time : emulated ? Lengths{3, 65} : Lengths{1, 3, 5, 17, 64, 65, 130, 200})
+    for (const std::int64_t memory : emulated ? Lengths{0, 70} : Lengths{0, 2, 7, 100})
       for (const DType dtype : dtypes)
         expect_equals_dense({.batch = 1,
                              .time = time,
@@ -59,8 +59,8 @@ TEST(Attention, RelativeEqualsDenseForEveryLengthAndMemory) {
 TEST(Attention, EveryHeadWidthEqualsDenseInEveryDtype) {
   std::uint64_t seed = 200;
   using Widths = std::vector<std::int64_t>;
-  for (const std::int64_t dim : slow ? Widths{72} : Widths{1, 3, 16, 41, 64, 72})
-    for (const std::int64_t value_dim : slow ? Widths{100} : Widths{1, 24, 100})
+  for (const std::int64_t dim : emulated ? Widths{72} : Widths{1, 3, 16, 41, 64, 72})
+    for (const std::int64_t value_dim : emulated ? Widths{100} : Widths{1, 24, 100})
       for (const DType dtype : dtypes)
         expect_equals_dense({.batch = 1,
                              .time = 66,
@@ -76,8 +76,8 @@ TEST(Attention, EveryHeadWidthEqualsDenseInEveryDtype) {
 TEST(Attention, CrossAttentionSeesEveryKey) {
   std::uint64_t seed = 300;
   using Lengths = std::vector<std::int64_t>;
-  for (const std::int64_t time : slow ? Lengths{70} : Lengths{1, 5, 64, 130})
-    for (const std::int64_t keys : slow ? Lengths{17, 130} : Lengths{1, 17, 64, 200})
+  for (const std::int64_t time : emulated ? Lengths{70} : Lengths{1, 5, 64, 130})
+    for (const std::int64_t keys : emulated ? Lengths{17, 130} : Lengths{1, 17, 64, 200})
       for (const DType dtype : dtypes)
         expect_equals_dense({.batch = 2,
                              .time = time,
@@ -95,8 +95,8 @@ TEST(Attention, CrossAttentionSeesEveryKey) {
 TEST(Attention, FewQueriesOverWideValues) {
   std::uint64_t seed = 400;
   using Lengths = std::vector<std::int64_t>;
-  for (const std::int64_t time : slow ? Lengths{1} : Lengths{1, 4, 5})
-    for (const std::int64_t keys : slow ? Lengths{70} : Lengths{6, 63, 64, 130})
+  for (const std::int64_t time : emulated ? Lengths{1} : Lengths{1, 4, 5})
+    for (const std::int64_t keys : emulated ? Lengths{70} : Lengths{6, 63, 64, 130})
       for (const DType dtype : dtypes)
         for (const bool padded : {false, true})
           expect_equals_dense({.batch = 2,
@@ -235,8 +235,9 @@ TEST(Attention, CappedScoresEqualDense) {
 
 // With a row of its own for each, of any length.
 TEST(Attention, DocumentsOfARowEqualRowsOfTheirOwn) {
-  const std::vector<std::int64_t> lengths =
-      slow ? std::vector<std::int64_t>{70, 1, 20} : std::vector<std::int64_t>{70, 1, 200, 64, 31};
+  const std::vector<std::int64_t> lengths = emulated
+                                                ? std::vector<std::int64_t>{70, 1, 20}
+                                                : std::vector<std::int64_t>{70, 1, 200, 64, 31};
   AttentionCase c{.batch = 1, .heads = 2, .dim = 8, .value_dim = 8, .seed = 3};
   for (const std::int64_t length : lengths) c.time += length;
   c.keys = --c.time;
@@ -349,7 +350,7 @@ void expect_padding_unread(std::int64_t time, std::int64_t dim) {
 }
 
 TEST(Attention, PaddingMayHoldNotANumber) {
-  expect_padding_unread(slow ? 20 : 80, 8);
+  expect_padding_unread(emulated ? 20 : 80, 8);
   expect_padding_unread(2, 64);
 }
 
