@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -15,13 +16,22 @@
 #include "framework/core/gpu.h"
 #include "framework/core/out_of_memory.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace longspan {
 namespace {
 
 constexpr std::size_t small_alignment = 64;
-constexpr std::size_t page = 4096;
+constexpr std::size_t zeroed_block = 4096;
 constexpr std::size_t usual_range = std::size_t{1} << 38;
+constexpr std::int64_t most_lent = 8;  // a share of the peak
+#if defined(__SANITIZE_ADDRESS__)
+constexpr std::size_t mapped_block = std::numeric_limits<std::size_t>::max();
+#else
 constexpr std::size_t mapped_block = std::size_t{1} << 20;
+#endif
 constexpr std::size_t large_block = std::size_t{4} << 20;
 constexpr std::size_t large_alignment = std::size_t{2} << 20;
 
@@ -48,10 +58,13 @@ void* map_aligned(std::size_t bytes, std::size_t alignment) {
 
 // Blocks of a MiB and more have pages of their own: between others on the heap, a freed one would
 // seldom go back to the system, and sizes that vary would make the heap grow to several times what
-// is used.
+// is used. AddressSanitizer watches over none but the heap's.
 void* memory_from_system(std::size_t bytes) {
-  if (bytes < mapped_block) return std::aligned_alloc(small_alignment, bytes);
   const bool large = bytes >= large_block;
+  if (bytes < mapped_block) {
+    const std::size_t alignment = large ? large_alignment : small_alignment;
+    return std::aligned_alloc(alignment, rounded_up(bytes, alignment));
+  }
   void* const block =
       map_aligned(rounded_up(bytes, system_page()), large ? large_alignment : system_page());
   if (large && block != nullptr) madvise(block, bytes, MADV_HUGEPAGE);
@@ -59,10 +72,22 @@ void* memory_from_system(std::size_t bytes) {
 }
 
 void memory_to_system(void* block, std::size_t bytes) {
-  if (bytes < mapped_block)
-    std::free(block);
-  else
-    munmap(block, rounded_up(bytes, system_page()));
+  if (bytes < mapped_block) return std::free(block);
+  const std::size_t size = rounded_up(bytes, system_page());
+  // Its addresses stay where the process has too many ranges of them.
+  if (munmap(block, size) != 0) madvise(block, size, MADV_DONTNEED);
+}
+
+// For AddressSanitizer: what is kept or lent beyond need is nobody's to use.
+void may_be_used([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(block, bytes);
+#endif
+}
+void may_not_be_used([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_poison_memory_region(block, bytes);
+#endif
 }
 
 // Addresses of memory that is taken when it is written; none where there are none left.
@@ -76,6 +101,8 @@ std::span<std::byte> addresses_from_system(std::size_t bytes) {
 bool belongs_to_weights(MemoryTag tag) {
   return tag == MemoryTag::weights || tag == MemoryTag::gradients || tag == MemoryTag::optimizer;
 }
+
+bool stays(MemoryTag tag) { return belongs_to_weights(tag) || tag == MemoryTag::memory; }
 
 // Eight classes to a power of two: at most an eighth of a block is lost. Large blocks are whole
 // huge pages. What belongs to the weights is of the same few sizes in every step: nothing is lost.
@@ -179,6 +206,7 @@ void* Allocator::from_system(std::size_t bytes) noexcept {
 void Allocator::to_system(void* block, std::size_t bytes) const noexcept {
   switch (backing_) {
     case Backing::memory:
+      may_be_used(block, bytes);
       return memory_to_system(block, bytes);
     case Backing::address_space:
       return;  // goes with its range
@@ -191,17 +219,22 @@ void Allocator::to_system(void* block, std::size_t bytes) const noexcept {
 
 // The smallest kept block that may serve; null where there is none.
 void* Allocator::cached_block(std::size_t size, MemoryTag tag) {
-  const std::size_t most = belongs_to_weights(tag) ? size : 2 * size;
-  for (auto place = cached_.lower_bound(size); place != cached_.end() && place->first <= most;
-       ++place) {
-    auto& [held, blocks] = *place;
-    if (blocks.empty()) continue;
-    void* const block = blocks.back();
-    if (held > size) lent_.emplace(block, held);
-    blocks.pop_back();
-    return block;
+  auto place = cached_.lower_bound(size);
+  while (place != cached_.end() && place->second.empty()) ++place;
+  if (place == cached_.end()) return nullptr;
+  auto& [held, blocks] = *place;
+  if (held > size) {
+    if (stays(tag) || held > 2 * size) return nullptr;
+    std::int64_t lent = report_.reserved - report_.total.live;  // beyond need
+    for (const auto& [bytes, kept] : cached_)
+      lent -= static_cast<std::int64_t>(bytes * kept.size());
+    if (lent + static_cast<std::int64_t>(held - size) > report_.total.peak / most_lent)
+      return nullptr;
+    lent_.emplace(blocks.back(), held);
   }
-  return nullptr;
+  void* const block = blocks.back();
+  blocks.pop_back();
+  return block;
 }
 
 void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
@@ -218,11 +251,12 @@ void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
     if (block == nullptr) refuse(backing_, report_, bytes, tag);
     report_.reserved += signed_size;
   }
+  if (backing_ == Backing::memory) may_be_used(block, size);
   count(report_.by_tag[static_cast<std::size_t>(tag)], signed_size);
   count(report_.total, signed_size);
   report_.allocated += static_cast<double>(size);
   // A value that the host reads must not be a block's last user's.
-  if (backing_ == Backing::address_space && size <= page) std::memset(block, 0, size);
+  if (backing_ == Backing::address_space && size <= zeroed_block) std::memset(block, 0, size);
   return block;
 }
 
@@ -230,8 +264,10 @@ void Allocator::free(void* block, std::size_t bytes, MemoryTag tag) noexcept {
   const std::size_t size = block_size(bytes, tag);
   const std::lock_guard lock(mutex_);
   const auto lent = lent_.find(block);
-  cached_[lent == lent_.end() ? size : lent->second].push_back(block);
+  const std::size_t held = lent == lent_.end() ? size : lent->second;
   if (lent != lent_.end()) lent_.erase(lent);
+  if (backing_ == Backing::memory) may_not_be_used(block, held);
+  cached_[held].push_back(block);
   count(report_.by_tag[static_cast<std::size_t>(tag)], -static_cast<std::int64_t>(size));
   count(report_.total, -static_cast<std::int64_t>(size));
 }

@@ -42,11 +42,11 @@ struct MemoryReport {
 // from a GPU.
 enum class Backing : std::uint8_t { memory, address_space, gpu, pinned };
 
-// Thread-safe. Blocks are aligned to 64 bytes, blocks of 4 MiB and more to 2 MiB with huge pages
-// asked for. A freed block is kept for the next request of its size class (of its very size, where
-// it is for weights, gradients or the optimizer), or lent to one that needs at least half of it, as
-// batches of uneven lengths do; what stays for a whole run, such as weights, is never given more
-// than it needs. Blocks go back to the system where more than one and a half times the peak would
+// Thread-safe. Blocks are aligned to 64 bytes, those of 4 MiB and more to 2 MiB with huge pages
+// asked for. A freed block is kept for the next request of its size class, or lent to one that
+// needs at least half of it, while at most an eighth of the peak is lent beyond need. What stays
+// (weights, gradients, the optimizer, memory) gets no such block, and all but memory has classes of
+// its very size. Blocks go back to the system where more than one and a half times the peak would
 // be held from it, and where it has no memory left: as many as make room.
 class Allocator {
  public:

@@ -1,15 +1,21 @@
 #include "framework/core/sudden_end.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
+#include <ctime>
 #include <exception>
 #include <initializer_list>
 #include <new>
+#include <string>
 #include <string_view>
 
 #include "framework/core/error.h"
@@ -20,9 +26,15 @@ namespace {
 constexpr std::string_view no_memory = "the machine has no memory left";
 constexpr int code_of_libraries = -1;
 
-// In one call, so that what other ranks say does not come in between.
-void say(std::initializer_list<std::string_view> parts) noexcept {
-  constexpr std::string_view begin = "longspan: ", end = "\n";
+// The log of a run; an empty path where there is none yet.
+std::array<char, PATH_MAX> log_path = {};
+// Of local time, which cannot be asked for when a signal has come.
+std::chrono::seconds log_offset{0};
+
+// In one call, so that what other ranks say does not come in between. Where it cannot be written
+// there is nobody to tell.
+void write_line(int file, std::string_view begin, std::initializer_list<std::string_view> parts) {
+  constexpr std::string_view end = "\n";
   std::array<iovec, 5> pieces = {};
   int count = 0;
   const auto add = [&](std::string_view part) {
@@ -31,8 +43,37 @@ void say(std::initializer_list<std::string_view> parts) noexcept {
   add(begin);
   for (const std::string_view part : parts) add(part);
   add(end);
-  // Where it cannot be written there is nobody to tell.
-  [[maybe_unused]] const ssize_t written = ::writev(STDERR_FILENO, pieces.data(), count);
+  [[maybe_unused]] const ssize_t written = ::writev(file, pieces.data(), count);
+}
+
+// "2026-01-31 12:00:00.000 error ", as the log's other lines begin.
+std::size_t write_time(std::array<char, 40>& text) {
+  using namespace std::chrono;
+  const auto now = floor<milliseconds>(system_clock::now() + log_offset);
+  const auto day = floor<days>(now);
+  const year_month_day date(day);
+  const hh_mm_ss time(now - day);
+  return fmt::format_to_n(text.data(),
+                          text.size(),
+                          "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:03} error ",
+                          static_cast<int>(date.year()),
+                          static_cast<unsigned>(date.month()),
+                          static_cast<unsigned>(date.day()),
+                          time.hours().count(),
+                          time.minutes().count(),
+                          time.seconds().count(),
+                          time.subseconds().count())
+      .size;
+}
+
+void say(std::initializer_list<std::string_view> parts) noexcept {
+  write_line(STDERR_FILENO, "longspan: ", parts);
+  if (log_path[0] == '\0') return;
+  const int log = ::open(log_path.data(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (log < 0) return;
+  std::array<char, 40> time;
+  write_line(log, {time.data(), write_time(time)}, parts);
+  ::close(log);
 }
 
 [[noreturn]] void end_with_failure() noexcept { std::_Exit(static_cast<int>(ExitCode::failure)); }
@@ -74,14 +115,25 @@ void end_by_signal(int number) {
 
 }  // namespace
 
+void log_sudden_end_in(const std::filesystem::path& log) {
+  // It may be another folder by then that the process is in.
+  const std::string path = std::filesystem::absolute(log).string();
+  const std::time_t now = std::time(nullptr);
+  std::tm local = {};
+  if (path.size() >= log_path.size() || ::localtime_r(&now, &local) == nullptr) return;
+  log_offset = std::chrono::seconds(local.tm_gmtoff);
+  path.copy(log_path.data(), path.size());
+  log_path[path.size()] = '\0';
+}
+
 void speak_at_sudden_end() {
   std::set_terminate(end_by_exception);
   ::on_exit(end_by_library, nullptr);
-  set_stack_of_signals();
   for (const int number : {SIGSEGV, SIGBUS}) {
     struct sigaction before = {}, handler = {};
     ::sigaction(number, nullptr, &before);
     if (before.sa_handler != SIG_DFL) continue;
+    set_stack_of_signals();
     handler.sa_handler = end_by_signal;
     handler.sa_flags = SA_RESETHAND | SA_ONSTACK;
     ::sigaction(number, &handler, nullptr);

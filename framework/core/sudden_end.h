@@ -1,6 +1,8 @@
 // What is said where the program ends without coming back to main.
 #pragma once
 
+#include <filesystem>
+
 namespace longspan {
 
 // For main, first of all. From now on one sentence on standard error tells such an end, written
@@ -12,5 +14,10 @@ namespace longspan {
 //   thread's stack that is full. The signal then ends the process as it would have. Who handles it
 //   already, as a sanitizer does, goes on to.
 void speak_at_sudden_end();
+
+// Such an end is from now on told at the end of a run's log too: "2026-01-31 12:00:00.000 error "
+// and the sentence, in local time. Not where the file is gone by then. Not to be called while
+// another thread does.
+void log_sudden_end_in(const std::filesystem::path& log);
 
 }  // namespace longspan

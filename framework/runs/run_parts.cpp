@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "framework/core/sudden_end.h"
 #include "framework/runs/memory_advice.h"
 #include "framework/runs/reading.h"
 #include "framework/runs/run_device.h"
@@ -29,7 +30,7 @@ RunDirectory& opened(std::optional<RunDirectory>& directory,
 }
 
 // Silent on all ranks but one. The sentence that ends a failed run is in the file too, from
-// whichever rank it comes.
+// whichever rank it comes, and however the run ends.
 Log open_log(Session& session,
              const Console& console,
              const RunDirectory& directory,
@@ -37,6 +38,7 @@ Log open_log(Session& session,
   session.set_listener([file = directory.log()](const char* sentence) {
     append_to_log(file, LogLevel::error, sentence);
   });
+  log_sudden_end_in(directory.log());
   if (session.world().rank() != 0) return {};
   return Log(console, directory.log(), least);
 }

@@ -100,6 +100,67 @@ TEST(Allocator, AKeptBlockIsLentToWhatNeedsAtLeastHalfOfIt) {
   allocator.free(little, 3840, MemoryTag::workspace);
 }
 
+// Of all that is lent, what nobody needs cannot be given back: it would be missing where memory is
+// short.
+TEST(Allocator, AtMostAnEighthOfThePeakIsLentBeyondNeed) {
+  constexpr std::size_t kib = 1024;
+  Allocator allocator;
+  std::vector<std::pair<void*, std::size_t>> blocks;
+  const auto take = [&](int count, std::size_t bytes) {
+    for (int i = 0; i < count; ++i)
+      blocks.emplace_back(allocator.allocate(bytes, MemoryTag::activations), bytes);
+  };
+  const auto free_all = [&] {
+    for (const auto& [block, bytes] : blocks) allocator.free(block, bytes, MemoryTag::activations);
+    blocks.clear();
+  };
+  const auto expect_little_lent = [&](std::int64_t peak) {
+    const MemoryReport before = allocator.report();
+    allocator.trim();
+    const MemoryReport report = allocator.report();
+    EXPECT_EQ(report.total.peak, peak);
+    EXPECT_LE(before.reserved, peak + peak / 2);
+    EXPECT_LE(report.reserved - report.total.live, peak / 8);
+  };
+  // Twice as many of half the size fit where the others were.
+  take(10, 64 * kib);
+  free_all();
+  take(20, 32 * kib);
+  expect_little_lent(640 * kib);
+  free_all();
+
+  allocator.trim();
+  take(10, 96 * kib);
+  free_all();
+  take(30, 32 * kib);
+  free_all();
+  take(5, 48 * kib);
+  take(30, 16 * kib);
+  take(29, 8 * kib);
+  expect_little_lent(960 * kib);
+  free_all();
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST(AllocatorDeathTest, WhatIsNotOnesOwnIsSeenByTheSanitizer) {
+  Allocator allocator;
+  const auto write = [](void* block, std::size_t at) { static_cast<char*>(block)[at] = 1; };
+  void* other = allocator.allocate(std::size_t{8} << 20, MemoryTag::weights);
+  void* large = allocator.allocate(std::size_t{2} << 20, MemoryTag::weights);
+  EXPECT_DEATH(write(large, std::size_t{2} << 20), "heap-buffer-overflow");
+  void* kept = allocator.allocate(8192, MemoryTag::activations);
+  allocator.free(kept, 8192, MemoryTag::activations);
+  EXPECT_DEATH(write(kept, 0), "use-after-poison");
+  void* lent = allocator.allocate(4096, MemoryTag::activations);
+  EXPECT_EQ(lent, kept);
+  write(lent, 4095);
+  EXPECT_DEATH(write(lent, 4096), "use-after-poison");
+  allocator.free(lent, 4096, MemoryTag::activations);
+  allocator.free(large, std::size_t{2} << 20, MemoryTag::weights);
+  allocator.free(other, std::size_t{8} << 20, MemoryTag::weights);
+}
+#endif
+
 // Batches of uneven lengths: no two have tensors of the same sizes.
 TEST(Allocator, AProcessHoldsLittleMoreThanThePeakOfBlocksOfManySizes) {
   Allocator allocator;

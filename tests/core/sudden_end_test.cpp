@@ -1,14 +1,21 @@
 #include "framework/core/sudden_end.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <new>
+#include <regex>
 #include <stdexcept>
+#include <string>
 
 #include "tests/support/sanitizers.h"
+#include "tests/support/temporary_directory.h"
 
 namespace longspan {
 namespace {
@@ -58,9 +65,17 @@ TEST(SuddenEnd, ByALibraryIsASentence) {
   return here[0] + here[1];
 }
 
+// Where a stack may grow without end it would be all memory.
+void limit_stack() {
+  rlimit limit = {};
+  ::getrlimit(RLIMIT_STACK, &limit);
+  limit.rlim_cur = std::min(limit.rlim_max, rlim_t{8} << 20);
+  ::setrlimit(RLIMIT_STACK, &limit);
+}
+
 TEST(SuddenEnd, ByAFullStackIsASentence) {
   if (testing::sanitized) GTEST_SKIP() << "the sanitizer speaks itself";
-  EXPECT_EXIT((speak_at_sudden_end(), std::exit(fill_stack(std::int64_t{1} << 40))),
+  EXPECT_EXIT((limit_stack(), speak_at_sudden_end(), std::exit(fill_stack(std::int64_t{1} << 40))),
               KilledBySignal(SIGSEGV),
               "^longspan: signal 11 \\(Segmentation fault\\) ends this process: [^\n]+\n$");
 }
@@ -71,6 +86,34 @@ TEST(SuddenEnd, BySignalsIsASentenceAndTheSignal) {
     EXPECT_EXIT((speak_at_sudden_end(), std::raise(number)),
                 KilledBySignal(number),
                 "^longspan: signal [0-9]+ \\([A-Za-z ]+\\) ends this process: [^\n]+\n$");
+}
+
+// As its last line, with a time as the others have, wherever the process is by then.
+TEST(SuddenEnd, IsToldInTheLogToo) {
+  const testing::TemporaryDirectory folder;
+  const std::filesystem::path log = folder.path() / "log.txt";
+  std::ofstream(log) << "2026-01-31 12:00:00.000 info trains\n";
+  EXPECT_EXIT((speak_at_sudden_end(), log_sudden_end_in(log), std::terminate()),
+              ExitedWithCode(1),
+              "^longspan: the program has ended itself, which is a defect\n$");
+  std::ifstream file(log);
+  std::string first, last, none;
+  std::getline(file, first);
+  std::getline(file, last);
+  EXPECT_EQ(first, "2026-01-31 12:00:00.000 info trains");
+  EXPECT_TRUE(
+      std::regex_match(last,
+                       std::regex("20\\d\\d-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d\\.\\d{3} error the "
+                                  "program has ended itself, which is a defect")))
+      << last;
+  EXPECT_FALSE(std::getline(file, none));
+
+  // No file is made.
+  std::filesystem::remove(log);
+  EXPECT_EXIT((speak_at_sudden_end(), log_sudden_end_in(log), std::terminate()),
+              ExitedWithCode(1),
+              "^longspan: the program");
+  EXPECT_FALSE(std::filesystem::exists(log));
 }
 
 }  // namespace

@@ -178,6 +178,9 @@ TEST(Attention, HeadsThatShareKeysEqualDense) {
                         .dropout = seed % 4 == 0 ? 0.2 : 0,
                         .dtype = dtype,
                         .seed = ++seed};
+        // Each dtype with both widths and both numbers of key heads.
+        const std::uint64_t i = seed - 951;
+        if (slow && (i + i / 2 + i / 4) % 2 != 0) continue;
         if (seed % 2 == 0) c.relative = true;
         // Heads that have different plans share a key.
         if (seed % 3 == 0)
@@ -229,6 +232,9 @@ TEST(Attention, CappedScoresEqualDense) {
                         .dropout = terms == 2 ? 0.2 : 0,
                         .dtype = dtype,
                         .seed = ++seed};
+        // Each dtype with each of the terms.
+        const std::uint64_t i = seed - 971;
+        if (slow && (i / 3 + i % 3 + i / 6) % 2 != 0) continue;
         expect_equals_dense(c);
       }
 }

@@ -93,6 +93,7 @@ class AFailedRank(RetryTestCase):
         result = self.assert_code(job, 0)
         self.assertIn("signal 11 (Segmentation fault) ended a rank", self.said()[0][1])
         self.assertRegex(result.errors, r"(?m)^longspan: signal 11 \(Segmentation fault\) ends this process: .*$")
+        self.assertRegex(self.run_at().log(), r"(?m)^20\S+ \S+ error signal 11 \(Segmentation fault\) ends this process: .*$")
 
     def test_of_a_new_run_is_gone_on_from_and_said_how(self):
         settings = {**LONG, "parallel.data": 2, "checkpoint.resume": "never"}

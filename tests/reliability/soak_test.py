@@ -145,7 +145,7 @@ def soak(counted, kind, directory):
     program = counted.program
     os.environ["LONGSPAN_TIME_LIMIT"] = "1000000"  # of tests/support/mpirun
     # glibc gives threads that meet a heap each. One that has written a checkpoint keeps 2 MB, 4% of what these processes
-    # hold, and threads may meet for the first time at any hour. With one heap for all, what grows is lost.
+    # hold, and threads may meet for the first time at any hour. With one heap for all, what grows has leaked.
     os.environ["MALLOC_ARENA_MAX"] = "1"
     file = tiny_families.write(directory, "decoder")
 
