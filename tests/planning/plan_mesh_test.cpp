@@ -279,7 +279,8 @@ TEST(Plan, PredictsTheMemoryOfDataAndTensorRanks) {
 TEST(Plan, PredictsTheMemoryOfRanksThatShareTime) {
   expect_all_predicted({{.context = 2},
                         {.context = 2, .tensor = 2, .sequence = true},
-                        {.tensor = 2, .sequence = true}});
+                        {.tensor = 2, .sequence = true},
+                        {.context = 2, .tensor = 2}});
 }
 
 }  // namespace
