@@ -30,7 +30,7 @@ Tensor further_targets(const Tensor& targets, std::int64_t ahead) {
   return result;
 }
 
-std::string name_of(std::int64_t layer, bool last, std::int64_t ahead) {
+std::string term_name(std::int64_t layer, bool last, std::int64_t ahead) {
   const std::string further = ahead > 1 ? fmt::format("ahead{}", ahead) : "";
   if (last) return further;
   return fmt::format("layer{}{}{}", layer, further.empty() ? "" : "_", further);
@@ -217,7 +217,7 @@ void AuxiliaryLosses::add_terms(std::int64_t layer,
                            setting_.smoothing);
     // The count of the batch has the positions without a target too.
     const double share = static_cast<double>(whole) / static_cast<double>(known);
-    terms.push_back({.name = name_of(layer, layer == common_.layers, head.ahead),
+    terms.push_back({.name = term_name(layer, layer == common_.layers, head.ahead),
                      .values = head.ahead == 1 ? losses : scaled(losses, share),
                      .count = "tokens",
                      .weight = weight * (head.ahead == 1 ? 1.0 : options_.target_weight)});

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-constexpr FamilyTraits traits = {.causal = false, .sequences = Sequences::examples};
+constexpr FamilyTraits encoder_traits = {.causal = false, .sequences = Sequences::examples};
 
 class Encoder : public Body {
  public:
@@ -21,14 +21,15 @@ class Encoder : public Body {
                    vocabulary_size_,
                    options.common.width,
                    options.common.table_initial()),
-        stack_(scope,
-               {.common = options.common,
-                .memory = setting.memory,
-                .recurrence = options.recurrence,
-                .positions = options.positions,
-                .rotary = rotary_of(options.positions, options.common, setting)},
-               mechanisms(scope, options.common, options.positions, traits, setting.segment),
-               setting),
+        stack_(
+            scope,
+            {.common = options.common,
+             .memory = setting.memory,
+             .recurrence = options.recurrence,
+             .positions = options.positions,
+             .rotary = rotary_of(options.positions, options.common, setting)},
+            mechanisms(scope, options.common, options.positions, encoder_traits, setting.segment),
+            setting),
         input_(scope,
                options.input,
                positions_of_embedding(options.positions, options.recurrence),
@@ -91,11 +92,11 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& 
       if (options.patches.side) setting.segment = 1;
       return setting;
     };
-  declare(table, options.common, planned, traits);
+  declare(table, options.common, planned, encoder_traits);
   declare(table, options.input);
   declare_token_types(table, options.input);
   declare(table, options.patches);
-  declare(table, options.positions, options.common, traits.sequences, planned);
+  declare(table, options.positions, options.common, encoder_traits.sequences, planned);
   declare_recurrence(table, options.recurrence, options.positions);
   table.check(recurrence_keys("model.recurrence"), [&options] {
     return recurrence_problem(options.recurrence, options.common, "model.recurrence");
@@ -134,7 +135,8 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& 
 BodyFactory encoder_body(const EncoderOptions& options) {
   return [options](const Scope& scope, const ModelSetting& setting) -> std::unique_ptr<Body> {
     if (options.patches.side) return patch_encoder(scope, options, setting);
-    refuse(positions_problem(options.positions, options.common, traits.sequences, setting.segment));
+    refuse(positions_problem(
+        options.positions, options.common, encoder_traits.sequences, setting.segment));
     refuse(recurrence_problem(options.recurrence, options.common, "model.recurrence"));
     return std::make_unique<Encoder>(scope, options, setting);
   };

@@ -6,7 +6,7 @@
 namespace longspan {
 namespace {
 
-using Decoder = EncoderDecoderOptions::Decoder;
+using DecoderKind = EncoderDecoderOptions::Decoder;
 
 void declare_lengths(OptionTable& table, EncoderDecoderOptions& options) {
   table.add("model.length_weight",
@@ -45,7 +45,7 @@ void warn_of_unread(OptionTable& table,
                     const EncoderDecoderOptions& options,
                     const PlannedSetting& planned) {
   const auto unmasked = [&options]() -> std::string {
-    return options.decoder == Decoder::masked ? "" : "model.decoder is causal";
+    return options.decoder == DecoderKind::masked ? "" : "model.decoder is causal";
   };
   const auto unrefined = [&options, unmasked]() -> std::string {
     if (const std::string reason = unmasked(); !reason.empty()) return reason;
@@ -58,8 +58,9 @@ void warn_of_unread(OptionTable& table,
     table.warn(key, unrefined);
   if (planned && table.has("data.first_token"))
     table.warn("data.first_token", [&options]() -> std::string {
-      return options.decoder == Decoder::masked ? "model.decoder is masked, which says all at once"
-                                                : "";
+      return options.decoder == DecoderKind::masked
+                 ? "model.decoder is masked, which says all at once"
+                 : "";
     });
   table.warn("model.first_words", [&options, unmasked]() -> std::string {
     if (const std::string reason = unmasked(); !reason.empty()) return reason;
@@ -75,7 +76,7 @@ void declare_masked(OptionTable& table,
   table.add("model.decoder",
             options.decoder,
             "says one word after another; or all at once, in a length that is predicted",
-            {{"causal", Decoder::causal}, {"masked", Decoder::masked}},
+            {{"causal", DecoderKind::causal}, {"masked", DecoderKind::masked}},
             fixes_weights());
   table.add("model.masking",
             options.masking.masking,
@@ -105,7 +106,7 @@ void declare_masked(OptionTable& table,
 
 std::string masked_problem(const EncoderDecoderOptions& options,
                            const ScheduledSampling& sampling) {
-  if (options.decoder == Decoder::causal) return "";
+  if (options.decoder == DecoderKind::causal) return "";
   if (options.source.copies || options.source.coverage > 0)
     return "model.decoder is masked, and copying and coverage are of words that are said one after "
            "another; set model.copy to false and model.coverage to 0";

@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-constexpr FamilyTraits traits = {.causal = false, .sequences = Sequences::examples};
+constexpr FamilyTraits patch_traits = {.causal = false, .sequences = Sequences::examples};
 
 class PatchEncoder : public Body {
  public:
@@ -15,10 +15,11 @@ class PatchEncoder : public Body {
       : options_(options),
         device_(setting.device),
         input_(scope, options.patches, options.positions, options.common, setting),
-        stack_(scope,
-               {.common = options.common, .memory = setting.memory},
-               mechanisms(scope, options.common, options.positions, traits, input_.positions()),
-               setting) {}
+        stack_(
+            scope,
+            {.common = options.common, .memory = setting.memory},
+            mechanisms(scope, options.common, options.positions, patch_traits, input_.positions()),
+            setting) {}
 
   States run(const Reading& reading, const Pass& pass) const override {
     States states;

@@ -1,22 +1,12 @@
 #include "framework/autograd/additive_attention.h"
 
+#include "framework/autograd/dtypes.h"
 #include "framework/autograd/ops.h"
 #include "framework/kernels/attention/additive.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {
 namespace {
-
-Tensor wide(const Tensor& like, const Shape& shape) {
-  return Tensor::empty(shape, accumulator_of(like.dtype()), like.device());
-}
-
-Tensor narrowed(const Tensor& x, DType dtype) {
-  if (x.dtype() == dtype) return x;
-  const Tensor result = Tensor::empty(x.shape(), dtype, x.device());
-  on(x.device(), [&](auto backend) { scale(backend, 1, x, result); });
-  return result;
-}
 
 AdditiveAttention call_of(const Variable& query,
                           const Variable& key,
@@ -56,23 +46,23 @@ void give_back(const AdditiveAttention& call, Gradients& gradients) {
   AdditiveAttentionGradient backward = {.forward = call,
                                         .dout = gradients.output(),
                                         .scratch = {},
-                                        .dquery = wide(call.query, query),
-                                        .dkey = wide(call.query, key),
-                                        .dvalue = wide(call.query, call.value.shape()),
+                                        .dquery = empty_sums(call.query, query),
+                                        .dkey = empty_sums(call.query, key),
+                                        .dvalue = empty_sums(call.query, call.value.shape()),
                                         .dweight = {}};
   if (located) {
-    backward.scratch = wide(call.query, {batch, heads, 2, key[1]});
-    backward.dweight = wide(call.query, {batch, heads, dim});
-    backward.dtaps = wide(call.query, {batch, heads, call.taps.shape()[1], dim});
+    backward.scratch = empty_sums(call.query, {batch, heads, 2, key[1]});
+    backward.dweight = empty_sums(call.query, {batch, heads, dim});
+    backward.dtaps = empty_sums(call.query, {batch, heads, call.taps.shape()[1], dim});
   } else {
-    backward.scratch = wide(call.query, {batch, heads, query[1]});
-    backward.dweight = wide(call.query, {batch * query[1], heads, dim});
+    backward.scratch = empty_sums(call.query, {batch, heads, query[1]});
+    backward.dweight = empty_sums(call.query, {batch * query[1], heads, dim});
   }
   on(call.query.device(), [&](auto backend) { additive_attention_backward(backend, backward); });
   const DType dtype = call.query.dtype();
-  if (gradients.wanted(0)) gradients.give(0, narrowed(backward.dquery, dtype));
-  if (gradients.wanted(1)) gradients.give(1, narrowed(backward.dkey, dtype));
-  if (gradients.wanted(2)) gradients.give(2, narrowed(backward.dvalue, dtype));
+  if (gradients.wanted(0)) gradients.give(0, in_dtype(backward.dquery, dtype));
+  if (gradients.wanted(1)) gradients.give(1, in_dtype(backward.dkey, dtype));
+  if (gradients.wanted(2)) gradients.give(2, in_dtype(backward.dvalue, dtype));
   if (gradients.wanted(3)) add_parts(backward.dweight, gradients.target_to_add(3));
   if (located && gradients.wanted(4)) add_parts(backward.dtaps, gradients.target_to_add(4));
 }
@@ -88,7 +78,7 @@ Variable additive_attention(const Variable& query,
   const Variable scores = cast(weight, accumulator_of(query.value().dtype()));
   AdditiveAttention call = call_of(query, key, value, scores, rules, dropout);
   const Shape& shape = query.shape();
-  call.log_sum_exp = wide(call.query, {shape[0], shape[2], shape[1]});
+  call.log_sum_exp = empty_sums(call.query, {shape[0], shape[2], shape[1]});
   on(call.out.device(), [&](auto backend) { additive_attention(backend, call); });
   return record(call.out, {query, key, value, scores}, [call](Gradients& gradients) {
     give_back(call, gradients);
@@ -110,11 +100,11 @@ LocatedAttention located_attention(const Variable& query,
   const std::int64_t batch = shape[0], time = shape[1], heads = shape[2], keys = key.shape()[1];
   call.taps = heard.value();
   call.before = before;
-  call.probabilities = wide(call.query, {batch, heads, time, keys});
+  call.probabilities = empty_sums(call.query, {batch, heads, time, keys});
   on(call.out.device(), [&](auto backend) { additive_attention(backend, call); });
   LocatedAttention result;
   if (!is_recording() && time > 0) {
-    result.last = wide(call.query, {batch, heads, keys});
+    result.last = empty_sums(call.query, {batch, heads, keys});
     on(call.out.device(), [&](auto backend) {
       copy_rows(backend,
                 call.probabilities.reshape({batch * heads, time, keys}),

@@ -1,4 +1,5 @@
 #include "framework/autograd/attention_terms.h"
+#include "framework/autograd/dtypes.h"
 #include "framework/autograd/given_scores.h"
 
 namespace longspan {
@@ -54,8 +55,7 @@ Variable attention_with(const Variable& query,
   GivenInputs scores = add_given(given, inputs);
   if (dropout && dropout->rate > 0) call.dropout = dropout;
   call.out = Tensor::empty(q.shape().with(-1, value.shape()[-1]), q.dtype(), q.device());
-  call.log_sum_exp = Tensor::empty(
-      {q.shape()[0], q.shape()[2], q.shape()[1]}, accumulator_of(q.dtype()), q.device());
+  call.log_sum_exp = empty_sums(q, {q.shape()[0], q.shape()[2], q.shape()[1]});
   on_or_dry(q.device(), [&](auto backend) { attention(backend, call, scores.values); });
   join_sinks(places, call.out, call.log_sum_exp);
   Tensor out = call.out;

@@ -1,6 +1,6 @@
 #include "framework/autograd/attention_terms.h"
 
-#include "framework/autograd/sequence_pieces.h"
+#include "framework/autograd/dtypes.h"
 #include "framework/kernels/attention/sinks.h"
 #include "framework/kernels/elementwise.h"
 

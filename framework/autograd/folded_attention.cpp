@@ -1,5 +1,6 @@
 #include "framework/autograd/folded_attention.h"
 
+#include "framework/autograd/dtypes.h"
 #include "framework/kernels/attention/attention.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/transpose.h"
@@ -133,8 +134,7 @@ void attend(Attention& call) {
   const Tensor& q = call.query;
   const Shape& shape = q.shape();
   call.out = Tensor::empty(shape.with(-1, call.value.shape()[3]), q.dtype(), q.device());
-  call.log_sum_exp =
-      Tensor::empty({shape[0], shape[2], shape[1]}, accumulator_of(q.dtype()), q.device());
+  call.log_sum_exp = empty_sums(q, {shape[0], shape[2], shape[1]});
   on_or_dry(q.device(), [&](auto backend) { attention(backend, call); });
 }
 

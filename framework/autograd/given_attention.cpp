@@ -1,7 +1,7 @@
 #include "framework/autograd/given_attention.h"
 
+#include "framework/autograd/dtypes.h"
 #include "framework/autograd/given_scores.h"
-#include "framework/autograd/sequence_pieces.h"
 
 namespace longspan {
 

@@ -1,5 +1,6 @@
 #include "framework/autograd/halting.h"
 
+#include "framework/autograd/dtypes.h"
 #include "framework/core/error.h"
 
 namespace longspan {
@@ -47,7 +48,7 @@ Variable join_rows(const Variable& x,
           "states of shape {} cannot be joined to an output of shape {}",
           x.shape(),
           before.defined() ? before.shape() : Shape());
-  Tensor y = Tensor::empty(x.shape(), accumulator_of(x.value().dtype()), x.value().device());
+  Tensor y = empty_sums(x.value(), x.shape());
   on(y.device(), [&](auto backend) {
     join_rows(backend,
               {.x = x.value(),

@@ -1,4 +1,5 @@
 // Normalisation of rows, alone and of the sum of a residual.
+#include "framework/autograd/dtypes.h"
 #include "framework/autograd/matrix.h"
 #include "framework/autograd/ops.h"
 #include "framework/autograd/rms_norm.h"
@@ -28,9 +29,7 @@ NormForm rms_form(const Variable& weight, double epsilon) {
 
 // The call, with results that are still to be written.
 LayerNorm norm_of(const Tensor& x, const NormForm& form, const Tensor& y) {
-  const auto statistics = [&] {
-    return Tensor::empty({x.shape().rows()}, accumulator_of(x.dtype()), x.device());
-  };
+  const auto statistics = [&] { return empty_sums(x, {x.shape().rows()}); };
   return {.x = matrix(x),
           .weight = form.weight.value(),
           .bias = form.bias.value(),

@@ -1,19 +1,10 @@
 #include "framework/autograd/linear_chain.h"
 
-#include "framework/kernels/elementwise.h"
+#include "framework/autograd/dtypes.h"
 #include "framework/kernels/linear_chain.h"
 
 namespace longspan {
 namespace {
-
-// A weight in the dtype in which scores are added. It is small.
-Tensor widened(const Variable& weight, DType dtype) {
-  const Tensor& value = weight.value();
-  if (value.dtype() == dtype) return value;
-  const Tensor result = Tensor::empty(value.shape(), dtype, value.device());
-  on(result.device(), [&](auto backend) { scale(backend, 1.0, value, result); });
-  return result;
-}
 
 LinearChain chain_of(const Tensor& emissions,
                      const LinearChainWeights& weights,
@@ -21,14 +12,9 @@ LinearChain chain_of(const Tensor& emissions,
   const DType dtype = accumulator_of(emissions.dtype());
   return {.emissions = emissions,
           .lengths = lengths,
-          .start = widened(weights.start, dtype),
-          .transitions = widened(weights.transitions, dtype),
-          .end = widened(weights.end, dtype)};
-}
-
-// [extents...] in the dtype in which scores are added.
-Tensor wide(const Tensor& emissions, const Shape& shape) {
-  return Tensor::empty(shape, accumulator_of(emissions.dtype()), emissions.device());
+          .start = in_dtype(weights.start.value(), dtype),
+          .transitions = in_dtype(weights.transitions.value(), dtype),
+          .end = in_dtype(weights.end.value(), dtype)};
 }
 
 }  // namespace
@@ -41,10 +27,10 @@ Variable linear_chain_losses(const Variable& emissions,
   const std::int64_t rows = value.shape()[0], time = value.shape()[1];
   const LinearChainLosses call = {.chain = chain_of(value, weights, lengths),
                                   .tags = tags,
-                                  .losses = wide(value, {rows}),
-                                  .log_partition = wide(value, {rows}),
-                                  .arrival = wide(value, value.shape()),
-                                  .growth = wide(value, {rows, time + 1})};
+                                  .losses = empty_sums(value, {rows}),
+                                  .log_partition = empty_sums(value, {rows}),
+                                  .arrival = empty_sums(value, value.shape()),
+                                  .growth = empty_sums(value, {rows, time + 1})};
   on(value.device(), [&](auto backend) { linear_chain_losses(backend, call); });
   LinearChainGradient kept = {.chain = call.chain,
                               .tags = tags,
@@ -81,7 +67,7 @@ TagPaths best_tags(const Tensor& emissions,
   const std::int64_t rows = emissions.shape()[0], time = emissions.shape()[1];
   const LinearChainPath path = {.chain = chain_of(emissions, weights, lengths),
                                 .tags = Tensor::empty({rows, time}, DType::i64, emissions.device()),
-                                .scores = wide(emissions, {rows})};
+                                .scores = empty_sums(emissions, {rows})};
   on(emissions.device(), [&](auto backend) { linear_chain_path(backend, path); });
   return {path.tags, path.scores};
 }

@@ -1,5 +1,6 @@
 #include "framework/autograd/logistic_mixture.h"
 
+#include "framework/autograd/dtypes.h"
 #include "framework/kernels/logistic_mixture.h"
 
 namespace longspan {
@@ -10,8 +11,7 @@ Variable logistic_mixture_losses(const Variable& parameters,
   const Shape& shape = parameters.shape();
   const Tensor numbers = parameters.value().reshape({shape.rows(), shape.width()});
   const Tensor pixels = values.reshape({shape.rows(), values.shape().width()});
-  const Tensor losses =
-      Tensor::empty({shape.rows()}, accumulator_of(numbers.dtype()), numbers.device());
+  const Tensor losses = empty_sums(numbers, {shape.rows()});
   on(numbers.device(), [&](auto backend) {
     logistic_mixture(
         backend, {.parameters = numbers, .values = pixels, .mixtures = mixtures, .losses = losses});

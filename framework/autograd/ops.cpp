@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/autograd/dtypes.h"
 #include "framework/autograd/matrix.h"
 #include "framework/core/unneeded_flops.h"
 #include "framework/kernels/add_dropped.h"
@@ -206,7 +207,7 @@ Variable concat_time(const Variable& before, const Variable& x, double before_pr
 
 Variable sum(const Variable& x, double factor) {
   const Tensor& value = x.value();
-  Tensor total = Tensor::empty({1}, accumulator_of(value.dtype()), value.device());
+  Tensor total = empty_sums(value, {1});
   on(value.device(), [&](auto backend) { sum(backend, value, factor, total); });
   return record(std::move(total),
                 {x},
@@ -226,15 +227,9 @@ Variable reshape(const Variable& x, const Shape& shape) {
 
 Variable cast(const Variable& x, DType dtype) {
   if (x.value().dtype() == dtype) return x;
-  const auto convert = [](const Tensor& from, DType to) {
-    Tensor result = Tensor::empty(from.shape(), to, from.device());
-    on(from.device(), [&](auto backend) { scale(backend, 1.0, from, result); });
-    return result;
-  };
-  return record(
-      convert(x.value(), dtype), {x}, [convert, from = x.value().dtype()](Gradients& gradients) {
-        gradients.give(0, convert(gradients.output(), from));
-      });
+  return record(in_dtype(x.value(), dtype), {x}, [from = x.value().dtype()](Gradients& gradients) {
+    gradients.give(0, in_dtype(gradients.output(), from));
+  });
 }
 
 }  // namespace longspan

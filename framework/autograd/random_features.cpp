@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "framework/autograd/dtypes.h"
+#include "framework/autograd/matrix.h"
 #include "framework/autograd/time_slots.h"
 #include "framework/kernels/attention/key_weights.h"
 #include "framework/kernels/attention/position_softmax.h"
@@ -21,15 +23,6 @@ std::int64_t rows_at_once(const Device& device, std::int64_t count) {
 template <typename F>
 void for_pieces(std::int64_t rows, std::int64_t most, const F& f) {
   for (std::int64_t begin = 0; begin < rows; begin += most) f(begin, std::min(begin + most, rows));
-}
-
-Tensor rows_of(const Tensor& x) { return x.reshape({x.shape().rows(), x.shape().width()}); }
-
-Tensor in_dtype(const Tensor& x, DType dtype) {
-  if (x.dtype() == dtype) return x;
-  const Tensor result = Tensor::empty(x.shape(), dtype, x.device());
-  on(x.device(), [&](auto backend) { scale(backend, 1.0, x, result); });
-  return result;
 }
 
 void write_features(const RandomFeatures& map,
@@ -101,18 +94,16 @@ ShiftedFeatures random_features(const Variable& x,
   const Tensor out = Tensor::empty(
       shape.with(3, map.features(projection.shape()[0])), value.dtype(), value.device());
   Tensor shift;
-  if (map.map == RandomMap::softmax)
-    shift = Tensor::empty(
-        {shape[0], shape[1], shape[2]}, accumulator_of(value.dtype()), value.device());
+  if (map.map == RandomMap::softmax) shift = empty_sums(value, {shape[0], shape[1], shape[2]});
   write_features(map,
-                 rows_of(value),
+                 matrix(value),
                  weights,
-                 rows_of(out),
+                 matrix(out),
                  shift.defined() ? shift.reshape({shift.elements()}) : shift);
   const Variable features = record(out, {x}, [map, value, weights, out](Gradients& gradients) {
     const Tensor dx = value.like();
     write_gradient(
-        map, rows_of(value), weights, rows_of(out), rows_of(gradients.output()), rows_of(dx));
+        map, matrix(value), weights, matrix(out), matrix(gradients.output()), matrix(dx));
     gradients.give(0, dx);
   });
   return {features, shift};

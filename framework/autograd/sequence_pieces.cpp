@@ -26,13 +26,6 @@ void move_rows(const Tensor& from,
   });
 }
 
-Tensor in_dtype(const Tensor& x, DType dtype) {
-  if (x.dtype() == dtype) return x;
-  const Tensor result = Tensor::empty(x.shape(), dtype, x.device());
-  on(x.device(), [&](auto backend) { scale(backend, 1.0, x, result); });
-  return result;
-}
-
 std::vector<Tensor> pieces_of(const Tensor& x, const Ranges& ranges) {
   require(count_of(ranges) == x.shape()[1],
           "ring attention: {} rows for {} positions",

@@ -16,9 +16,6 @@ void move_rows(const Tensor& from,
                std::int64_t to_begin,
                std::int64_t count);
 
-// x itself, or its values in another dtype.
-Tensor in_dtype(const Tensor& x, DType dtype);
-
 // The rows of x [batch, time, heads, dim] range by range, each by itself. Throws Failure when there
 // are not as many rows as positions.
 std::vector<Tensor> pieces_of(const Tensor& x, const Ranges& ranges);

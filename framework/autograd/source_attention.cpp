@@ -2,25 +2,12 @@
 
 #include <cmath>
 
+#include "framework/autograd/dtypes.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/head_attention.h"
 
 namespace longspan {
-namespace {
-
-Tensor wide_like(const Tensor& x, const Shape& shape) {
-  return Tensor::empty(shape, accumulator_of(x.dtype()), x.device());
-}
-
-// A gradient in the dtype of its input.
-Tensor narrowed(const Tensor& wide, DType dtype) {
-  if (wide.dtype() == dtype) return wide;
-  const Tensor result = Tensor::empty(wide.shape(), dtype, wide.device());
-  on(wide.device(), [&](auto backend) { scale(backend, 1, wide, result); });
-  return result;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Variable head_attention(const Variable& query,
                         const Variable& key,
@@ -36,19 +23,19 @@ Variable head_attention(const Variable& query,
       .end = heads.end,
       .scale = 1 / std::sqrt(static_cast<double>(asking[3])),
       .weight = weight,
-      .each = wide_like(query.value(), {asking[0], heads.count(), asking[1], seen[1]}),
-      .mean = wide_like(query.value(), {asking[0], asking[1], seen[1]})};
+      .each = empty_sums(query.value(), {asking[0], heads.count(), asking[1], seen[1]}),
+      .mean = empty_sums(query.value(), {asking[0], asking[1], seen[1]})};
   on(query.value().device(), [&](auto backend) { head_attention(backend, call); });
   Tensor mean = std::exchange(call.mean, {});
   return record(std::move(mean), {query, key}, [call](Gradients& gradients) {
     const HeadAttentionGradient backward = {.forward = call,
                                             .dmean = gradients.output(),
                                             .dscores = call.each.like(MemoryTag::workspace),
-                                            .dquery = wide_like(call.query, call.query.shape()),
-                                            .dkey = wide_like(call.key, call.key.shape())};
+                                            .dquery = empty_sums(call.query, call.query.shape()),
+                                            .dkey = empty_sums(call.key, call.key.shape())};
     on(call.query.device(), [&](auto backend) { head_attention_backward(backend, backward); });
-    if (gradients.wanted(0)) gradients.give(0, narrowed(backward.dquery, call.query.dtype()));
-    if (gradients.wanted(1)) gradients.give(1, narrowed(backward.dkey, call.key.dtype()));
+    if (gradients.wanted(0)) gradients.give(0, in_dtype(backward.dquery, call.query.dtype()));
+    if (gradients.wanted(1)) gradients.give(1, in_dtype(backward.dkey, call.key.dtype()));
   });
 }
 
@@ -57,14 +44,14 @@ Variable copied_mass(const Variable& attention, const Tensor& source, const Tens
   const CopiedMass call = {.attention = attention.value(),
                            .source = source,
                            .targets = targets,
-                           .copied = wide_like(attention.value(), {shape[0], shape[1]})};
+                           .copied = empty_sums(attention.value(), {shape[0], shape[1]})};
   on(attention.value().device(), [&](auto backend) { copied_mass(backend, call); });
   return record(call.copied, {attention}, [shape, source, targets](Gradients& gradients) {
     const Tensor& dcopied = gradients.output();
     const CopiedMassGradient backward = {.source = source,
                                          .targets = targets,
                                          .dcopied = dcopied,
-                                         .dattention = wide_like(dcopied, shape)};
+                                         .dattention = empty_sums(dcopied, shape)};
     on(dcopied.device(), [&](auto backend) { copied_mass_backward(backend, backward); });
     gradients.give(0, backward.dattention);
   });
@@ -101,8 +88,8 @@ Variable coverage_losses(const Variable& attention, const Tensor& targets) {
   const Shape& shape = attention.shape();
   const CoverageLosses call = {.attention = value,
                                .targets = targets,
-                               .coverage = wide_like(value, shape),
-                               .losses = wide_like(value, {shape[0], shape[1]})};
+                               .coverage = empty_sums(value, shape),
+                               .losses = empty_sums(value, {shape[0], shape[1]})};
   on(value.device(), [&](auto backend) { coverage_losses(backend, call); });
   // `losses` has the right shape for the checks of the backward pass, which does not read it.
   return record(call.losses, {attention}, [call](Gradients& gradients) {
@@ -123,7 +110,7 @@ Variable guide_losses(const Variable& attention,
                             .guide = guide,
                             .kind = kind,
                             .epsilon = epsilon,
-                            .losses = wide_like(value, {shape[0], shape[1]})};
+                            .losses = empty_sums(value, {shape[0], shape[1]})};
   on(value.device(), [&](auto backend) { guide_losses(backend, call); });
   return record(call.losses, {attention}, [call](Gradients& gradients) {
     GuideLossesGradient backward = {

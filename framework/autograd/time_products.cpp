@@ -10,7 +10,7 @@ namespace longspan {
 namespace {
 
 // A rank of several that share a short sequence may have no row of it.
-void multiply(const Matmul& product) {
+void multiply_rows(const Matmul& product) {
   if (product.c.elements() == 0) return;
   if (product.a.elements() == 0) {
     if (!product.accumulate) product.c.zero();
@@ -20,7 +20,7 @@ void multiply(const Matmul& product) {
 }
 
 // Item n of a leading axis as a matrix [rows, all that follows].
-Tensor item(const Tensor& x, std::int64_t n) {
+Tensor matrix_at(const Tensor& x, std::int64_t n) {
   const Shape& shape = x.shape();
   std::int64_t width = 1;
   for (int axis = 2; axis < shape.dimensions(); ++axis) width *= shape[axis];
@@ -105,11 +105,11 @@ Variable project_time(const Variable& x, const Variable& weight, const Ranges& p
   Tensor y = Tensor::empty(shape.with(1, sets[2]), x.value().dtype(), x.value().device());
   if (shape[1] == 0) y.zero();
   for_pieces(shape[0], positions, [&](std::int64_t n, const Range& range, std::int64_t row) {
-    multiply({.a = rows(item(weight.value(), n % sets[0]), range.begin, range),
-              .b = rows(item(x.value(), n), row, range),
-              .c = item(y, n),
-              .transpose_a = true,
-              .accumulate = row > 0});
+    multiply_rows({.a = rows(matrix_at(weight.value(), n % sets[0]), range.begin, range),
+                   .b = rows(matrix_at(x.value(), n), row, range),
+                   .c = matrix_at(y, n),
+                   .transpose_a = true,
+                   .accumulate = row > 0});
   });
   return record(
       std::move(y),
@@ -120,21 +120,23 @@ Variable project_time(const Variable& x, const Variable& weight, const Ranges& p
           const Tensor dweight = gradients.target_to_add(1);
           for_pieces(
               x.shape()[0], positions, [&](std::int64_t n, const Range& range, std::int64_t row) {
-                multiply({.a = rows(item(x, n), row, range),
-                          .b = item(dy, n),
-                          .c = rows(item(dweight, n % dweight.shape()[0]), range.begin, range),
-                          .transpose_b = true,
-                          .accumulate = true});
+                multiply_rows(
+                    {.a = rows(matrix_at(x, n), row, range),
+                     .b = matrix_at(dy, n),
+                     .c = rows(matrix_at(dweight, n % dweight.shape()[0]), range.begin, range),
+                     .transpose_b = true,
+                     .accumulate = true});
               });
         }
         if (!gradients.wanted(0)) return;
         const GradientTarget dx = gradients.target(0);
         for_pieces(
             x.shape()[0], positions, [&](std::int64_t n, const Range& range, std::int64_t row) {
-              multiply({.a = rows(item(weight, n % weight.shape()[0]), range.begin, range),
-                        .b = item(dy, n),
-                        .c = rows(item(dx.tensor, n), row, range),
-                        .accumulate = dx.add});
+              multiply_rows(
+                  {.a = rows(matrix_at(weight, n % weight.shape()[0]), range.begin, range),
+                   .b = matrix_at(dy, n),
+                   .c = rows(matrix_at(dx.tensor, n), row, range),
+                   .accumulate = dx.add});
             });
       });
 }
@@ -151,34 +153,35 @@ Variable multiply_each(const Variable& a, const Variable& b, bool transpose_b) {
   Tensor y = Tensor::empty(
       {count, left[1], right[transpose_b ? 1 : 2]}, a.value().dtype(), a.value().device());
   for (std::int64_t n = 0; n < count; ++n)
-    multiply({.a = item(a.value(), n % left[0]),
-              .b = item(b.value(), n % right[0]),
-              .c = item(y, n),
-              .transpose_b = transpose_b});
-  return record(std::move(y),
-                {a, b},
-                [a = a.value(), b = b.value(), count, transpose_b](Gradients& gradients) {
-                  const Tensor& dy = gradients.output();
-                  const std::int64_t lefts = a.shape()[0], rights = b.shape()[0];
-                  // Where a matrix is in several products their shares are summed.
-                  if (gradients.wanted(0)) {
-                    const GradientTarget da = gradients.target(0);
-                    for (std::int64_t n = 0; n < count; ++n)
-                      multiply({.a = item(dy, n),
-                                .b = item(b, n % rights),
-                                .c = item(da.tensor, n % lefts),
-                                .transpose_b = !transpose_b,
-                                .accumulate = da.add || n >= lefts});
-                  }
-                  if (!gradients.wanted(1)) return;
-                  const GradientTarget db = gradients.target(1);
-                  for (std::int64_t n = 0; n < count; ++n)
-                    multiply({.a = item(transpose_b ? dy : a, n % (transpose_b ? count : lefts)),
-                              .b = item(transpose_b ? a : dy, n % (transpose_b ? lefts : count)),
-                              .c = item(db.tensor, n % rights),
-                              .transpose_a = true,
-                              .accumulate = db.add || n >= rights});
-                });
+    multiply_rows({.a = matrix_at(a.value(), n % left[0]),
+                   .b = matrix_at(b.value(), n % right[0]),
+                   .c = matrix_at(y, n),
+                   .transpose_b = transpose_b});
+  return record(
+      std::move(y),
+      {a, b},
+      [a = a.value(), b = b.value(), count, transpose_b](Gradients& gradients) {
+        const Tensor& dy = gradients.output();
+        const std::int64_t lefts = a.shape()[0], rights = b.shape()[0];
+        // Where a matrix is in several products their shares are summed.
+        if (gradients.wanted(0)) {
+          const GradientTarget da = gradients.target(0);
+          for (std::int64_t n = 0; n < count; ++n)
+            multiply_rows({.a = matrix_at(dy, n),
+                           .b = matrix_at(b, n % rights),
+                           .c = matrix_at(da.tensor, n % lefts),
+                           .transpose_b = !transpose_b,
+                           .accumulate = da.add || n >= lefts});
+        }
+        if (!gradients.wanted(1)) return;
+        const GradientTarget db = gradients.target(1);
+        for (std::int64_t n = 0; n < count; ++n)
+          multiply_rows({.a = matrix_at(transpose_b ? dy : a, n % (transpose_b ? count : lefts)),
+                         .b = matrix_at(transpose_b ? a : dy, n % (transpose_b ? lefts : count)),
+                         .c = matrix_at(db.tensor, n % rights),
+                         .transpose_a = true,
+                         .accumulate = db.add || n >= rights});
+      });
 }
 
 Variable hide_rows(const Variable& x,

@@ -1,5 +1,6 @@
 #include "framework/autograd/token_span.h"
 
+#include "framework/autograd/dtypes.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/token_span.h"
 
@@ -7,7 +8,7 @@ namespace longspan {
 
 Variable token_spans(const Variable& x, const Variable& bias, double limit) {
   const Tensor& value = x.value();
-  const Tensor z = Tensor::empty(value.shape(), accumulator_of(value.dtype()), value.device());
+  const Tensor z = empty_sums(value, value.shape());
   on(z.device(), [&](auto backend) { token_spans(backend, limit, value, bias.value(), z); });
   return record(z, {x, bias}, [z, limit, dtype = value.dtype()](Gradients& gradients) {
     const Tensor dx = Tensor::empty(z.shape(), dtype, z.device());

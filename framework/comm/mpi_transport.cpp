@@ -11,7 +11,7 @@ namespace {
 // Bytes of a piece: bounds the scratch memory, and is well below what an MPI count can say.
 constexpr std::size_t piece_bytes = std::size_t{64} << 20;
 // Up to here every rank receives and reduces the whole tensor: one round less.
-constexpr std::size_t small_reduction_bytes = 8192;
+constexpr std::size_t small_tensor_bytes = 8192;
 constexpr std::uint64_t sequence_tags = 256;
 
 std::int64_t edge(std::int64_t count, int index, int parts) { return count * index / parts; }
@@ -174,7 +174,7 @@ bool MpiTransport::next_all_reduce(Flow& flow) {
   const Operation& operation = *flow.operation;
   const std::size_t element = operation.element_size();
   std::byte* const tensor = operation.receive + static_cast<std::size_t>(flow.begin) * element;
-  const bool small = static_cast<std::size_t>(operation.part) * element <= small_reduction_bytes;
+  const bool small = static_cast<std::size_t>(operation.part) * element <= small_tensor_bytes;
   // Rank `rank` reduces elements [begin, end) of the piece; all of them where the tensor is small.
   const auto begin = [&](int rank) { return small ? 0 : edge(flow.count, rank, size_); };
   const auto end = [&](int rank) { return small ? flow.count : edge(flow.count, rank + 1, size_); };

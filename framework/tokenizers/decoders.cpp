@@ -68,7 +68,7 @@ Texts of_byte_pieces(const Texts& texts) {
   return result;
 }
 
-TokenDecoder read_metaspace(const JsonPlace& json) {
+TokenDecoder read_metaspace_decoder(const JsonPlace& json) {
   const JsonPlace replacement = json["replacement"];
   const std::string letter = replacement.is_there() ? utf8_of(replacement.character()) : "\u2581";
   std::string scheme = json["add_prefix_space"].flag(true) ? "always" : "never";
@@ -135,7 +135,7 @@ TokenDecoder read_strip(const JsonPlace& json) {
   };
 }
 
-TokenDecoder read_replace(const JsonPlace& json) {
+TokenDecoder read_replace_decoder(const JsonPlace& json) {
   return [pattern = TextPattern::from_json(json["pattern"]),
           content = json["content"].text()](Texts texts) {
     for (std::string& text : texts) {
@@ -167,7 +167,7 @@ Texts of_characters(Texts texts) {
   return texts;
 }
 
-TokenDecoder read_sequence(const JsonPlace& json) {
+TokenDecoder read_sequence_decoder(const JsonPlace& json) {
   std::vector<TokenDecoder> steps;
   const JsonPlace list = json["decoders"];
   for (std::size_t i = 0; i < list.size(); ++i) steps.push_back(read_token_decoder(list[i]));
@@ -189,12 +189,12 @@ TokenDecoder read_token_decoder(const JsonPlace& json) {
   if (kind == "ByteLevel") return of_byte_letters;
   if (kind == "ByteFallback") return of_byte_pieces;
   if (kind == "Fuse") return [](const Texts& texts) { return Texts{joined(texts)}; };
-  if (kind == "Metaspace") return read_metaspace(json);
+  if (kind == "Metaspace") return read_metaspace_decoder(json);
   if (kind == "WordPiece") return read_word_piece(json);
   if (kind == "BPEDecoder") return read_word_ends(json);
   if (kind == "Strip") return read_strip(json);
-  if (kind == "Replace") return read_replace(json);
-  if (kind == "Sequence") return read_sequence(json);
+  if (kind == "Replace") return read_replace_decoder(json);
+  if (kind == "Sequence") return read_sequence_decoder(json);
   type.unknown(known_decoders);
 }
 

@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t most_bytes = std::int64_t{1} << 60;
+constexpr std::int64_t most_offset = std::int64_t{1} << 60;
 constexpr std::int64_t most_bits = std::int64_t{1} << 62;
 constexpr std::size_t most_dimensions = 64;
 constexpr std::string_view metadata_key = "__metadata__";
@@ -45,7 +45,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   bool number_integer(std::int64_t value) override { return scalar(fmt::format("{}", value)); }
   bool number_unsigned(std::uint64_t value) override {
     if (depth_ != 2 || list_ == nullptr) return scalar(fmt::format("{}", value));
-    if (value > static_cast<std::uint64_t>(most_bytes))
+    if (value > static_cast<std::uint64_t>(most_offset))
       wrong(fmt::format("found {} in \"{}\"; wanted at most 2^60", value, field_));
     if (list_->size() == most_dimensions)
       wrong(fmt::format("found more than {} numbers in \"{}\"", most_dimensions, field_));

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "framework/autograd/sequence_pieces.h"
+#include "framework/autograd/dtypes.h"
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/kinds.h"
 #include "tests/nn/layer_testing.h"

@@ -1,19 +1,9 @@
 #include "framework/kernels/attention/block_weights.h"
 
+#include "framework/kernels/require_tensor.h"
+
 namespace longspan {
-namespace {
-
-void expect(
-    const char* kernel, const char* name, const Tensor& tensor, const Shape& shape, DType dtype) {
-  require(tensor.defined() && tensor.shape() == shape && tensor.dtype() == dtype,
-          "{}: {} is not {} {}",
-          kernel,
-          name,
-          name_of(dtype),
-          shape);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 void check(const SinkhornWeights& sinkhorn) {
   const Shape& shape = sinkhorn.scores.shape();
@@ -25,13 +15,13 @@ void check(const SinkhornWeights& sinkhorn) {
           kernel,
           name_of(dtype),
           shape);
-  if (sinkhorn.uniform.defined()) expect(kernel, "uniform", sinkhorn.uniform, shape, dtype);
-  expect(kernel, "weights", sinkhorn.weights, shape, dtype);
-  expect(kernel,
-         "normalisers",
-         sinkhorn.normalisers,
-         {shape[0], 2 * sinkhorn.iterations, shape[1]},
-         dtype);
+  if (sinkhorn.uniform.defined()) require_tensor(kernel, "uniform", sinkhorn.uniform, shape, dtype);
+  require_tensor(kernel, "weights", sinkhorn.weights, shape, dtype);
+  require_tensor(kernel,
+                 "normalisers",
+                 sinkhorn.normalisers,
+                 {shape[0], 2 * sinkhorn.iterations, shape[1]},
+                 dtype);
 }
 
 void check(const SinkhornWeightsGradient& gradient) {
@@ -39,9 +29,9 @@ void check(const SinkhornWeightsGradient& gradient) {
   const Shape& shape = gradient.forward.scores.shape();
   const DType dtype = gradient.forward.scores.dtype();
   const char* const kernel = "sinkhorn_weights_backward";
-  expect(kernel, "dweights", gradient.dweights, shape, dtype);
-  expect(kernel, "dscores", gradient.dscores, shape, dtype);
-  expect(kernel, "totals", gradient.totals, {shape[0], 2, shape[1]}, dtype);
+  require_tensor(kernel, "dweights", gradient.dweights, shape, dtype);
+  require_tensor(kernel, "dscores", gradient.dscores, shape, dtype);
+  require_tensor(kernel, "totals", gradient.totals, {shape[0], 2, shape[1]}, dtype);
 }
 
 void check(const TopWeights& top) {
@@ -64,11 +54,11 @@ void check(const TopWeights& top) {
           "top_weights: the numbers of real blocks do not fit scores {}",
           scores);
   if (top.weights.defined())
-    expect("top_weights",
-           "weights",
-           top.weights,
-           {scores[0], scores[1] * choice[2], scores[2]},
-           dtype);
+    require_tensor("top_weights",
+                   "weights",
+                   top.weights,
+                   {scores[0], scores[1] * choice[2], scores[2]},
+                   dtype);
 }
 
 void check(const TopWeightsGradient& gradient) {
@@ -76,12 +66,12 @@ void check(const TopWeightsGradient& gradient) {
   check(forward);
   const Shape& scores = forward.scores.shape();
   const DType dtype = forward.scores.dtype();
-  expect("top_weights_backward",
-         "dweights",
-         gradient.dweights,
-         {scores[0], scores[1] * forward.choice.shape()[2], scores[2]},
-         dtype);
-  expect("top_weights_backward", "dscores", gradient.dscores, scores, dtype);
+  require_tensor("top_weights_backward",
+                 "dweights",
+                 gradient.dweights,
+                 {scores[0], scores[1] * forward.choice.shape()[2], scores[2]},
+                 dtype);
+  require_tensor("top_weights_backward", "dscores", gradient.dscores, scores, dtype);
 }
 
 void check(const MixedPadding& mixed) {
@@ -98,8 +88,10 @@ void check(const MixedPadding& mixed) {
   const std::int64_t batch = position[0] / weights[2];
   const std::int64_t size = position[2] / (weights[1] / weights[2] + 1);
   if (mixed.padding.defined())
-    expect("mixed_padding", "padding", mixed.padding, {batch, weights[2] * size}, DType::u8);
-  if (mixed.length.defined()) expect("mixed_padding", "length", mixed.length, {batch}, DType::i64);
+    require_tensor(
+        "mixed_padding", "padding", mixed.padding, {batch, weights[2] * size}, DType::u8);
+  if (mixed.length.defined())
+    require_tensor("mixed_padding", "length", mixed.length, {batch}, DType::i64);
 }
 
 }  // namespace longspan

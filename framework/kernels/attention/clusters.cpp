@@ -1,19 +1,9 @@
 #include "framework/kernels/attention/clusters.h"
 
+#include "framework/kernels/require_tensor.h"
+
 namespace longspan {
 namespace {
-
-void expect(
-    const char* kernel, const char* name, const Tensor& tensor, const Shape& shape, DType dtype) {
-  require(tensor.shape() == shape && tensor.dtype() == dtype,
-          "{}: {} is {} {}, wanted {} {}",
-          kernel,
-          name,
-          name_of(tensor.dtype()),
-          tensor.shape(),
-          name_of(dtype),
-          shape);
-}
 
 void check_scores(const char* kernel, const Tensor& scores, const Tensor& length) {
   require(scores.shape().dimensions() == 4 && scores.dtype() == accumulator_of(scores.dtype()),
@@ -21,7 +11,7 @@ void check_scores(const char* kernel, const Tensor& scores, const Tensor& length
           kernel,
           name_of(scores.dtype()),
           scores.shape());
-  if (length.defined()) expect(kernel, "length", length, {scores.shape()[0]}, DType::i64);
+  if (length.defined()) require_tensor(kernel, "length", length, {scores.shape()[0]}, DType::i64);
 }
 
 }  // namespace
@@ -31,21 +21,21 @@ void check(const ClusterMembers& members) {
   const Shape& scores = members.scores.shape();
   const Shape& found = members.position.shape();
   require(found.dimensions() == 4, "cluster_members: position is {}", found);
-  expect("cluster_members",
-         "position",
-         members.position,
-         {scores[0], scores[2], scores[1], found[3]},
-         DType::i32);
+  require_tensor("cluster_members",
+                 "position",
+                 members.position,
+                 {scores[0], scores[2], scores[1], found[3]},
+                 DType::i32);
 }
 
 void check(const NearestCluster& nearest) {
   check_scores("nearest_cluster", nearest.scores, nearest.length);
   const Shape& scores = nearest.scores.shape();
-  expect("nearest_cluster",
-         "cluster",
-         nearest.cluster,
-         {scores[0], scores[1], 1, scores[3]},
-         DType::i32);
+  require_tensor("nearest_cluster",
+                 "cluster",
+                 nearest.cluster,
+                 {scores[0], scores[1], 1, scores[3]},
+                 DType::i32);
 }
 
 void check(const ClusterSums& sums) {
@@ -56,9 +46,9 @@ void check(const ClusterSums& sums) {
           sums.sums.shape());
   const std::int64_t clusters = sums.sums.shape()[1];
   const DType wide = accumulator_of(sums.x.dtype());
-  expect("add_cluster_sums", "sums", sums.sums, {x[2], clusters, x[3]}, wide);
-  expect("add_cluster_sums", "counts", sums.counts, {x[2], clusters}, wide);
-  expect("add_cluster_sums", "cluster", sums.cluster, {x[0], x[2], 1, x[1]}, DType::i32);
+  require_tensor("add_cluster_sums", "sums", sums.sums, {x[2], clusters, x[3]}, wide);
+  require_tensor("add_cluster_sums", "counts", sums.counts, {x[2], clusters}, wide);
+  require_tensor("add_cluster_sums", "cluster", sums.cluster, {x[0], x[2], 1, x[1]}, DType::i32);
 }
 
 void check(const MoveCentroids& move) {
@@ -68,8 +58,8 @@ void check(const MoveCentroids& move) {
           "move_centroids: centroids are {} {}, wanted f32 or f64 [heads, clusters, dim]",
           name_of(dtype),
           shape);
-  expect("move_centroids", "sums", move.sums, shape, dtype);
-  expect("move_centroids", "counts", move.counts, {shape[0], shape[1]}, dtype);
+  require_tensor("move_centroids", "sums", move.sums, shape, dtype);
+  require_tensor("move_centroids", "counts", move.counts, {shape[0], shape[1]}, dtype);
 }
 
 void check(const DivideRows& divide) {

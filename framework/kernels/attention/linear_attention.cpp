@@ -4,21 +4,13 @@
 
 #include <algorithm>
 
+#include "framework/kernels/require_tensor.h"
+
 namespace longspan {
 namespace {
 
-void require_tensor(const char* name, const Tensor& found, const Shape& shape, DType dtype) {
-  require(found.defined() && found.shape() == shape && found.dtype() == dtype,
-          "linear attention: {} is {} {}, wanted {} {}",
-          name,
-          found.defined() ? name_of(found.dtype()) : "nothing",
-          found.shape().to_string(),
-          name_of(dtype),
-          shape.to_string());
-}
-
 void require_if_defined(const char* name, const Tensor& found, const Shape& shape, DType dtype) {
-  if (found.defined()) require_tensor(name, found, shape, dtype);
+  if (found.defined()) require_tensor("linear attention", name, found, shape, dtype);
 }
 
 void require_parts(const char* name, const Ranges& parts, std::int64_t rows) {
@@ -106,8 +98,9 @@ void check(const LinearAttention& call) {
           query,
           key,
           call.value.shape());
-  require_tensor("key", call.key, query.with(1, key[1]), dtype);
-  require_tensor("value", call.value, key.with(3, call.value.shape()[3]), dtype);
+  require_tensor("linear attention", "key", call.key, query.with(1, key[1]), dtype);
+  require_tensor(
+      "linear attention", "value", call.value, key.with(3, call.value.shape()[3]), dtype);
   require(!call.causal || key[1] == query[1],
           "linear attention: {} queries and {} keys, causal attention has as many",
           query[1],
@@ -131,7 +124,7 @@ void check(const LinearAttentionGradient& call) {
   const DType dtype = forward.query.dtype(), sums = accumulator_of(dtype);
   require(forward.out.defined() && (forward.divisors.defined() || forward.divisor == Divisor::none),
           "linear attention: the backward pass reads the results of the forward pass");
-  require_tensor("dout", call.dout, forward.out.shape(), dtype);
+  require_tensor("linear attention", "dout", call.dout, forward.out.shape(), dtype);
   const std::int64_t parts = forward.causal ? std::ssize(forward.parts) : 1;
   require_if_defined("after", call.after, state_shape(forward, parts), sums);
   require_if_defined("dquery", call.dquery, forward.query.shape(), dtype);

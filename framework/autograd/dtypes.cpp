@@ -1,0 +1,18 @@
+#include "framework/autograd/dtypes.h"
+
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+
+Tensor in_dtype(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  const Tensor result = Tensor::empty(x.shape(), dtype, x.device());
+  on(x.device(), [&](auto backend) { scale(backend, 1.0, x, result); });
+  return result;
+}
+
+Tensor empty_sums(const Tensor& like, const Shape& shape) {
+  return Tensor::empty(shape, accumulator_of(like.dtype()), like.device());
+}
+
+}  // namespace longspan
