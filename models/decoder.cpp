@@ -5,6 +5,7 @@
 #include "framework/model/documents.h"
 #include "framework/model/vocabulary_readout.h"
 #include "framework/nn/embedding.h"
+#include "models/declared_body.h"
 #include "models/mechanisms.h"
 #include "models/stack.h"
 
@@ -198,13 +199,7 @@ Family decoder_family() {
   return {"decoder",
           "causal language model with absolute or relative positions (GPT-2, Radford et al. 2019)",
           {"language_model", "recall"},
-          [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
-            const auto options = std::make_shared<DecoderOptions>();
-            declare(table, *options, planned);
-            return [options](const Scope& scope, const ModelSetting& setting) {
-              return decoder_body(*options)(scope, setting);
-            };
-          }};
+          declared(decoder_body)};
 }
 
 }  // namespace longspan

@@ -2,6 +2,7 @@
 
 #include "framework/core/queued_copy.h"
 #include "framework/nn/embedding.h"
+#include "models/declared_body.h"
 #include "models/mechanisms.h"
 #include "models/patch_encoder.h"
 #include "models/stack.h"
@@ -147,13 +148,7 @@ Family encoder_family() {
           "an encoder whose positions all see each other (Devlin et al. 2019); for run.task: "
           "tagging and classification",
           {"tagging", "classification"},
-          [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
-            const auto options = std::make_shared<EncoderOptions>();
-            declare(table, *options, planned);
-            return [options](const Scope& scope, const ModelSetting& setting) {
-              return encoder_body(*options)(scope, setting);
-            };
-          }};
+          declared(encoder_body)};
 }
 
 }  // namespace longspan

@@ -6,6 +6,7 @@
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/kept_keys.h"
 #include "framework/nn/embedding.h"
+#include "models/declared_body.h"
 #include "models/masked_decoder.h"
 #include "models/mechanisms.h"
 #include "models/stack.h"
@@ -228,13 +229,7 @@ Family encoder_decoder_family() {
       "encoder_decoder",
       "an encoder and a decoder that looks at it (Vaswani et al. 2017); for run.task: translation",
       {"translation"},
-      [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
-        const auto options = std::make_shared<EncoderDecoderOptions>();
-        declare(table, *options, planned);
-        return [options](const Scope& scope, const ModelSetting& setting) {
-          return encoder_decoder_body(*options)(scope, setting);
-        };
-      }};
+      declared(encoder_decoder_body)};
 }
 
 }  // namespace longspan

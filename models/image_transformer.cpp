@@ -7,6 +7,7 @@
 #include "framework/core/queued_copy.h"
 #include "framework/model/shared_time.h"
 #include "framework/nn/embedding.h"
+#include "models/declared_body.h"
 #include "models/mechanisms.h"
 #include "models/stack.h"
 
@@ -336,13 +337,7 @@ Family image_transformer_family() {
           "the values of images predicted one after another, by local attention in one or two "
           "dimensions (Parmar et al. 2018); for run.task: pixels",
           {"pixels"},
-          [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
-            const auto options = std::make_shared<ImageTransformerOptions>();
-            declare(table, *options, planned);
-            return [options](const Scope& scope, const ModelSetting& setting) {
-              return image_transformer_body(*options)(scope, setting);
-            };
-          }};
+          declared(image_transformer_body)};
 }
 
 }  // namespace longspan

@@ -9,6 +9,7 @@
 #include "framework/nn/embedding.h"
 #include "framework/nn/positions.h"
 #include "models/acted_inputs.h"
+#include "models/declared_body.h"
 #include "models/stack.h"
 
 namespace longspan {
@@ -254,13 +255,7 @@ Family transformer_xl_family() {
   return {"transformer_xl",
           "language model with segment memory and relative positions (Dai et al. 2019)",
           {"language_model", "recall", "reinforcement"},
-          [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
-            const auto options = std::make_shared<TransformerXlOptions>();
-            declare(table, *options, planned);
-            return [options](const Scope& scope, const ModelSetting& setting) {
-              return transformer_xl_body(*options)(scope, setting);
-            };
-          }};
+          declared(transformer_xl_body)};
 }
 
 }  // namespace longspan

@@ -5,6 +5,7 @@
 #include "framework/model/documents.h"
 #include "framework/model/vocabulary_readout.h"
 #include "framework/nn/embedding.h"
+#include "models/declared_body.h"
 #include "models/mechanisms.h"
 #include "models/stack.h"
 
@@ -136,13 +137,7 @@ Family universal_transformer_family() {
       "causal language model whose layers run several times, a fixed number or as often as each "
       "position needs (Dehghani et al. 2019)",
       {"language_model"},
-      [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
-        const auto options = std::make_shared<UniversalTransformerOptions>();
-        declare(table, *options, planned);
-        return [options](const Scope& scope, const ModelSetting& setting) {
-          return universal_transformer_body(*options)(scope, setting);
-        };
-      }};
+      declared(universal_transformer_body)};
 }
 
 }  // namespace longspan
