@@ -4,10 +4,11 @@
 
 namespace longspan {
 
-Tensor in_dtype(const Tensor& x, DType dtype) {
+Tensor in_dtype(const Tensor& x, DType dtype, const std::source_location& place) {
   if (x.dtype() == dtype) return x;
   const Tensor result = Tensor::empty(x.shape(), dtype, x.device());
-  on(x.device(), [&](auto backend) { scale(backend, 1.0, x, result); });
+  on(
+      x.device(), [&](auto backend) { scale(backend, 1.0, x, result); }, place);
   return result;
 }
 

@@ -7,7 +7,6 @@
 #include "framework/kernels/head_attention.h"
 
 namespace longspan {
-namespace {}  // namespace
 
 Variable head_attention(const Variable& query,
                         const Variable& key,

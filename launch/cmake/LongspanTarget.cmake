@@ -134,7 +134,7 @@ endif()
 if(LONGSPAN_WERROR)
   list(APPEND LONGSPAN_COMPILE_OPTIONS -Werror)
 endif()
-# What hardly computes, and does not stand between a step's ops, is optimised less: that takes half the time to compile.
+# All but the kernels and what reads, saves or sends much data is optimised less: that takes half the time to compile.
 # Under sanitizers that is all but the kernels. Of fuzzers each run counts.
 set(LONGSPAN_COLD_OPTIONS ${LONGSPAN_COMPILE_OPTIONS})
 if(LONGSPAN_SANITIZE)

@@ -3,7 +3,6 @@
 #include "framework/kernels/require_tensor.h"
 
 namespace longspan {
-namespace {}  // namespace
 
 void check(const SinkhornWeights& sinkhorn) {
   const Shape& shape = sinkhorn.scores.shape();
