@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/autograd/dtypes.h"
 #include "framework/core/unneeded_flops.h"
 #include "framework/kernels/attention/chunk_slots.h"
 #include "framework/kernels/attention/hash_buckets.h"
@@ -420,8 +421,7 @@ Variable hash_attention(const Variable& shared,
   const DType dtype = saved.shared.dtype();
   const Device& device = saved.shared.device();
   saved.out = Tensor::empty(saved.value.shape(), dtype, device);
-  saved.log_sum_exp =
-      Tensor::empty({saved.batch(), saved.heads(), saved.time()}, accumulator_of(dtype), device);
+  saved.log_sum_exp = empty_sums(saved.shared, {saved.batch(), saved.heads(), saved.time()});
   forward(saved);
   Tensor out = saved.out;
   return record(std::move(out), {shared, value}, [saved = std::move(saved)](Gradients& gradients) {

@@ -1,5 +1,6 @@
 #include "framework/autograd/routed_attention.h"
 
+#include "framework/autograd/dtypes.h"
 #include "framework/kernels/attention/chunk_slots.h"
 #include "framework/kernels/attention/clusters.h"
 #include "framework/kernels/attention/hash_buckets.h"
@@ -128,11 +129,7 @@ Variable gather_members(const Variable& x, const Tensor& position) {
   return record(gathered(x.value(), groups),
                 {x},
                 [groups, time = shape[1], dtype = x.value().dtype()](Gradients& gradients) {
-                  const Tensor sums = scattered(gradients.output(), groups, time);
-                  if (sums.dtype() == dtype) return gradients.give(0, sums);
-                  const Tensor dx = Tensor::empty(sums.shape(), dtype, sums.device());
-                  on(dx.device(), [&](auto backend) { scale(backend, 1, sums, dx); });
-                  gradients.give(0, dx);
+                  gradients.give(0, in_dtype(scattered(gradients.output(), groups, time), dtype));
                 });
 }
 
