@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-from jobs import MPIRUN, left_behind, processes_with
+from jobs import MPIRUN, errors_of_ranks, left_behind, processes_with
 
 PLACE = r"at tests/comm/failing_job\.cpp:\d+"
 REDUCE = rf"all_reduce of 100 f32 {PLACE}"
@@ -87,8 +87,9 @@ def run_case(program, failure, rank, code, wanted, transport, number):
         seconds = time.monotonic() - begin
         check(job.returncode == code, problems, f"exit code {job.returncode}, expected {code}")
         if wanted is not None:
-            check(re.fullmatch(wanted, job.stderr.strip()), problems,
-                  f"standard error is\n{job.stderr}\nexpected to match\n{wanted}")
+            errors = errors_of_ranks(job.stderr)
+            check(re.fullmatch(wanted, errors.strip()), problems,
+                  f"standard error is\n{errors}\nexpected to match\n{wanted}")
         check(seconds < MOST_SECONDS, problems, f"took {seconds:.1f} s")
         check(not (found := left_behind(mark)), problems, f"still running: {found}")
     return seconds, problems

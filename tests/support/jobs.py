@@ -81,6 +81,15 @@ class Layout(collections.namedtuple("Layout", "data tensor context sequence", de
 
 Result = collections.namedtuple("Result", "code output errors")
 
+# Now and then Open MPI's mpirun closes a pipe of a rank that was ended before its event loop, libevent, lets go of
+# it, and libevent says so (https://github.com/open-mpi/ompi/issues/5520). It changes nothing.
+_PIPE_OF_MPIRUN = re.compile(r"^\[warn\] Epoll (ADD|MOD|DEL)\(\d+\) on fd \d+ failed\. .*\n", re.MULTILINE)
+
+
+def errors_of_ranks(errors):
+    """What a job said on standard error, without mpirun's own line about a pipe."""
+    return _PIPE_OF_MPIRUN.sub("", errors)
+
 
 class Job:
     """`program` with its arguments, on one process without mpirun or on several ranks."""
@@ -93,6 +102,7 @@ class Job:
         self.program = str(program)
         self._output = tempfile.TemporaryFile()
         self._errors = tempfile.TemporaryFile()
+        self.ranks = ranks
         command = [self.program, *map(str, arguments)]
         if ranks > 1:
             command = [str(MPIRUN), str(ranks), *command]
@@ -108,7 +118,8 @@ class Job:
 
     def errors(self):
         size = os.fstat(self._errors.fileno()).st_size
-        return os.pread(self._errors.fileno(), size, 0).decode()
+        errors = os.pread(self._errors.fileno(), size, 0).decode()
+        return errors_of_ranks(errors) if self.ranks > 1 else errors
 
     def ended(self):
         return self._process.poll() is not None
