@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <random>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -61,6 +62,17 @@ std::string trouble_with(const fs::path& folder) {
   return fmt::format("\"{}\" cannot be written: {}", folder.string(), reason());
 }
 
+// Files by which ranks find out whether they see one folder.
+constexpr std::string_view marker = ".seen-by-all-";
+
+// A run that was killed may have left some. Nobody else has any while this run holds the lock.
+void remove_markers(const fs::path& folder) {
+  std::error_code error, unused;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error))
+    if (entry->path().filename().string().starts_with(marker)) fs::remove(entry->path(), unused);
+}
+
 // Whether this rank finds a file that another one has made. What a network file system remembers
 // of a folder may be some seconds old; to open the folder makes it look again.
 bool finds(const fs::path& file) {
@@ -79,7 +91,7 @@ bool finds(const fs::path& file) {
 std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& world) {
   if (world.size() == 1) return "";
   // Nobody can have looked for this name before.
-  const fs::path file = folder / (".seen-by-all-" + new_run_id(world));
+  const fs::path file = folder / (std::string(marker) + new_run_id(world));
   std::string sentence;
   if (world.rank() == 0) {
     const int descriptor = open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
@@ -117,6 +129,7 @@ RunDirectory::RunDirectory(const NamedPath& path, const Communicator& world)
   if (writes_ && sentence.empty()) sentence = trouble_with(checkpoints());
   sentence = world.broadcast(sentence, 0);
   if (!sentence.empty()) throw ConfigurationError("{}", sentence);
+  if (writes_) remove_markers(checkpoints());
   sentence = trouble_of_ranks_with(checkpoints(), world);
   if (!sentence.empty())
     throw ConfigurationError("{}run.directory \"{}\": {}", path.before(), path_.string(), sentence);

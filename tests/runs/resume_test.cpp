@@ -112,5 +112,14 @@ TEST(RunDirectory, ThatCannotHaveItsCheckpointsLeavesNoLock) {
   EXPECT_NO_THROW(RunDirectory((temporary.path() / "run").string(), {}));
 }
 
+TEST(RunDirectory, HasNothingOfARunThatWasKilledWhileItBegan) {
+  const testing::TemporaryDirectory temporary;
+  const fs::path checkpoints = temporary.path() / "run" / checkpoints_name;
+  fs::create_directories(checkpoints);
+  std::ofstream(checkpoints / ".seen-by-all-0123456789abcdef");
+  const RunDirectory directory((temporary.path() / "run").string(), {});
+  EXPECT_TRUE(fs::is_empty(checkpoints));
+}
+
 }  // namespace
 }  // namespace longspan
