@@ -135,7 +135,7 @@ void speak_at_sudden_end() {
     if (before.sa_handler != SIG_DFL) continue;
     set_stack_of_signals();
     handler.sa_handler = end_by_signal;
-    handler.sa_flags = SA_RESETHAND | SA_ONSTACK;
+    handler.sa_flags = static_cast<int>(SA_RESETHAND | SA_ONSTACK);  // one of them is unsigned
     ::sigaction(number, &handler, nullptr);
   }
 }

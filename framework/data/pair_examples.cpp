@@ -199,7 +199,7 @@ class PairExamples final : public Examples {
         targets.push_back(link.target);
       }
       std::ranges::sort(targets);
-      linked += std::ranges::unique(targets).begin() - targets.begin();
+      linked += std::unique(targets.begin(), targets.end()) - targets.begin();
     }
     batch.fields["links"] = field;
     batch.counts["linked"] = linked;

@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_bytes = 3'200'000;
+constexpr std::size_t most_data_bytes = 3'200'000;
 constexpr std::size_t bytes_of_cell = 40;  // three numbers of twelve characters, and commas
 constexpr std::size_t fewest_buckets = 32;
 constexpr std::size_t most_sample_bytes = 400'000;
@@ -124,7 +124,7 @@ void thin_for_page(std::span<ReportedRun> runs) {
   std::size_t columns = 0;
   for (const ReportedRun& run : runs) columns += run.metrics.series.names().size() + 1;
   const std::size_t most =
-      std::max(fewest_buckets, most_bytes / bytes_of_cell / std::max<std::size_t>(columns, 1));
+      std::max(fewest_buckets, most_data_bytes / bytes_of_cell / std::max<std::size_t>(columns, 1));
   for (ReportedRun& run : runs) {
     run.metrics.series.thin_to(most);
     thin_samples(run.samples, most_sample_bytes / runs.size());

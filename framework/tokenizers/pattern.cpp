@@ -13,7 +13,7 @@ namespace longspan {
 
 struct TextPattern::Compiled {
   struct FreeCode {
-    void operator()(pcre2_code* code) const { pcre2_code_free(code); }
+    void operator()(pcre2_code* compiled) const { pcre2_code_free(compiled); }
   };
   std::unique_ptr<pcre2_code, FreeCode> code;
   bool is_fast = false;  // compiled to machine code

@@ -105,10 +105,11 @@ void read_file(std::string_view bytes) {
   const Descriptor descriptor = open_rank_file(folder.path(), file);
   is_read([&] { rank_file_problems(descriptor, folder.path(), file, pieces); });
   const hdf5::Reader reader(path, descriptor.get());
-  for (const auto& [piece, dtype] : pieces) {
-    is_read([&] { reader.open(piece->dataset, dtype, piece->box.shape); });
-    is_read([&] { read_piece(reader, *piece, dtype, [](const Box&, const std::byte*) {}); });
-    is_read([&] { reader.require_virtual(piece->dataset, 1); });
+  for (const FilePiece& each : pieces) {
+    const ManifestPiece& piece = *each.piece;
+    is_read([&] { reader.open(piece.dataset, each.dtype, piece.box.shape); });
+    is_read([&] { read_piece(reader, piece, each.dtype, [](const Box&, const std::byte*) {}); });
+    is_read([&] { reader.require_virtual(piece.dataset, 1); });
   }
 }
 
