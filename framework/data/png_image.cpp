@@ -6,6 +6,8 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <string_view>
 
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
@@ -24,10 +26,31 @@ std::string bytes_of(const std::string& path) {
   return bytes;
 }
 
+// Before it reads a chunk, libpng takes as much memory as the chunk says it has bytes. Throws
+// DataError where one in front of the pixels has more than the file.
+void require_chunks(const std::string& path, std::string_view bytes) {
+  constexpr std::size_t signature = 8, word = 4;
+  // A chunk is its length, its name, its bytes, and their checksum.
+  for (std::size_t at = signature; at + 3 * word <= bytes.size();) {
+    std::size_t length = 0;
+    for (const char byte : bytes.substr(at, word))
+      length = 256 * length + static_cast<unsigned char>(byte);
+    if (bytes.substr(at + word, word) == "IDAT") return;
+    if (length > bytes.size() - at - 3 * word)
+      throw DataError(
+          "{}: cannot be read as a PNG file: a chunk says it has {} bytes, {} are there",
+          path,
+          length,
+          bytes.size() - at - 3 * word);
+    at += length + 3 * word;
+  }
+}
+
 // What libpng holds of one image.
 class Reader {
  public:
   Reader(const std::string& path, const std::string& bytes) : path_(path) {
+    require_chunks(path, bytes);
     image_.version = PNG_IMAGE_VERSION;
     if (png_image_begin_read_from_memory(&image_, bytes.data(), bytes.size()) == 0) refuse();
     const bool has_colour = (image_.format & PNG_FORMAT_FLAG_COLOR) != 0;
@@ -40,7 +63,6 @@ class Reader {
   }
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
-  ~Reader() { png_image_free(&image_); }
 
   const ImageShape& shape() const { return shape_; }
   std::vector<std::uint8_t> values() {
@@ -52,12 +74,16 @@ class Reader {
   }
 
  private:
+  struct Free {
+    void operator()(png_image* image) const { png_image_free(image); }
+  };
   [[noreturn]] void refuse() const {
     throw DataError("{}: cannot be read as a PNG file: {}", path_, shortened(image_.message));
   }
 
   std::string path_;
   png_image image_ = {};
+  std::unique_ptr<png_image, Free> free_{&image_};  // where the constructor throws too
   ImageShape shape_;
 };
 

@@ -3,6 +3,8 @@
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
+#include <exception>
+#include <new>
 
 #include "framework/core/error.h"
 #include "framework/core/input_file.h"
@@ -26,6 +28,17 @@ std::int64_t find_line_end(const sentencepiece::SentencePieceProcessor& processo
     if (!processor.IsUnknown(id) && processor.IdToPiece(id) == piece) return id;
   }
   return processor.eos_id();
+}
+
+// Of some damaged models the library throws an exception of its own.
+bool loads(sentencepiece::SentencePieceProcessor& processor, const std::string& bytes) {
+  try {
+    return processor.LoadFromSerializedProto(bytes).ok() && processor.GetPieceSize() > 0;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -60,8 +73,7 @@ std::string_view name_of(SubwordKind kind) {
 SubwordModel::SubwordModel(std::string bytes, const std::string& place) {
   auto loaded = std::make_shared<Loaded>();
   loaded->bytes = std::move(bytes);
-  if (!loaded->processor.LoadFromSerializedProto(loaded->bytes).ok() ||
-      loaded->processor.GetPieceSize() < 1)
+  if (!loads(loaded->processor, loaded->bytes))
     throw DataError("{}: is not a model of SentencePiece; a .model file is needed", place);
   loaded->line_end = find_line_end(loaded->processor);
   if (loaded->line_end < 0)
