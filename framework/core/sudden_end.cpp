@@ -105,9 +105,20 @@ void set_stack_of_signals() {
   ::sigaltstack(&stack, nullptr);
 }
 
+constexpr std::string_view name_of(int number) {
+  switch (number) {
+    case SIGABRT:
+      return "signal 6 (Aborted)";
+    case SIGBUS:
+      return "signal 7 (Bus error)";
+    default:
+      return "signal 11 (Segmentation fault)";
+  }
+}
+
 // The signal is sent again, for which nothing is set any more (SA_RESETHAND).
 void end_by_signal(int number) {
-  say({number == SIGSEGV ? "signal 11 (Segmentation fault)" : "signal 7 (Bus error)",
+  say({name_of(number),
        " ends this process: a disk or ",
        "the memory is full, or it is a defect of the program or of a library"});
   ::raise(number);
@@ -129,7 +140,7 @@ void log_sudden_end_in(const std::filesystem::path& log) {
 void speak_at_sudden_end() {
   std::set_terminate(end_by_exception);
   ::on_exit(end_by_library, nullptr);
-  for (const int number : {SIGSEGV, SIGBUS}) {
+  for (const int number : {SIGSEGV, SIGBUS, SIGABRT}) {
     struct sigaction before = {}, handler = {};
     ::sigaction(number, nullptr, &before);
     if (before.sa_handler != SIG_DFL) continue;

@@ -10,9 +10,10 @@ namespace longspan {
 // - an exception that cannot be passed on, as one out of a destructor that finds no memory: exit
 //   code 1;
 // - a library that ends the process with code -1, as HDF5 does without memory: exit code 1;
-// - SIGSEGV and SIGBUS, as of a library that does not see that it got no memory, or of the main
-//   thread's stack that is full. The signal then ends the process as it would have. Who handles it
-//   already, as a sanitizer does, goes on to.
+// - SIGSEGV, SIGBUS and SIGABRT, as of a library that does not see that it got no memory, or of the
+//   main thread's stack that is full; where the C library aborts, it says why in a line before. The
+//   signal then ends the process as it would have. Who handles it already, as a sanitizer does,
+//   goes on to.
 void speak_at_sudden_end();
 
 // Such an end is from now on told at the end of a run's log too: "2026-01-31 12:00:00.000 error "

@@ -19,10 +19,14 @@ namespace fs = std::filesystem;
 constexpr int kept_steps = 2;
 
 // Of a process that has not come to its answer: it has said one sentence, and its code says why.
-Attempt sudden_end(const std::string& told, int status) {
+Attempt sudden_end(std::string told, int status) {
+  const bool is_aborted = WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
   const bool has_code = WIFEXITED(status)
                             ? WEXITSTATUS(status) == static_cast<int>(ExitCode::failure)
-                            : WTERMSIG(status) == SIGSEGV;
+                            : is_aborted || WTERMSIG(status) == SIGSEGV;
+  // What the C library says before.
+  if (const std::size_t at = told.find("longspan: "); is_aborted && at != std::string::npos)
+    told.erase(0, at);
   const bool is_sentence = told.starts_with("longspan: ") && told.find('\n') + 1 == told.size();
   if (has_code && is_sentence) return {.ended = true, .error = told.substr(0, told.size() - 1)};
   return {.documented = false,

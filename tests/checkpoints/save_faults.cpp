@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <iostream>
@@ -143,8 +144,9 @@ std::string agreed(const Attempt& attempt, const Communicator& world) {
 void answer(const Saver& saver,
             const std::string& number,
             const Attempt& attempt,
-            const std::string& problem) {
+            std::string problem) {
   if (saver.world.rank() != 0) return;
+  std::ranges::replace(problem, '\n', ' ');  // an answer is a line
   if (!problem.empty())
     fmt::print("{} failed {}, after {} had failed\n", number, problem, attempt.seen.struck);
   else

@@ -82,7 +82,7 @@ TEST(SuddenEnd, ByAFullStackIsASentence) {
 
 TEST(SuddenEnd, BySignalsIsASentenceAndTheSignal) {
   if (testing::sanitized) GTEST_SKIP() << "the sanitizer speaks itself";
-  for (const int number : {SIGSEGV, SIGBUS})
+  for (const int number : {SIGSEGV, SIGBUS, SIGABRT})
     EXPECT_EXIT((speak_at_sudden_end(), std::raise(number)),
                 KilledBySignal(number),
                 "^longspan: signal [0-9]+ \\([A-Za-z ]+\\) ends this process: [^\n]+\n$");

@@ -51,7 +51,10 @@ class Driver:
         first, *words = line.split() or [""]
         if first == str(number):
             return words
-        how = f"hung for {MOST_SECONDS} s" if not ready else f"ended with {self._process.wait()}"
+        if not ready:
+            how = f"hung for {MOST_SECONDS} s"
+        else:
+            how = f"answers {line!r}" if line else f"ended with {self._process.wait()}"
         self.close()
         return ["failed", f"the process that saves {how}"]
 
