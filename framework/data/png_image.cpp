@@ -27,21 +27,25 @@ std::string bytes_of(const std::string& path) {
 }
 
 // Before it reads a chunk, libpng takes as much memory as the chunk says it has bytes. Throws
-// DataError where one in front of the pixels has more than the file.
+// DataError where one in front of the pixels has more than the file. What is no PNG file passes:
+// libpng says so.
 void require_chunks(const std::string& path, std::string_view bytes) {
-  constexpr std::size_t signature = 8, word = 4;
+  constexpr std::string_view signature = "\x89PNG\r\n\x1A\n";
+  if (!bytes.starts_with(signature)) return;
   // A chunk is its length, its name, its bytes, and their checksum.
-  for (std::size_t at = signature; at + 3 * word <= bytes.size();) {
+  constexpr std::size_t word = 4;
+  for (std::size_t at = signature.size(); at + 2 * word <= bytes.size();) {
+    const std::size_t there = bytes.size() - at - 2 * word;
     std::size_t length = 0;
     for (const char byte : bytes.substr(at, word))
       length = 256 * length + static_cast<unsigned char>(byte);
     if (bytes.substr(at + word, word) == "IDAT") return;
-    if (length > bytes.size() - at - 3 * word)
+    if (length > there)
       throw DataError(
           "{}: cannot be read as a PNG file: a chunk says it has {} bytes, {} are there",
           path,
           length,
-          bytes.size() - at - 3 * word);
+          there);
     at += length + 3 * word;
   }
 }

@@ -30,13 +30,15 @@ std::int64_t find_line_end(const sentencepiece::SentencePieceProcessor& processo
   return processor.eos_id();
 }
 
-// Of some damaged models the library throws an exception of its own.
+// Of some damaged models the library throws an exception of its own, which also tells of memory
+// that it did not get.
 bool loads(sentencepiece::SentencePieceProcessor& processor, const std::string& bytes) {
   try {
     return processor.LoadFromSerializedProto(bytes).ok() && processor.GetPieceSize() > 0;
   } catch (const std::bad_alloc&) {
     throw;
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    if (std::string_view(error.what()).ends_with("bad_alloc")) throw std::bad_alloc();
     return false;
   }
 }

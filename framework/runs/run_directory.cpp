@@ -65,7 +65,7 @@ std::string trouble_with(const fs::path& folder) {
 // Files by which ranks find out whether they see one folder.
 constexpr std::string_view marker = ".seen-by-all-";
 
-// A run that was killed may have left some. Nobody else has any while this run holds the lock.
+// A run that was killed may have left some. Whoever has the lock has no other run beside it.
 void remove_markers(const fs::path& folder) {
   std::error_code error, unused;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;

@@ -154,8 +154,9 @@ TEST(ImageExamples, RefusesPngFilesThatAreCutOffOrDamaged) {
   file.close();
   EXPECT_THAT(sentence_of<DataError>([&] { read_png(path); }),
               HasSubstr("cat/2.png: cannot be read as a PNG file: "));
-  std::ofstream(path, std::ios::trunc) << "GIF89a";
-  EXPECT_THAT(folder.refused(), HasSubstr("cat/2.png: cannot be read as a PNG file: "));
+  std::ofstream(path, std::ios::trunc)
+      << "GIF89a, and so much more that chunks could be looked for in it";
+  EXPECT_THAT(folder.refused(), HasSubstr("cat/2.png: cannot be read as a PNG file: Not a PNG"));
 }
 
 TEST(ImageExamples, RefusesAFolderWithoutImages) {

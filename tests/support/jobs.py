@@ -102,7 +102,6 @@ class Job:
         self.program = str(program)
         self._output = tempfile.TemporaryFile()
         self._errors = tempfile.TemporaryFile()
-        self.ranks = ranks
         command = [self.program, *map(str, arguments)]
         if ranks > 1:
             command = [str(MPIRUN), str(ranks), *command]
@@ -118,8 +117,7 @@ class Job:
 
     def errors(self):
         size = os.fstat(self._errors.fileno()).st_size
-        errors = os.pread(self._errors.fileno(), size, 0).decode()
-        return errors_of_ranks(errors) if self.ranks > 1 else errors
+        return errors_of_ranks(os.pread(self._errors.fileno(), size, 0).decode())
 
     def ended(self):
         return self._process.poll() is not None

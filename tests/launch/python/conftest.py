@@ -65,6 +65,6 @@ def ranks(directory):
         environment = {"OMP_NUM_THREADS": "1", **os.environ, "TMPDIR": str(directory), "LONGSPAN_TIME_LIMIT": str(jobs.MOST_SECONDS)}
         result = subprocess.run(list(map(str, command)), cwd=directory, env=environment, capture_output=True, text=True)
         files = [directory / f"told.{rank}" for rank in range(count)]
-        return result.returncode, [file.read_text() if file.exists() else "" for file in files], result.stderr
+        return result.returncode, [file.read_text() if file.exists() else "" for file in files], jobs.errors_of_ranks(result.stderr)
 
     return run
