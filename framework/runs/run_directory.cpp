@@ -24,16 +24,19 @@ namespace fs = std::filesystem;
 
 std::string reason() { return std::error_code(errno, std::generic_category()).message(); }
 
-// Whether another run has the lock, which is taken otherwise. Whoever only looks whether a run goes
-// on has a shared one for a moment: it is tried again before it counts.
+// Whether another run has the lock, which is taken otherwise. It is tried for some seconds: whoever
+// only looks whether a run goes on has a shared lock for a moment, and mpirun, having killed its
+// ranks, may end before the last of them has, so that a script that starts again at once is too
+// early.
 bool is_taken(int lock) {
-  constexpr int attempts = 10;
+  using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds between{10};
-  for (int attempt = 0; attempt < attempts; ++attempt) {
-    if (flock(lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return false;
+  const auto end = Clock::now() + std::chrono::seconds(5);
+  while (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (Clock::now() >= end) return true;
     std::this_thread::sleep_for(between);
   }
-  return true;
+  return false;
 }
 
 // Takes the lock; a sentence where it cannot be had.

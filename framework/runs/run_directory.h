@@ -18,7 +18,8 @@ inline constexpr const char* checkpoints_name = "checkpoints";
 class RunDirectory {
  public:
   // Collective. Throws ConfigurationError on every rank when this directory or that of checkpoints
-  // cannot be made or written, is another one for some rank, or is held by another process.
+  // cannot be made or written, is another one for some rank, or is held by another process for five
+  // seconds.
   RunDirectory(const NamedPath& path, const Communicator& world);
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;

@@ -1,9 +1,13 @@
 #include "framework/runs/resume.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
+#include <chrono>
 #include <csignal>
 #include <fstream>
+#include <thread>
 
 #include "tests/support/temporary_directory.h"
 
@@ -110,6 +114,19 @@ TEST(RunDirectory, ThatCannotHaveItsCheckpointsLeavesNoLock) {
   EXPECT_THROW(RunDirectory((temporary.path() / "run").string(), {}), ConfigurationError);
   fs::remove(checkpoints);
   EXPECT_NO_THROW(RunDirectory((temporary.path() / "run").string(), {}));
+}
+
+TEST(RunDirectory, IsWaitedForWhileItsLastRunEnds) {
+  const testing::TemporaryDirectory temporary;
+  const fs::path run = temporary.path() / "run";
+  fs::create_directories(run);
+  Descriptor held(::open((run / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  std::jthread ending([&held] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    held = Descriptor();
+  });
+  EXPECT_NO_THROW(RunDirectory(run.string(), {}));
 }
 
 TEST(RunDirectory, HasNothingOfARunThatWasKilledWhileItBegan) {
