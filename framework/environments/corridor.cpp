@@ -7,7 +7,7 @@ namespace longspan {
 namespace {
 
 // The numbers of a situation.
-struct At {
+struct InCorridor {
   enum : std::size_t { step, way, arrived, numbers };
 };
 
@@ -15,28 +15,29 @@ Environment corridor_of(std::int64_t length) {
   const std::int64_t fork = length + 1;
   const auto guide = [fork](const Random&) {
     return [fork](const Situation& now) -> Advice {
-      if (now[At::step] < fork) return {};
-      return {.asked = now[At::way], .taken = now[At::way]};
+      if (now[InCorridor::step] < fork) return {};
+      return {.asked = now[InCorridor::way], .taken = now[InCorridor::way]};
     };
   };
   return {.description = fmt::format("corridor of length {}", length),
           .actions = {"left", "right"},
           .steps = length + 2,
-          .numbers = At::numbers,
+          .numbers = InCorridor::numbers,
           .begin = [](const Random& random) -> Situation {
             return {0, drawn(random, 0, 2), 0};
           },
           .observation =
               [fork](const Situation& now) {
-                if (now[At::step] == 0) return now[At::way] == 0 ? 'L' : 'R';
-                return now[At::step] < fork ? '.' : '?';
+                if (now[InCorridor::step] == 0) return now[InCorridor::way] == 0 ? 'L' : 'R';
+                return now[InCorridor::step] < fork ? '.' : '?';
               },
           .act = [fork](Situation& now, std::int64_t action, const Random&) -> Outcome {
-            if (now[At::step]++ < fork) return {};
-            now[At::arrived] = action == now[At::way] ? 1 : 0;
-            return {.reward = now[At::arrived] == 1 ? 1.0 : -1.0, .ending = Ending::terminal};
+            if (now[InCorridor::step]++ < fork) return {};
+            now[InCorridor::arrived] = action == now[InCorridor::way] ? 1 : 0;
+            return {.reward = now[InCorridor::arrived] == 1 ? 1.0 : -1.0,
+                    .ending = Ending::terminal};
           },
-          .succeeded = [](const Situation& now) { return now[At::arrived] == 1; },
+          .succeeded = [](const Situation& now) { return now[InCorridor::arrived] == 1; },
           .guide = guide};
 }
 

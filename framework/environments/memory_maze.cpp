@@ -32,7 +32,7 @@ std::int64_t moved(std::int64_t cell, std::int64_t move, std::int64_t side) {
 }
 
 // The numbers of a situation.
-struct At {
+struct InMaze {
   enum : std::size_t { step, goal, cell, found, numbers };
 };
 
@@ -46,37 +46,38 @@ class Maze {
   }
 
   char observation(const Situation& now) const {
-    return static_cast<char>((now[At::cell] == now[At::goal] ? 'A' : 'a') + now[At::cell]);
+    return static_cast<char>((now[InMaze::cell] == now[InMaze::goal] ? 'A' : 'a') +
+                             now[InMaze::cell]);
   }
 
   // Who stands at the place is elsewhere afterwards, whatever is done.
   Outcome act(Situation& now, std::int64_t action, const Random& random) const {
     Outcome outcome;
-    ++now[At::step];
-    if (now[At::cell] == now[At::goal]) {
-      now[At::cell] = elsewhere(now[At::goal], now[At::step], random);
+    ++now[InMaze::step];
+    if (now[InMaze::cell] == now[InMaze::goal]) {
+      now[InMaze::cell] = elsewhere(now[InMaze::goal], now[InMaze::step], random);
     } else {
-      now[At::cell] = moved(now[At::cell], action, side_);
-      if (now[At::cell] == now[At::goal]) {
-        ++now[At::found];
+      now[InMaze::cell] = moved(now[InMaze::cell], action, side_);
+      if (now[InMaze::cell] == now[InMaze::goal]) {
+        ++now[InMaze::found];
         outcome.reward = 1;
       }
     }
-    if (now[At::step] == steps_) outcome.ending = Ending::time;
+    if (now[InMaze::step] == steps_) outcome.ending = Ending::time;
     return outcome;
   }
 
   // Along the row first, once the place was found; before that anywhere.
   Advice advise(const Situation& now, const Random& random) const {
-    if (now[At::cell] == now[At::goal]) return {};
-    if (now[At::found] > 0) {
-      const Move move = towards(now[At::goal], now[At::cell], side_);
+    if (now[InMaze::cell] == now[InMaze::goal]) return {};
+    if (now[InMaze::found] > 0) {
+      const Move move = towards(now[InMaze::goal], now[InMaze::cell], side_);
       return {.asked = move, .taken = move};
     }
-    const std::vector<std::int64_t> beside = neighbours_of(now[At::cell], side_);
+    const std::vector<std::int64_t> beside = neighbours_of(now[InMaze::cell], side_);
     const std::int64_t to = beside[static_cast<std::size_t>(
-        drawn(random.child("turns"), now[At::step], std::ssize(beside)))];
-    return {.taken = towards(to, now[At::cell], side_)};
+        drawn(random.child("turns"), now[InMaze::step], std::ssize(beside)))];
+    return {.taken = towards(to, now[InMaze::cell], side_)};
   }
 
  private:
@@ -98,13 +99,13 @@ Environment maze_of(std::int64_t side, std::int64_t steps) {
   return {.description = fmt::format("memory maze of {0} x {0} cells, {1} steps", side, steps),
           .actions = {"down", "left", "right", "up"},
           .steps = steps,
-          .numbers = At::numbers,
+          .numbers = InMaze::numbers,
           .begin = [maze](const Random& random) { return maze.begin(random); },
           .observation = [maze](const Situation& now) { return maze.observation(now); },
           .act = [maze](Situation& now,
                         std::int64_t action,
                         const Random& random) { return maze.act(now, action, random); },
-          .succeeded = [](const Situation& now) { return now[At::found] >= 2; },
+          .succeeded = [](const Situation& now) { return now[InMaze::found] >= 2; },
           .guide = guide};
 }
 

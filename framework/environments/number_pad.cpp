@@ -10,7 +10,7 @@ namespace longspan {
 namespace {
 
 // The numbers of a situation; the keys of the sequence come after them.
-struct At {
+struct InPad {
   enum : std::size_t { step, place, key, is_right, completed, sequence };
 };
 
@@ -21,12 +21,12 @@ class Pad {
 
   std::int64_t side() const { return side_; }
   std::size_t length() const { return length_; }
-  std::size_t numbers() const { return At::sequence + length_; }
+  std::size_t numbers() const { return InPad::sequence + length_; }
 
   // Each key of the sequence is beside the one before.
   Situation begin(const Random& random) const {
     const Random of_keys = random.child("sequence");
-    Situation now(At::sequence, 0);
+    Situation now(InPad::sequence, 0);
     now.push_back(drawn(of_keys, 0, side_ * side_));
     for (std::size_t i = 1; i < length_; ++i) {
       const std::vector<std::int64_t> beside = neighbours_of(now.back(), side_);
@@ -37,23 +37,23 @@ class Pad {
   }
 
   char observation(const Situation& now) const {
-    if (now[At::step] == 0) return '*';
-    return static_cast<char>((now[At::is_right] == 1 ? 'A' : 'a') + now[At::key]);
+    if (now[InPad::step] == 0) return '*';
+    return static_cast<char>((now[InPad::is_right] == 1 ? 'A' : 'a') + now[InPad::key]);
   }
 
   // A wrong key, and the last one of the sequence, begin it anew.
   Outcome act(Situation& now, std::int64_t action) const {
-    ++now[At::step];
-    now[At::key] = action;
-    now[At::is_right] =
-        action == now[At::sequence + static_cast<std::size_t>(now[At::place])] ? 1 : 0;
-    now[At::place] = now[At::is_right] == 1 ? now[At::place] + 1 : 0;
-    if (now[At::place] == std::ssize(now) - static_cast<std::int64_t>(At::sequence)) {
-      now[At::place] = 0;
-      ++now[At::completed];
+    ++now[InPad::step];
+    now[InPad::key] = action;
+    now[InPad::is_right] =
+        action == now[InPad::sequence + static_cast<std::size_t>(now[InPad::place])] ? 1 : 0;
+    now[InPad::place] = now[InPad::is_right] == 1 ? now[InPad::place] + 1 : 0;
+    if (now[InPad::place] == std::ssize(now) - static_cast<std::int64_t>(InPad::sequence)) {
+      now[InPad::place] = 0;
+      ++now[InPad::completed];
     }
-    return {.reward = static_cast<double>(now[At::is_right]),
-            .ending = now[At::step] == steps_ ? Ending::time : Ending::none};
+    return {.reward = static_cast<double>(now[InPad::is_right]),
+            .ending = now[InPad::step] == steps_ ? Ending::time : Ending::none};
   }
 
  private:
@@ -73,19 +73,19 @@ class Finder {
         tried_(pad.length()) {}
 
   Advice operator()(const Situation& now) {
-    if (now[At::step] > 0) learn(now);
-    place_ = static_cast<std::size_t>(now[At::place]);
+    if (now[InPad::step] > 0) learn(now);
+    place_ = static_cast<std::size_t>(now[InPad::place]);
     const std::int64_t known = known_[place_];
     if (known != no_action) return {.asked = known, .taken = known};
-    return {.taken = guess(now[At::step])};
+    return {.taken = guess(now[InPad::step])};
   }
 
  private:
   void learn(const Situation& now) {
-    if (now[At::is_right] == 1)
-      known_[place_] = now[At::key];
+    if (now[InPad::is_right] == 1)
+      known_[place_] = now[InPad::key];
     else if (known_[place_] == no_action)
-      tried_[place_].push_back(now[At::key]);
+      tried_[place_].push_back(now[InPad::key]);
   }
 
   // One of those that may be right.
@@ -127,7 +127,7 @@ Environment pad_of(std::int64_t side, std::int64_t length, std::int64_t steps) {
           .act = [pad](Situation& now,
                        std::int64_t action,
                        const Random&) { return pad.act(now, action); },
-          .succeeded = [](const Situation& now) { return now[At::completed] >= 2; },
+          .succeeded = [](const Situation& now) { return now[InPad::completed] >= 2; },
           .guide = guide};
 }
 

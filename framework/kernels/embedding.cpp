@@ -4,7 +4,10 @@ namespace longspan {
 namespace {
 
 // Checks ids [n], rows of [n, width] and a table [.., width].
-void require_rows(const char* kernel, const Tensor& ids, const Tensor& rows, const Tensor& table) {
+void require_embedding(const char* kernel,
+                       const Tensor& ids,
+                       const Tensor& rows,
+                       const Tensor& table) {
   require(table.shape().dimensions() == 2,
           "{}: the table has shape {}, wanted [rows, width]",
           kernel,
@@ -25,7 +28,7 @@ void require_rows(const char* kernel, const Tensor& ids, const Tensor& rows, con
 }  // namespace
 
 void check(const EmbeddingGather& embedding) {
-  require_rows("embedding_gather", embedding.ids, embedding.out, embedding.table);
+  require_embedding("embedding_gather", embedding.ids, embedding.out, embedding.table);
   require(embedding.out.dtype() == embedding.table.dtype(),
           "embedding_gather: out is {}, the table {}",
           name_of(embedding.out.dtype()),
@@ -33,7 +36,7 @@ void check(const EmbeddingGather& embedding) {
 }
 
 void check(const EmbeddingScatter& embedding) {
-  require_rows("embedding_scatter", embedding.ids, embedding.dout, embedding.dtable);
+  require_embedding("embedding_scatter", embedding.ids, embedding.dout, embedding.dtable);
   const DType dtype = embedding.dout.dtype();
   require(embedding.dtable.dtype() == dtype || embedding.dtable.dtype() == accumulator_of(dtype),
           "embedding_scatter: dtable is {}, wanted {} or its accumulator",

@@ -5,39 +5,42 @@
 namespace longspan {
 namespace {
 
-constexpr const char* kernel = "policy_score";
+constexpr const char* policy_kernel = "policy_score";
 
 void check_read(const PolicyScore& score) {
   const Shape& shape = score.x.shape();
   const DType dtype = score.x.dtype();
   require(shape.dimensions() == 2 && shape[1] > 0 && accumulator_of(dtype) == dtype,
           "{}: x is {} {}, wanted [rows, width] in f32 or f64",
-          kernel,
+          policy_kernel,
           name_of(dtype),
           shape.to_string());
   const Shape rows = {shape[0]};
-  require_tensor(kernel, "action", score.action, rows, DType::i64);
+  require_tensor(policy_kernel, "action", score.action, rows, DType::i64);
   if (score.function == PolicyFunction::clipped) {
-    require_tensor(kernel, "before", score.before, rows, dtype);
-    require_tensor(kernel, "advantage", score.advantage, rows, dtype);
+    require_tensor(policy_kernel, "before", score.before, rows, dtype);
+    require_tensor(policy_kernel, "advantage", score.advantage, rows, dtype);
   }
   if (score.function != PolicyFunction::square) return;
-  require(shape[1] == 1, "{}: a square has values [rows, 1], found {}", kernel, shape.to_string());
-  require_tensor(kernel, "wanted", score.wanted, rows, dtype);
+  require(shape[1] == 1,
+          "{}: a square has values [rows, 1], found {}",
+          policy_kernel,
+          shape.to_string());
+  require_tensor(policy_kernel, "wanted", score.wanted, rows, dtype);
 }
 
 }  // namespace
 
 void check(const PolicyScore& score) {
   check_read(score);
-  require_tensor(kernel, "y", score.y, {score.x.shape()[0]}, score.x.dtype());
+  require_tensor(policy_kernel, "y", score.y, {score.x.shape()[0]}, score.x.dtype());
 }
 
 void check(const PolicyScoreGradient& gradient) {
   const Tensor& x = gradient.forward.x;
   check_read(gradient.forward);
-  require_tensor(kernel, "dy", gradient.dy, {x.shape()[0]}, x.dtype());
-  require_tensor(kernel, "dx", gradient.dx, x.shape(), x.dtype());
+  require_tensor(policy_kernel, "dy", gradient.dy, {x.shape()[0]}, x.dtype());
+  require_tensor(policy_kernel, "dx", gradient.dx, x.shape(), x.dtype());
 }
 
 }  // namespace longspan

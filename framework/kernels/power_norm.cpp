@@ -5,17 +5,17 @@
 namespace longspan {
 namespace {
 
-constexpr const char* kernel = "power norm";
+constexpr const char* power_norm_kernel = "power norm";
 
 void require_features(const char* name, const Tensor& found, const Tensor& x) {
-  require_tensor(kernel, name, found, {x.shape().width()}, accumulator_of(x.dtype()));
+  require_tensor(power_norm_kernel, name, found, {x.shape().width()}, accumulator_of(x.dtype()));
 }
 
 void require_rows(const char* name, const Tensor& found, const Tensor& x) {
   require(found.defined() && found.dtype() == accumulator_of(x.dtype()) &&
               found.elements() == x.shape().rows(),
           "{}: {} is {} {} for rows {}",
-          kernel,
+          power_norm_kernel,
           name,
           found.defined() ? name_of(found.dtype()) : "nothing",
           found.defined() ? found.shape().to_string() : "",
@@ -26,7 +26,7 @@ void require_like(const char* name, const Tensor& found, const Tensor& x) {
   require(found.defined() && is_floating(found.dtype()) && found.elements() == x.elements() &&
               found.shape().width() == x.shape().width(),
           "{}: {} is {} for x {}",
-          kernel,
+          power_norm_kernel,
           name,
           found.defined() ? found.shape().to_string() : "nothing",
           x.shape().to_string());
@@ -46,7 +46,7 @@ void check(const PowerNormGradient& norm) {
   require_features("weight", norm.weight, norm.x);
   require(norm.counted.defined() == norm.slope.defined(),
           "{}: the rows that count and the slope go together",
-          kernel);
+          power_norm_kernel);
   if (norm.slope.defined()) {
     require_features("slope", norm.slope, norm.x);
     require_rows("counted", norm.counted, norm.x);
@@ -55,7 +55,7 @@ void check(const PowerNormGradient& norm) {
   require_like("dx", norm.dx, norm.x);
   require(norm.dx.dtype() == norm.x.dtype(),
           "{}: dx is {}, x {}",
-          kernel,
+          power_norm_kernel,
           name_of(norm.dx.dtype()),
           name_of(norm.x.dtype()));
 }
@@ -71,19 +71,20 @@ void check(const CountedRows& rows) {
   require(
       shape.dimensions() == 2 && 0 <= rows.begin && rows.begin <= rows.end && rows.end <= shape[1],
       "{}: rows [{}, {}) of {}",
-      kernel,
+      power_norm_kernel,
       rows.begin,
       rows.end,
       shape.to_string());
-  if (rows.length.defined()) require_tensor(kernel, "length", rows.length, {shape[0]}, DType::i64);
+  if (rows.length.defined())
+    require_tensor(power_norm_kernel, "length", rows.length, {shape[0]}, DType::i64);
 }
 
 void check(const PowerStep& step) {
   for (const auto& [name, found] : {std::pair("slope", step.slope),
                                     std::pair("squares", step.squares),
                                     std::pair("products", step.products)})
-    require_tensor(kernel, name, found, step.square.shape(), step.square.dtype());
-  require_tensor(kernel, "count", step.count, {1}, step.square.dtype());
+    require_tensor(power_norm_kernel, name, found, step.square.shape(), step.square.dtype());
+  require_tensor(power_norm_kernel, "count", step.count, {1}, step.square.dtype());
 }
 
 }  // namespace longspan

@@ -81,12 +81,12 @@ std::vector<double> ModelValues::numbers(const std::string& key) const {
 
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> all = [] {
-    std::vector<Architecture> each = {gpt2_architecture()};
-    for (Architecture& other : llama_architectures()) each.push_back(std::move(other));
-    for (Architecture& other : bert_architectures()) each.push_back(std::move(other));
-    for (Architecture& other : vit_architectures()) each.push_back(std::move(other));
-    each.push_back(bart_architecture());
-    each.push_back(t5_architecture());
+    std::vector<Architecture> each = {gpt2::architecture()};
+    for (Architecture& other : llama::architectures()) each.push_back(std::move(other));
+    for (Architecture& other : bert::architectures()) each.push_back(std::move(other));
+    for (Architecture& other : vit::architectures()) each.push_back(std::move(other));
+    each.push_back(bart::architecture());
+    each.push_back(t5::architecture());
     return each;
   }();
   return all;

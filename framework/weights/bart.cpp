@@ -5,7 +5,7 @@
 #include "framework/weights/example_length.h"
 #include "framework/weights/pair_settings.h"
 
-namespace longspan {
+namespace longspan::bart {
 namespace {
 
 constexpr std::int64_t most = std::int64_t{1} << 24;
@@ -190,7 +190,7 @@ std::vector<std::pair<std::string, std::string>> copies(const ModelValues&) {
 
 }  // namespace
 
-Architecture bart_architecture() {
+Architecture architecture() {
   return {.model_type = "bart",
           .name = "BART",
           .family = "encoder_decoder",
@@ -207,4 +207,4 @@ Architecture bart_architecture() {
           }};
 }
 
-}  // namespace longspan
+}  // namespace longspan::bart

@@ -4,8 +4,8 @@
 
 #include "framework/weights/architecture.h"
 
-namespace longspan {
+namespace longspan::bart {
 
-Architecture bart_architecture();
+Architecture architecture();
 
-}  // namespace longspan
+}  // namespace longspan::bart

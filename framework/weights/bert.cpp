@@ -9,7 +9,7 @@
 #include "framework/weights/example_length.h"
 #include "framework/weights/label_names.h"
 
-namespace longspan {
+namespace longspan::bert {
 namespace {
 
 constexpr double usual_dropout = 0.1;
@@ -206,7 +206,7 @@ Architecture architecture(const BertKind& kind, Head head) {
 
 }  // namespace
 
-std::vector<Architecture> bert_architectures() {
+std::vector<Architecture> architectures() {
   std::vector<Architecture> all;
   for (const BertKind& kind : kinds)
     for (const Head head : {Head::none, Head::classes, Head::tags})
@@ -214,4 +214,4 @@ std::vector<Architecture> bert_architectures() {
   return all;
 }
 
-}  // namespace longspan
+}  // namespace longspan::bert

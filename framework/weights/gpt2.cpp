@@ -4,7 +4,7 @@
 #include "framework/core/option_text.h"
 #include "framework/weights/activation_names.h"
 
-namespace longspan {
+namespace longspan::gpt2 {
 namespace {
 
 constexpr std::int64_t most = std::int64_t{1} << 24;
@@ -150,7 +150,7 @@ std::vector<std::pair<std::string, std::string>> copies(const ModelValues& value
 
 }  // namespace
 
-Architecture gpt2_architecture() {
+Architecture architecture() {
   return {.model_type = "gpt2",
           .name = "GPT-2",
           .family = "decoder",
@@ -163,4 +163,4 @@ Architecture gpt2_architecture() {
           .copies = copies};
 }
 
-}  // namespace longspan
+}  // namespace longspan::gpt2

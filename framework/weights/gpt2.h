@@ -4,8 +4,8 @@
 
 #include "framework/weights/architecture.h"
 
-namespace longspan {
+namespace longspan::gpt2 {
 
-Architecture gpt2_architecture();
+Architecture architecture();
 
-}  // namespace longspan
+}  // namespace longspan::gpt2

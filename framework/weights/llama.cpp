@@ -10,7 +10,7 @@
 #include "framework/weights/layer_windows.h"
 #include "framework/weights/rope.h"
 
-namespace longspan {
+namespace longspan::llama {
 namespace {
 
 constexpr std::int64_t most = std::int64_t{1} << 24;
@@ -234,7 +234,7 @@ std::vector<std::pair<std::string, std::string>> copies(const ModelValues& value
 
 }  // namespace
 
-std::vector<Architecture> llama_architectures() {
+std::vector<Architecture> architectures() {
   std::vector<Architecture> all;
   for (const LlamaKind& kind : kinds) {
     const std::string model_class = kind.model_class;
@@ -252,4 +252,4 @@ std::vector<Architecture> llama_architectures() {
   return all;
 }
 
-}  // namespace longspan
+}  // namespace longspan::llama

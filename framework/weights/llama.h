@@ -7,8 +7,8 @@
 
 #include "framework/weights/architecture.h"
 
-namespace longspan {
+namespace longspan::llama {
 
-std::vector<Architecture> llama_architectures();
+std::vector<Architecture> architectures();
 
-}  // namespace longspan
+}  // namespace longspan::llama

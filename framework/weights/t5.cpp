@@ -7,7 +7,7 @@
 #include "framework/weights/activation_names.h"
 #include "framework/weights/pair_settings.h"
 
-namespace longspan {
+namespace longspan::t5 {
 namespace {
 
 constexpr std::int64_t most = std::int64_t{1} << 24;
@@ -215,7 +215,7 @@ std::vector<std::pair<std::string, std::string>> copies(const ModelValues& value
 
 }  // namespace
 
-Architecture t5_architecture() {
+Architecture architecture() {
   return {.model_type = "t5",
           .name = "T5",
           .family = "encoder_decoder",
@@ -229,4 +229,4 @@ Architecture t5_architecture() {
           .settle = settle};
 }
 
-}  // namespace longspan
+}  // namespace longspan::t5

@@ -5,8 +5,8 @@
 
 #include "framework/weights/architecture.h"
 
-namespace longspan {
+namespace longspan::t5 {
 
-Architecture t5_architecture();
+Architecture architecture();
 
-}  // namespace longspan
+}  // namespace longspan::t5

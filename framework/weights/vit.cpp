@@ -9,7 +9,7 @@
 #include "framework/weights/encoder_keys.h"
 #include "framework/weights/label_names.h"
 
-namespace longspan {
+namespace longspan::vit {
 namespace {
 
 constexpr const char* type = "vit";
@@ -267,8 +267,8 @@ Architecture architecture(Head head) {
 
 }  // namespace
 
-std::vector<Architecture> vit_architectures() {
+std::vector<Architecture> architectures() {
   return {architecture(Head::none), architecture(Head::classes)};
 }
 
-}  // namespace longspan
+}  // namespace longspan::vit

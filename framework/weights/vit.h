@@ -7,8 +7,8 @@
 
 #include "framework/weights/architecture.h"
 
-namespace longspan {
+namespace longspan::vit {
 
-std::vector<Architecture> vit_architectures();
+std::vector<Architecture> architectures();
 
-}  // namespace longspan
+}  // namespace longspan::vit

@@ -1,9 +1,8 @@
 # Most of compiling is reading headers: several small files of the target are compiled as one, which takes a third of the
 # time. What they name for themselves must differ within a target (tests/launch/together_test), and GCC takes it for what
 # a header names. They are included as their headers are, so that nothing tells where the tree lies; CMake's own unity
-# builds would. Files that have compile options of their own, or a place in ALONE, stay alone.
+# builds would. Files that have compile options of their own stay alone, as do kernels of the CPU, which are large.
 function(longspan_compiles_together TARGET)
-  cmake_parse_arguments(ARG "" "" "ALONE" ${ARGN})
   if(LONGSPAN_FILES_TOGETHER EQUAL 1)
     return()
   endif()
@@ -17,9 +16,8 @@ function(longspan_compiles_together TARGET)
     math(EXPR left "${left} - 1")
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder})
     get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
-    cmake_path(GET source FILENAME name)
-    if(source MATCHES "[.]cpp$" AND NOT definitions AND NOT name IN_LIST ARG_ALONE)
-      cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE place)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE place)
+    if(place MATCHES "[.]cpp$" AND NOT place MATCHES "/cpu/" AND NOT definitions)
       string(APPEND includes "#include \"${place}\"\n")
       math(EXPR count "${count} + 1")
       set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
@@ -71,11 +69,7 @@ function(longspan_library NAME FOLDER)
     else()
       target_compile_options(${target} PRIVATE ${LONGSPAN_COLD_OPTIONS})
     endif()
-    # Not kernels, which are large, and not files that use the same names on purpose: there is one for each environment
-    # and for each architecture of other people's weights.
-    if(NOT NAME MATCHES "^(kernels|environments)$")
-      longspan_compiles_together(${target} ALONE bart.cpp bert.cpp gpt2.cpp llama.cpp t5.cpp vit.cpp)
-    endif()
+    longspan_compiles_together(${target})
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)

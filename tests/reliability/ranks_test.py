@@ -249,13 +249,17 @@ def not_a_number(bench, number, moment):
 
 
 def two_jobs(bench, number, moment):
+    """The second one is refused, for which it waits some seconds: meanwhile the first one is held."""
     place = bench.place(number, settings=LONG)
+    ranks = range(place.layout.ranks)
 
     def act(job):
         at_a_step(job, moment, 50)
-        why = with_job(place.start(), lambda second: ended(second, {2: "is in use by another run"}))
-        if why and job.ended():
+        if not all([job.signal_rank(signal.SIGSTOP, rank) for rank in ranks]):
             raise Quicker
+        why = with_job(place.start(), lambda second: ended(second, {2: "is in use by another run"}))
+        for rank in ranks:
+            job.signal_rank(signal.SIGCONT, rank)
         return why or ended(job, {0: None}, most=200)
     return with_job(place.start(), act) or kills.difference(place.broken, place.unbroken)
 

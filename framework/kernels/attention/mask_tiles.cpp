@@ -8,8 +8,6 @@
 namespace longspan {
 namespace {
 
-constexpr std::uint64_t all_bits = ~std::uint64_t{0};
-
 // Ones at [begin, end) of a word.
 std::uint64_t ones(std::int64_t begin, std::int64_t end) {
   begin = std::max<std::int64_t>(begin, 0);

@@ -31,6 +31,9 @@ using Stretches = std::vector<Stretch>;
 Stretches seen_by_some(const Mask& mask, Stretch queries, Stretch keys);
 Stretches seen_by_all(const Mask& mask, Stretch queries, Stretch keys);
 
+// Every key of a tile.
+inline constexpr std::uint64_t all_bits = ~std::uint64_t{0};
+
 // bits[r] bit j: query first_query + r may see key first_key + j; up to 64 rows, 64 keys.
 void allowed_bits(const Mask& mask,
                   std::int64_t first_query,

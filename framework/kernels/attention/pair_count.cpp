@@ -11,20 +11,20 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t tile = attention_tile;
-
 // Of up to 64 queries.
 std::int64_t pairs_of_tile(const Mask& mask, Stretch queries, Stretch keys) {
   const std::int64_t rows = queries.end - queries.begin;
   const std::int64_t count = keys.end - keys.begin;
   std::int64_t pairs = 0;
   const auto covered = [&](std::int64_t begin, std::int64_t end) {
-    pairs += rows * (std::min(end * tile, count) - begin * tile);
+    pairs += rows * (std::min(end * attention_tile, count) - begin * attention_tile);
   };
   const auto look_at = [&](std::int64_t t) {
-    std::uint64_t bits[tile];
-    allowed_bits(mask, queries.begin, rows, keys.begin + t * tile, bits);
-    const std::uint64_t exist = ~std::uint64_t{0} >> (tile - std::min(tile, count - t * tile));
+    std::uint64_t bits[attention_tile];
+    allowed_bits(mask, queries.begin, rows, keys.begin + t * attention_tile, bits);
+    const std::uint64_t exist =
+        ~std::uint64_t{0} >>
+        (attention_tile - std::min(attention_tile, count - t * attention_tile));
     for (std::int64_t r = 0; r < rows; ++r) pairs += std::popcount(bits[r] & exist);
   };
   walk_key_tiles(mask, queries, keys, covered, look_at);
@@ -68,7 +68,7 @@ Mask mask_of(const Mask::Intersection& rules) {
 // The alternatives of a mask that have a period, and the others.
 struct Parts {
   std::optional<Mask> periodic;
-  std::int64_t period = tile;  // of them together, a multiple of the tile
+  std::int64_t period = attention_tile;  // of them together, a multiple of the tile
   std::optional<Mask> others;
 
   explicit Parts(const Mask& mask) {
@@ -87,16 +87,16 @@ struct Parts {
 // sees, with a period of keys before the first and without the last period.
 std::int64_t count_periodic(const Mask& mask, std::int64_t period, const PlanShape& shape) {
   const Stretch keys{shape.key_begin, shape.key_begin + shape.keys};
-  const std::int64_t step = period / tile;
+  const std::int64_t step = period / attention_tile;
   std::vector<std::int64_t> counts;
-  for (std::int64_t t = 0; t * tile < shape.time; ++t) {
-    const std::int64_t begin = shape.query_begin + t * tile;
-    const std::int64_t rows = std::min(tile, shape.time - t * tile);
-    if (t < step || rows < tile) {
+  for (std::int64_t t = 0; t * attention_tile < shape.time; ++t) {
+    const std::int64_t begin = shape.query_begin + t * attention_tile;
+    const std::int64_t rows = std::min(attention_tile, shape.time - t * attention_tile);
+    if (t < step || rows < attention_tile) {
       counts.push_back(pairs_of_tile(mask, {begin, begin + rows}, keys));
       continue;
     }
-    const Stretch earlier{begin - period, begin - period + tile};
+    const Stretch earlier{begin - period, begin - period + attention_tile};
     counts.push_back(counts[static_cast<std::size_t>(t - step)] +
                      pairs_of_tile(mask, earlier, {keys.begin - period, keys.begin}) -
                      pairs_of_tile(mask, earlier, {keys.end - period, keys.end}));
@@ -108,8 +108,8 @@ std::int64_t count_all(const Mask& mask, const PlanShape& shape) {
   const Stretch keys{shape.key_begin, shape.key_begin + shape.keys};
   const std::int64_t end = shape.query_begin + shape.time;
   std::int64_t pairs = 0;
-  for (std::int64_t begin = shape.query_begin; begin < end; begin += tile)
-    pairs += pairs_of_tile(mask, {begin, std::min(begin + tile, end)}, keys);
+  for (std::int64_t begin = shape.query_begin; begin < end; begin += attention_tile)
+    pairs += pairs_of_tile(mask, {begin, std::min(begin + attention_tile, end)}, keys);
   return pairs;
 }
 
@@ -128,7 +128,7 @@ struct KeptCounts {
 std::int64_t count_pairs(const Mask& mask, const PlanShape& shape) {
   // A part of a sequence, as ranks have it, often sees nothing of another; and its tiles are
   // counted before their mask is taken apart.
-  if (shape.time <= 16 * tile) {
+  if (shape.time <= 16 * attention_tile) {
     const Stretch queries{shape.query_begin, shape.query_begin + shape.time};
     const Stretch keys{shape.key_begin, shape.key_begin + shape.keys};
     return seen_by_some(mask, queries, keys).empty() ? 0 : count_all(mask, shape);

@@ -12,11 +12,9 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t tile = attention_tile;
 // Of a run: by query tile and by key tile, and its two ends while the lists are transposed.
 constexpr std::int64_t run_bytes = 4 * sizeof(TileRun);
 constexpr std::int64_t most_kept_bytes = std::int64_t{1} << 30;
-constexpr std::uint64_t all_bits = ~std::uint64_t{0};
 // What the end of a run holds.
 constexpr std::int64_t most_tiles = (std::int64_t{1} << 30) - 1;
 
@@ -82,7 +80,7 @@ TilePlan::TilePlan(const Mask& mask, const PlanShape& shape, std::int64_t most_b
         "each: more parallel.context ranks or shorter sequences",
         shape_.time,
         shape_.keys,
-        most_tiles * tile);
+        most_tiles * attention_tile);
   by_query_.begin.push_back(0);
   for (std::int64_t t = 0; t < query_tiles(); ++t) {
     add_query_tile(t);
@@ -102,8 +100,8 @@ void TilePlan::tile_bits(std::int64_t first_query,
 }
 
 void TilePlan::add_query_tile(std::int64_t query_tile) {
-  const std::int64_t first = shape_.query_begin + query_tile * tile;
-  const std::int64_t rows = std::min(tile, shape_.time - query_tile * tile);
+  const std::int64_t first = shape_.query_begin + query_tile * attention_tile;
+  const std::int64_t rows = std::min(attention_tile, shape_.time - query_tile * attention_tile);
   const Stretch queries{first, first + rows};
   walk_key_tiles(
       mask_,
@@ -116,21 +114,26 @@ void TilePlan::add_query_tile(std::int64_t query_tile) {
 // Tiles whose pairs are all allowed.
 void TilePlan::add_covered(Stretch queries, std::int64_t begin, std::int64_t end) {
   const std::int64_t rows = queries.end - queries.begin;
-  const std::int64_t whole = rows == tile ? std::min(end, shape_.keys / tile) : begin;
-  const std::int64_t last_key = std::min(end * tile, shape_.keys);
+  const std::int64_t whole =
+      rows == attention_tile ? std::min(end, shape_.keys / attention_tile) : begin;
+  const std::int64_t last_key = std::min(end * attention_tile, shape_.keys);
   add_run(begin, std::max(begin, whole), true);
   add_run(std::max(begin, whole), end, false);
-  pairs_ += rows * (last_key - begin * tile);
+  pairs_ += rows * (last_key - begin * attention_tile);
   add_distances(queries.begin - (shape_.key_begin + last_key - 1),
-                queries.end - 1 - (shape_.key_begin + begin * tile));
+                queries.end - 1 - (shape_.key_begin + begin * attention_tile));
 }
 
 // A tile of which only its bits can tell.
 void TilePlan::add_looked_at(Stretch queries, std::int64_t key_tile) {
   const std::int64_t rows = queries.end - queries.begin;
-  const std::int64_t key = shape_.key_begin + key_tile * tile;
-  std::uint64_t bits[tile];
-  tile_bits(queries.begin, rows, key, std::min(tile, shape_.keys - key_tile * tile), bits);
+  const std::int64_t key = shape_.key_begin + key_tile * attention_tile;
+  std::uint64_t bits[attention_tile];
+  tile_bits(queries.begin,
+            rows,
+            key,
+            std::min(attention_tile, shape_.keys - key_tile * attention_tile),
+            bits);
   std::uint64_t both = all_bits;
   std::int64_t count = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -142,7 +145,7 @@ void TilePlan::add_looked_at(Stretch queries, std::int64_t key_tile) {
   }
   if (count == 0) return;
   pairs_ += count;
-  add_run(key_tile, key_tile + 1, rows == tile && both == all_bits);
+  add_run(key_tile, key_tile + 1, rows == attention_tile && both == all_bits);
 }
 
 void TilePlan::add_distances(std::int64_t nearest, std::int64_t farthest) {

@@ -13,8 +13,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
 
-inline constexpr std::uint64_t all_bits = ~std::uint64_t{0};
-
 enum class TileKind { none, partial, full };
 
 // Products skip what no row, or no column, of a part of the tile sees.
