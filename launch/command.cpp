@@ -3,10 +3,9 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <cerrno>
 #include <cstdio>
-#include <system_error>
 
+#include "framework/core/system_message.h"
 #include "launch/number_check.h"
 
 namespace longspan {
@@ -29,8 +28,7 @@ void print(const Session& session, const std::string& text) {
   if (session.world().rank() != 0) return;
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (!written || std::fflush(stdout) != 0) {
-    throw Failure("standard output cannot be written: {}",
-                  std::error_code(errno, std::generic_category()).message());
+    throw Failure("standard output cannot be written: {}", system_message());
   }
 }
 

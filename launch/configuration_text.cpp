@@ -6,16 +6,14 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <system_error>
 
 #include "checkpoints/files.h"
 #include "framework/core/error.h"
 #include "framework/core/named_path.h"
+#include "framework/core/system_message.h"
 
 namespace longspan {
 namespace {
-
-std::string system_message() { return std::error_code(errno, std::generic_category()).message(); }
 
 // A regular file, or a pipe, as a shell writes for <(command).
 std::string read_file(const std::string& file) {

@@ -30,6 +30,7 @@
 #include "framework/comm/processes.h"
 #include "framework/core/byte_text.h"
 #include "framework/core/error.h"
+#include "framework/core/system_message.h"
 #include "launch/mpirun_words.h"
 
 namespace longspan {
@@ -53,8 +54,6 @@ constexpr std::array asking_signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2
 void say(const std::string& sentence) {
   std::fprintf(stderr, "longspan run: %s\n", sentence.c_str());
 }
-
-std::string system_message() { return std::error_code(errno, std::generic_category()).message(); }
 
 bool is_ignored(int signal) {
   struct sigaction action = {};
@@ -169,12 +168,12 @@ std::string room_in(const std::string& folder) {
                      "{} has {} left", folder, byte_text(static_cast<double>(space.available)));
 }
 
-class Watch {
+class JobWatch {
  public:
-  explicit Watch(const Job& job)
+  explicit JobWatch(const Job& job)
       : job_(job), signals_(open_signals()), ear_(open_ear()), child_(begin()) {}
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
+  JobWatch(const JobWatch&) = delete;
+  JobWatch& operator=(const JobWatch&) = delete;
 
   JobEnd wait();
 
@@ -227,12 +226,12 @@ class Watch {
   bool gave_hint_ = false;
 };
 
-std::string Watch::waits_for() const {
+std::string JobWatch::waits_for() const {
   if (!doing_.empty()) return doing_;
   return hears_ranks() ? "the start of the ranks" : "the ranks";
 }
 
-void Watch::ask() {
+void JobWatch::ask() {
   if (asked_) return;
   asked_ = spoke_ = Clock::now();
   say(
@@ -243,7 +242,7 @@ void Watch::ask() {
   if (!passes_later_) ::kill(child_, SIGUSR1);
 }
 
-void Watch::end(int code) {
+void JobWatch::end(int code) {
   if (ended_) return;
   ended_ = Clock::now();
   end_code_ = code;
@@ -251,7 +250,7 @@ void Watch::end(int code) {
   ::kill(child_, job_.by_mpirun || !job_.saves ? SIGTERM : SIGKILL);
 }
 
-void Watch::take(int signal) {
+void JobWatch::take(int signal) {
   if (signal == SIGINT) std::fputc('\n', stderr);  // after the terminal's ^C
   if (!job_.saves) return end(128 + signal);
   if (asked_ && signal == SIGINT) {
@@ -261,7 +260,7 @@ void Watch::take(int signal) {
   ask();
 }
 
-void Watch::read_signals() {
+void JobWatch::read_signals() {
   signalfd_siginfo signal = {};
   while (::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
     if (signal.ssi_signo == SIGCHLD)
@@ -271,7 +270,7 @@ void Watch::read_signals() {
   }
 }
 
-void Watch::listen() {
+void JobWatch::listen() {
   char text[256];
   ssize_t length = 0;
   while ((length = ::recv(ear_.get(), text, sizeof text, 0)) >= 0) {
@@ -285,7 +284,7 @@ void Watch::listen() {
   }
 }
 
-void Watch::pass_errors() {
+void JobWatch::pass_errors() {
   if (!errors_.defined()) return;
   char text[4096];
   ssize_t length = 0;
@@ -300,7 +299,7 @@ void Watch::pass_errors() {
   if (is_over) errors_ = Descriptor();
 }
 
-void Watch::reap() {
+void JobWatch::reap() {
   int status = 0;
   while (const pid_t child = ::waitpid(-1, &status, WNOHANG)) {
     if (child < 0) break;
@@ -308,11 +307,11 @@ void Watch::reap() {
   }
 }
 
-void Watch::kill_all() const {
+void JobWatch::kill_all() const {
   for (const pid_t process : descendants_of(::getpid())) ::kill(process, SIGKILL);
 }
 
-void Watch::end_without_mpirun() {
+void JobWatch::end_without_mpirun() {
   ended_ = Clock::now();
   const bool is_stop = words_.end_code() == static_cast<int>(ExitCode::stopped);
   end_code_ = is_stop && !asked_ ? static_cast<int>(ExitCode::rank_failed) : *words_.end_code();
@@ -323,7 +322,7 @@ void Watch::end_without_mpirun() {
   kill_all();
 }
 
-void Watch::look_at_clock() {
+void JobWatch::look_at_clock() {
   const auto now = Clock::now();
   if (words_.end_code() && !failed_) failed_ = now;
   if (ended_) {
@@ -364,7 +363,7 @@ void Watch::look_at_clock() {
   }
 }
 
-int Watch::exit_code() const {
+int JobWatch::exit_code() const {
   const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
   // A rank is ended by this signal until it listens for it, which is before it trains.
   if (asked_ && !ended_ && code == 128 + SIGUSR1) {
@@ -412,7 +411,7 @@ int Watch::exit_code() const {
 
 // Ranks end with mpirun; those that it lost sight of end here. A job that follows finds nothing of
 // this one, such as its lock on the directory of the run.
-void Watch::end_rest() const {
+void JobWatch::end_rest() const {
   const auto limit = Clock::now() + time_to_end;
   do {
     kill_all();  // again, for what began while they were looked for
@@ -420,7 +419,7 @@ void Watch::end_rest() const {
   } while (::waitpid(-1, nullptr, WNOHANG) >= 0 && Clock::now() < limit);
 }
 
-JobEnd Watch::wait() {
+JobEnd JobWatch::wait() {
   while (!status_) {
     std::array<pollfd, 3> events = {};  // one without a descriptor is passed over
     const std::array descriptors = {signals_.get(), ear_.get(), errors_.get()};
@@ -453,6 +452,6 @@ std::optional<int> signal_within(std::chrono::milliseconds time) {
   return signal > 0 ? std::optional(signal) : std::nullopt;
 }
 
-JobEnd run_job(const Job& job) { return Watch(job).wait(); }
+JobEnd run_job(const Job& job) { return JobWatch(job).wait(); }
 
 }  // namespace longspan

@@ -8,11 +8,9 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
@@ -22,6 +20,7 @@
 #include "framework/comm/launcher.h"
 #include "framework/core/option_text.h"
 #include "framework/core/sudden_end.h"
+#include "framework/core/system_message.h"
 #include "framework/settings/run_options.h"
 #include "launch/command.h"
 #include "launch/run.h"
@@ -75,7 +74,8 @@ CommandLine say(const std::string& text) {
   if (!speaks()) return {};
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
     return {};
-  std::fprintf(stderr, "longspan: standard output cannot be written: %s\n", std::strerror(errno));
+  std::fprintf(
+      stderr, "longspan: standard output cannot be written: %s\n", system_message().c_str());
   return {{}, ExitCode::failure};
 }
 

@@ -3,13 +3,13 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <system_error>
 
 #include "framework/core/option_text.h"
+#include "framework/core/system_message.h"
 #include "launch/command.h"
 #include "launch/man_page.h"
 #include "launch/number_check.h"
@@ -47,10 +47,7 @@ void write_man_page(const std::filesystem::path& file, const std::string& page) 
   std::ofstream stream(file, std::ios::binary);
   stream << page;
   stream.close();
-  if (!stream)
-    throw Failure("{}: cannot be written: {}",
-                  file.string(),
-                  std::error_code(errno, std::generic_category()).message());
+  if (!stream) throw Failure("{}: cannot be written: {}", file.string(), system_message());
 }
 
 // Of every command, into a folder, which is made.

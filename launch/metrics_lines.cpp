@@ -10,9 +10,9 @@
 #include <iterator>
 #include <optional>
 #include <string_view>
-#include <system_error>
 
 #include "checkpoints/files.h"
+#include "framework/core/system_message.h"
 
 namespace longspan {
 namespace {
@@ -37,10 +37,9 @@ Window read_window(const std::filesystem::path& file,
     window.trouble = fmt::format("{}: {}", file.string(), what);
     return window;
   };
-  const auto reason = [] { return std::error_code(errno, std::generic_category()).message(); };
   const Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!descriptor.defined())
-    return errno == ENOENT ? window : fail("cannot be opened: " + reason());
+    return errno == ENOENT ? window : fail("cannot be opened: " + system_message());
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0 || !S_ISREG(status.st_mode))
     return fail("is no regular file");
@@ -54,7 +53,7 @@ Window read_window(const std::filesystem::path& file,
                                   window.text.size() - filled,
                                   window.begin + static_cast<off_t>(filled));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return fail("cannot be read: " + reason());
+    if (count < 0) return fail("cannot be read: " + system_message());
     if (count == 0) break;  // it was cut meanwhile
     filled += static_cast<std::size_t>(count);
   }

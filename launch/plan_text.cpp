@@ -14,8 +14,7 @@ constexpr std::size_t most_savings = 6;
 
 std::string time_text(const StepPlan& plan, const Machine& machine) {
   if (machine.flops_of(plan.compute) == 0) return "not known";
-  const double seconds = step_time(plan, machine).total();
-  return fmt::format("{:.3g} s", seconds);
+  return fmt::format("{:.3g} s", step_time(plan, machine).total());
 }
 
 std::string rate_text(const StepPlan& plan, const Machine& machine) {

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <system_error>
 #include <utility>
 
 #include "framework/core/error.h"
+#include "framework/core/system_message.h"
 #include "launch/chosen_layout.h"
 #include "launch/plan_text.h"
 
@@ -58,9 +58,7 @@ TemporaryFolder::TemporaryFolder() {
   const char* const parent = std::getenv("TMPDIR");
   std::string name = std::string(parent ? parent : "/tmp") + "/longspan-run-XXXXXX";
   if (::mkdtemp(name.data()) == nullptr)
-    throw Failure("longspan run: {}: cannot be made: {}",
-                  name,
-                  std::error_code(errno, std::generic_category()).message());
+    throw Failure("longspan run: {}: cannot be made: {}", name, system_message());
   path_ = name;
 }
 

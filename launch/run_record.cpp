@@ -28,7 +28,7 @@ constexpr const char* checkpoints_folder = "checkpoints";
 // Its folders that hold no runs and may hold many files.
 constexpr std::array own_folders = {"checkpoints", "tokens"};
 
-std::optional<std::int64_t> whole_number(const std::string& text) {
+std::optional<std::int64_t> integer_of(const std::string& text) {
   std::int64_t number = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, number);
@@ -38,7 +38,7 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
 
 std::optional<std::int64_t> number_of(const SavedConfiguration& configuration, const char* key) {
   const auto found = configuration.values.find(key);
-  return found == configuration.values.end() ? std::nullopt : whole_number(found->second);
+  return found == configuration.values.end() ? std::nullopt : integer_of(found->second);
 }
 
 // The last line of a log, of at most so many bytes; "" where there is none.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t width = 100;  // columns of a line
 
-struct Line {
+struct KeyLine {
   std::string key;
   std::string value;
   bool is_commented = false;  // it is the user's to set
@@ -25,8 +25,8 @@ struct Line {
 bool reads_images(const Family& family) { return family.tasks.front() == "pixels"; }
 bool reads_pairs(const Family& family) { return family.tasks.front() == "translation"; }
 
-std::vector<Line> data_lines(const Family& family, const TaskKind& task) {
-  std::vector<Line> lines;
+std::vector<KeyLine> data_lines(const Family& family, const TaskKind& task) {
+  std::vector<KeyLine> lines;
   if (reads_images(family)) {
     lines.push_back({"data.format", "images"});
     lines.push_back({"data.train", "train-images.idx", true});
@@ -50,10 +50,10 @@ std::vector<Line> data_lines(const Family& family, const TaskKind& task) {
 }
 
 // Keys that the family's table lacks are left out later.
-std::vector<Line> lines_of(const Family& family) {
+std::vector<KeyLine> lines_of(const Family& family) {
   const std::string task_name = family.tasks.front();
   const TaskKind& task = task_kind(task_name);
-  std::vector<Line> lines = {{"run.directory", "runs/my-" + family.name}, {"run.seed", "1"}};
+  std::vector<KeyLine> lines = {{"run.directory", "runs/my-" + family.name}, {"run.seed", "1"}};
   if (task_name != "language_model") lines.push_back({"run.task", task_name});
   for (const auto& [key, value] :
        std::initializer_list<std::pair<const char*, std::string>>{{"model.family", family.name},
@@ -127,7 +127,7 @@ std::string starter_configuration(const std::string& name) {
     options.emplace(option.key, std::move(option));
   std::string text = introduction(*family);
   std::string section;
-  for (const Line& line : lines_of(*family)) {
+  for (const KeyLine& line : lines_of(*family)) {
     const auto option = options.find(line.key);
     if (option == options.end()) continue;
     const std::size_t dot = line.key.find('.');

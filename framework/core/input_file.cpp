@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "framework/core/error.h"
+#include "framework/core/system_message.h"
 
 namespace longspan {
 
@@ -35,7 +35,7 @@ int open_for_reading(const char* path) {
 struct stat status_of(int descriptor, const NamedPath& path) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0)
-    throw DataError("{}: cannot be examined: {}", path.told(), std::strerror(errno));
+    throw DataError("{}: cannot be examined: {}", path.told(), system_message());
   return status;
 }
 
@@ -55,7 +55,7 @@ InputFile::InputFile(NamedPath path) : path_(std::move(path)) {
     const int reason = errno;
     throw DataError("{}: cannot be opened for reading: {}{}",
                     path_.told(),
-                    std::strerror(reason),
+                    system_message(reason),
                     reason == ENOENT ? path_.help_to_find() : "");
   }
   try {
@@ -89,7 +89,7 @@ void InputFile::copy(std::int64_t offset, std::span<char> out) const {
     const ssize_t copied = ::pread(descriptor_, out.data(), out.size(), offset);
     if (copied < 0 && errno == EINTR) continue;
     if (copied < 0)
-      throw DataError("{}: byte {} cannot be read: {}", path_, offset, std::strerror(errno));
+      throw DataError("{}: byte {} cannot be read: {}", path_, offset, system_message());
     if (copied == 0)
       throw DataError("{}: has become shorter while it was read: {} bytes when opened, {} now",
                       path_,

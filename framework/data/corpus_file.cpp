@@ -12,8 +12,8 @@ namespace longspan {
 
 namespace {
 
-constexpr std::int64_t index_step = 65536;  // characters between two entries of the index
-constexpr std::int64_t piece = 16384;       // bytes read at a time
+constexpr std::int64_t index_step = 65536;   // characters between two entries of the index
+constexpr std::int64_t piece_bytes = 16384;  // bytes read at a time
 
 // XXH3 of bytes that come in parts.
 class ByteHash {
@@ -147,7 +147,7 @@ CorpusPosition CorpusFile::read(CorpusPosition at, std::span<std::int64_t> out) 
 }
 
 CorpusPosition CorpusFile::read_bytes(CorpusPosition at, std::span<std::int64_t> out) const {
-  std::array<char, piece> buffer;
+  std::array<char, piece_bytes> buffer;
   for (std::size_t done = 0; done < out.size();) {
     const std::size_t count = std::min(buffer.size(), out.size() - done);
     file_->copy(at.byte, std::span(buffer).first(count));
@@ -160,11 +160,11 @@ CorpusPosition CorpusFile::read_bytes(CorpusPosition at, std::span<std::int64_t>
 }
 
 CorpusPosition CorpusFile::read_characters(CorpusPosition at, std::span<std::int64_t> out) const {
-  std::array<char, piece> buffer;
+  std::array<char, piece_bytes> buffer;
   for (std::size_t done = 0; done < out.size();) {
     // No character is longer than 4 bytes, so this reads at least one and seldom much too far.
     const auto wanted = static_cast<std::int64_t>(out.size() - done) * 4;
-    const std::int64_t length = std::min({piece, wanted, bytes() - at.byte});
+    const std::int64_t length = std::min({piece_bytes, wanted, bytes() - at.byte});
     if (length <= 0) throw DataError("{}: was changed while it was read", path());
     std::string_view text(buffer.data(), static_cast<std::size_t>(length));
     file_->copy(at.byte, std::span(buffer).first(text.size()));

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <random>
 #include <string>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "framework/core/error.h"
+#include "framework/core/system_message.h"
 
 namespace longspan {
 
@@ -103,7 +103,7 @@ void NewFile::finish() {
 }
 
 void NewFile::fail() const {
-  throw Failure("{}: cannot be written: {}", path_.string(), std::strerror(errno));
+  throw Failure("{}: cannot be written: {}", path_.string(), system_message());
 }
 
 }  // namespace longspan

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "framework/core/error.h"
+#include "framework/core/system_message.h"
 
 namespace longspan {
 
@@ -32,7 +32,7 @@ std::vector<NamedPath> files_matching(const NamedPath& path) {
   const int failed = ::glob(path.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &matches);
   const bool is_missing = failed == GLOB_ABORTED && errno == ENOENT;  // a folder of the path
   if (failed != 0 && failed != GLOB_NOMATCH && !is_missing)
-    throw DataError("{}: the files cannot be listed: {}", path.told(), std::strerror(errno));
+    throw DataError("{}: the files cannot be listed: {}", path.told(), system_message());
   std::vector<NamedPath> files;
   for (std::size_t i = 0; failed == 0 && i < matches.gl_pathc; ++i) {
     const std::string found = matches.gl_pathv[i];

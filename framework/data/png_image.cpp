@@ -2,8 +2,6 @@
 
 #include <png.h>
 
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -11,6 +9,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
+#include "framework/core/system_message.h"
 
 namespace longspan {
 
@@ -20,7 +19,7 @@ constexpr std::int64_t most_values = std::int64_t{1} << 24;
 
 std::string bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw DataError("{}: cannot be opened for reading: {}", path, std::strerror(errno));
+  if (!file) throw DataError("{}: cannot be opened for reading: {}", path, system_message());
   std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (bytes.empty()) throw DataError("{}: is empty or cannot be read; a PNG file is needed", path);
   return bytes;

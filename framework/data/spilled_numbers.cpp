@@ -2,18 +2,17 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
 #include "framework/core/error.h"
+#include "framework/core/system_message.h"
 
 namespace longspan {
 namespace {
 
 [[noreturn]] void fail(const std::filesystem::path& folder) {
-  throw Failure("{}: a file in it cannot be written: {}", folder.string(), std::strerror(errno));
+  throw Failure("{}: a file in it cannot be written: {}", folder.string(), system_message());
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "framework/core/gpu.h"
 #include "framework/core/input_file.h"
 #include "framework/core/option_text.h"
+#include "framework/core/system_message.h"
 
 namespace longspan {
 namespace {
@@ -145,7 +145,7 @@ void write_machine(const Machine& machine, const std::string& path) {
   std::ofstream file(path);
   file << json.dump(2) << '\n';
   file.close();
-  if (!file) throw Failure("{}: cannot be written: {}", path, std::strerror(errno));
+  if (!file) throw Failure("{}: cannot be written: {}", path, system_message());
 }
 
 Machine read_machine(const std::string& path) {

@@ -16,13 +16,12 @@
 #include "checkpoints/files.h"
 #include "framework/core/error.h"
 #include "framework/core/host_name.h"
+#include "framework/core/system_message.h"
 
 namespace longspan {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string reason() { return std::error_code(errno, std::generic_category()).message(); }
 
 // Whether another run has the lock, which is taken otherwise. It is tried for some seconds: whoever
 // only looks whether a run goes on has a shared lock for a moment, and mpirun, having killed its
@@ -49,7 +48,7 @@ std::string take_lock(const NamedPath& named, Descriptor& lock) {
     return fmt::format("{} cannot be made: {}{}", it, error.message(), named.help_to_find());
   lock = Descriptor(open((path / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
   if (!lock.defined())
-    return fmt::format("{} cannot be written: {}{}", it, reason(), named.help_to_find());
+    return fmt::format("{} cannot be written: {}{}", it, system_message(), named.help_to_find());
   // Some network file systems have no locks: then the user's care has to do.
   if (is_taken(lock.get()))
     return fmt::format("{} is in use by another run; choose another one", it);
@@ -62,7 +61,7 @@ std::string trouble_with(const fs::path& folder) {
   fs::create_directories(folder, error);
   if (error) return fmt::format("\"{}\" cannot be made: {}", folder.string(), error.message());
   if (access(folder.c_str(), W_OK | X_OK) == 0) return "";
-  return fmt::format("\"{}\" cannot be written: {}", folder.string(), reason());
+  return fmt::format("\"{}\" cannot be written: {}", folder.string(), system_message());
 }
 
 // Files by which ranks find out whether they see one folder.
@@ -99,7 +98,7 @@ std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& wo
   if (world.rank() == 0) {
     const int descriptor = open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
     if (descriptor < 0)
-      sentence = fmt::format("\"{}\" cannot be written: {}", file.string(), reason());
+      sentence = fmt::format("\"{}\" cannot be written: {}", file.string(), system_message());
     if (descriptor >= 0) close(descriptor);
   }
   sentence = world.broadcast(sentence, 0);
@@ -111,8 +110,8 @@ std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& wo
                            host_name(),
                            first_host);
   else if (access(folder.c_str(), W_OK | X_OK) != 0)
-    sentence =
-        fmt::format("rank {} on {} cannot write there: {}", world.rank(), host_name(), reason());
+    sentence = fmt::format(
+        "rank {} on {} cannot write there: {}", world.rank(), host_name(), system_message());
   const std::int64_t lowest = world.all_reduce(
       std::int64_t{sentence.empty() ? world.size() : world.rank()}, Reduction::minimum);
   std::error_code error;

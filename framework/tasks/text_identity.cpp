@@ -4,12 +4,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
 
 #include "framework/core/error.h"
+#include "framework/core/system_message.h"
 #include "framework/data/image_folder.h"
 
 namespace longspan {
@@ -21,7 +20,7 @@ constexpr std::int64_t second = 1'000'000'000;  // in nanoseconds
 std::int64_t time_of_change(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0)
-    throw DataError("{}: cannot be examined: {}", path, std::strerror(errno));
+    throw DataError("{}: cannot be examined: {}", path, system_message());
   return status.st_mtim.tv_sec * second + status.st_mtim.tv_nsec;
 }
 

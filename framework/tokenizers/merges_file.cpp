@@ -10,7 +10,7 @@ namespace {
 constexpr const char* end_of_text = "<|endoftext|>";
 constexpr const char* start_of_text = "<|startoftext|>";
 constexpr std::string_view word_end = "</w>";
-constexpr std::string_view space = "\u0120";  // as GPT-2 writes it
+constexpr std::string_view gpt2_space = "\u0120";  // as GPT-2 writes it
 // How CLIP cuts a text (Radford et al. 2021).
 constexpr const char* clip_expression =
     R"('s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+)";
@@ -60,14 +60,14 @@ void add_steps(const WordVocabulary& vocabulary,
                nlohmann::ordered_json& file) {
   const auto has = [&vocabulary](std::string_view text) { return vocabulary.ids.find(text) >= 0; };
   if (has_word_ends && has(start_of_text) && has(end_of_text)) return add_clip(vocabulary, file);
-  if (has_word_ends || !has(space))
+  if (has_word_ends || !has(gpt2_space))
     throw DataError(
         "{}: {}; wanted the pieces of GPT-2, which have {} for a space, or of CLIP; a "
         "tokenizer.json says how other ones are read",
         place,
         has_word_ends ? "has pieces that end in </w> and no <|startoftext|>"
                       : "has no piece for a space",
-        in_quotes(space));
+        in_quotes(gpt2_space));
   add_special(vocabulary, end_of_text, file["added_tokens"]);
   file["pre_tokenizer"] = byte_level();
   file["decoder"] = byte_level();

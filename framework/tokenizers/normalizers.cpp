@@ -103,12 +103,12 @@ AlignedText of_bytes(const TextPiece& piece) {
 
 TextNormalizer read_bert(const JsonPlace& json) {
   const bool cleans = json["clean_text"].flag(true);
-  const bool chinese = json["handle_chinese_chars"].flag(true);
+  const bool parts_chinese = json["handle_chinese_chars"].flag(true);
   const bool lower = json["lowercase"].flag(true);
   const bool strips = json["strip_accents"].flag(lower);
   return [=](const TextPiece& piece) {
     AlignedText text = cleans ? cleaned(piece) : AlignedText(piece);
-    if (chinese) text = with_chinese_apart(text.piece());
+    if (parts_chinese) text = with_chinese_apart(text.piece());
     if (strips) {
       text = in_normal_form(text.piece(), {});
       text = without(text.piece(), is_accent);

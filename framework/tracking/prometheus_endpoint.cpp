@@ -12,14 +12,13 @@
 
 #include <atomic>
 #include <cctype>
-#include <cerrno>
 #include <chrono>
 #include <exception>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "framework/core/error.h"
+#include "framework/core/system_message.h"
 
 namespace longspan {
 namespace {
@@ -80,7 +79,7 @@ class Place {
 
  private:
   void note(bool is_well) {
-    if (!is_well) trouble_ = std::generic_category().message(errno);
+    if (!is_well) trouble_ = system_message();
   }
 
   std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> place_{nullptr, ::freeaddrinfo};

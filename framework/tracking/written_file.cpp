@@ -3,15 +3,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
 
 #include "framework/core/error.h"
+#include "framework/core/system_message.h"
 
 namespace longspan {
 
 void fail_with_errno(const std::filesystem::path& path, const char* what) {
-  throw Failure(
-      "{}: {}: {}", path.string(), what, std::error_code(errno, std::generic_category()).message());
+  throw Failure("{}: {}: {}", path.string(), what, system_message());
 }
 
 void append_whole(int file, const std::filesystem::path& path, std::string_view bytes) {

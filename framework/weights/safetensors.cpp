@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 
 #include "framework/core/option_text.h"
+#include "framework/core/system_message.h"
 #include "framework/kernels/element.h"
 
 namespace longspan {
@@ -179,7 +178,7 @@ void SafetensorsWriter::put(const void* bytes, std::size_t count) {
 }
 
 void SafetensorsWriter::fail() const {
-  throw Failure("{}: cannot be written: {}", path_.string(), std::strerror(errno));
+  throw Failure("{}: cannot be written: {}", path_.string(), system_message());
 }
 
 }  // namespace longspan

@@ -1,0 +1,9 @@
+#include "framework/core/system_message.h"
+
+#include <system_error>
+
+namespace longspan {
+
+std::string system_message(int error) { return std::generic_category().message(error); }
+
+}  // namespace longspan
