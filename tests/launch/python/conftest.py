@@ -5,7 +5,6 @@ SPDX-License-Identifier: Apache-2.0
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -61,10 +60,12 @@ def ranks(directory):
     """ranks(2, "print(longspan.rank())") is the exit code of a job of Python processes, what each prints, and the errors."""
     def run(count, script, *words):
         (directory / "script.py").write_text(PRELUDE + script)
-        command = [jobs.MPIRUN, count, sys.executable, "script.py", *words] if count > 1 else [sys.executable, "script.py", *words]
-        environment = {"OMP_NUM_THREADS": "1", **os.environ, "TMPDIR": str(directory), "LONGSPAN_TIME_LIMIT": str(jobs.MOST_SECONDS)}
-        result = subprocess.run(list(map(str, command)), cwd=directory, env=environment, capture_output=True, text=True)
+        job = jobs.Job(sys.executable, ["script.py", *words], count, directory)
+        try:
+            result = job.wait()
+        finally:
+            job.close()
         files = [directory / f"told.{rank}" for rank in range(count)]
-        return result.returncode, [file.read_text() if file.exists() else "" for file in files], jobs.errors_of_ranks(result.stderr)
+        return result.code, [file.read_text() if file.exists() else "" for file in files], result.errors
 
     return run
