@@ -128,7 +128,7 @@ Command inspect_command() {
   return {"inspect",
           "Show what a checkpoint holds",
           "  longspan inspect runs/quickstart\n"
-          "  longspan inspect runs/quickstart/checkpoints/step-000000500 --tensors\n"
+          "  longspan inspect runs/quickstart/checkpoints/step-000000900 --tensors\n"
           "  longspan inspect runs/quickstart --configuration > again.yaml\n",
           [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<InspectArguments>();

@@ -154,8 +154,7 @@ pid_t start(const std::vector<std::string>& command, const Descriptor& errors) {
   int error = 0;
   if (::read(reads.get(), &error, sizeof error) == sizeof error) {
     ::waitpid(child, nullptr, 0);
-    errno = error;
-    throw Failure("longspan run: {} cannot be started: {}", command.front(), system_message());
+    throw Failure("longspan run: {} cannot be started: {}", command.front(), system_message(error));
   }
   return child;
 }

@@ -32,7 +32,7 @@ constexpr std::array file_options = {"-hostfile", "--hostfile", "-machinefile", 
 constexpr std::array default_file_options = {"-default-hostfile", "--default-hostfile"};
 constexpr std::array parameter_options = {"-mca", "--mca", "-gmca", "--gmca"};
 // The exit code of who asks this machine. An agent, and what it starts, ends otherwise.
-constexpr int is_here = 77;
+constexpr int code_of_here = 77;
 constexpr std::chrono::milliseconds between_answers{20};
 
 bool is_among(const auto& known, const std::string& word) {
@@ -168,7 +168,7 @@ bool is_this_host(const std::string& name) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (is_this_host(host.substr(host.find('@') + 1))) ::_exit(is_here);
+  if (is_this_host(host.substr(host.find('@') + 1))) ::_exit(code_of_here);
   if (words.empty()) ::_exit(1);
   words.push_back(host);
   words.emplace_back("true");
@@ -190,7 +190,7 @@ struct Asked {
     int status = 0;
     if (child > 0 && ::waitpid(child, &status, WNOHANG) == 0) return false;
     if (child > 0 && WIFEXITED(status)) {
-      here = WEXITSTATUS(status) == is_here;
+      here = WEXITSTATUS(status) == code_of_here;
       answers = here || WEXITSTATUS(status) == 0;
     }
     child = -1;

@@ -87,12 +87,12 @@ class Report {
             made.path.string()));
   }
 
-  void end(double took) const {
+  void end(double took_seconds) const {
     print(session_,
           fmt::format("{}: {} in {:.1f} s; {} there already\n",
                       count_of(files_, "file"),
                       counts_text(documents_, tokens_, bytes_),
-                      took,
+                      took_seconds,
                       there_));
   }
 

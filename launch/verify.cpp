@@ -78,7 +78,7 @@ Command verify_command() {
   return {"verify",
           "Check every byte of a checkpoint, or of all checkpoints of a run",
           "  longspan verify runs/quickstart\n"
-          "  longspan verify runs/quickstart/checkpoints/step-000000500\n"
+          "  longspan verify runs/quickstart/checkpoints/step-000000900\n"
           "  longspan run -n 4 -- verify runs/quickstart\n",
           [](CLI::App& app) -> Action {
             auto path = std::make_shared<std::string>();

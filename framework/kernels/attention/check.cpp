@@ -358,12 +358,10 @@ void check(const MergeAttention& m) {
 
 namespace {
 
-constexpr std::int64_t tile = attention_tile;
-
 // Those of a tile's 64 keys from `key` on that are not before `first`.
 std::uint64_t bits_from(std::int64_t first, std::int64_t key) {
-  const std::int64_t hidden = std::clamp(first - key, std::int64_t{0}, tile);
-  return hidden == tile ? 0 : ~std::uint64_t{0} << hidden;
+  const std::int64_t hidden = std::clamp(first - key, std::int64_t{0}, attention_tile);
+  return hidden == attention_tile ? 0 : ~std::uint64_t{0} << hidden;
 }
 
 // The pairs that a plan and the padding and reach of a batch row allow. reach: [time].
@@ -374,19 +372,22 @@ std::int64_t pairs_within(const TilePlan& plan,
   std::int64_t pairs = 0;
   for (std::int64_t q = 0; q < plan.query_tiles(); ++q)
     for (const TileRun& run : plan.key_runs(q)) {
-      const std::int64_t query = q * tile, rows = std::min(tile, s.time - query);
+      const std::int64_t query = q * attention_tile;
+      const std::int64_t rows = std::min(attention_tile, s.time - query);
       const std::int64_t nearest = s.query_begin + query - reach[query] - s.key_begin;
-      for (std::int64_t t = std::max<std::int64_t>(run.begin, nearest / tile); t < run.end; ++t) {
-        std::uint64_t bits[tile];
+      for (std::int64_t t = std::max<std::int64_t>(run.begin, nearest / attention_tile);
+           t < run.end;
+           ++t) {
+        std::uint64_t bits[attention_tile];
         plan.tile_bits(s.query_begin + query,
                        rows,
-                       s.key_begin + t * tile,
-                       std::min(tile, s.keys - t * tile),
+                       s.key_begin + t * attention_tile,
+                       std::min(attention_tile, s.keys - t * attention_tile),
                        bits);
         for (std::int64_t r = 0; r < rows; ++r) {
           const std::int64_t first = s.query_begin + query + r - reach[query + r] - s.key_begin;
           pairs += std::popcount(bits[r] & seen[static_cast<std::size_t>(t)] &
-                                 bits_from(first, t * tile));
+                                 bits_from(first, t * attention_tile));
         }
       }
     }
@@ -402,15 +403,15 @@ std::int64_t pairs_of(const TilePlan& plan, const std::vector<std::uint64_t>& se
   for (std::int64_t q = 0; q < plan.query_tiles(); ++q)
     for (const TileRun& run : plan.key_runs(q)) {
       if (run.full != 0)
-        pairs += tile * (before[static_cast<std::size_t>(run.end)] -
-                         before[static_cast<std::size_t>(run.begin)]);
+        pairs += attention_tile * (before[static_cast<std::size_t>(run.end)] -
+                                   before[static_cast<std::size_t>(run.begin)]);
       for (std::int64_t t = run.begin; run.full == 0 && t < run.end; ++t) {
-        std::uint64_t bits[tile];
-        const std::int64_t rows = std::min(tile, s.time - q * tile);
-        plan.tile_bits(s.query_begin + q * tile,
+        std::uint64_t bits[attention_tile];
+        const std::int64_t rows = std::min(attention_tile, s.time - q * attention_tile);
+        plan.tile_bits(s.query_begin + q * attention_tile,
                        rows,
-                       s.key_begin + t * tile,
-                       std::min(tile, s.keys - t * tile),
+                       s.key_begin + t * attention_tile,
+                       std::min(attention_tile, s.keys - t * attention_tile),
                        bits);
         for (std::int64_t r = 0; r < rows; ++r)
           pairs += std::popcount(bits[r] & seen[static_cast<std::size_t>(t)]);
@@ -421,14 +422,15 @@ std::int64_t pairs_of(const TilePlan& plan, const std::vector<std::uint64_t>& se
 
 // The keys of a batch row that are not padding, a word a tile.
 std::vector<std::uint64_t> unpadded(const AttentionMask& mask, std::int64_t b, std::int64_t keys) {
-  std::vector<std::uint64_t> seen(static_cast<std::size_t>((keys + tile - 1) / tile), 0);
+  std::vector<std::uint64_t> seen(
+      static_cast<std::size_t>((keys + attention_tile - 1) / attention_tile), 0);
   const std::int64_t length =
       mask.key_length.defined()
           ? std::min(keys, mask.key_length.data<std::int64_t>()[b] - mask.key_begin)
           : keys;
   for (std::int64_t j = 0; j < length; ++j)
     if (!mask.key_padding.defined() || mask.key_padding.data<std::uint8_t>()[b * keys + j] == 0)
-      seen[static_cast<std::size_t>(j / tile)] |= std::uint64_t{1} << j % tile;
+      seen[static_cast<std::size_t>(j / attention_tile)] |= std::uint64_t{1} << j % attention_tile;
   return seen;
 }
 
