@@ -4,19 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <system_error>
 #include <utility>
 
-#include "framework/core/error.h"
-#include "framework/core/system_message.h"
 #include "launch/chosen_layout.h"
 #include "launch/plan_text.h"
 
 namespace longspan {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds time_to_answer{10};  // of a host
 
@@ -52,19 +46,6 @@ std::string silence_of(const std::vector<std::string>& hosts) {
                      fmt::join(hosts, ", "),
                      hosts.size() == 1 ? "does" : "do",
                      time_to_answer.count());
-}
-
-TemporaryFolder::TemporaryFolder() {
-  const char* const parent = std::getenv("TMPDIR");
-  std::string name = std::string(parent ? parent : "/tmp") + "/longspan-run-XXXXXX";
-  if (::mkdtemp(name.data()) == nullptr)
-    throw Failure("longspan run: {}: cannot be made: {}", name, system_message());
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code error;
-  fs::remove_all(path_, error);
 }
 
 RetryHosts::RetryHosts(const RunCommandLine& line, const ConfigurationText& source)

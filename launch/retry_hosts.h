@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,21 +9,9 @@
 #include "launch/configuration_text.h"
 #include "launch/named_hosts.h"
 #include "launch/run.h"
+#include "launch/temporary_folder.h"
 
 namespace longspan {
-
-// A folder that goes with its owner.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder();
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // What asking them has told.
 struct Silence {

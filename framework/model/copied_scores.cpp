@@ -4,17 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "framework/kernels/elementwise.h"
+#include "framework/kernels/wide_on_host.h"
 
 namespace longspan {
 namespace {
-
-// In f64 on the host.
-Tensor wide_on_host(const Tensor& x) {
-  const Tensor wide = Tensor::empty(x.shape(), DType::f64, x.device(), MemoryTag::workspace);
-  on(x.device(), [&](auto backend) { scale(backend, 1, x, wide); });
-  return wide.to_host();
-}
 
 // The logarithm of each row's sum of e^logit over the whole vocabulary.
 std::vector<double> log_sums(const Tensor& logits, const Communicator& tensor) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/kernels/elementwise.h"
+#include "framework/kernels/wide_on_host.h"
 
 namespace longspan {
 
@@ -11,10 +11,7 @@ Tensor whole_logits(const Tensor& logits, const Part& part, const Communicator& 
   const std::int64_t rows = logits.shape()[0];
   if (tensor.size() == 1 && logits.dtype() == DType::f32)
     return logits.to_host().reshape({rows, part.count});
-  const Tensor wide =
-      Tensor::empty(logits.shape(), DType::f64, logits.device(), MemoryTag::workspace);
-  on(logits.device(), [&](auto backend) { scale(backend, 1, logits, wide); });
-  const Tensor here = wide.to_host().reshape({rows, part.count});
+  const Tensor here = wide_on_host(logits).reshape({rows, part.count});
   if (tensor.size() == 1) return here;
   // Parts differ by one column at most: each rank sends as many as the largest has.
   const int ranks = tensor.size();

@@ -1,16 +1,12 @@
 #include "framework/tasks/row_losses.h"
 
 #include "framework/core/error.h"
-#include "framework/kernels/elementwise.h"
+#include "framework/kernels/wide_on_host.h"
 
 namespace longspan {
 
 std::vector<double> row_losses(const Losses& losses) {
-  const Tensor values = losses.terms.front().values.value();
-  const Tensor wide =
-      Tensor::empty(values.shape(), DType::f64, values.device(), MemoryTag::workspace);
-  on(values.device(), [&](auto backend) { scale(backend, 1, values, wide); });
-  const Tensor here = wide.to_host();
+  const Tensor here = wide_on_host(losses.terms.front().values.value());
   const auto numbers = here.span<double>();
   return {numbers.begin(), numbers.end()};
 }

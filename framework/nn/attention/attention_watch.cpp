@@ -3,17 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/kernels/elementwise.h"
+#include "framework/kernels/wide_on_host.h"
 
 namespace longspan {
 namespace {
 
 // On the host, in f64.
 std::vector<double> wide_numbers_of(const Tensor& tensor) {
-  const Tensor wide =
-      Tensor::empty(tensor.shape(), DType::f64, tensor.device(), MemoryTag::workspace);
-  on(tensor.device(), [&](auto backend) { scale(backend, 1, tensor, wide); });
-  const Tensor here = wide.to_host();
+  const Tensor here = wide_on_host(tensor);
   const auto all = here.span<double>();
   return {all.begin(), all.end()};
 }

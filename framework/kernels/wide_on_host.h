@@ -1,0 +1,11 @@
+// Numbers for the host to compute with.
+#pragma once
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+// A copy of x, of any floating dtype and device, in f64 on the host.
+Tensor wide_on_host(const Tensor& x);
+
+}  // namespace longspan
