@@ -1,7 +1,8 @@
 # Most of compiling is reading headers: several small files of the target are compiled as one, which takes a third of the
-# time. What they name for themselves must differ within a target (tests/launch/together_test), and GCC takes it for what
-# a header names. They are included as their headers are, so that nothing tells where the tree lies; CMake's own unity
-# builds would. Files that have compile options of their own stay alone, as do kernels of the CPU, which are large.
+# time. What they name for themselves must differ within a target (tests/launch/together_test; each test has a namespace of
+# its own for it), and GCC takes it for what a header names. They are included as their headers are, so that nothing tells
+# where the tree lies; CMake's own unity builds would. Files that have compile definitions of their own stay alone, as do
+# kernels of the CPU, which are large. A file of several targets is one that all of them compile so.
 function(longspan_compiles_together TARGET)
   if(LONGSPAN_FILES_TOGETHER EQUAL 1)
     return()
@@ -14,7 +15,7 @@ function(longspan_compiles_together TARGET)
   list(LENGTH sources left)
   foreach(source ${sources})
     math(EXPR left "${left} - 1")
-    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder})
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder} NORMALIZE)
     get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE place)
     if(place MATCHES "[.]cpp$" AND NOT place MATCHES "/cpu/" AND NOT definitions)

@@ -3,7 +3,7 @@
 
 #include "tests/support/gradient_check.h"
 
-namespace longspan {
+namespace longspan::additive_attention_test {
 namespace {
 
 using testing::expect_gradients;
@@ -81,4 +81,4 @@ TEST(AdditiveAttention, DropsByTheGlobalPlace) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::additive_attention_test

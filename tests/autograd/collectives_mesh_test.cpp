@@ -6,7 +6,7 @@
 #include "tests/kernels/kernel_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::collectives_mesh_test {
 namespace {
 
 using testing::backend_device;
@@ -279,4 +279,4 @@ TEST(VocabularySplit, CrossEntropyIsThatOfTheWholeVocabulary) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::collectives_mesh_test

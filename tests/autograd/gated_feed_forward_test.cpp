@@ -3,7 +3,7 @@
 
 #include "tests/support/gradient_check.h"
 
-namespace longspan {
+namespace longspan::gated_feed_forward_test {
 namespace {
 
 using testing::expect_close;
@@ -78,4 +78,4 @@ TEST(GatedFeedForward, HasTheSameGradientWhereItsValueIsUnread) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::gated_feed_forward_test

@@ -7,7 +7,7 @@
 
 #include "tests/support/gradient_check.h"
 
-namespace longspan {
+namespace longspan::hash_attention_test {
 namespace {
 
 using testing::backend_device;
@@ -433,4 +433,4 @@ TEST(HashAttention, RefusesToShowAKeyTwice) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::hash_attention_test

@@ -2,7 +2,7 @@
 #include "framework/autograd/ops.h"
 #include "tests/support/gradient_check.h"
 
-namespace longspan {
+namespace longspan::layer_norm_test {
 namespace {
 
 using testing::expect_gradients;
@@ -86,4 +86,4 @@ TEST(OpGradient, LayerNormOfASum) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::layer_norm_test

@@ -6,7 +6,7 @@
 #include "framework/autograd/unit_rows.h"
 #include "tests/support/gradient_check.h"
 
-namespace longspan {
+namespace longspan::linear_attention_test {
 namespace {
 
 using testing::backend_device;
@@ -179,4 +179,4 @@ TEST(GatedAttention, OfAConstantGateIsAMovingAverage) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::linear_attention_test

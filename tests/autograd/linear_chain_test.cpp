@@ -3,7 +3,7 @@
 #include "framework/autograd/collectives.h"
 #include "tests/support/gradient_check.h"
 
-namespace longspan {
+namespace longspan::linear_chain_test {
 namespace {
 
 using namespace longspan::testing;
@@ -106,4 +106,4 @@ TEST(LinearChainOp, BestTagsHaveTheLeastLoss) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::linear_chain_test

@@ -3,7 +3,7 @@
 #include "framework/autograd/ops.h"
 #include "tests/support/gradient_check.h"
 
-namespace longspan {
+namespace longspan::linear_test {
 namespace {
 
 using testing::expect_gradients;
@@ -113,4 +113,4 @@ TEST(OpGradient, FeedForwardIsItsPartsOneAfterAnother) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::linear_test

@@ -5,7 +5,7 @@
 #include "framework/autograd/hyperbolic_tangent.h"
 #include "tests/support/gradient_check.h"
 
-namespace longspan {
+namespace longspan::ops_test {
 namespace {
 
 using testing::backend_device;
@@ -366,4 +366,4 @@ TEST(CrossEntropy, SmoothingSpreadsItsShareAsEachLibraryDoes) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::ops_test

@@ -4,7 +4,7 @@
 #include "framework/autograd/reversible.h"
 #include "tests/support/gradient_check.h"
 
-namespace longspan {
+namespace longspan::recompute_test {
 namespace {
 
 using testing::backend_device;
@@ -258,4 +258,4 @@ TEST(Reversible, AChainIsWalkedBackOnceFromItsEnd) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::recompute_test

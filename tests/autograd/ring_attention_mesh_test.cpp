@@ -4,7 +4,7 @@
 #include "tests/kernels/kernel_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::ring_attention_mesh_test {
 namespace {
 
 using testing::backend_device;
@@ -390,4 +390,4 @@ TEST(RingAttention, RoundsBf16SumsOnce) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::ring_attention_mesh_test

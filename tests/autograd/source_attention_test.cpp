@@ -2,7 +2,7 @@
 
 #include "tests/support/gradient_check.h"
 
-namespace longspan {
+namespace longspan::source_attention_test {
 namespace {
 
 using namespace longspan::testing;
@@ -136,4 +136,4 @@ TEST(SourceAttentionOps, AreOfTheAccumulatorDtype) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::source_attention_test

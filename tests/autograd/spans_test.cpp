@@ -5,7 +5,7 @@
 #include "framework/core/timeline.h"
 #include "framework/profiling/span_names.h"
 
-namespace longspan {
+namespace longspan::spans_test {
 namespace {
 
 // "op linear in layers/0", ... in the order in which they ended.
@@ -68,4 +68,4 @@ TEST(Spans, AGradientLiesAroundItsKernels) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::spans_test

@@ -5,7 +5,7 @@
 #include "framework/kernels/elementwise.h"
 #include "tests/support/gradient_check.h"
 
-namespace longspan {
+namespace longspan::tape_test {
 namespace {
 
 using testing::backend_device;
@@ -332,4 +332,4 @@ TEST(Tape, AFailureInAClosureLeavesRecordingOn) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::tape_test

@@ -7,7 +7,7 @@
 #include "tests/support/process_bytes.h"
 #include "tests/support/sanitizers.h"
 
-namespace longspan::testing {
+namespace longspan::testing::background_save_test {
 namespace {
 
 // While it lives the process gets no more than that many bytes beyond those it has.
@@ -95,4 +95,4 @@ TEST(BackgroundSave, OfAStateThatMakesNoWholeIsRefusedByItsCommit) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::background_save_test

@@ -9,7 +9,7 @@
 #include "tests/checkpoints/hostile_checkpoint.h"
 #include "tests/support/sanitizers.h"
 
-namespace longspan::testing {
+namespace longspan::testing::bounds_test {
 namespace {
 
 std::string times(std::int64_t count, const std::string& text) {
@@ -173,4 +173,4 @@ TEST_F(Bounds, AHugeTensorMustBeInItsFile) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::bounds_test

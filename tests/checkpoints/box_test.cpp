@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-namespace longspan {
+namespace longspan::box_test {
 namespace {
 
 TEST(Box, ARangeIsBoxesInTheOrderOfItsElements) {
@@ -71,4 +71,4 @@ TEST(Box, PiecesThatNoCutDividesAreComparedAsLongAsItIsWorthIt) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::box_test

@@ -7,7 +7,7 @@
 #include "checkpoints/manifest.h"
 #include "tests/checkpoints/checkpoint_testing.h"
 
-namespace longspan::testing {
+namespace longspan::testing::damage_test {
 namespace {
 
 class Damage : public ::testing::Test {
@@ -204,4 +204,4 @@ TEST_F(Damage, AMissingDirectoryIsNamed) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::damage_test

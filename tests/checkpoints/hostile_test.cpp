@@ -1,7 +1,7 @@
 // Checkpoints whose hashes are right and whose content is not: what a reader must refuse.
 #include "tests/checkpoints/hostile_checkpoint.h"
 
-namespace longspan::testing {
+namespace longspan::testing::hostile_test {
 namespace {
 
 TEST_F(HostileCheckpoint, AFileMadeByAnyoneIsReadWhenItIsAsOurs) {
@@ -317,4 +317,4 @@ TEST_F(HostileCheckpoint, HDF5StaysSilent) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::hostile_test

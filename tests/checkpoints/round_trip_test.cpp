@@ -4,7 +4,7 @@
 
 #include "tests/checkpoints/checkpoint_testing.h"
 
-namespace longspan::testing {
+namespace longspan::testing::round_trip_test {
 namespace {
 
 TEST(Checkpoint, KeepsEveryBitOfEveryDtype) {
@@ -182,4 +182,4 @@ TEST(Checkpoint, ATensorThatDoesNotFitTheRunIsNamed) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::round_trip_test

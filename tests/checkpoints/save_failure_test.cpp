@@ -8,7 +8,7 @@
 #include "tests/checkpoints/checkpoint_testing.h"
 #include "tests/support/small_file_system.h"
 
-namespace longspan::testing {
+namespace longspan::testing::save_failure_test {
 namespace {
 
 // While it lives no file can grow past that many bytes: a full disk for those who may not mount.
@@ -194,4 +194,4 @@ TEST(Save, RanksThatDisagreeAreRefused) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::save_failure_test

@@ -2,7 +2,7 @@
 #include "tests/checkpoints/checkpoint_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan::testing {
+namespace longspan::testing::save_mesh_test {
 namespace {
 
 // One directory for all ranks, gone when the last of them is done with it.
@@ -130,4 +130,4 @@ TEST(CheckpointMesh, AllRanksLearnWhatIsWrongWithAnyFile) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::save_mesh_test

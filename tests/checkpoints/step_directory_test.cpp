@@ -10,7 +10,7 @@
 #include "checkpoints/files.h"
 #include "tests/checkpoints/checkpoint_testing.h"
 
-namespace longspan::testing {
+namespace longspan::testing::step_directory_test {
 namespace {
 
 std::set<std::string> names_in(const std::filesystem::path& directory) {
@@ -210,4 +210,4 @@ TEST(StepDirectory, AKillAtAnyMomentOfASaveLeavesTheLastGoodStep) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::step_directory_test

@@ -3,7 +3,7 @@
 
 #include "tests/checkpoints/checkpoint_testing.h"
 
-namespace longspan::testing {
+namespace longspan::testing::view_test {
 namespace {
 
 // The first of the interpreters that has h5py: the one in PATH need not be the system's.
@@ -51,4 +51,4 @@ assert dtype == "bf16" or dtype == b"bf16", dtype
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::view_test

@@ -6,7 +6,7 @@
 #include "framework/core/random.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::all_reduce_mesh_test {
 namespace {
 
 Tensor random_tensor(const Device& device, std::int64_t elements, std::uint64_t place) {
@@ -138,4 +138,4 @@ TEST(Broadcast, DISABLED_ReachesElementsBeyondTwoToThe31) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::all_reduce_mesh_test

@@ -5,7 +5,7 @@
 #include "framework/core/timeline.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::clock_offset_mesh_test {
 namespace {
 
 TEST(ClockOffset, OfRanksIsThatOfTheirMachine) {
@@ -34,4 +34,4 @@ TEST(ClockOffset, OfOneMachineIsNone) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::clock_offset_mesh_test

@@ -7,7 +7,7 @@
 
 #include "framework/core/random.h"
 
-namespace longspan {
+namespace longspan::clock_offset_test {
 namespace {
 
 // Two clocks, and messages that take at least `least` nanoseconds and sometimes much more; who is
@@ -59,4 +59,4 @@ TEST(ClockOffset, ALongExchangeIsNotBelieved) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::clock_offset_test

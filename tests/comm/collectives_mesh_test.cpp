@@ -6,7 +6,7 @@
 
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::collectives_mesh_test {
 namespace {
 
 const std::vector<DType> dtypes = {
@@ -227,4 +227,4 @@ TEST(HostValues, AreReducedBroadcastAndGathered) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::collectives_mesh_test

@@ -10,7 +10,7 @@
 #include "tests/support/mesh_runner.h"
 #include "tests/support/test_device.h"
 
-namespace longspan {
+namespace longspan::cuda_mesh_test {
 namespace {
 
 constexpr std::int64_t count = 5000;  // more than a slot of the shared memory
@@ -170,4 +170,4 @@ TEST(CudaTensors, OfEveryDtypeAreReduced) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::cuda_mesh_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longspan {
+namespace longspan::ledger_test {
 namespace {
 
 constexpr Signature sum_of_100 = {CollectiveKind::all_reduce, DType::f32, Reduction::sum, -1, 100};
@@ -85,4 +85,4 @@ TEST(Ledger, NamesReductionsAndRanks) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::ledger_test

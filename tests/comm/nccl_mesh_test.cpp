@@ -10,7 +10,7 @@
 #include "tests/support/emulated_cuda/emulated_nccl.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::nccl_mesh_test {
 namespace {
 
 // A variable of the environment, for as long as this lives.
@@ -152,4 +152,4 @@ TEST(Nccl, IsRefusedOrLeftAsideOnTheCpuAndWithoutTheLibrary) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::nccl_mesh_test

@@ -6,7 +6,7 @@
 
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::process_mesh_mesh_test {
 namespace {
 
 // The ranks, in the group they were taken from, that form a communicator.
@@ -181,4 +181,4 @@ TEST(Communicator, RefusesTensorsThatDoNotFitBeforeItStarts) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::process_mesh_mesh_test

@@ -11,7 +11,7 @@
 #include "framework/comm/session.h"
 #include "framework/comm/shared_memory.h"
 
-namespace longspan {
+namespace longspan::reduce_test {
 namespace {
 
 template <typename T>
@@ -118,4 +118,4 @@ TEST(Session, AProcessStartedAloneIsAWorldOfOne) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::reduce_test

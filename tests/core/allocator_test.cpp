@@ -14,7 +14,7 @@
 #include "tests/support/process_bytes.h"
 #include "tests/support/sanitizers.h"
 
-namespace longspan {
+namespace longspan::allocator_test {
 namespace {
 
 const MemoryCount& count_of(const MemoryReport& report, MemoryTag tag) {
@@ -254,4 +254,4 @@ TEST(Device, CopiesAreTheSameDeviceAndKeepOneOfEachKind) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::allocator_test

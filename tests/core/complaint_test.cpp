@@ -7,7 +7,7 @@
 #include "framework/core/error.h"
 #include "framework/core/options.h"
 
-namespace longspan {
+namespace longspan::complaint_test {
 namespace {
 
 std::string refusal(std::vector<Complaint> complaints) {
@@ -54,4 +54,4 @@ TEST(Complaints, TheUnknownKeysThatAreToldHaveTheirSuggestion) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::complaint_test

@@ -8,7 +8,7 @@
 
 #include "framework/core/error.h"
 
-namespace longspan {
+namespace longspan::cuda_library_test {
 namespace {
 
 constexpr const char* variable = "LONGSPAN_CUDA_LIBRARIES";
@@ -58,4 +58,4 @@ TEST_F(CudaLibrary, ThatIsNowhereIsNamed) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::cuda_library_test

@@ -3,7 +3,7 @@
 
 #include "framework/core/tensor.h"
 
-namespace longspan {
+namespace longspan::dry_device_test {
 namespace {
 
 TEST(DryDevice, CountsTensorsThatNoMemoryCouldHold) {
@@ -81,4 +81,4 @@ TEST(DryDevice, RefusesWhatHasNoAddresses) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::dry_device_test

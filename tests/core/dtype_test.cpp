@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace longspan {
+namespace longspan::dtype_test {
 namespace {
 
 constexpr float infinite = std::numeric_limits<float>::infinity();
@@ -75,4 +75,4 @@ TEST(DType, OnlyFloatingTypesReachAFloatingKernel) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::dtype_test

@@ -10,10 +10,10 @@
 #include "framework/core/error.h"
 #include "tests/data/temporary_file.h"
 
-namespace longspan {
+namespace longspan::input_file_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(InputFile, CopiesAnyPartOfTheFile) {
   const TemporaryFile file("0123456789");
@@ -84,4 +84,4 @@ TEST(InputFile, AProcessHoldsAsManyAsTheSystemLetsIt) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::input_file_test

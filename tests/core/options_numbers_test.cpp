@@ -7,7 +7,7 @@
 
 #include "framework/core/option_numbers.h"
 
-namespace longspan {
+namespace longspan::options_numbers_test {
 namespace {
 
 TEST(OptionNumbers, IntegersAreReadExactly) {
@@ -108,4 +108,4 @@ TEST(OptionNumbers, PrintedNumbersReadBackToTheSameBits) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::options_numbers_test

@@ -4,7 +4,7 @@
 
 #include "framework/core/option_text.h"
 
-namespace longspan {
+namespace longspan::options_test {
 namespace {
 
 enum class Kind { plain, gated };
@@ -350,4 +350,4 @@ TEST(OptionText, LongTextsAreCutBetweenCharacters) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::options_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longspan {
+namespace longspan::place_text_test {
 namespace {
 
 std::string here(const std::source_location& place = std::source_location::current()) {
@@ -56,4 +56,4 @@ TEST(PlaceText, BeginsWithinTheTree) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::place_text_test

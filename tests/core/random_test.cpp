@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-namespace longspan {
+namespace longspan::random_test {
 namespace {
 
 using Words = std::array<std::uint32_t, 4>;
@@ -118,4 +118,4 @@ TEST(Placement, GivesElementsTheIndexTheyHaveInTheWhole) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::random_test

@@ -17,7 +17,7 @@
 #include "tests/support/sanitizers.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::sudden_end_test {
 namespace {
 
 using ::testing::ExitedWithCode;
@@ -117,4 +117,4 @@ TEST(SuddenEnd, IsToldInTheLogToo) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::sudden_end_test

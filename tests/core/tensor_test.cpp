@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-namespace longspan {
+namespace longspan::tensor_test {
 namespace {
 
 std::vector<float> counting(std::size_t count) {
@@ -121,4 +121,4 @@ TEST(Tensor, NoElementsAndScalarsAreTensors) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::tensor_test

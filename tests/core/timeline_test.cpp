@@ -9,14 +9,14 @@
 
 #include "framework/core/error.h"
 
-namespace longspan {
+namespace longspan::timeline_test {
 namespace {
 
 std::atomic<std::int64_t> moment = 0;
 std::int64_t told_clock() { return moment; }
 void pass(std::int64_t nanoseconds) { moment += nanoseconds; }
 
-class TimelineTest : public testing::Test {
+class TimelineTest : public ::testing::Test {
  protected:
   TimelineTest() { moment = 1000; }
 
@@ -270,4 +270,4 @@ TEST_F(TimelineTest, NothingIsRecordedWhereItWasNotStarted) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::timeline_test

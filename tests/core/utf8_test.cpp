@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longspan {
+namespace longspan::utf8_test {
 namespace {
 
 TEST(Utf8, EveryCodePointSurvivesTheRoundTrip) {
@@ -63,4 +63,4 @@ TEST(Utf8, MessagesQuoteACharacterUnlessItIsAControlCharacter) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::utf8_test

@@ -7,7 +7,7 @@
 #include "framework/data/stream_reader.h"
 #include "tests/data/temporary_file.h"
 
-namespace longspan {
+namespace longspan::batch_loader_test {
 namespace {
 
 std::vector<std::int64_t> values(const Tensor& tensor) {
@@ -21,7 +21,7 @@ std::string text_of(std::size_t size) {
   return text;
 }
 
-class BatchLoaderTest : public testing::Test {
+class BatchLoaderTest : public ::testing::Test {
  protected:
   std::unique_ptr<Source> source(std::int64_t segment = 16) {
     return std::make_unique<StreamReader>(
@@ -50,7 +50,7 @@ TEST_F(BatchLoaderTest, CursorsDoNotCountWhatWasOnlyReadAhead) {
   BatchLoader loader(source(), 4);
   loader.next();
   // However far the thread has come by now, one batch was taken.
-  EXPECT_THAT(values(loader.cursors()), testing::ElementsAre(16, 0, 16, 0, 16, 0, 16, 0));
+  EXPECT_THAT(values(loader.cursors()), ::testing::ElementsAre(16, 0, 16, 0, 16, 0, 16, 0));
 }
 
 TEST_F(BatchLoaderTest, RestoringDropsWhatWasReadAhead) {
@@ -77,7 +77,7 @@ TEST_F(BatchLoaderTest, AnErrorComesInItsTurnAndStays) {
   const auto take_all = [&] {
     for (int i = 0; i < 4; ++i) loader.next();
   };
-  EXPECT_THAT(sentence_of<DataError>(take_all), testing::HasSubstr("has become shorter"));
+  EXPECT_THAT(sentence_of<DataError>(take_all), ::testing::HasSubstr("has become shorter"));
   EXPECT_THROW(loader.next(), DataError);
 }
 
@@ -89,4 +89,4 @@ TEST_F(BatchLoaderTest, EndsWhateverItsThreadIsDoing) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::batch_loader_test

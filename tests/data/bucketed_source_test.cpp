@@ -14,7 +14,7 @@
 #include "tests/data/example_files.h"
 #include "tests/data/subword_text.h"
 
-namespace longspan {
+namespace longspan::bucketed_source_test {
 namespace {
 
 using testing::at;
@@ -384,4 +384,4 @@ TEST(BucketOptions, SaysWhatAContextMeshNeeds) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::bucketed_source_test

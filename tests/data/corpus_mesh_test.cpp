@@ -6,7 +6,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::corpus_mesh_test {
 namespace {
 
 TEST(RequireSameCorpus, IsContentWhenEveryRankHasTheSameText) {
@@ -26,4 +26,4 @@ TEST(RequireSameCorpus, TellsEveryRankWhenOneHasAnotherText) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::corpus_mesh_test

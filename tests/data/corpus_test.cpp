@@ -9,10 +9,10 @@
 #include "framework/core/error.h"
 #include "tests/data/temporary_file.h"
 
-namespace longspan {
+namespace longspan::corpus_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Text of characters of 1 to 4 bytes.
 std::string mixed_text(int characters) {
@@ -76,8 +76,8 @@ TEST(Corpus, TargetsAreTheNextTokensAndTheirBytesAreCounted) {
   std::vector<std::int64_t> targets(3);
   std::int64_t bytes = 10;
   const CorpusPosition after = corpus.read_pairs({}, tokens, targets, bytes);
-  EXPECT_THAT(tokens, testing::ElementsAre(0, 2, 1));
-  EXPECT_THAT(targets, testing::ElementsAre(2, 1, 3));
+  EXPECT_THAT(tokens, ::testing::ElementsAre(0, 2, 1));
+  EXPECT_THAT(targets, ::testing::ElementsAre(2, 1, 3));
   EXPECT_EQ(bytes, 10 + 2 + 1 + 3);
   EXPECT_EQ(after, (CorpusPosition{3, 4}));
 }
@@ -143,4 +143,4 @@ TEST(Corpus, TheWholeHashIsOfEveryByteAndKnownOfCharacters) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::corpus_test

@@ -18,7 +18,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::document_reader_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -260,4 +260,4 @@ TEST(DocumentForm, TheTokenThatEndsDocumentsIsFound) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::document_reader_test

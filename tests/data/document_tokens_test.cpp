@@ -16,7 +16,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::document_tokens_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -351,4 +351,4 @@ TEST(DocumentTokens, TextsThatCanBeReadWhereTheyAreNeedNone) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::document_tokens_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longspan {
+namespace longspan::episode_source_test {
 namespace {
 
 using Ids = std::vector<std::int64_t>;
@@ -139,4 +139,4 @@ TEST(EpisodeSource, NoPlaceInAnEpisodeIsRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::episode_source_test

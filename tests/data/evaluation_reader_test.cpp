@@ -8,7 +8,7 @@
 #include "framework/core/error.h"
 #include "tests/data/temporary_file.h"
 
-namespace longspan {
+namespace longspan::evaluation_reader_test {
 namespace {
 
 std::string random_bytes(std::size_t size) {
@@ -124,8 +124,8 @@ TEST(EvaluationReader, OneTokenIsNotEnough) {
   EXPECT_THAT(sentence_of<DataError>([&] {
                 EvaluationReader(Corpus(file.path(), Tokenizer()), {1, 1}, 0, 1, Device::cpu());
               }),
-              testing::HasSubstr("has 1 token; at least 2 are needed"));
+              ::testing::HasSubstr("has 1 token; at least 2 are needed"));
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::evaluation_reader_test

@@ -7,7 +7,7 @@
 #include "tests/data/example_files.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::examples_mesh_test {
 namespace {
 
 TEST(ExamplesMesh, TheRanksReadTheRowsOfOneBatch) {
@@ -50,4 +50,4 @@ TEST(ExamplesMesh, EveryRankHasTheLabelsOfTheFirst) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::examples_mesh_test

@@ -15,7 +15,7 @@
 #include "tests/support/process_bytes.h"
 #include "tests/support/sanitizers.h"
 
-namespace longspan {
+namespace longspan::id_file_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -209,4 +209,4 @@ TEST(Tokenizer, OfIdsIsMadeAgainFromItsJson) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::id_file_test

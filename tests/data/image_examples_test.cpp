@@ -9,7 +9,7 @@
 #include "tests/data/example_files.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::image_examples_test {
 namespace {
 
 using testing::at;
@@ -171,4 +171,4 @@ TEST(ImageExamples, RefusesAFolderWithoutImages) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::image_examples_test

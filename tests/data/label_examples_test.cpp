@@ -7,7 +7,7 @@
 #include "framework/data/lines.h"
 #include "tests/data/example_files.h"
 
-namespace longspan {
+namespace longspan::label_examples_test {
 namespace {
 
 using testing::at;
@@ -132,4 +132,4 @@ TEST(ExampleIndex, KeepsPlacesAndLengthsAndRefusesWhatIsTooLarge) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::label_examples_test

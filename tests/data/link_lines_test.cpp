@@ -6,7 +6,7 @@
 #include "framework/data/pair_examples.h"
 #include "tests/data/example_files.h"
 
-namespace longspan {
+namespace longspan::link_lines_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -88,4 +88,4 @@ TEST(LinkLines, AreAFieldOfPairs) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::link_lines_test

@@ -14,7 +14,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::mixed_reader_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -231,4 +231,4 @@ TEST(CorpusOfFiles, IsReadAsIfItWereOne) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::mixed_reader_test

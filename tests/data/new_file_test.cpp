@@ -9,7 +9,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::new_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -42,4 +42,4 @@ TEST(NewFile, RemovesWhatWhoWasKilledHasLeft) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::new_file_test

@@ -9,7 +9,7 @@
 #include "tests/data/framing_tokenizer.h"
 #include "tests/data/subword_text.h"
 
-namespace longspan {
+namespace longspan::pair_examples_test {
 namespace {
 
 using testing::as_bart;
@@ -167,4 +167,4 @@ TEST(SentenceIds, TextEndsAtTheEndOfTheSentence) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::pair_examples_test

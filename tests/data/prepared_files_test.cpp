@@ -14,7 +14,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::prepared_files_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -94,4 +94,4 @@ TEST_F(PreparedFiles, CharactersAndSamplesAreThoseOfTheDocuments) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::prepared_files_test

@@ -6,7 +6,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::spilled_numbers_test {
 namespace {
 
 TEST(SpilledNumbers, AreGivenBackInOrderHoweverManyAreHeld) {
@@ -33,4 +33,4 @@ TEST(SpilledNumbers, AFolderThatIsNotThereIsNamed) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::spilled_numbers_test

@@ -11,7 +11,7 @@
 #include "tests/support/process_bytes.h"
 #include "tests/support/sanitizers.h"
 
-namespace longspan {
+namespace longspan::stream_reader_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -191,4 +191,4 @@ TEST(StreamReader, ThirtyGigabytesAreReadWithoutHoldingThem) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::stream_reader_test

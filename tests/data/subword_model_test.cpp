@@ -9,7 +9,7 @@
 #include "framework/data/tokenizer.h"
 #include "tests/data/subword_text.h"
 
-namespace longspan {
+namespace longspan::subword_model_test {
 namespace {
 
 using ::testing::AllOf;
@@ -228,4 +228,4 @@ TEST(Subwords, JsonHoldsTheWholeModel) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::subword_model_test

@@ -7,7 +7,7 @@
 #include "tests/data/example_files.h"
 #include "tests/data/subword_text.h"
 
-namespace longspan {
+namespace longspan::tag_examples_test {
 namespace {
 
 using testing::at;
@@ -126,4 +126,4 @@ TEST(TagExamples, RefusesATagThatTrainingDidNotHave) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::tag_examples_test

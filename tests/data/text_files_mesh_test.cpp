@@ -11,7 +11,7 @@
 #include "tests/support/mesh_runner.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::text_files_mesh_test {
 namespace {
 
 TEST(TextFilesMesh, EveryRankHasTheTokenizerAndTheTokensOfTheFirst) {
@@ -80,4 +80,4 @@ TEST(TextFilesMesh, WhoStopsIsNotKeptByTheWork) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::text_files_mesh_test

@@ -16,7 +16,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::text_files_test {
 namespace {
 
 using ::testing::AllOf;
@@ -259,4 +259,4 @@ TEST(TextFiles, LaterPartsOfATextDoNotBeginOne) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::text_files_test

@@ -12,7 +12,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::token_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -151,4 +151,4 @@ TEST(TokenFile, WhatIsNotFinishedLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::token_file_test

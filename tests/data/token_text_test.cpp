@@ -5,7 +5,7 @@
 #include "framework/core/utf8.h"
 #include "tests/data/subword_text.h"
 
-namespace longspan {
+namespace longspan::token_text_test {
 namespace {
 
 // Of tokens given one by one; each piece must be whole characters.
@@ -63,4 +63,4 @@ TEST(TokenText, OfOtherTokenizersIsTheirDecoding) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::token_text_test

@@ -12,11 +12,11 @@
 #include "framework/tokenizers/json_tokenizer.h"
 #include "tests/data/temporary_file.h"
 
-namespace longspan {
+namespace longspan::tokenizer_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Tokenizer characters_of(std::string_view text, bool with_unknown) {
   const TemporaryFile file(text);
@@ -180,4 +180,4 @@ TEST(Tokenizer, DamagedJsonIsRefusedOrHarmlessAndNeverCrashes) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::tokenizer_test

@@ -9,7 +9,7 @@
 #include "tests/data/packed_text.h"
 #include "tests/data/temporary_file.h"
 
-namespace longspan {
+namespace longspan::unpacked_file_test {
 namespace {
 
 using ::testing::AnyOf;
@@ -114,4 +114,4 @@ TEST(UnpackedFile, WhatFollowsAndWhatIsCalledWrongIsRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::unpacked_file_test

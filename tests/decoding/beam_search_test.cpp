@@ -7,7 +7,7 @@
 #include "framework/core/error.h"
 #include "tests/decoding/search_testing.h"
 
-namespace longspan {
+namespace longspan::beam_search_test {
 namespace {
 
 using testing::by;
@@ -283,4 +283,4 @@ TEST(BeamSearch, RefusesBadOptions) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::beam_search_test

@@ -7,7 +7,7 @@
 #include "tests/support/mesh_runner.h"
 #include "tests/support/small_models.h"
 
-namespace longspan {
+namespace longspan::generation_mesh_test {
 namespace {
 
 using testing::for_each_layout;
@@ -80,4 +80,4 @@ TEST(GenerationMesh, AVocabularyThatDoesNotDivideIsGatheredInOrder) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::generation_mesh_test

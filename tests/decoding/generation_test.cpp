@@ -10,7 +10,7 @@
 #include "framework/nn/attention/kept_keys.h"
 #include "tests/support/small_models.h"
 
-namespace longspan {
+namespace longspan::generation_test {
 namespace {
 
 using testing::small_decoder;
@@ -309,4 +309,4 @@ TEST(Utf8Stream, ReplacesWhatCannotBecomeOne) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::generation_test

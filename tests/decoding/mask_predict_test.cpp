@@ -8,7 +8,7 @@
 #include "framework/core/error.h"
 #include "tests/data/temporary_file.h"
 
-namespace longspan {
+namespace longspan::mask_predict_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -164,4 +164,4 @@ TEST(MaskPredict, NotANumberNamesTheInput) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::mask_predict_test

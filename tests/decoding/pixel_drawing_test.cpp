@@ -8,7 +8,7 @@
 #include "framework/decoding/mixture_sampling.h"
 #include "tests/models/image_testing.h"
 
-namespace longspan {
+namespace longspan::pixel_drawing_test {
 namespace {
 
 using testing::image_fields;
@@ -178,4 +178,4 @@ TEST(PixelDrawing, NeedsKindsThatReadOn) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::pixel_drawing_test

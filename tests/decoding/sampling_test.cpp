@@ -8,7 +8,7 @@
 #include "framework/core/error.h"
 #include "tests/decoding/search_testing.h"
 
-namespace longspan {
+namespace longspan::sampling_test {
 namespace {
 
 using testing::by;
@@ -144,4 +144,4 @@ TEST(Sample, NamesTheInputWhoseLogitsAreNoNumbers) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::sampling_test

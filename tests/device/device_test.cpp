@@ -11,7 +11,7 @@
 #include "framework/core/out_of_memory.h"
 #include "framework/core/tensor.h"
 
-namespace longspan {
+namespace longspan::device_test {
 namespace {
 
 std::vector<double> values_of(const Tensor& tensor) {
@@ -116,4 +116,4 @@ TEST(CudaDevice, ThatIsNotThereIsRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::device_test

@@ -3,7 +3,7 @@
 #include "framework/comm/gpu_collectives.h"
 #include "tests/models/layouts_testing.h"
 
-namespace longspan {
+namespace longspan::nccl_mesh_test {
 namespace {
 
 using testing::Case;
@@ -58,4 +58,4 @@ TEST(NcclTraining, SumsWhatAllRanksShareWhereRowsAreDivided) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::nccl_mesh_test

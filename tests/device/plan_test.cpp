@@ -4,7 +4,7 @@
 #include "framework/kernels/cuda/product.h"
 #include "tests/device/device_training.h"
 
-namespace longspan {
+namespace longspan::plan_test {
 namespace {
 
 using namespace longspan::testing;
@@ -60,4 +60,4 @@ TEST(CudaPlan, OfAReversibleStackInPieces) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::plan_test

@@ -7,7 +7,7 @@
 #include "tests/models/layouts_testing.h"
 #include "tests/support/emulated_cuda/counts.h"
 
-namespace longspan {
+namespace longspan::steady_state_mesh_test {
 namespace {
 
 using emulated_cuda::Counts;
@@ -85,4 +85,4 @@ TEST(NcclSteadyState, OfDividedRows) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::steady_state_mesh_test

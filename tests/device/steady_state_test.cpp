@@ -6,7 +6,7 @@
 #include "tests/support/emulated_cuda/counts.h"
 #include "tests/support/emulated_cuda/cuda_runtime.h"
 
-namespace longspan {
+namespace longspan::steady_state_test {
 namespace {
 
 using emulated_cuda::Counts;
@@ -85,4 +85,4 @@ TEST(CudaSteadyState, AnUpdateStartsAsManyKernelsForAnyNumberOfLayers) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::steady_state_test

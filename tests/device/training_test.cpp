@@ -6,7 +6,7 @@
 #include "tests/checkpoints/checkpoint_testing.h"
 #include "tests/device/device_training.h"
 
-namespace longspan {
+namespace longspan::training_test {
 namespace {
 
 using namespace longspan::testing;
@@ -85,4 +85,4 @@ TEST(CudaTraining, TheModelWritesTheSameText) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::training_test

@@ -7,7 +7,7 @@
 
 #include "framework/core/error.h"
 
-namespace longspan {
+namespace longspan::environment_test {
 namespace {
 
 Environment environment(const std::string& text) { return parse_environment(text, "world.txt"); }
@@ -250,4 +250,4 @@ TEST(Environment, DescriptionsAreRead) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::environment_test

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "framework/autograd/ops.h"
+#include "framework/autograd/time_products.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::golden {
@@ -155,6 +156,26 @@ Tensor reversed(const Tensor& tensor) {
 Variable by_row(const Variable& x) {
   const Shape& shape = x.shape();
   return reshape(x, {shape[0], shape[1], 1, shape[2]});
+}
+
+Variable inside(const Variable& x) {
+  const Shape& shape = x.shape();
+  return heads_inside(reshape(x, {shape[0] * shape[1], shape[2], shape[3]}), shape[1]);
+}
+Variable outside(const Variable& x) {
+  const Shape& shape = x.shape();
+  return reshape(heads_first(x), {shape[0], shape[2], shape[1], shape[3]});
+}
+
+Variable tanh_of(const Variable& x) {
+  const Tensor y = x.value().clone();
+  for (double& value : y.span<double>()) value = std::tanh(value);
+  return record(y, {x}, [y](Gradients& gradients) {
+    const Tensor dx = gradients.take_output();
+    for (std::int64_t i = 0; i < dx.elements(); ++i)
+      dx.data<double>()[i] *= 1 - y.data<double>()[i] * y.data<double>()[i];
+    gradients.give(0, dx);
+  });
 }
 
 Tensor mask_of(const GoldenFile& file, const std::string& dataset) {

@@ -63,6 +63,11 @@ Tensor exchanged_leading_axes(const Tensor& tensor);
 Tensor reversed(const Tensor& tensor);
 // [batch * heads, time, dim] as [batch * heads, time, 1, dim]: each row is a batch row of one head.
 Variable by_row(const Variable& x);
+// [batch, heads, time, dim] as [batch, time, heads, dim], and back.
+Variable inside(const Variable& x);
+Variable outside(const Variable& x);
+// The hyperbolic tangent of each element, in float64.
+Variable tanh_of(const Variable& x);
 // A mask of 0 and 1 as u8; throws DataError for other numbers.
 Tensor mask_of(const GoldenFile& file, const std::string& dataset);
 // The file's mask of keys, whatever its name, as u8 with 1 for padding. Files say it both ways: a

@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::activation_test {
 namespace {
 
 using namespace longspan::testing;
@@ -109,4 +109,4 @@ TEST(Activation, UnequalSizesAreNamed) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::activation_test

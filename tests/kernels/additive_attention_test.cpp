@@ -1,7 +1,7 @@
 #include "framework/kernels/attention/additive.h"
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::additive_attention_test {
 namespace {
 
 using namespace longspan::testing;
@@ -146,4 +146,4 @@ TEST(AdditiveAttention, OfNoKeyIsNothing) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::additive_attention_test

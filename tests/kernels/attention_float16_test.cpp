@@ -4,7 +4,7 @@
 
 #include "tests/kernels/attention_dense.h"
 
-namespace longspan::testing {
+namespace longspan::testing::attention_float16_test {
 namespace {
 
 // f(row, feature) for each element of [1, rows, 1, features].
@@ -145,4 +145,4 @@ TEST(AttentionFloat16, GradientsOfScoresMayHaveAnySize) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::attention_float16_test

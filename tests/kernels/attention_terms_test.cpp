@@ -4,7 +4,7 @@
 #include "tests/kernels/attention_dense.h"
 #include "tests/kernels/mask_testing.h"
 
-namespace longspan::testing {
+namespace longspan::testing::attention_terms_test {
 namespace {
 
 // Terms that go together, by number: those of every seed in turn, and those with a bias by
@@ -349,4 +349,4 @@ TEST(AttentionTerms, RefusesWhatDoesNotGoTogether) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::attention_terms_test

@@ -5,7 +5,7 @@
 
 #include "tests/kernels/attention_dense.h"
 
-namespace longspan::testing {
+namespace longspan::testing::attention_test {
 namespace {
 
 // What the arithmetic of a dtype allows against double, for inputs of spread 1.
@@ -670,4 +670,4 @@ TEST(Attention, NothingToAttendToIsNotAnError) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::attention_test

@@ -13,7 +13,7 @@
 #include "tests/support/ptx/counts.h"
 #endif
 
-namespace longspan::testing {
+namespace longspan::testing::attention_widths_test {
 namespace {
 
 HeadMasks with_gaps() { return masks::stride(150) | masks::window(5, 0); }
@@ -403,4 +403,4 @@ TEST(AttentionWidths, GradientsAreAddedToWiderSums) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::attention_widths_test

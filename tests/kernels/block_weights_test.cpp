@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::block_weights_test {
 namespace {
 
 using namespace longspan::testing;
@@ -183,4 +183,4 @@ TEST(BlockWeights, AMixedKeyIsPaddingWhereMostOfItIs) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::block_weights_test

@@ -4,7 +4,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::cap_test {
 namespace {
 
 using namespace longspan::testing;
@@ -34,4 +34,4 @@ TYPED_TEST(Cap, IsAHyperbolicTangent) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::cap_test

@@ -3,7 +3,7 @@
 #include "framework/kernels/attention/attention.h"
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::chunk_slots_test {
 namespace {
 
 using namespace longspan::testing;
@@ -172,4 +172,4 @@ TEST(SlotValues, AreZeroInEmptySlots) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::chunk_slots_test

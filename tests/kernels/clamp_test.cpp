@@ -5,7 +5,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::clamp_test {
 namespace {
 
 using namespace longspan::testing;
@@ -40,4 +40,4 @@ TEST(Clamp, RefusesWhatHasNoRange) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::clamp_test

@@ -5,7 +5,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::clusters_test {
 namespace {
 
 using namespace longspan::testing;
@@ -134,4 +134,4 @@ TYPED_TEST(ClustersOf, RowsAreDividedByTheirCountAndNothingStaysZero) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::clusters_test

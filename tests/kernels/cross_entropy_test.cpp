@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::cross_entropy_test {
 namespace {
 
 using namespace longspan::testing;
@@ -174,4 +174,4 @@ TEST(CrossEntropy, WrongShapesAreNamed) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::cross_entropy_test

@@ -3,7 +3,7 @@
 #include "framework/kernels/elementwise.h"
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::dropout_test {
 namespace {
 
 using namespace longspan::testing;
@@ -226,4 +226,4 @@ TEST(Dropout, WrongRatesAndShapesAreNamed) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::dropout_test

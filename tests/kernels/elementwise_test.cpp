@@ -4,7 +4,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::elementwise_test {
 namespace {
 
 using namespace longspan::testing;
@@ -219,4 +219,4 @@ TEST(Elementwise, WrongShapesAreNamed) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::elementwise_test

@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::embedding_test {
 namespace {
 
 using namespace longspan::testing;
@@ -137,4 +137,4 @@ TEST(Embedding, NoIdsAndWrongShapes) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::embedding_test

@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::gate_test {
 namespace {
 
 using namespace longspan::testing;
@@ -181,4 +181,4 @@ TEST(Gate, WhatDoesNotGoTogetherIsRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::gate_test

@@ -3,7 +3,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::gated_test {
 namespace {
 
 using namespace longspan::testing;
@@ -52,4 +52,4 @@ TYPED_TEST(GatedHiddenOf, EqualsTheActivationTimesTheFactorAndItsDerivatives) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::gated_test

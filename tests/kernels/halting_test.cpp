@@ -4,7 +4,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::halting_test {
 namespace {
 
 using namespace longspan::testing;
@@ -145,4 +145,4 @@ TYPED_TEST(StepRowsOf, ThatRestAreKeptBitForBit) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::halting_test

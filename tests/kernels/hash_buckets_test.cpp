@@ -4,7 +4,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::hash_buckets_test {
 namespace {
 
 using namespace longspan::testing;
@@ -190,4 +190,4 @@ TEST(BucketSort, RefusesABucketThatDoesNotExistOrTakesItForPadding) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::hash_buckets_test

@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::hide_rows_test {
 namespace {
 
 using namespace longspan::testing;
@@ -38,4 +38,4 @@ TYPED_TEST(HideRowsOf, OnlyRowsOfPaddingBecomeZero) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::hide_rows_test

@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::hyperbolic_tangent_test {
 namespace {
 
 using namespace longspan::testing;
@@ -46,4 +46,4 @@ TYPED_TEST(HyperbolicTangentOf, NanStaysAndLargeNumbersDoNotOverflow) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::hyperbolic_tangent_test

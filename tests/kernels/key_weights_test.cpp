@@ -5,7 +5,7 @@
 #include "framework/kernels/attention/position_softmax.h"
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::key_weights_test {
 namespace {
 
 using namespace longspan::testing;
@@ -126,4 +126,4 @@ TYPED_TEST(KeyWeightsOf, StatesAreDividedByTheirLastElement) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::key_weights_test

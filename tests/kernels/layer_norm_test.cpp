@@ -5,7 +5,7 @@
 #include "framework/kernels/layer_norm_of_sum.h"
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::layer_norm_test {
 namespace {
 
 using namespace longspan::testing;
@@ -366,4 +366,4 @@ TEST(LayerNorm, WrongShapesAreNamed) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::layer_norm_test

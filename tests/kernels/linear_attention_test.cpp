@@ -5,7 +5,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::linear_attention_test {
 namespace {
 
 using namespace longspan::testing;
@@ -360,4 +360,4 @@ TEST(LinearAttention, BeginsWithTheStateThatItIsGiven) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::linear_attention_test

@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::logistic_mixture_test {
 namespace {
 
 using namespace longspan::testing;
@@ -153,4 +153,4 @@ TEST(LogisticMixture, GradientIsThatOfTheLoss) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::logistic_mixture_test

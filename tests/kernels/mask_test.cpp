@@ -10,7 +10,7 @@
 #include "framework/kernels/attention/shared/mask_rules.h"
 #include "tests/kernels/mask_testing.h"
 
-namespace longspan::testing {
+namespace longspan::testing::mask_test {
 namespace {
 
 using Pair = std::function<bool(std::int64_t, std::int64_t)>;
@@ -226,4 +226,4 @@ TEST(Mask, TheWordsOfEveryRuleAreThoseOfTheDefinition) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::mask_test

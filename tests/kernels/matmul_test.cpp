@@ -4,7 +4,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::matmul_test {
 namespace {
 
 using namespace longspan::testing;
@@ -368,4 +368,4 @@ TEST(Matmul, Float64DoesNotDependOnTheNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::matmul_test

@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::monotonic_walk_test {
 namespace {
 
 using namespace longspan::testing;
@@ -79,4 +79,4 @@ TEST(MonotonicWalk, LeavesAttentionThatMovesOnAsItIs) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::monotonic_walk_test

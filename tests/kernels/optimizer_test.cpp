@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::optimizer_test {
 namespace {
 
 using namespace longspan::testing;
@@ -268,4 +268,4 @@ TEST(Optimizer, WrongDTypesAndLengthsAreNamed) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::optimizer_test

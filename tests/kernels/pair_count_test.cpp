@@ -4,7 +4,7 @@
 
 #include "tests/kernels/mask_testing.h"
 
-namespace longspan::testing {
+namespace longspan::testing::pair_count_test {
 namespace {
 
 TEST(PairCount, IsThatOfThePlan) {
@@ -43,4 +43,4 @@ TEST(PairCount, IsKeptByMaskAndShape) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::pair_count_test

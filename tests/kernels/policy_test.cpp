@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::policy_test {
 namespace {
 
 using namespace longspan::testing;
@@ -156,4 +156,4 @@ TEST(Policy, WhatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::policy_test

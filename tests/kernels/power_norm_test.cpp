@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::power_norm_test {
 namespace {
 
 using namespace longspan::testing;
@@ -139,4 +139,4 @@ TEST(PowerNormKernels, AveragesMoveAsInThePaper) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::power_norm_test

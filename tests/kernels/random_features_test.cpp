@@ -5,7 +5,7 @@
 #include "framework/kernels/scale_columns.h"
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::random_features_test {
 namespace {
 
 using namespace longspan::testing;
@@ -117,4 +117,4 @@ TYPED_TEST(RandomFeaturesOf, ColumnsAreScaledByFactorsOfBothDTypes) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::random_features_test

@@ -3,7 +3,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::rotary_test {
 namespace {
 
 using namespace longspan::testing;
@@ -137,4 +137,4 @@ TEST(Turn, RefusesATableOfAnotherLengthOrTooManyPairs) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::rotary_test

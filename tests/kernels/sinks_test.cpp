@@ -4,7 +4,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::sinks_test {
 namespace {
 
 using namespace longspan::testing;
@@ -58,4 +58,4 @@ TYPED_TEST(Sinks, HaveAPartOfTheSoftmax) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::sinks_test

@@ -3,7 +3,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::sinusoids_test {
 namespace {
 
 using testing::backend;
@@ -113,4 +113,4 @@ TEST(Sinusoids, AreRoundedOnceIntoANarrowDtype) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::sinusoids_test

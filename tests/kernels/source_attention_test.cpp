@@ -4,7 +4,7 @@
 #include "framework/kernels/head_attention.h"
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::source_attention_test {
 namespace {
 
 using namespace longspan::testing;
@@ -194,4 +194,4 @@ TEST(SourceAttentionKernels, RefuseOtherShapes) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::source_attention_test

@@ -5,7 +5,7 @@
 #include "framework/core/error.h"
 #include "tests/kernels/mask_testing.h"
 
-namespace longspan::testing {
+namespace longspan::testing::tile_plan_test {
 namespace {
 
 // What a plan should hold, tile by tile and pair by pair.
@@ -158,4 +158,4 @@ TEST(TilePlan, IsKeptByMaskAndShape) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::tile_plan_test

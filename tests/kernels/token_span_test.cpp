@@ -4,7 +4,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::token_span_test {
 namespace {
 
 using namespace longspan::testing;
@@ -37,4 +37,4 @@ TYPED_TEST(TokenSpans, AreTheLimitTimesALogisticFunction) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::token_span_test

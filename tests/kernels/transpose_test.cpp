@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::transpose_test {
 namespace {
 
 using namespace longspan::testing;
@@ -41,4 +41,4 @@ TEST(Transpose, RefusesShapesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::transpose_test

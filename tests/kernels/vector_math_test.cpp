@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::vector_math_test {
 namespace {
 
 using namespace longspan::testing;
@@ -50,4 +50,4 @@ TEST(VectorMath, LogisticStaysInsideItsRange) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::vector_math_test

@@ -5,7 +5,7 @@
 
 #include "launch/calibration_models.h"
 
-namespace longspan {
+namespace longspan::calibration_test {
 namespace {
 
 TEST(Calibration, MeasuresSpeedsAndMakesTrialsOfThem) {
@@ -27,4 +27,4 @@ TEST(Calibration, MeasuresSpeedsAndMakesTrialsOfThem) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::calibration_test

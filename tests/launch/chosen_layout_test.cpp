@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace longspan {
+namespace longspan::chosen_layout_test {
 namespace {
 
 using ::testing::Contains;
@@ -83,4 +83,4 @@ TEST(ChosenLayout, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::chosen_layout_test

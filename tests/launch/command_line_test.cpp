@@ -11,7 +11,7 @@
 
 #include "checkpoints/checkpoint.h"
 
-namespace longspan {
+namespace longspan::command_line_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -38,7 +38,7 @@ Result shell(const std::string& command) {
 
 Result longspan(const std::string& words) { return shell(std::string(program) + " " + words); }
 
-class CommandLine : public testing::Test {
+class CommandLine : public ::testing::Test {
  protected:
   CommandLine() {
     std::string name = (fs::temp_directory_path() / "longspan-command-XXXXXX").string();
@@ -297,4 +297,4 @@ TEST_F(CommandLine, UnderMpirunOneRankSpeaksAndTheCodeIsReturned) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::command_line_test

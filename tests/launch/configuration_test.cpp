@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-namespace longspan {
+namespace longspan::configuration_test {
 namespace {
 
 constexpr const char* good =
@@ -396,4 +396,4 @@ TEST(Configuration, AWindowTooWideToCountIsRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::configuration_test

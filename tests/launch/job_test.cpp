@@ -10,7 +10,7 @@
 #include "framework/comm/launcher.h"
 #include "framework/core/error.h"
 
-namespace longspan {
+namespace longspan::job_test {
 namespace {
 
 // Jobs over machines, of a shell in place of mpirun, which are asked to stop as they begin.
@@ -83,4 +83,4 @@ TEST_F(AskedJob, IsNotStoppedWhereOnlyMpirunAskedItsRanks) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::job_test

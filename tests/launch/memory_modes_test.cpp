@@ -8,7 +8,7 @@
 
 #include "launch/configuration.h"
 
-namespace longspan {
+namespace longspan::memory_modes_test {
 namespace {
 
 struct Modes {
@@ -145,4 +145,4 @@ TEST(MemoryModes, ThePageNamesWhatDoesNotGoTogether) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::memory_modes_test

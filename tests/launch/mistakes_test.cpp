@@ -8,7 +8,7 @@
 #include "launch/configuration.h"
 #include "tests/support/sanitizers.h"
 
-namespace longspan {
+namespace longspan::mistakes_test {
 namespace {
 
 std::string refusal(const std::string& text, std::vector<std::string> settings = {}) {
@@ -159,4 +159,4 @@ TEST(Mistakes, OtherTextsOfAMegabyteAreRefusedSoon) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::mistakes_test

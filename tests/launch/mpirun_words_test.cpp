@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace longspan {
+namespace longspan::mpirun_words_test {
 namespace {
 
 const std::string dashes = std::string(74, '-') + "\n";
@@ -80,4 +80,4 @@ TEST(MpirunWords, TellOfADaemonThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::mpirun_words_test

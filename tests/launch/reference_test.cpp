@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace longspan {
+namespace longspan::reference_test {
 namespace {
 
 std::vector<std::string> keys_about(const std::vector<std::string>& words) {
@@ -120,4 +120,4 @@ TEST(Reference, OfAConfigurationItHasTheKeysOfItsFamilyAndWhatIsSet) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::reference_test

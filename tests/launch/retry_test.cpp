@@ -17,7 +17,7 @@
 #include "launch/run_record.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::retry_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -213,4 +213,4 @@ TEST_F(Retry, GoesOnWhereTheCheckpointsCannotBeRead) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::retry_test

@@ -7,7 +7,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::run_record_test {
 namespace {
 
 using ::testing::Contains;
@@ -25,4 +25,4 @@ TEST(RunRecord, TellsOfCheckpointsThatCannotBeReadBesideWhatItKnows) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::run_record_test

@@ -6,7 +6,7 @@
 #include "launch/configuration.h"
 #include "launch/generate_lines.h"
 
-namespace longspan {
+namespace longspan::translation_configuration_test {
 namespace {
 
 constexpr const char* good =
@@ -209,4 +209,4 @@ TEST(TranslationConfiguration, LinesAndTheResultsOfEach) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::translation_configuration_test

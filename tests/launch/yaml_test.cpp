@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace longspan {
+namespace longspan::yaml_test {
 namespace {
 
 std::string complaints_of(const WrittenKeys& settings) {
@@ -222,4 +222,4 @@ TEST(Yaml, WhateverIsInTheFileReadingEnds) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::yaml_test

@@ -12,7 +12,7 @@
 #include "framework/metrics/thirteen_a.h"
 #include "tests/metrics/sacrebleu_cases.h"
 
-namespace longspan {
+namespace longspan::bleu_test {
 namespace {
 
 using testing::sacrebleu_cases;
@@ -123,4 +123,4 @@ TEST(MetricText, WhiteSpaceIsPythons) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::bleu_test

@@ -11,7 +11,7 @@
 #include "framework/metrics/likelihood.h"
 #include "framework/metrics/sums.h"
 
-namespace longspan {
+namespace longspan::error_rate_test {
 namespace {
 
 using Tokens = std::vector<std::string_view>;
@@ -104,4 +104,4 @@ TEST(ErrorRates, LikelihoodIsToldByTokenAndByByte) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::error_rate_test

@@ -10,7 +10,7 @@
 #include "framework/metrics/text.h"
 #include "tests/metrics/label_cases.h"
 
-namespace longspan {
+namespace longspan::labels_test {
 namespace {
 
 constexpr double tolerance = 1e-12;
@@ -115,4 +115,4 @@ TEST(ClassificationScores, KnowWhatDoesNotCountAndWhatIsNoClass) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::labels_test

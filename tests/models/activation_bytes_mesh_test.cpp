@@ -5,7 +5,7 @@
 #include "tests/models/model_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::activation_bytes_mesh_test {
 namespace {
 
 using testing::backend_device;
@@ -100,4 +100,4 @@ TEST(ActivationBytes, SequenceParallelismSavesWhatIsOutsideOfRegions) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::activation_bytes_mesh_test

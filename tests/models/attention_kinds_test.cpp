@@ -3,7 +3,7 @@
 #include "models/encoder.h"
 #include "tests/models/model_testing.h"
 
-namespace longspan {
+namespace longspan::attention_kinds_test {
 namespace {
 
 using testing::columns;
@@ -159,4 +159,4 @@ TEST(AttentionKindsOfAnEncoder, SeeWhatTheirDefinitionSaysOnBothSidesAndNoPaddin
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::attention_kinds_test

@@ -3,7 +3,7 @@
 #include "tests/models/layouts_testing.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::auxiliary_losses_mesh_test {
 namespace {
 
 using testing::Case;
@@ -67,4 +67,4 @@ TEST(AuxiliaryLosses, ARunGoesOnOnAnotherLayout) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::auxiliary_losses_mesh_test

@@ -8,7 +8,7 @@
 #include "tests/models/auxiliary_losses_testing.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::auxiliary_losses_test {
 namespace {
 
 using testing::deep_options;
@@ -294,4 +294,4 @@ TEST(AuxiliaryLosses, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::auxiliary_losses_test

@@ -3,7 +3,7 @@
 
 #include "tests/models/model_testing.h"
 
-namespace longspan {
+namespace longspan::decoder_test {
 namespace {
 
 using testing::expect_close;
@@ -261,4 +261,4 @@ TEST(DecoderModel, RefusesWhatIsLongerThanItsTable) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::decoder_test

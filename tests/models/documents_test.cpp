@@ -6,7 +6,7 @@
 #include "models/universal_transformer.h"
 #include "tests/models/model_testing.h"
 
-namespace longspan {
+namespace longspan::documents_test {
 namespace {
 
 using testing::backend_device;
@@ -256,4 +256,4 @@ TEST(Documents, PositionsThatCannotBeginAnewAreRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::documents_test

@@ -2,7 +2,7 @@
 #include "tests/models/encoder_decoder_testing.h"
 #include "tests/models/equality_testing.h"
 
-namespace longspan {
+namespace longspan::encoder_decoder_mesh_test {
 namespace {
 
 using testing::Case;
@@ -169,4 +169,4 @@ TEST(EncoderDecoderMesh, LongPairs) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::encoder_decoder_mesh_test

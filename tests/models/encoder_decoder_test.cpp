@@ -3,7 +3,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/models/encoder_decoder_testing.h"
 
-namespace longspan {
+namespace longspan::encoder_decoder_test {
 namespace {
 
 using testing::all_wirings;
@@ -389,4 +389,4 @@ TEST(EncoderDecoderModel, RefusesStacksThatCannotBeWired) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::encoder_decoder_test

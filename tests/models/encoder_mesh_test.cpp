@@ -7,7 +7,7 @@
 #include "models/encoder.h"
 #include "tests/models/layouts_testing.h"
 
-namespace longspan {
+namespace longspan::encoder_mesh_test {
 namespace {
 
 using testing::Case;
@@ -308,4 +308,4 @@ TEST(EncoderLayouts, TheSameLayoutGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::encoder_mesh_test

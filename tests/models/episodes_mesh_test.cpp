@@ -3,7 +3,7 @@
 #include "framework/model/tag_readout.h"
 #include "tests/models/layouts_testing.h"
 
-namespace longspan {
+namespace longspan::episodes_mesh_test {
 namespace {
 
 using testing::Case;
@@ -79,4 +79,4 @@ TEST(Episodes, AreLearntTheSameOnEveryLayout) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::episodes_mesh_test

@@ -5,7 +5,7 @@
 #include "framework/train/trainer.h"
 #include "tests/models/model_testing.h"
 
-namespace longspan {
+namespace longspan::episodes_test {
 namespace {
 
 using testing::random_ids;
@@ -194,4 +194,4 @@ TEST(Episodes, ForgottenKeysAreThoseBeforeTheBeginning) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::episodes_test

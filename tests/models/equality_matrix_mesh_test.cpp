@@ -4,7 +4,7 @@
 
 #include "tests/models/equality_testing.h"
 
-namespace longspan {
+namespace longspan::equality_matrix_mesh_test {
 namespace {
 
 using testing::Bounds;
@@ -392,4 +392,4 @@ TEST(EqualityMatrix, AHeadForTwoContextRanks) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::equality_matrix_mesh_test

@@ -1,7 +1,7 @@
 // Adapters beside frozen weights train the same on every layout, in every memory mode.
 #include "tests/models/equality_testing.h"
 
-namespace longspan {
+namespace longspan::fine_tuning_mesh_test {
 namespace {
 
 using testing::Case;
@@ -134,4 +134,4 @@ TEST(FineTuningOnLayouts, FrozenWeightsStay) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::fine_tuning_mesh_test

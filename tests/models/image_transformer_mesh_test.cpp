@@ -4,7 +4,7 @@
 #include "tests/models/equality_testing.h"
 #include "tests/models/image_testing.h"
 
-namespace longspan {
+namespace longspan::image_transformer_mesh_test {
 namespace {
 
 using testing::Case;
@@ -74,4 +74,4 @@ TEST(ImageTransformerLayouts, EveryKindTrainsTheSame) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::image_transformer_mesh_test

@@ -6,7 +6,7 @@
 #include "framework/nn/attention/kept_keys.h"
 #include "tests/models/image_testing.h"
 
-namespace longspan {
+namespace longspan::image_transformer_test {
 namespace {
 
 using testing::expect_close;
@@ -272,4 +272,4 @@ TEST(ImageTransformer, NeedsToKnowItsImages) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::image_transformer_test

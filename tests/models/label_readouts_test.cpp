@@ -4,7 +4,7 @@
 #include "tests/models/embedding_body.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::label_readouts_test {
 namespace {
 
 using testing::backend_device;
@@ -188,4 +188,4 @@ TEST(ClassReadout, PoolsWhatItSays) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::label_readouts_test

@@ -2,7 +2,7 @@
 // kinds and memory modes are in equality_matrix_mesh_test.cpp.
 #include "tests/models/layouts_testing.h"
 
-namespace longspan {
+namespace longspan::layouts_mesh_test {
 namespace {
 
 using testing::Case;
@@ -180,4 +180,4 @@ TEST(Layouts, TheSameLayoutGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::layouts_mesh_test

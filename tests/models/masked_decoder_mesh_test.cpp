@@ -2,7 +2,7 @@
 #include "tests/models/equality_testing.h"
 #include "tests/models/source_look_mesh_testing.h"
 
-namespace longspan {
+namespace longspan::masked_decoder_mesh_test {
 namespace {
 
 using testing::Kind;
@@ -46,4 +46,4 @@ TEST(MaskedDecoderMesh, EveryKindInEveryModeOnLayouts) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::masked_decoder_mesh_test

@@ -4,7 +4,7 @@
 #include "models/stack.h"
 #include "tests/models/model_testing.h"
 
-namespace longspan {
+namespace longspan::memory_modes_test {
 namespace {
 
 using testing::tiny_options;
@@ -179,4 +179,4 @@ TEST(MemoryModes, TheTrainerMeasuresTheReconstructionWhenAsked) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::memory_modes_test

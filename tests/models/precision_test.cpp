@@ -3,7 +3,7 @@
 
 #include "tests/models/model_testing.h"
 
-namespace longspan {
+namespace longspan::precision_test {
 namespace {
 
 using testing::Values;
@@ -124,4 +124,4 @@ TEST(Precision, Bf16AndF16AreFloat64UpToTheirRounding) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::precision_test

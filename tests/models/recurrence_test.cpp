@@ -5,7 +5,7 @@
 #include "framework/nn/attention/kept_keys.h"
 #include "tests/models/encoder_decoder_testing.h"
 
-namespace longspan {
+namespace longspan::recurrence_test {
 namespace {
 
 using testing::expect_close;
@@ -249,4 +249,4 @@ TEST(Recurrence, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::recurrence_test

@@ -2,7 +2,7 @@
 #include "tests/models/equality_testing.h"
 #include "tests/models/source_look_mesh_testing.h"
 
-namespace longspan {
+namespace longspan::scheduled_sampling_mesh_test {
 namespace {
 
 using testing::Kind;
@@ -49,4 +49,4 @@ TEST(ScheduledSamplingMesh, EveryKindInEveryModeOnLayouts) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::scheduled_sampling_mesh_test

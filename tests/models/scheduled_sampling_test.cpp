@@ -3,7 +3,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/models/source_look_testing.h"
 
-namespace longspan {
+namespace longspan::scheduled_sampling_test {
 namespace {
 
 using testing::expect_close;
@@ -198,4 +198,4 @@ TEST(ScheduledSampling, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::scheduled_sampling_test

@@ -2,7 +2,7 @@
 #include "tests/models/equality_testing.h"
 #include "tests/models/source_look_mesh_testing.h"
 
-namespace longspan {
+namespace longspan::source_look_mesh_test {
 namespace {
 
 using testing::Kind;
@@ -54,4 +54,4 @@ TEST(SourceLookMesh, AttentionThatMovesOnWithEachNorm) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::source_look_mesh_test

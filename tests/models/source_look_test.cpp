@@ -4,7 +4,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/models/source_look_testing.h"
 
-namespace longspan {
+namespace longspan::source_look_test {
 namespace {
 
 using testing::expect_close;
@@ -241,4 +241,4 @@ TEST(SourceLook, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::source_look_test

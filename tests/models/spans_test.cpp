@@ -6,7 +6,7 @@
 #include "framework/train/trainer.h"
 #include "tests/models/model_testing.h"
 
-namespace longspan {
+namespace longspan::spans_test {
 namespace {
 
 using testing::expect_close;
@@ -264,4 +264,4 @@ TEST(Spans, AreRefusedWhereTheyCannotBe) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::spans_test

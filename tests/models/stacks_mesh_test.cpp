@@ -9,7 +9,7 @@
 #include "tests/nn/shares_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::stacks_mesh_test {
 namespace {
 
 using testing::backend_device;
@@ -256,4 +256,4 @@ TEST(EncoderDecoder, WhatIsKeptChangesNothing) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::stacks_mesh_test

@@ -7,7 +7,7 @@
 #include "models/stack.h"
 #include "tests/models/model_testing.h"
 
-namespace longspan {
+namespace longspan::transformer_xl_test {
 namespace {
 
 using testing::backend_device;
@@ -362,4 +362,4 @@ TEST(TransformerXl, PositionBiasesDoNotDecayButMatricesDo) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::transformer_xl_test

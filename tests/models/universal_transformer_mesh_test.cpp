@@ -3,7 +3,7 @@
 #include "models/universal_transformer.h"
 #include "tests/models/equality_testing.h"
 
-namespace longspan {
+namespace longspan::universal_transformer_mesh_test {
 namespace {
 
 using testing::dropped_options;
@@ -50,4 +50,4 @@ TEST(UniversalTransformerLayouts, EveryKindInEveryModeOnEveryLayout) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::universal_transformer_mesh_test

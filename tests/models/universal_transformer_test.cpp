@@ -4,7 +4,7 @@
 #include "framework/nn/attention/kept_keys.h"
 #include "tests/models/model_testing.h"
 
-namespace longspan {
+namespace longspan::universal_transformer_test {
 namespace {
 
 using testing::expect_close;
@@ -194,4 +194,4 @@ TEST(UniversalTransformerModel, WhatTheSlowestPositionDecidesIsRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::universal_transformer_test

@@ -6,7 +6,7 @@
 #include "framework/kernels/halting.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::adaptive_steps_test {
 namespace {
 
 using testing::backend_device;
@@ -229,4 +229,4 @@ TEST(AdaptiveSteps, WhatIsComputedAgainDecidesAsTheFirstTime) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::adaptive_steps_test

@@ -3,7 +3,7 @@
 
 #include "framework/nn/attention/kinds.h"
 
-namespace longspan {
+namespace longspan::added_kinds_test {
 namespace {
 
 MechanismKind own_kind(const std::string& name) {
@@ -64,4 +64,4 @@ TEST(AddedKinds, HaveAMechanism) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::added_kinds_test

@@ -9,7 +9,7 @@
 #include "tests/nn/attention_kinds_testing.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::alibi_test {
 namespace {
 
 using testing::expect_close;
@@ -68,4 +68,4 @@ TEST(Alibi, TakesTheSlopeTimesTheDistanceFromAScore) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::alibi_test

@@ -1,7 +1,7 @@
 // Every attention kind against dense attention with the mask of its definition.
 #include "tests/nn/attention_kinds_testing.h"
 
-namespace longspan {
+namespace longspan::attention_kinds_test {
 namespace {
 
 using namespace testing::kinds;
@@ -402,4 +402,4 @@ TEST(AttentionOptions, OnlyTheLayersOfLshAndOfOwnProjectionsChangeTheWeights) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::attention_kinds_test

@@ -5,7 +5,7 @@
 #include "framework/nn/positions.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::attention_layer_test {
 namespace {
 
 using testing::allocate_randomly;
@@ -340,4 +340,4 @@ TEST(MultiHeadLayer, StreamsDoNotMix) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::attention_layer_test

@@ -5,7 +5,7 @@
 
 #include "framework/nn/attention/kinds.h"
 
-namespace longspan {
+namespace longspan::attention_pairs_test {
 namespace {
 
 // Its tiles are a triangle of columns, whose lists no machine would hold.
@@ -38,4 +38,4 @@ TEST(AttentionPattern, IsSharedByThreads) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::attention_pairs_test

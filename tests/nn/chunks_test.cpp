@@ -2,7 +2,7 @@
 #include "framework/nn/embedding.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::chunks_test {
 namespace {
 
 using testing::expect_close;
@@ -133,4 +133,4 @@ TEST(Chunks, HoldOnlyTheInsideOfOne) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::chunks_test

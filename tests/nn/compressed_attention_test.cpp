@@ -5,7 +5,7 @@
 #include "framework/nn/attention/softmax_attention.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::compressed_attention_test {
 namespace {
 
 using namespace longspan::testing;
@@ -120,4 +120,4 @@ TEST(CompressedKind, SaysWhatItCannotBeWith) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::compressed_attention_test

@@ -4,7 +4,7 @@
 #include "framework/nn/attention/softmax_attention.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::cross_attention_test {
 namespace {
 
 using testing::backend_device;
@@ -164,4 +164,4 @@ TEST(CrossAttentionWiring, RefusesStacksThatCannotBeWiredSo) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::cross_attention_test

@@ -9,7 +9,7 @@
 #include "tests/nn/attention_kinds_testing.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::distance_bias_test {
 namespace {
 
 using namespace testing::kinds;
@@ -159,4 +159,4 @@ TEST(DistanceBias, RefusesBucketsThatWouldShareNoDistances) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::distance_bias_test

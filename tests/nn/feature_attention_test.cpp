@@ -10,7 +10,7 @@
 #include "framework/nn/attention/random_projection.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::feature_attention_test {
 namespace {
 
 using namespace longspan::testing;
@@ -298,4 +298,4 @@ TEST(FeatureAttention, RefusesAMemoryAndOtherMasks) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::feature_attention_test

@@ -8,7 +8,7 @@
 #include "framework/nn/power_statistics.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::fine_tuning_test {
 namespace {
 
 using testing::allocate_randomly;
@@ -262,4 +262,4 @@ TEST(FineTuning, WhatFitsNoLayerIsRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::fine_tuning_test

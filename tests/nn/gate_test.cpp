@@ -3,7 +3,7 @@
 
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::gate_test {
 namespace {
 
 using testing::expect_close;
@@ -156,4 +156,4 @@ TEST(Gate, HighwayAndGruLieBetween) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::gate_test

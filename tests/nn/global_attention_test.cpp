@@ -5,7 +5,7 @@
 #include "tests/nn/attention_kinds_testing.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::global_attention_test {
 namespace {
 
 using namespace testing::kinds;
@@ -201,4 +201,4 @@ TEST(GlobalProjections, Gradient) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::global_attention_test

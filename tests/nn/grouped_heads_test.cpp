@@ -5,7 +5,7 @@
 #include "framework/nn/attention/softmax_attention.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::grouped_heads_test {
 namespace {
 
 using testing::expect_close;
@@ -116,4 +116,4 @@ TEST(GroupedHeads, RefuseWhatDoesNotDivide) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::grouped_heads_test

@@ -6,7 +6,7 @@
 #include "tests/nn/layer_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::kept_keys_mesh_test {
 namespace {
 
 using testing::backend_device;
@@ -57,4 +57,4 @@ TEST(KeptKeys, AreTheSameOnEveryLayout) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::kept_keys_mesh_test

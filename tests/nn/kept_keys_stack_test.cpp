@@ -7,7 +7,7 @@
 #include "framework/nn/residual/reversible.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::kept_keys_stack_test {
 namespace {
 
 using testing::backend_device;
@@ -79,4 +79,4 @@ TEST(KeptKeys, OfAStackAreThoseOfEachLayer) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::kept_keys_stack_test

@@ -8,7 +8,7 @@
 #include "framework/nn/positions.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::kept_keys_test {
 namespace {
 
 using testing::allocate_randomly;
@@ -281,4 +281,4 @@ TEST(KeptKeys, AreRefusedWhereTheyCannotBe) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::kept_keys_test

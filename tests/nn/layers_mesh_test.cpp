@@ -9,7 +9,7 @@
 #include "tests/kernels/kernel_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::layers_mesh_test {
 namespace {
 
 using testing::backend_device;
@@ -197,4 +197,4 @@ TEST(DividedLayers, HeadsThatDoNotDivideAreRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::layers_mesh_test

@@ -5,7 +5,7 @@
 #include "framework/nn/residual/residual.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::layers_test {
 namespace {
 
 using testing::allocate_randomly;
@@ -366,4 +366,4 @@ TEST(PlainResidualStack, RefusesMemoriesOfAnotherNumberOfLayers) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::layers_test

@@ -5,7 +5,7 @@
 #include "framework/nn/attention/softmax_attention.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::linformer_attention_test {
 namespace {
 
 using namespace longspan::testing;
@@ -145,4 +145,4 @@ TEST(LinformerKind, SaysWhatItCannotBeWith) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::linformer_attention_test

@@ -8,7 +8,7 @@
 #include "framework/nn/attention/kinds.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::lsh_attention_test {
 namespace {
 
 using namespace longspan::testing;
@@ -368,4 +368,4 @@ TEST(LshOptions, AScoreTooLowForTheTypeIsRefusedWhereTheModelIsBuilt) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::lsh_attention_test

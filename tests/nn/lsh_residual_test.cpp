@@ -4,7 +4,7 @@
 #include "framework/nn/residual/reversible.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::lsh_residual_test {
 namespace {
 
 using namespace longspan::testing;
@@ -81,4 +81,4 @@ TEST(LshStack, RebuiltStreamsAreTheKeptOnes) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::lsh_residual_test

@@ -4,7 +4,7 @@
 
 #include "framework/core/options.h"
 
-namespace longspan {
+namespace longspan::memory_options_test {
 namespace {
 
 // What memory.recompute becomes, or the complaint.
@@ -53,4 +53,4 @@ TEST(MemoryOptions, OtherRecomputationsAreRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::memory_options_test

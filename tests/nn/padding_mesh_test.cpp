@@ -13,7 +13,7 @@
 #include "tests/nn/shares_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::padding_mesh_test {
 namespace {
 
 using testing::backend_device;
@@ -284,4 +284,4 @@ TEST(Padding, ARowIsWhatItIsAlone) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::padding_mesh_test

@@ -3,7 +3,7 @@
 
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::parameters_test {
 namespace {
 
 using testing::backend_device;
@@ -225,4 +225,4 @@ TEST(InitialWeights, FollowTheirDistributions) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::parameters_test

@@ -3,7 +3,7 @@
 #include "framework/nn/layers.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::power_norm_test {
 namespace {
 
 using testing::backend_device;
@@ -177,4 +177,4 @@ TEST(PowerNormLayer, IsFollowedOnceAPassAndOnlyInTraining) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::power_norm_test

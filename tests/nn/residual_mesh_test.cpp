@@ -5,7 +5,7 @@
 #include "tests/nn/layer_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::residual_mesh_test {
 namespace {
 
 constexpr std::int64_t streams = 4;
@@ -97,4 +97,4 @@ TEST(ReconstructionError, IsTheSameOnEveryLayout) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::residual_mesh_test

@@ -8,7 +8,7 @@
 #include "framework/nn/residual/reversible.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::residual_test {
 namespace {
 
 using testing::backend_device;
@@ -391,4 +391,4 @@ TEST(Residual, MemoryThatRunsOutInALayerStaysWhatItIs) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::residual_test

@@ -8,7 +8,7 @@
 #include "tests/nn/layer_testing.h"
 #include "tests/nn/rotary_angles.h"
 
-namespace longspan {
+namespace longspan::rotary_test {
 namespace {
 
 using testing::backend_device;
@@ -226,4 +226,4 @@ TEST(RotaryAttention, ReadsOnFromKeptKeys) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::rotary_test

@@ -5,7 +5,7 @@
 #include "framework/nn/attention/softmax_attention.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::routing_attention_test {
 namespace {
 
 using namespace longspan::testing;
@@ -168,4 +168,4 @@ TEST(RoutingKind, SaysWhatItCannotBeWith) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::routing_attention_test

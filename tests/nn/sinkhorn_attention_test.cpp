@@ -5,7 +5,7 @@
 #include "framework/nn/attention/softmax_attention.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::sinkhorn_attention_test {
 namespace {
 
 using namespace longspan::testing;
@@ -163,4 +163,4 @@ TEST(SinkhornKind, SaysWhatItCannotBeWith) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::sinkhorn_attention_test

@@ -4,7 +4,7 @@
 #include "tests/nn/attention_kinds_testing.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::span_attention_test {
 namespace {
 
 using namespace testing::kinds;
@@ -130,4 +130,4 @@ TEST(SpanAttention, AKeyBeyondTheRampDoesNotPullASpan) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::span_attention_test

@@ -6,7 +6,7 @@
 #include "framework/nn/attention/kinds.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::synthesizer_attention_test {
 namespace {
 
 using namespace longspan::testing;
@@ -182,4 +182,4 @@ TEST(SynthesizerKind, SaysWhatItCannotBeWith) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::synthesizer_attention_test

@@ -6,7 +6,7 @@
 #include "framework/nn/layers.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::taken_rows_test {
 namespace {
 
 using testing::backend_device;
@@ -119,4 +119,4 @@ TEST(TakenRows, AFeedForwardLayerComputesThemAlone) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::taken_rows_test

@@ -5,7 +5,7 @@
 #include "framework/core/error.h"
 #include "tests/data/temporary_file.h"
 
-namespace longspan {
+namespace longspan::machine_test {
 namespace {
 
 Machine measured(int ranks, int threads) {
@@ -85,4 +85,4 @@ TEST(Machine, WhatCannotBeReadOrWrittenSaysWhy) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::machine_test

@@ -9,7 +9,7 @@
 #include "models/transformer_xl.h"
 #include "tests/support/sanitizers.h"
 
-namespace longspan {
+namespace longspan::needed_flops_test {
 namespace {
 
 constexpr std::int64_t vocabulary = 13;
@@ -303,4 +303,4 @@ TEST(NeededFlops, OfATallModelAreWalkedInAMoment) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::needed_flops_test

@@ -5,7 +5,7 @@
 #include "tests/models/encoder_decoder_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::pairs_plan_mesh_test {
 namespace {
 
 constexpr std::int64_t tokens_of_batch = 1024;
@@ -160,4 +160,4 @@ TEST(PairsPlan, PredictsTheMemoryOfBatchesThatAreKnown) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::pairs_plan_mesh_test

@@ -9,7 +9,7 @@
 #include "tests/models/model_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::plan_mesh_test {
 namespace {
 
 constexpr std::int64_t streams = 4;
@@ -284,4 +284,4 @@ TEST(Plan, PredictsTheMemoryOfRanksThatShareTime) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::plan_mesh_test

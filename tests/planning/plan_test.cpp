@@ -7,7 +7,7 @@
 #include "models/decoder.h"
 #include "tests/support/sanitizers.h"
 
-namespace longspan {
+namespace longspan::plan_test {
 namespace {
 
 constexpr std::int64_t vocabulary = 256;
@@ -61,4 +61,4 @@ TEST(Plan, AnswersForThousandsOfRanksInASecond) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::plan_test

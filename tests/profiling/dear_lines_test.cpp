@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-namespace longspan {
+namespace longspan::dear_lines_test {
 namespace {
 
 std::int64_t moment = 0;
@@ -129,4 +129,4 @@ TEST(DearLines, TheTableHasTheDearestFirst) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::dear_lines_test

@@ -5,7 +5,7 @@
 #include "framework/profiling/gather_text.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::gather_text_mesh_test {
 namespace {
 
 TEST(GatherText, TheFirstRankTakesTheBlocksOfAllInTurn) {
@@ -34,4 +34,4 @@ TEST(GatherText, TheFirstRankTakesTheBlocksOfAllInTurn) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::gather_text_mesh_test

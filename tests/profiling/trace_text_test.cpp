@@ -7,7 +7,7 @@
 
 #include "framework/core/error.h"
 
-namespace longspan {
+namespace longspan::trace_text_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -142,4 +142,4 @@ TEST(ClockLine, FollowsAClockThatDrifts) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::trace_text_test

@@ -3,7 +3,7 @@
 #include "tests/models/layouts_testing.h"
 #include "tests/reinforcement/rollouts_testing.h"
 
-namespace longspan {
+namespace longspan::rollouts_mesh_test {
 namespace {
 
 constexpr std::int64_t environments = 8;
@@ -57,4 +57,4 @@ TEST(Rollouts, AreLearntTheSameOnEveryLayout) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::rollouts_mesh_test

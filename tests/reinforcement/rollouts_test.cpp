@@ -7,7 +7,7 @@
 #include "tests/reinforcement/rollouts_testing.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::rollouts_test {
 namespace {
 
 using testing::acting_model;
@@ -399,4 +399,4 @@ TEST(Rollouts, ACheckpointOfAnotherWorldIsRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::rollouts_test

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <random>
 
-namespace longspan {
+namespace longspan::metric_line_test {
 namespace {
 
 TEST(MetricLine, FieldsComeInTheirOrderAndKind) {
@@ -77,4 +77,4 @@ TEST(MetricLine, NumbersAreThoseOfTheLine) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::metric_line_test

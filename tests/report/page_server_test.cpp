@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longspan {
+namespace longspan::page_server_test {
 namespace {
 
 TEST(PageServer, IsKnownByTheNamesOfItsMachineAndItsPort) {
@@ -25,4 +25,4 @@ TEST(PageServer, BrowsersLeaveThePortOutWhereItIsThatOfTheWeb) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::page_server_test

@@ -10,7 +10,7 @@
 #include "framework/report/page_data.h"
 #include "framework/report/page_text.h"
 
-namespace longspan {
+namespace longspan::report_page_test {
 namespace {
 
 const ChartLibrary library = {"a library", "var drawing;", "p {}", "a licence & more"};
@@ -172,4 +172,4 @@ TEST(ReportPage, StaysBelowFiveMegabytes) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::report_page_test

@@ -8,7 +8,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::run_samples_test {
 namespace {
 
 class RunSamples : public ::testing::Test {
@@ -78,4 +78,4 @@ TEST_F(RunSamples, EachTextIsInThePageOnceAndIsNoMarkup) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::run_samples_test

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace longspan {
+namespace longspan::best_step_test {
 namespace {
 
 Measurement measured(double loss, double bleu) {
@@ -68,4 +68,4 @@ TEST(BestStep, SaysWhichFiguresThereAreWhereItsOwnIsMissing) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::best_step_test

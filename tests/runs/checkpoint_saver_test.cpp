@@ -7,7 +7,7 @@
 
 #include "tests/checkpoints/checkpoint_testing.h"
 
-namespace longspan {
+namespace longspan::checkpoint_saver_test {
 namespace {
 
 double sound() { return 1.0; }
@@ -45,4 +45,4 @@ TEST(CheckpointSaver, GivesUpWhatTheNextStepFindsNoFiniteGradientOf) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::checkpoint_saver_test

@@ -11,7 +11,7 @@
 #include "framework/runs/skipped_data.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::checkpoint_values_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -176,4 +176,4 @@ TEST_F(CheckpointValues, ASearchGoesBackToAStepWithGoodValues) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::checkpoint_values_test

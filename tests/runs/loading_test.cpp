@@ -8,7 +8,7 @@
 #include "framework/train/parameter_state.h"
 #include "tests/support/small_models.h"
 
-namespace longspan {
+namespace longspan::loading_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -132,4 +132,4 @@ TEST_F(Loading, TheTokenizerIsThatOfTheCheckpoint) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::loading_test

@@ -5,7 +5,7 @@
 #include "framework/core/byte_text.h"
 #include "models/decoder.h"
 
-namespace longspan {
+namespace longspan::memory_advice_test {
 namespace {
 
 constexpr std::int64_t vocabulary = 256;
@@ -46,4 +46,4 @@ TEST(MemoryAdvice, NamesTheKeysThatHelpWhereMemoryIsShort) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::memory_advice_test

@@ -14,12 +14,12 @@
 #include "framework/core/error.h"
 #include "framework/tracking/json_lines.h"
 
-namespace longspan {
+namespace longspan::metrics_test {
 namespace {
 
 namespace fs = std::filesystem;
 
-class MetricsFiles : public testing::Test {
+class MetricsFiles : public ::testing::Test {
  protected:
   MetricsFiles() {
     std::string name = (fs::temp_directory_path() / "longspan-metrics-XXXXXX").string();
@@ -231,4 +231,4 @@ TEST_F(MetricsFiles, AFullDiskIsSaid) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::metrics_test

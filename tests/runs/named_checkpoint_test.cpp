@@ -10,7 +10,7 @@
 #include "framework/runs/run_state.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::named_checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -128,4 +128,4 @@ TEST_F(Named, TheBestIsTheOneThatTheNewestKnows) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::named_checkpoint_test

@@ -10,7 +10,7 @@
 #include "framework/core/error.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::progress_test {
 namespace {
 
 // A stream in memory and what was written to it.
@@ -209,4 +209,4 @@ TEST(Log, ASilentLogTakesEverything) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::progress_test

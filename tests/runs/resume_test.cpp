@@ -11,7 +11,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::resume_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -139,4 +139,4 @@ TEST(RunDirectory, HasNothingOfARunThatWasKilledWhileItBegan) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::resume_test

@@ -4,7 +4,7 @@
 
 #include "framework/core/error.h"
 
-namespace longspan {
+namespace longspan::skipped_data_test {
 namespace {
 
 using Steps = std::map<std::int64_t, std::int64_t>;
@@ -46,4 +46,4 @@ TEST(SkippedData, ReadsWhatItWrites) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::skipped_data_test

@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace longspan {
+namespace longspan::stop_request_test {
 namespace {
 
 // Whoever starts the tests may have told them to ignore some.
@@ -75,4 +75,4 @@ TEST(StopRequest, LeavesWhatIsBelowTheStackAlone) {
 #endif
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::stop_request_test

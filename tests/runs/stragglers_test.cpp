@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longspan {
+namespace longspan::stragglers_test {
 namespace {
 
 // Of ranks that waited so many of 10 seconds.
@@ -42,4 +42,4 @@ TEST(Stragglers, TheSlowestAreThoseBehindTheWidestGap) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::stragglers_test

@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
-namespace longspan {
+namespace longspan::threads_test {
 namespace {
 
-class Threads : public testing::Test {
+class Threads : public ::testing::Test {
  protected:
   Threads() {
     if (const char* set = std::getenv("OMP_NUM_THREADS")) variable_ = set;
@@ -49,4 +49,4 @@ TEST_F(Threads, AreAsManyAsWanted) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::threads_test

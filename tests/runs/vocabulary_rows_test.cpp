@@ -7,7 +7,7 @@
 
 #include "tests/data/subword_text.h"
 
-namespace longspan {
+namespace longspan::vocabulary_rows_test {
 namespace {
 
 using Rows = std::vector<std::int64_t>;
@@ -66,4 +66,4 @@ TEST(VocabularyRows, OfSubwordsAreThoseOfTheSamePiece) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::vocabulary_rows_test

@@ -5,7 +5,7 @@
 #include "framework/core/options.h"
 #include "framework/train/precision_options.h"
 
-namespace longspan {
+namespace longspan::run_options_test {
 namespace {
 
 std::string refusal(const ParallelOptions& options, int ranks) {
@@ -95,4 +95,4 @@ TEST(RunOptions, NarrowGradientsOfFloat64AreRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::run_options_test

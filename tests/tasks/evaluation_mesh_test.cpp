@@ -6,7 +6,7 @@
 #include "tests/support/mesh_runner.h"
 #include "tests/support/small_models.h"
 
-namespace longspan {
+namespace longspan::evaluation_mesh_test {
 namespace {
 
 using testing::data_and_tensor_layouts;
@@ -145,4 +145,4 @@ TEST(EvaluationMesh, AStreamThatEndsEarlyDoesNotStopTheOthers) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::evaluation_mesh_test

@@ -10,7 +10,7 @@
 #include "models/universal_transformer.h"
 #include "tests/support/small_models.h"
 
-namespace longspan {
+namespace longspan::evaluation_test {
 namespace {
 
 using namespace std::string_view_literals;
@@ -337,4 +337,4 @@ TEST(Evaluation, RefusesWhatTheModelCannotDo) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::evaluation_test

@@ -8,7 +8,7 @@
 #include "framework/data/sentence_ids.h"
 #include "tests/tasks/translation_testing.h"
 
-namespace longspan {
+namespace longspan::masked_search_test {
 namespace {
 
 using testing::OpenPairs;
@@ -134,4 +134,4 @@ TEST(MaskedSearch, RefusesWhatIsOfTheOtherDecoder) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::masked_search_test

@@ -9,7 +9,7 @@
 #include "framework/train/trainer.h"
 #include "tests/support/small_models.h"
 
-namespace longspan {
+namespace longspan::needles_test {
 namespace {
 
 using testing::small_decoder;
@@ -145,4 +145,4 @@ TEST(Needles, RefuseWhatHasNoPlaceForThem) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::needles_test

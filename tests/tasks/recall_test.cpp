@@ -8,7 +8,7 @@
 #include "models/transformer_xl.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::recall_test {
 namespace {
 
 class Recall : public ::testing::Test {
@@ -134,4 +134,4 @@ TEST_F(Recall, ALineIsReadAsAnEpisodeIs) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::recall_test

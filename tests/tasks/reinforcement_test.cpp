@@ -10,7 +10,7 @@
 #include "models/transformer_xl.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::reinforcement_test {
 namespace {
 
 class Reinforcement : public ::testing::Test {
@@ -107,4 +107,4 @@ TEST_F(Reinforcement, ACorridorIsLearntWithMemoryAndNotWithout) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::reinforcement_test

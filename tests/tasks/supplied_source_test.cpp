@@ -10,7 +10,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::supplied_source_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -153,4 +153,4 @@ TEST(SuppliedSource, RefusesIdsOutsideOfTheVocabularyAndEpochsWithoutTokens) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::supplied_source_test

@@ -6,7 +6,7 @@
 
 #include "tests/data/temporary_file.h"
 
-namespace longspan {
+namespace longspan::text_identity_test {
 namespace {
 
 Scalars saved_of(const TextIdentity& identity) {
@@ -54,4 +54,4 @@ TEST(TextIdentity, OfAFileIsItsSampleItsTimeAndItsBytes) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::text_identity_test

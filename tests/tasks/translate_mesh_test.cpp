@@ -7,7 +7,7 @@
 #include "tests/support/mesh_runner.h"
 #include "tests/tasks/translation_testing.h"
 
-namespace longspan {
+namespace longspan::translate_mesh_test {
 namespace {
 
 using testing::for_each_layout;
@@ -142,4 +142,4 @@ TEST(TranslateMesh, ValidationIsTheSameOnEveryLayout) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::translate_mesh_test

@@ -7,7 +7,7 @@
 #include "tests/data/framing_tokenizer.h"
 #include "tests/tasks/translate_testing.h"
 
-namespace longspan {
+namespace longspan::translate_test {
 namespace {
 
 using testing::small_encoder_decoder;
@@ -308,4 +308,4 @@ TEST(Translate, TellsHowManyLinesAreDone) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::translate_test

@@ -8,7 +8,7 @@
 #include "framework/data/sentence_ids.h"
 #include "tests/tasks/translation_testing.h"
 
-namespace longspan {
+namespace longspan::translation_test {
 namespace {
 
 using testing::OpenPairs;
@@ -215,4 +215,4 @@ TEST(Translation, WritesALineOfEachOrSeveralWithTheirScores) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::translation_test

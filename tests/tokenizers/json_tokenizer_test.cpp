@@ -12,10 +12,10 @@
 #include "framework/tokenizers/text_cuts.h"
 #include "tests/tokenizers/expected_ids.h"
 
-namespace longspan {
+namespace longspan::json_tokenizer_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const ExpectedTokenizer& expected(const std::string& name) {
   static const std::vector<ExpectedTokenizer> all = expected_tokenizers();
@@ -139,7 +139,7 @@ TEST(JsonTokenizer, TwoFilesOfClipAreReadAsClipReadsThem) {
   const std::vector<std::int64_t> ids = tokenizer.ids("A  CAT's\n", "text");
   std::vector<std::string> pieces;
   for (const std::int64_t id : ids) pieces.push_back(tokenizer.token(id));
-  EXPECT_THAT(pieces, testing::ElementsAre("a</w>", "cat</w>", "'", "s</w>"));
+  EXPECT_THAT(pieces, ::testing::ElementsAre("a</w>", "cat</w>", "'", "s</w>"));
   EXPECT_EQ(tokenizer.decode(ids), "a cat 's");
   EXPECT_EQ(tokenizer.token(tokenizer.before().at(0)), "<|startoftext|>");
 }
@@ -250,7 +250,7 @@ TEST(JsonTokenizer, BytesThatAreMissingGiveTheUnknownToken) {
                                      {"vocab", {{"?", 0}, {"a", 1}, {"<0xC3>", 2}, {"<0xA8>", 3}}},
                                      {"merges", nlohmann::json::array()}}}};
     const JsonTokenizer tokenizer(file.dump(), "t.json");
-    EXPECT_THAT(tokenizer.ids("a\u00e9\u00e8a", "text"), testing::ElementsAre(1, 2, 3, 0, 1));
+    EXPECT_THAT(tokenizer.ids("a\u00e9\u00e8a", "text"), ::testing::ElementsAre(1, 2, 3, 0, 1));
     const std::vector<std::int64_t> apart = {0, 0, 1};
     const std::vector<std::int64_t> fused = {0, 1};
     EXPECT_EQ(tokenizer.ids("\u00e9\u00e9a", "text"), fuses ? fused : apart);
@@ -262,21 +262,21 @@ TEST(JsonTokenizer, AClassMayBeginWithItsOwnEnd) {
       letters_and(R"("pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[]b]+"},
                       "behavior": "Removed", "invert": false}, )"),
       "t.json");
-  EXPECT_THAT(tokenizer.ids("a]]ba", "text"), testing::ElementsAre(0, 0));
+  EXPECT_THAT(tokenizer.ids("a]]ba", "text"), ::testing::ElementsAre(0, 0));
 }
 
 TEST(JsonTokenizer, BlanksThatAreTakenAwayAreNoBeginning) {
   const std::string strip =
       R"("normalizer": {"type": "Strip", "strip_left": true, "strip_right": false}, )";
   const JsonTokenizer plain(letters_and(strip), "t.json");
-  EXPECT_THAT(plain.ids("   ", "text"), testing::IsEmpty());
-  EXPECT_THAT(plain.ids("  ab", "text"), testing::ElementsAre(0, 1));
+  EXPECT_THAT(plain.ids("   ", "text"), ::testing::IsEmpty());
+  EXPECT_THAT(plain.ids("  ab", "text"), ::testing::ElementsAre(0, 1));
   const JsonTokenizer first(
       letters_and(strip + R"("pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581",
                                                "prepend_scheme": "first", "split": true}, )"),
       "t.json");
-  EXPECT_THAT(first.ids("  a", "text"), testing::ElementsAre(0));
-  EXPECT_THAT(first.ids("a", "text"), testing::ElementsAre(2, 0));
+  EXPECT_THAT(first.ids("  a", "text"), ::testing::ElementsAre(0));
+  EXPECT_THAT(first.ids("a", "text"), ::testing::ElementsAre(2, 0));
 }
 
 TEST(JsonTokenizer, IdsBehindAGapAreRefused) {
@@ -457,4 +457,4 @@ TEST(JsonTokenizer, DamagedFilesGiveOneSentenceAndNothingWorse) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::json_tokenizer_test

@@ -9,10 +9,10 @@
 #include "framework/core/error.h"
 #include "framework/tokenizers/json_tokenizer.h"
 
-namespace longspan {
+namespace longspan::tokenizer_trainer_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string text_of_words(unsigned seed = 1) {
   constexpr std::array syllables = {"ba", "lo", "tir", "men", "ka", "su", "\u00e9t", "ro", "NI"};
@@ -82,7 +82,7 @@ TEST(TokenizerTrainer, SpecialTokensAreTheFirstIds) {
   const JsonTokenizer tokenizer(trained(rules, text_of_words()), "t.json");
   for (std::size_t id = 0; id < rules.special.size(); ++id)
     EXPECT_EQ(tokenizer.token(static_cast<std::int64_t>(id)), rules.special[id]);
-  EXPECT_THAT(tokenizer.ids("<s>two words", "text"), testing::ElementsAre(0, 2));
+  EXPECT_THAT(tokenizer.ids("<s>two words", "text"), ::testing::ElementsAre(0, 2));
   EXPECT_EQ(tokenizer.decode(tokenizer.ids("ba lo tir", "text")), "ba lo tir");
   rules = rules_of(TrainedKind::word_pieces, 120);
   rules.special = {"<s>"};
@@ -129,4 +129,4 @@ TEST(TokenizerTrainer, SaysWhatATextCanGive) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::tokenizer_trainer_test

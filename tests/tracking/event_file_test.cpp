@@ -11,7 +11,7 @@
 #include "framework/tracking/tensorboard.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::event_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -111,4 +111,4 @@ TEST_F(EventFiles, WhatCannotBeWrittenIsSaid) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::event_file_test

@@ -4,7 +4,7 @@
 
 #include <protozero/pbf_reader.hpp>
 
-namespace longspan {
+namespace longspan::event_messages_test {
 namespace {
 
 std::string hexadecimal(const std::string& bytes) {
@@ -124,4 +124,4 @@ TEST(EventMessages, HyperParametersAreWhatTheyAre) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::event_messages_test

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-namespace longspan {
+namespace longspan::histogram_test {
 namespace {
 
 Tensor numbers(const std::vector<double>& values) {
@@ -80,4 +80,4 @@ TEST(Histogram, BarsHoldAllElementsInFewBuckets) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::histogram_test

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace longspan {
+namespace longspan::json_lines_test {
 namespace {
 
 MetricsRecord some_record() {
@@ -71,4 +71,4 @@ TEST(JsonLines, MlflowTakesKeysOfAnyFile) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::json_lines_test

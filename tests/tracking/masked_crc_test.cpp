@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace longspan {
+namespace longspan::masked_crc_test {
 namespace {
 
 // The vectors of RFC 3720, appendix B.4.
@@ -26,4 +26,4 @@ TEST(MaskedCrc, IsTurnedAndMoved) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::masked_crc_test

@@ -6,7 +6,7 @@
 #include "framework/tracking/parameter_histograms.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::parameter_histograms_mesh_test {
 namespace {
 
 // Weights split by columns, by rows and not at all, of odd sizes, and a frozen one.
@@ -70,4 +70,4 @@ TEST(ParameterHistograms, AreThoseOfOneProcessOnEveryLayout) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::parameter_histograms_mesh_test

@@ -12,7 +12,7 @@
 
 #include "framework/core/error.h"
 
-namespace longspan {
+namespace longspan::prometheus_endpoint_test {
 namespace {
 
 // A socket that a test holds.
@@ -164,4 +164,4 @@ TEST(PrometheusEndpoint, ItsThreadsHearNoSignals) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::prometheus_endpoint_test

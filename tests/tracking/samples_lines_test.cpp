@@ -7,7 +7,7 @@
 #include "framework/tracking/json_lines.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::samples_lines_test {
 namespace {
 
 class SamplesFiles : public ::testing::Test {
@@ -91,4 +91,4 @@ TEST_F(SamplesFiles, WhatCannotBeWrittenIsSaid) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::samples_lines_test

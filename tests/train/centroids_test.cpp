@@ -5,7 +5,7 @@
 #include "tests/models/model_testing.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::centroids_test {
 namespace {
 
 constexpr std::int64_t streams = 4;
@@ -77,4 +77,4 @@ TEST(Centroids, AreNotMovedByAStepThatIsOnlyTried) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::centroids_test

@@ -8,7 +8,7 @@
 #include "tests/models/model_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::loss_scale_mesh_test {
 namespace {
 
 using testing::backend_device;
@@ -206,4 +206,4 @@ TEST(LossScaleMesh, OnlyF16HasOne) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::loss_scale_mesh_test

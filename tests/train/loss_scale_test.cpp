@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace longspan {
+namespace longspan::loss_scale_test {
 namespace {
 
 constexpr LossScaleOptions options = {.initial = 64, .growth_interval = 3, .hysteresis = 2};
@@ -73,4 +73,4 @@ TEST(LossScale, StartsAnewFromACheckpointThatHasNone) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::loss_scale_test

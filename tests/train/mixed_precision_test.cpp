@@ -4,7 +4,7 @@
 #include "framework/train/trainer.h"
 #include "tests/models/model_testing.h"
 
-namespace longspan {
+namespace longspan::mixed_precision_test {
 namespace {
 
 constexpr std::int64_t streams = 4;
@@ -104,4 +104,4 @@ TEST(MixedPrecision, TheLossScaleSavesGradientsFromUnderflow) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::mixed_precision_test

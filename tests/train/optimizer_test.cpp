@@ -7,7 +7,7 @@
 #include "framework/train/optimizers/orthogonal.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan {
+namespace longspan::optimizer_test {
 namespace {
 
 using testing::one_process_parameters;
@@ -303,4 +303,4 @@ TEST(ScheduleFree, KeepsTheAverageAndTrainsBesideIt) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::optimizer_test

@@ -3,7 +3,7 @@
 #include "framework/train/optimizers/kinds.h"
 #include "tests/models/layouts_testing.h"
 
-namespace longspan {
+namespace longspan::optimizers_mesh_test {
 namespace {
 
 using testing::Case;
@@ -66,4 +66,4 @@ TEST(Optimizers, TrainTheSameWhereGradientsAreSharedOut) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::optimizers_mesh_test

@@ -4,7 +4,7 @@
 #include "tests/models/model_testing.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::power_norm_test {
 namespace {
 
 constexpr std::int64_t streams = 4;
@@ -76,4 +76,4 @@ TEST(PowerNorm, StatisticsAreNotMovedByAStepThatIsOnlyTried) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::power_norm_test

@@ -8,7 +8,7 @@
 
 #include "framework/train/training_options.h"
 
-namespace longspan {
+namespace longspan::schedule_test {
 namespace {
 
 std::vector<double> rates(const TrainingOptions& options, std::int64_t updates) {
@@ -107,4 +107,4 @@ TEST(RunSchedule, AStableRunHasItsBeginningInCommonWithEveryBranch) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::schedule_test

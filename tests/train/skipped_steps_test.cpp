@@ -7,7 +7,7 @@
 #include "tests/models/model_testing.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::skipped_steps_test {
 namespace {
 
 constexpr std::int64_t streams = 4;
@@ -101,4 +101,4 @@ TEST(AStepThatIsTried, FindsWhatTheStepWouldAndChangesNothing) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::skipped_steps_test

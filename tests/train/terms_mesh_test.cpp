@@ -6,7 +6,7 @@
 #include "tests/models/embedding_body.h"
 #include "tests/models/layouts_testing.h"
 
-namespace longspan {
+namespace longspan::terms_mesh_test {
 namespace {
 
 using testing::Values;
@@ -186,4 +186,4 @@ TEST(Terms, WhoseCountTheBatchLacksAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::terms_mesh_test

@@ -4,7 +4,7 @@
 #include "tests/models/model_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan {
+namespace longspan::zero_mesh_test {
 namespace {
 
 using testing::Values;
@@ -223,4 +223,4 @@ TEST(Zero, TheRanksOwnEachElementOnce) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::zero_mesh_test

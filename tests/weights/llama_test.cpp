@@ -6,7 +6,7 @@
 #include "framework/core/error.h"
 #include "tests/weights/safetensors_file.h"
 
-namespace longspan::testing {
+namespace longspan::testing::llama_test {
 namespace {
 
 class LlamaConfig : public ::testing::Test {
@@ -133,4 +133,4 @@ TEST_F(LlamaConfig, OfSmolLm2AndOtherDialects) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::llama_test

@@ -10,7 +10,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace longspan {
+namespace longspan::new_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -48,4 +48,4 @@ TEST(NewFolder, RemovesWhatWhoWasKilledHasLeft) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::new_folder_test

@@ -7,7 +7,7 @@
 #include "tests/support/sanitizers.h"
 #include "tests/weights/safetensors_file.h"
 
-namespace longspan::testing {
+namespace longspan::testing::safetensors_test {
 namespace {
 
 class Safetensors : public ::testing::Test {
@@ -235,4 +235,4 @@ TEST_F(Safetensors, LongHeadersTakeLittleTimeAndMemory) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::safetensors_test

@@ -1,7 +1,7 @@
 // Folders of weights in one file and in several.
 #include "tests/weights/safetensors_file.h"
 
-namespace longspan::testing {
+namespace longspan::testing::weights_folder_test {
 namespace {
 
 class Folder : public ::testing::Test {
@@ -127,4 +127,4 @@ TEST_F(Folder, ShardsAreWrittenNoLargerThanAsked) {
 }
 
 }  // namespace
-}  // namespace longspan::testing
+}  // namespace longspan::testing::weights_folder_test

@@ -12,17 +12,6 @@
 namespace longspan::golden {
 namespace {
 
-Variable tanh_of(const Variable& x) {
-  const Tensor y = x.value().clone();
-  for (double& value : y.span<double>()) value = std::tanh(value);
-  return record(y, {x}, [y](Gradients& gradients) {
-    const Tensor dx = gradients.take_output();
-    for (std::int64_t i = 0; i < dx.elements(); ++i)
-      dx.data<double>()[i] *= 1 - y.data<double>()[i] * y.data<double>()[i];
-    gradients.give(0, dx);
-  });
-}
-
 // One half of the last axis of [batch, time, 2 width].
 Tensor half(const Tensor& both, int which) {
   const Shape shape = both.shape();

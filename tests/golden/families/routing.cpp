@@ -14,16 +14,6 @@
 namespace longspan::golden {
 namespace {
 
-// [batch, heads, time, dim] as [batch, time, heads, dim].
-Variable inside(const Variable& x) {
-  const Shape& shape = x.shape();
-  return heads_inside(reshape(x, {shape[0] * shape[1], shape[2], shape[3]}), shape[1]);
-}
-Variable outside(const Variable& x) {
-  const Shape& shape = x.shape();
-  return reshape(heads_first(x), {shape[0], shape[2], shape[1], shape[3]});
-}
-
 // Products of all tokens with all centroids, [batch, heads, clusters, time]. tokens: [batch, time,
 // heads, dim]; means: [heads, clusters, dim].
 Tensor similarities(const Tensor& tokens, const Tensor& means) {

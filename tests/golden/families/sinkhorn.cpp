@@ -9,16 +9,6 @@
 namespace longspan::golden {
 namespace {
 
-// [batch, heads, time, dim] as [batch, time, heads, dim], and back.
-Variable inside(const Variable& x) {
-  const Shape& shape = x.shape();
-  return heads_inside(reshape(x, {shape[0] * shape[1], shape[2], shape[3]}), shape[1]);
-}
-Variable outside(const Variable& x) {
-  const Shape& shape = x.shape();
-  return reshape(heads_first(x), {shape[0], shape[2], shape[1], shape[3]});
-}
-
 // Where a query is padding the reference gives the mean of all values of its block, hidden or not,
 // since all its scores are the same lowest number. x, other: [batch, time, heads, dim].
 Variable with_other_at(const Variable& x, const Variable& other, const Tensor& padding) {

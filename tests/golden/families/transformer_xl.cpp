@@ -12,7 +12,7 @@
 namespace longspan::golden {
 namespace {
 
-ModelOptions options_of(const GoldenFile& file, std::int64_t layers) {
+ModelOptions stack_options(const GoldenFile& file, std::int64_t layers) {
   return {.layers = layers,
           .width = file.integer("d_model"),
           .heads = file.integer("heads"),
@@ -69,7 +69,7 @@ void expect_memory(const GoldenFile& file, std::size_t segment, const Carried& m
 }  // namespace
 
 void check_transformer_xl_layer(const GoldenFile& file) {
-  const ModelOptions options = options_of(file, 1);
+  const ModelOptions options = stack_options(file, 1);
   Parameters parameters(testing::backend_device(), DType::f64, ProcessMesh());
   const auto mechanism = [&](const Scope& scope, std::int64_t) {
     return std::make_unique<RelativeAttention>(
@@ -120,7 +120,7 @@ void check_transformer_xl_layer(const GoldenFile& file) {
 
 void check_transformer_xl(const GoldenFile& file) {
   const std::int64_t clamp = file.integer("clamp_len");
-  TransformerXlOptions options = {.common = options_of(file, file.integer("n_layer")),
+  TransformerXlOptions options = {.common = stack_options(file, file.integer("n_layer")),
                                   .memory = file.integer("mem_len"),
                                   .same_length = file.flag("same_length")};
   if (clamp > 0) options.clamp_length = clamp;

@@ -106,17 +106,6 @@ Variable convolution(const Variable& x, const Variable& weight, const Variable& 
                 });
 }
 
-Variable tanh_of(const Variable& x) {
-  const Tensor y = x.value().clone();
-  for (double& value : y.span<double>()) value = std::tanh(value);
-  return record(y, {x}, [y](Gradients& gradients) {
-    const Tensor dx = gradients.take_output();
-    for (std::int64_t i = 0; i < dx.elements(); ++i)
-      dx.data<double>()[i] *= 1 - y.data<double>()[i] * y.data<double>()[i];
-    gradients.give(0, dx);
-  });
-}
-
 // The transition of a file, its weights and the signals.
 class Reference {
  public:

@@ -5,7 +5,7 @@
 #include "framework/kernels/cuda/launch.h"
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::block_place_test {
 namespace {
 
 using namespace longspan::testing;
@@ -74,4 +74,4 @@ TEST(BlockPlace, EveryTileOfEveryPairHasOneBlockAndFewPairsAreTakenTogether) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::block_place_test

@@ -10,7 +10,7 @@
 #include "framework/kernels/cuda/tensor_core.h"
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::emulated_cuda_test {
 namespace {
 
 using namespace longspan::testing;
@@ -315,4 +315,4 @@ TEST(EmulatedCuda, WhatNoGpuTakesIsRefused) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::emulated_cuda_test

@@ -10,7 +10,7 @@
 #include "framework/kernels/attention/cuda/hopper/swizzled_tile.h"
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan {
+namespace longspan::warp_group_test {
 namespace {
 
 using namespace longspan::testing;
@@ -129,4 +129,4 @@ TEST(WarpGroupDeathTest, WhatIsWrongIsFound) {
 }
 
 }  // namespace
-}  // namespace longspan
+}  // namespace longspan::warp_group_test
