@@ -346,7 +346,8 @@ class Images(images_test.TestCase):
         self.train("without", settings={**task})
         self.assertEqual(self.run_at("without").metrics_bytes(), self.run_at().metrics_bytes())
         # Weights that are no numbers draw none, and end the run as any that diverges.
-        worse = {**task, **jobs.DIVERGING, "training.validation_every": 1, "metrics.images": 1}
+        worse = {**task, **jobs.DIVERGING, "training.learning_rate": 1e300, "training.validation_every": 1,
+                 "metrics.images": 1}
         self.assert_one_sentence(self.train("worse", settings=worse, code=4), "training diverged")
         last = self.run_at("worse").metrics()[-1]
         self.assertIsNone(last["validation_loss"])
