@@ -1,11 +1,20 @@
-# Most of compiling is reading headers: several small files of the target are compiled as one, which takes a third of the
-# time. What they name for themselves must differ within a target (tests/launch/together_test; each test has a namespace of
-# its own for it), and GCC takes it for what a header names. They are included as their headers are, so that nothing tells
-# where the tree lies; CMake's own unity builds would. Files that have compile definitions of their own stay alone, as do
-# kernels of the CPU, which are large. A file of several targets is one that all of them compile so.
+# longspan_compiles_together(TARGET [KERNELS FOLDER] [EXTENSION cu]): several small files of the target are compiled as one,
+# its *.cpp, or the *.cu of that folder, since most of compiling is reading headers: it takes a third of the time. What they
+# name for themselves must differ within a target (tests/launch/together_test; each test has a namespace of its own for it),
+# and GCC takes it for what a header names. They are included as their headers are, so that nothing tells where the tree
+# lies; CMake's own unity builds would. Files that have compile definitions of their own stay alone, as do kernels of the
+# CPU, which are large. All targets of one directory that have a file in common must compile it so.
 function(longspan_compiles_together TARGET)
   if(LONGSPAN_FILES_TOGETHER EQUAL 1)
     return()
+  endif()
+  cmake_parse_arguments(ARG "" "KERNELS;EXTENSION" "" ${ARGN})
+  set(chosen "[.]cpp$")
+  if(ARG_KERNELS)
+    set(chosen "^${ARG_KERNELS}/[^/]+[.]cu$")
+  endif()
+  if(NOT ARG_EXTENSION)
+    set(ARG_EXTENSION cpp)
   endif()
   get_target_property(sources ${TARGET} SOURCES)
   get_target_property(folder ${TARGET} SOURCE_DIR)
@@ -18,13 +27,13 @@ function(longspan_compiles_together TARGET)
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder} NORMALIZE)
     get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE place)
-    if(place MATCHES "[.]cpp$" AND NOT place MATCHES "/cpu/" AND NOT definitions)
+    if(place MATCHES "${chosen}" AND NOT place MATCHES "/cpu/" AND NOT definitions)
       string(APPEND includes "#include \"${place}\"\n")
       math(EXPR count "${count} + 1")
       set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
     endif()
     if(includes AND (count EQUAL LONGSPAN_FILES_TOGETHER OR left EQUAL 0))
-      set(together ${CMAKE_BINARY_DIR}/together/${TARGET}_${number}.cpp)
+      set(together ${CMAKE_BINARY_DIR}/together/${TARGET}_${number}.${ARG_EXTENSION})
       file(CONFIGURE OUTPUT ${together} CONTENT "${includes}" @ONLY)
       target_sources(${TARGET} PRIVATE ${together})
       math(EXPR number "${number} + 1")
@@ -33,7 +42,8 @@ function(longspan_compiles_together TARGET)
     endif()
   endforeach()
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    target_compile_options(${TARGET} PRIVATE -Wno-subobject-linkage)
+    target_compile_options(${TARGET} PRIVATE
+      $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wno-subobject-linkage>)
   endif()
 endfunction()
 
@@ -107,6 +117,7 @@ function(longspan_cuda_library NAME KIND SOURCES OPTIONS)
   add_library(longspan::${NAME}_${KIND} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${NAME}_${KIND})
   target_compile_options(${target} PRIVATE -Xcompiler=-Wall,-Wextra ${OPTIONS})
+  longspan_compiles_together(${target} KERNELS framework/kernels/cuda EXTENSION cu)
   target_link_libraries(${target} PRIVATE longspan_${NAME} CUDA::cudart_static)
   set_property(GLOBAL APPEND PROPERTY LONGSPAN_LIBRARIES ${target})
 endfunction()
