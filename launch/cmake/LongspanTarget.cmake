@@ -1,9 +1,10 @@
 # longspan_compiles_together(TARGET [KERNELS FOLDER] [EXTENSION cu]): several small files of the target are compiled as one,
-# its *.cpp, or the *.cu of that folder, since most of compiling is reading headers: it takes a third of the time. What they
-# name for themselves must differ within a target (tests/launch/together_test; each test has a namespace of its own for it),
-# and GCC takes it for what a header names. They are included as their headers are, so that nothing tells where the tree
-# lies; CMake's own unity builds would. Files that have compile definitions of their own stay alone, as do kernels of the
-# CPU, which are large. All targets of one directory that have a file in common must compile it so.
+# since most of compiling is reading headers: that takes a third of the time. They are its *.cpp, or with KERNELS the *.cu
+# right in that folder; the joint file is a .cpp, or with EXTENSION one for nvcc. What they name for themselves must differ
+# within a target (tests/launch/together_test; a test has a namespace of its own for it), and GCC takes it for what a header
+# names. They are included as their headers are, so that nothing tells where the tree lies; CMake's own unity builds would.
+# Files that have compile definitions of their own stay alone, as do kernels of the CPU, which are large. A file of several
+# targets is compiled so in all of them: longspan_no_file_is_lost() sees to it.
 function(longspan_compiles_together TARGET)
   if(LONGSPAN_FILES_TOGETHER EQUAL 1)
     return()
@@ -41,10 +42,29 @@ function(longspan_compiles_together TARGET)
       set(count 0)
     endif()
   endforeach()
-  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  set_property(GLOBAL APPEND PROPERTY LONGSPAN_COMPILED_TOGETHER ${TARGET})
+  if(number GREATER 0 AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     target_compile_options(${TARGET} PRIVATE
       $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wno-subobject-linkage>)
   endif()
+endfunction()
+
+# At the end of a directory: a file that one of its targets compiles with others, another one that does not would leave out.
+function(longspan_no_file_is_lost)
+  get_property(together GLOBAL PROPERTY LONGSPAN_COMPILED_TOGETHER)
+  get_property(targets DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target ${targets})
+    get_target_property(sources ${target} SOURCES)
+    if(target IN_LIST together OR NOT sources)
+      continue()
+    endif()
+    foreach(source ${sources})
+      get_source_file_property(included ${source} HEADER_FILE_ONLY)
+      if(included AND source MATCHES "[.](cpp|cu)$")
+        message(FATAL_ERROR "${target} would leave out ${source}, which another target compiles with others: it needs longspan_compiles_together")
+      endif()
+    endforeach()
+  endforeach()
 endfunction()
 
 # longspan_library(NAME FOLDER DEPENDS targets...): one static library of the folder's sources, or an interface

@@ -2,8 +2,6 @@
 // f is W2 tanh(W1 x + b1) + b2, and g the same with relu.
 #include "framework/autograd/reversible.h"
 
-#include <cmath>
-
 #include "framework/autograd/ops.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"

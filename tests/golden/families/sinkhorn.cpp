@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "framework/autograd/sinkhorn_attention.h"
-#include "framework/autograd/time_products.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"
 
