@@ -3,8 +3,9 @@
 # right in that folder; the joint file is a .cpp, or with EXTENSION one for nvcc. What they name for themselves must differ
 # within a target (tests/launch/together_test; a test has a namespace of its own for it), and GCC takes it for what a header
 # names. They are included as their headers are, so that nothing tells where the tree lies; CMake's own unity builds would.
-# Files that have compile definitions of their own stay alone, as do kernels of the CPU, which are large. A file of several
-# targets is compiled so in all of them: longspan_no_file_is_lost() sees to it.
+# Files that have compile definitions of their own stay alone, as do kernels of the CPU, which are large, and no_gpu.cpp and
+# no_nccl.cpp: a program that defines these functions itself, as tests with the emulated device do, must not also get them
+# from the object of another file. A file of several targets is compiled so in all of them: longspan_no_file_is_lost() sees to it.
 function(longspan_compiles_together TARGET)
   if(LONGSPAN_FILES_TOGETHER EQUAL 1)
     return()
@@ -28,7 +29,7 @@ function(longspan_compiles_together TARGET)
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder} NORMALIZE)
     get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE place)
-    if(place MATCHES "${chosen}" AND NOT place MATCHES "/cpu/" AND NOT definitions)
+    if(place MATCHES "${chosen}" AND NOT place MATCHES "/cpu/|/no_(gpu|nccl)[.]cpp$" AND NOT definitions)
       string(APPEND includes "#include \"${place}\"\n")
       math(EXPR count "${count} + 1")
       set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
