@@ -1,5 +1,5 @@
 # LONGSPAN_CUDA: AUTO looks for the toolkit and builds without it where there is none, ON demands it, OFF does not look.
-# A GPU or a driver is not needed to build. CMAKE_CUDA_ARCHITECTURES says for which GPUs: 80 and 90 if it is not set.
+# A GPU or a driver is not needed to build. CMAKE_CUDA_ARCHITECTURES lists the GPUs to compile for: 80 and 90 by default.
 set(LONGSPAN_WITH_CUDA FALSE)
 set(LONGSPAN_WITH_NCCL FALSE)
 if(NOT LONGSPAN_CUDA MATCHES "^(AUTO|ON|OFF)$")
@@ -11,14 +11,19 @@ if(NOT LONGSPAN_CUDA STREQUAL OFF)
     if(NOT CMAKE_CUDA_COMPILER)
       set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
     endif()
-    # Kernels ask for nothing that 8.0 does not have, but those of a folder hopper/ for what 9.0 alone
-    # has: the front half of the others is compiled once for both.
-    set(cuda_architectures "${CMAKE_CUDA_ARCHITECTURES}")
+    # Kernels require nothing beyond compute capability 8.0, except those in a folder hopper/, which require 9.0: the
+    # front half of the compiler runs once (compute_80), its back half (ptxas) once for each architecture. Other values of
+    # CMAKE_CUDA_ARCHITECTURES (native, all, 90a) are left to CMake.
     if(NOT CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 80 90)
+    endif()
+    list(JOIN CMAKE_CUDA_ARCHITECTURES " and " cuda_architectures)
+    if(CMAKE_CUDA_ARCHITECTURES MATCHES "^[0-9;]+$")
+      list(TRANSFORM CMAKE_CUDA_ARCHITECTURES PREPEND sm_ OUTPUT_VARIABLE binaries)
+      list(JOIN binaries "," binaries)
+      set(LONGSPAN_CUDA_OPTIONS --generate-code=arch=compute_80,code=[compute_80,${binaries}])
       set(CMAKE_CUDA_ARCHITECTURES OFF)
-      set(cuda_architectures "80 and 90")
-      set(LONGSPAN_CUDA_OPTIONS --generate-code=arch=compute_80,code=[compute_80,sm_80,sm_90])
-      # The tests run what that front half leaves: its text then stands in the libraries as it is.
+      # The tests execute the output of that front half (PTX): it is then stored uncompressed in the libraries.
       set(LONGSPAN_CUDA_KEEPS_TEXT ${LONGSPAN_TESTS})
     endif()
     include(CheckLanguage)

@@ -271,7 +271,7 @@ class Training(jobs.TestCase):
         for same in ("1.5GB", "1500MB", "1.5e9"):
             self.assertIn("of 1.50 GB: fits", plan("--ranks", "2", "--memory", same).output)
         gpu = plan("--device", "h200").output
-        self.assertRegex(gpu, r"\n  with reserve +[0-9.]+ MB of 149.25 GB: fits\n")
+        self.assertRegex(gpu, r"\n  with reserve +[0-9.]+ [kM]B of 149.25 GB: fits\n")
         if "built without CUDA" not in gpu:  # its products' workspace
             self.assertRegex(gpu, r"\non GPUs.*\n(.*\n)*  workspace +\d\d\.\d+ MB\n")
         self.assertIn("\non GPUs", plan("--memory", "1GB", "--set", "run.device=cuda").output)
