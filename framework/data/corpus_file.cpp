@@ -97,6 +97,7 @@ std::uint64_t CorpusFile::fingerprint() const {
   std::vector<std::uint64_t> words = {static_cast<std::uint64_t>(file_->size()),
                                       tokenizer_.fingerprint()};
   if (ids_) words.push_back(static_cast<std::uint64_t>(ids_->id_bytes()));
+  if (ids_ && ids_->documents() > 0) words.push_back(static_cast<std::uint64_t>(ids_->documents()));
   // Where a text is not its bytes, how it was read makes another of it.
   if (encoded_ && (has_documents_ || encoded_->bytes() != file_->size()))
     words.push_back(encoded_->fingerprint());
@@ -110,9 +111,14 @@ std::uint64_t CorpusFile::fingerprint() const {
   return XXH3_64bits(words.data(), words.size() * sizeof(std::uint64_t));
 }
 
+std::int64_t CorpusFile::documents() const {
+  if (ids_) return ids_->documents();
+  return has_documents_ ? encoded_->documents() : 0;
+}
+
 std::int64_t CorpusFile::document_begin(std::int64_t document) const {
   require(documents() > 0, "{}: has no documents", path());
-  return encoded_->document_begin(document);
+  return ids_ ? ids_->document_begin(document) : encoded_->document_begin(document);
 }
 
 CorpusPosition CorpusFile::seek(std::int64_t token) const {

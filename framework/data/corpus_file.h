@@ -52,8 +52,8 @@ class CorpusFile {
   // so many, else there is none.
   std::optional<std::uint64_t> whole_hash(std::int64_t most_bytes) const;
 
-  // Of texts whose documents are known; 0 of others.
-  std::int64_t documents() const { return has_documents_ ? encoded_->documents() : 0; }
+  // Of texts and ids whose documents are known; 0 of others.
+  std::int64_t documents() const;
   // The token with which a document begins; of documents() where the last one ends.
   std::int64_t document_begin(std::int64_t document) const;
 

@@ -81,8 +81,12 @@ void declare_ids(OptionTable& table, DataOptions& options) {
   table.add("data.token_bits",
             options.token_bits,
             "with data.format: tokens, the bits of an id, which is unsigned and little endian: 16, "
-            "32, or auto: 16 where the vocabulary has at most 65536 ids, else 32",
-            {{"auto", IdBits::fitting}, {"16", IdBits::sixteen}, {"32", IdBits::thirty_two}});
+            "32, 64, or auto: what an .npy header or Megatron-LM's .idx says, else 16 where the "
+            "vocabulary has at most 65536 ids, else 32",
+            {{"auto", IdBits::fitting},
+             {"16", IdBits::sixteen},
+             {"32", IdBits::thirty_two},
+             {"64", IdBits::sixty_four}});
   table.warn("data.token_bits", [&options]() -> std::string {
     return reads_ids(options) ? "" : "data.format is not tokens";
   });
@@ -183,8 +187,8 @@ void declare(OptionTable& table, DataOptions& options) {
       "data.format",
       options.format,
       "what data.train, data.validation and data.test are: text; with run.task: "
-      "language_model tokens, files of nothing but ids, as nanoGPT and Megatron-LM write "
-      "them (.bin); with run.task: classification or pixels images, whose pixels (0 to 255) "
+      "language_model tokens, files of ids, as nanoGPT and Megatron-LM (.bin) and NumPy (.npy) "
+      "write them; with run.task: classification or pixels images, whose pixels (0 to 255) "
       "are the tokens: each an IDX file, as MNIST has them, with that of its labels in "
       "data.train_target and so on, or a folder that has a folder of PNG files for each "
       "class. run.task: pixels is of images, and of IDX files without labels too",

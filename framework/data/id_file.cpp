@@ -11,9 +11,13 @@ namespace longspan {
 
 namespace {
 
-std::int64_t id_bytes_of(IdBits bits, std::int64_t vocabulary) {
-  if (bits == IdBits::fitting) return vocabulary <= 65536 ? 2 : 4;
-  return bits == IdBits::sixteen ? 2 : 4;
+IdLayout layout_of(const InputFile& file,
+                   const std::optional<MegatronIndex>& index,
+                   std::int64_t vocabulary,
+                   IdBits bits) {
+  if (!index) return id_layout_of(file, vocabulary, bits);
+  require_id_bits(file, bits, index->id_bytes(), index->path().c_str());
+  return {.id_bytes = index->id_bytes(), .is_signed = index->is_signed(), .is_stated = true};
 }
 
 }  // namespace
@@ -21,33 +25,53 @@ std::int64_t id_bytes_of(IdBits bits, std::int64_t vocabulary) {
 IdFile::IdFile(std::shared_ptr<const InputFile> file, std::int64_t vocabulary, IdBits bits)
     : file_(std::move(file)),
       vocabulary_(vocabulary),
-      id_bytes_(id_bytes_of(bits, vocabulary)),
-      tokens_(file_->size() / id_bytes_) {
+      index_(MegatronIndex::next_to(*file_)),
+      layout_(layout_of(*file_, index_, vocabulary, bits)),
+      tokens_((file_->size() - layout_.begin) / id_bytes()) {
   require(vocabulary_ >= 1, "{}: a vocabulary of {} ids", file_->path(), vocabulary_);
-  if (file_->size() % id_bytes_ != 0)
+  if ((file_->size() - layout_.begin) % id_bytes() != 0)
     throw DataError(
         "{}: has {} bytes, which are no whole number of ids of {} bits; wanted a file of nothing "
         "but ids (data.token_bits)",
         file_->path(),
         file_->size(),
-        8 * id_bytes_);
+        8 * id_bytes());
   look_at_places(bits);
+}
+
+std::int64_t IdFile::document_begin(std::int64_t document) const {
+  require(index_.has_value(), "{}: has no documents", file_->path());
+  return index_->document_begin(document);
 }
 
 void IdFile::look_at_places(IdBits bits) const {
   constexpr std::int64_t places = 256;
-  constexpr std::int64_t most = 2048;  // ids of a place; even, so that halves stay apart
-  const std::int64_t step = std::max(most, tokens_ / places / 2 * 2);
+  constexpr std::int64_t most = 2048;  // ids of a place; of 4, so that parts of ids stay apart
+  const std::int64_t step = std::max(most, tokens_ / places / 4 * 4);
   std::array<std::int64_t, most> ids;
-  std::array<std::int64_t, 2> nonzero = {};  // at even and at odd tokens
+  std::array<std::int64_t, 4> nonzero = {};
   for (std::int64_t token = 0; token < tokens_; token += step) {
     const auto here =
         std::span(ids).first(static_cast<std::size_t>(std::min(most, tokens_ - token)));
     read(token, here);
-    for (std::size_t i = 0; i < here.size(); ++i) nonzero[i % 2] += here[i] != 0 ? 1 : 0;
+    for (std::size_t i = 0; i < here.size(); ++i) nonzero[i % 4] += here[i] != 0 ? 1 : 0;
   }
-  if (bits == IdBits::fitting && id_bytes_ == 2 && tokens_ >= 4 && nonzero[0] > 0 &&
-      nonzero[1] == 0)
+  if (!layout_.is_stated && tokens_ >= 4) require_whole_ids(bits, nonzero);
+}
+
+void IdFile::require_whole_ids(IdBits bits, const std::array<std::int64_t, 4>& nonzero) const {
+  const bool odd_are_zero = nonzero[1] == 0 && nonzero[3] == 0;
+  if (id_bytes() == 2 && odd_are_zero && nonzero[2] == 0 && nonzero[0] > 0)
+    throw DataError(
+        "{}: of four ids of 16 bits three are 0, as in a file of 64 bits (NumPy's int64); set "
+        "data.token_bits to 64",
+        file_->path());
+  if (id_bytes() == 4 && odd_are_zero && nonzero[0] > 0)
+    throw DataError(
+        "{}: every second id of 32 bits is 0, as in a file of 64 bits (NumPy's int64); set "
+        "data.token_bits to 64",
+        file_->path());
+  if (bits == IdBits::fitting && id_bytes() == 2 && odd_are_zero && nonzero[0] > 0)
     throw DataError(
         "{}: every second id of 16 bits is 0, as in a file of 32 bits; set data.token_bits to 32, "
         "or to 16 where the ids are so",
@@ -55,25 +79,40 @@ void IdFile::look_at_places(IdBits bits) const {
 }
 
 void IdFile::read(std::int64_t token, std::span<std::int64_t> out) const {
-  const auto put = [&](std::int64_t i, std::int64_t id) {
-    if (id >= vocabulary_) refuse(token + i, id);
+  const auto put = [&](std::int64_t i, auto found) {
+    const auto id = static_cast<std::int64_t>(found);
+    if (id < 0 || id >= vocabulary_) refuse(token + i, id);
     out[static_cast<std::size_t>(i)] = id;
   };
-  if (id_bytes_ == 2)
-    for_each_value<std::uint16_t>(*file_, token * 2, std::ssize(out), put);
-  else
-    for_each_value<std::uint32_t>(*file_, token * 4, std::ssize(out), put);
+  const std::int64_t at = layout_.begin + token * id_bytes(), count = std::ssize(out);
+  switch (layout_.is_signed ? -id_bytes() : id_bytes()) {
+    case 1:
+      return for_each_value<std::uint8_t>(*file_, at, count, put);
+    case -1:
+      return for_each_value<std::int8_t>(*file_, at, count, put);
+    case 2:
+      return for_each_value<std::uint16_t>(*file_, at, count, put);
+    case -2:
+      return for_each_value<std::int16_t>(*file_, at, count, put);
+    case 4:
+      return for_each_value<std::uint32_t>(*file_, at, count, put);
+    case -4:
+      return for_each_value<std::int32_t>(*file_, at, count, put);
+    default:
+      return for_each_value<std::int64_t>(*file_, at, count, put);
+  }
 }
 
 void IdFile::refuse(std::int64_t token, std::int64_t id) const {
   throw DataError(
-      "{}: byte {}: token {} is {}, read as an id of {} bits (data.token_bits); the vocabulary has "
+      "{}: byte {}: token {} is {}, read as an id of {} bits ({}); the vocabulary has "
       "{} ids, 0 to {}",
       file_->path(),
-      token * id_bytes_,
+      layout_.begin + token * id_bytes(),
       token,
       id,
-      8 * id_bytes_,
+      8 * id_bytes(),
+      layout_.is_stated ? "by its header" : "data.token_bits",
       vocabulary_,
       vocabulary_ - 1);
 }

@@ -4,16 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <ctime>
+#include <fstream>
 #include <numeric>
 
 #include "framework/core/error.h"
 #include "framework/data/corpus.h"
+#include "framework/data/document_list.h"
 #include "framework/data/evaluation_reader.h"
 #include "framework/data/stream_reader.h"
 #include "framework/data/text_files.h"
 #include "tests/data/temporary_file.h"
 #include "tests/support/process_bytes.h"
 #include "tests/support/sanitizers.h"
+#include "tests/support/temporary_directory.h"
 
 namespace longspan::id_file_test {
 namespace {
@@ -102,6 +105,159 @@ TEST(IdFile, IdsOfOtherBitsAreNotTakenForTheseIds) {
   const TemporaryFile narrow(bytes_of<std::uint16_t>({5, 6, 7, 8}));
   EXPECT_THAT(refusal(narrow, 300, IdBits::thirty_two),
               HasSubstr("byte 0: token 0 is 393221, read as an id of 32 bits"));
+}
+
+TEST(IdFile, ReadsIdsOf64BitsAndRejectsThemAsIdsOfFewer) {
+  const TemporaryFile wide(bytes_of<std::int64_t>({5, 6, 7, 8, 9}));
+  EXPECT_THAT(read(open(wide, 300, IdBits::sixty_four), 0, 5), ElementsAre(5, 6, 7, 8, 9));
+  // 128,256 ids: auto is 32 bits.
+  for (const auto& [vocabulary, bits] : {std::pair<std::int64_t, IdBits>(300, IdBits::fitting),
+                                         {300, IdBits::sixteen},
+                                         {300, IdBits::thirty_two},
+                                         {128256, IdBits::fitting}})
+    EXPECT_THAT(refusal(wide, vocabulary, bits), HasSubstr("set data.token_bits to 64"));
+  const TemporaryFile negative(bytes_of<std::int64_t>({5, -1}));
+  EXPECT_THAT(refusal(negative, 300, IdBits::sixty_four), HasSubstr("byte 8: token 1 is -1"));
+}
+
+// A file of NumPy, version 1.0 of its format.
+std::string npy(std::string_view dtype, std::string_view shape, const std::string& data) {
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", dtype, shape);
+  header.resize(117, ' ');
+  return std::string("\x93NUMPY\1\0\x76\0", 10) + header + "\n" + data;
+}
+
+TEST(IdFile, ReadsNpyByItsHeader) {
+  const TemporaryFile wide(npy("<i8", "(5,)", bytes_of<std::int64_t>({5, 6, 7, 8, 9})));
+  const IdFile ids = open(wide, 300);
+  EXPECT_EQ(ids.tokens(), 5);
+  EXPECT_THAT(read(ids, 1, 3), ElementsAre(6, 7, 8));
+  const TemporaryFile narrow(npy("<u2", "(3,)", bytes_of<std::uint16_t>({5, 0, 65535})));
+  EXPECT_THAT(read(open(narrow, 128256), 0, 3), ElementsAre(5, 0, 65535));
+  const TemporaryFile bytes(npy("|u1", "(3,)", "abc"));
+  EXPECT_THAT(read(open(bytes, 256), 0, 3), ElementsAre('a', 'b', 'c'));
+  // Every second id is 0, and the header says so.
+  const TemporaryFile zeros(npy("<u2", "(4,)", bytes_of<std::uint16_t>({5, 0, 6, 0})));
+  EXPECT_THAT(read(open(zeros, 300), 0, 4), ElementsAre(5, 0, 6, 0));
+  const Corpus corpus(CorpusFile(ids, Tokenizer::ids(300)));
+  std::vector<std::int64_t> found(2);
+  corpus.read(corpus.seek(3), found);
+  EXPECT_THAT(found, ElementsAre(8, 9));
+}
+
+TEST(IdFile, RejectsNpyThatIsNoLineOfWholeNumbers) {
+  const auto refused = [](std::string_view dtype, std::string_view shape, std::size_t bytes) {
+    return refusal(TemporaryFile(npy(dtype, shape, std::string(bytes, '\1'))), 300);
+  };
+  EXPECT_THAT(refused("<f4", "(2,)", 8), HasSubstr("found dtype '<f4'"));
+  EXPECT_THAT(refused(">i4", "(2,)", 8), HasSubstr("found dtype '>i4'"));
+  EXPECT_THAT(refused("<i4", "(2, 1)", 8), HasSubstr("found shape (2, 1)"));
+  EXPECT_THAT(refused("<i4", "()", 4), HasSubstr("found shape ()"));
+  EXPECT_THAT(refused("<i4", "(2,)", 7), HasSubstr("is it cut off?"));
+  EXPECT_THAT(refusal(TemporaryFile("\x93NUMPY\1"), 300), HasSubstr("a header that is cut off"));
+  const TemporaryFile wide(npy("<i8", "(1,)", bytes_of<std::int64_t>({5})));
+  EXPECT_THAT(refusal(wide, 300, IdBits::sixteen),
+              HasSubstr("data.token_bits is 16, and by its header the ids have 64 bits"));
+  EXPECT_EQ(refusal(wide, 300, IdBits::sixty_four), "");
+}
+
+TEST(IdFile, RejectsFilesOfOtherFormats) {
+  const std::string rest(100, '\1');
+  const std::string safetensors =
+      bytes_of<std::uint64_t>({20}) + "{\"ids\":{\"dtype\":\"I64" + rest;
+  const std::string gzip = std::string("\x1F\x8B\x08\0\0\0\0\0\0\3", 10) + rest;
+  for (const auto& [bytes, part] :
+       {std::pair<std::string, const char*>("PK\3\4" + rest, "numpy.savez"),
+        {"\x89HDF\r\n\x1A\n" + rest, "HDF5"},
+        {std::string("MMIDIDX\0\0", 9) + rest, "name the .bin file next to it"},
+        {"\x28\xB5\x2F\xFD" + rest, "zstd -d"},
+        {gzip, "gunzip"},
+        {safetensors, "safetensors"},
+        {"In the beginning God created the heaven and the earth. And the \xC3\xA9 ", "found text"}})
+    EXPECT_THAT(refusal(TemporaryFile(bytes), 65536), HasSubstr(part));
+}
+
+// FILE.bin of ids of 32 bits, and FILE.idx of Megatron-LM: sequences of these lengths, documents of
+// these sequences.
+class IndexedIds {
+ public:
+  IndexedIds(std::vector<std::int32_t> lengths, const std::vector<std::int64_t>& documents) {
+    const std::int32_t count = std::accumulate(lengths.begin(), lengths.end(), 0);
+    write("ids.bin", bytes_of(counted<std::int32_t>(static_cast<std::size_t>(count), 1)));
+    std::vector<std::int64_t> begins;
+    std::int64_t begin = 0;
+    for (const std::int32_t length : lengths) {
+      begins.push_back(begin);
+      begin += 4 * length;
+    }
+    index = std::string("MMIDIDX\0\0", 9) + bytes_of<std::uint64_t>({1}) + '\4' +
+            bytes_of<std::uint64_t>({lengths.size(), documents.size()}) + bytes_of(lengths) +
+            bytes_of(begins) + bytes_of(documents);
+    write("ids.idx", index);
+  }
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(directory_.path() / name, std::ios::binary) << bytes;
+  }
+  std::string path(const std::string& name = "ids.bin") const {
+    return (directory_.path() / name).string();
+  }
+  IdFile open(std::int64_t vocabulary = 300, IdBits bits = IdBits::fitting) const {
+    return {std::make_shared<const InputFile>(path()), vocabulary, bits};
+  }
+  std::string refusal(IdBits bits = IdBits::fitting) const {
+    return sentence_of<DataError>([&] { open(300, bits); });
+  }
+
+  std::string index;
+
+ private:
+  testing::TemporaryDirectory directory_;
+};
+
+TEST(IdFile, HasTheDtypeAndTheDocumentsOfMegatronsIndex) {
+  const IndexedIds files({2, 3, 1}, {0, 1, 3});
+  const IdFile ids = files.open();
+  EXPECT_EQ(ids.id_bytes(), 4);  // 16 would fit the vocabulary
+  EXPECT_THAT(read(ids, 0, 6), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_EQ(ids.documents(), 2);
+  const DocumentList documents(Corpus(CorpusFile(ids, Tokenizer::ids(300))), 100);
+  ASSERT_EQ(documents.count(), 2);
+  EXPECT_EQ(documents.at(0).end, 2);
+  EXPECT_EQ(documents.at(1).begin, 2);
+  EXPECT_EQ(documents.at(1).end, 6);
+  EXPECT_THAT(files.refusal(IdBits::sixteen), HasSubstr("ids.idx the ids have 32 bits"));
+  EXPECT_EQ(files.refusal(IdBits::thirty_two), "");
+}
+
+TEST(IdFile, LeavesOutDocumentsOfMegatronsIndexThatAreEmpty) {
+  // Without a sequence, and with one that is empty.
+  const IndexedIds files({2, 0, 3}, {0, 0, 1, 1, 2, 3, 3});
+  const IdFile ids = files.open();
+  ASSERT_EQ(ids.documents(), 2);
+  EXPECT_EQ(ids.document_begin(0), 0);
+  EXPECT_EQ(ids.document_begin(1), 2);
+  EXPECT_EQ(ids.document_begin(2), 5);
+}
+
+TEST(IdFile, RejectsAnIndexOfMegatronThatIsDamagedOrOfOtherIds) {
+  IndexedIds files({2, 3, 1}, {0, 1, 3});
+  const auto with = [&](std::size_t at, char byte) {
+    std::string index = files.index;
+    index[at] = byte;
+    files.write("ids.idx", index);
+    return files.refusal();
+  };
+  EXPECT_THAT(with(9, 2), HasSubstr("expected version 1, found 2"));
+  EXPECT_THAT(with(17, 6), HasSubstr("expected a dtype of whole numbers, found code 6"));
+  EXPECT_THAT(with(17, 5), HasSubstr("sequence 1 has 3 ids from byte 8 on"));
+  EXPECT_THAT(with(18, 9), HasSubstr("its header has 9 sequences and 2 documents"));
+  EXPECT_THAT(with(42, 7), HasSubstr("its sequences have 12 ids"));
+  EXPECT_THAT(with(79, 4), HasSubstr("document 1 begins with sequence 4 of 3"));
+  files.write("ids.idx", files.index.substr(0, 20));
+  EXPECT_THAT(files.refusal(), HasSubstr("expected at least 34 bytes, found 20"));
+  files.write("ids.idx", "another kind of index");
+  EXPECT_THAT(files.refusal(), HasSubstr("set data.token_bits to 32"));
 }
 
 TEST(IdFile, BytesThatAreNoWholeIdsAreRefused) {

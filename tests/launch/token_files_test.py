@@ -7,6 +7,7 @@
 import array
 import json
 import random
+import struct
 import sys
 import time
 from pathlib import Path
@@ -58,6 +59,11 @@ class TokenFiles(jobs.TestCase):
         found = self.longspan("evaluate", "run", "--data", "train.bin", "--json").output
         self.assertEqual(json.loads(found)["tokens"], 5999)
 
+    def test_reports_how_much_of_the_validation_ids_was_measured(self):
+        output = self.train_ids("run", **{"training.validation_batches": 2}).output
+        self.assertAlmostEqual(self.run_at().metrics()[-1]["validation_fraction"], 2 * 8 * 8 / 499)
+        self.assertRegex(output, r"validation loss \d+\.\d{4}; 25.7% of the text\n")
+
     def test_a_model_goes_on_with_ids(self):
         self.train_ids("run")
         words = self.longspan("generate", "run", "--prompt", "17 4", "--tokens", 6, "--temperature", 0).output.split()
@@ -79,6 +85,43 @@ class TokenFiles(jobs.TestCase):
         self.train_ids("narrow")
         self.train_ids("wide", **{"data.train": "wide.bin", "data.validation": "wide-validation.bin", "data.token_bits": 32})
         self.assertEqual(self.losses("wide"), self.losses("narrow"))
+
+    def test_int64_and_npy_are_the_same_ids(self):
+        losses = {}
+        for part in "train", "validation":
+            ids = array.array("H", (self.directory / f"{part}.bin").read_bytes())
+            header = f"{{'descr': '<i8', 'fortran_order': False, 'shape': ({len(ids)},), }}".ljust(117) + "\n"
+            wide = array.array("q", ids).tobytes()
+            (self.directory / f"{part}-64.bin").write_bytes(wide)
+            (self.directory / f"{part}.npy").write_bytes(b"\x93NUMPY\x01\x00\x76\x00" + header.encode() + wide)
+        self.train_ids("narrow")
+        self.train_ids("wide", **{"data.train": "train-64.bin", "data.validation": "validation-64.bin", "data.token_bits": 64})
+        self.train_ids("npy", **{"data.train": "train.npy", "data.validation": "validation.npy"})
+        for name in "wide", "npy":
+            self.assertEqual(self.run_at(name).metrics_bytes(), self.run_at("narrow").metrics_bytes())
+        for bits in "auto", 16, 32:
+            result = self.train(f"bits-{bits}", settings={**TOKENS, "data.train": "train-64.bin", "data.token_bits": bits}, code=3)
+            self.assert_one_sentence(result, "train-64.bin: ", "as in a file of 64 bits (NumPy's int64); set data.token_bits to 64")
+
+    def test_documents_of_megatrons_index(self):
+        lengths = [100, 1, 599, 300, 5000]
+        def write_index(path, code=8, width=2):
+            begins = [width * sum(lengths[:i]) for i in range(len(lengths))]
+            path.write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(lengths), 5) +
+                             struct.pack("<5i5q5q", *lengths, *begins, 0, 1, 3, 4, 5))
+        write_index(self.directory / "train.idx")
+        apart = {"data.documents_apart": True, "data.batch": 1, "data.segment": 100}
+        for layout in LAYOUTS[0], LAYOUTS[2]:
+            output = self.train_ids(f"apart-{layout.ranks}", layout, **apart).output
+            self.assertIn("train.bin: 6000 tokens in 4 documents", output)
+        first, second = (self.run_at(f"apart-{ranks}").metrics() for ranks in (1, 2))
+        self.assertEqual([line["tokens"] for line in first][:2], [99, 99 + 99])  # 101 begins a document that is read next
+        for one, other in zip(first, second, strict=True):
+            self.assertAlmostEqual(one["loss"], other["loss"], delta=1e-4)
+        write_index(self.directory / "train.idx", code=4, width=4)
+        self.assert_one_sentence(self.train("wide", settings=TOKENS, code=3), "train.idx: its sequences have 6000 ids of 32 bits")
+        self.assert_one_sentence(self.train("index", settings={**TOKENS, "data.train": "train.idx"}, code=3),
+                                 "train.idx: expected token ids, found an index of Megatron-LM; name the .bin file next to it")
 
     def test_a_run_goes_on_bit_for_bit_on_its_layout_and_to_rounding_on_others(self):
         for layout in LAYOUTS[:2]:
@@ -140,7 +183,7 @@ class TokenFiles(jobs.TestCase):
                 ({"data.format": "tokens", "data.tokenizer": "ids"}, "data.vocabulary is not set; data.tokenizer: ids needs to know"),
                 ({**TOKENS, "run.task": "classification", "model.family": "encoder"}, "data.format: tokens is for run.task: "
                  "language_model; run.task is classification"),
-                ({**TOKENS, "data.token_bits": 8}, "data.token_bits", "auto, 16 or 32"),
+                ({**TOKENS, "data.token_bits": 8}, "data.token_bits", "auto, 16, 32 or 64"),
                 ({**TOKENS, "data.vocabulary": 0}, "data.vocabulary", "1 to 16777216"),
                 ({"data.tokenizer": "sentencepiece", "data.vocabulary": 100}, "data.vocabulary: found 100; a model of subwords has "
                  "at least 260 ids"),
