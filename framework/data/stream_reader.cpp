@@ -35,19 +35,28 @@ StreamReader::Cursor StreamReader::cursor_at(std::int64_t stream,
   return {position, epoch, corpus_.seek(stream * stream_tokens_ + position)};
 }
 
+std::int64_t StreamReader::offset_of(std::int64_t epoch) const {
+  // Of the last stream what an epoch leaves out.
+  const std::int64_t last = corpus_.tokens() - 1 - (layout_.streams - 1) * stream_tokens_ -
+                            batches_per_epoch() * layout_.segment;
+  return epoch == 0 ? 0 : last - (epoch - 1) % (last + 1);
+}
+
 Batch StreamReader::next() {
   // All streams are equally long and move together: the first one speaks for all.
-  if (cursors_[0].position + layout_.segment >= stream_tokens_) {
+  const std::int64_t epoch = cursors_[0].epoch;
+  const std::int64_t end = offset_of(epoch) + batches_per_epoch() * layout_.segment;
+  if (cursors_[0].position + layout_.segment > end) {
     for (std::size_t i = 0; i < cursors_.size(); ++i)
       cursors_[i] =
-          cursor_at(range_.begin + static_cast<std::int64_t>(i), 0, cursors_[i].epoch + 1);
+          cursor_at(range_.begin + static_cast<std::int64_t>(i), offset_of(epoch + 1), epoch + 1);
   }
   const Shape shape{range_.count(), layout_.segment};
   Batch batch;
   for (const char* name : {"tokens", "targets"})
     batch.fields[name] = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
   batch.first_row = range_.begin;
-  batch.fresh = cursors_[0].position == 0;
+  batch.fresh = cursors_[0].position == offset_of(cursors_[0].epoch);
   batch.place = fmt::format(
       "at token {} of each stream in epoch {}", cursors_[0].position, cursors_[0].epoch);
   batch.counts = {{"tokens", shape.elements()}, {"bytes", 0}};
@@ -89,7 +98,8 @@ void StreamReader::restore(const Tensor& cursors) {
     const std::int64_t stream = range_.begin + static_cast<std::int64_t>(i);
     const std::int64_t position = values[2 * i];
     const std::int64_t epoch = values[2 * i + 1];
-    if (position < 0 || position >= stream_tokens_ || epoch < 0)
+    const std::int64_t last = corpus_.tokens() - 1 - (layout_.streams - 1) * stream_tokens_;
+    if (position < 0 || position > last || epoch < 0)
       throw DataError(
           "{}: stream {} is to go on at token {} of epoch {}, but it has {} tokens; was the "
           "checkpoint made with other data?",

@@ -22,9 +22,11 @@ struct StreamLayout {
 };
 
 // Cuts a corpus of N tokens into B streams of floor(N / B) (Transformer-XL, Dai et al. 2019): row b
-// of batch k+1 follows row b of batch k. An epoch is floor((N / B - 1) / segment) batches; what is
-// left of a stream after the last whole segment, less than a segment, is not read. This rank reads
-// the streams [s * ranks / B == rank].
+// of batch k+1 follows row b of batch k. An epoch is floor((N / B - 1) / segment) batches, which
+// leave out less than a segment of each stream, and less than B tokens at the end. So that these
+// are read too, each epoch begins at another token of the streams: the first epoch at 0, the next
+// one at the last from which all batches can be read, and each later one a token earlier. This rank
+// reads the streams [s * ranks / B == rank].
 class StreamReader : public Source {
  public:
   // Throws DataError when a stream is shorter than a segment and its last target,
@@ -39,6 +41,9 @@ class StreamReader : public Source {
   const StreamLayout& layout() const { return layout_; }
   const StreamRange& range() const { return range_; }
   std::int64_t batches_per_epoch() const { return layout_.batches_per_epoch(corpus_); }
+
+  // The position in each stream at which an epoch begins.
+  std::int64_t offset_of(std::int64_t epoch) const;
 
   // The state: [streams of this rank, 2] i64, row = (the position in its stream of the next token
   // to be read, complete passes). Row i belongs to global stream range().begin + i, so the rows of

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "framework/core/error.h"
@@ -58,16 +59,37 @@ TEST_F(StreamReaderTest, EachRowFollowsItsOwnStream) {
 
 TEST_F(StreamReaderTest, StreamsStartAgainAtTheEndOfAnEpochAndSaySo) {
   StreamReader streams = reader({.streams = 4, .segment = 3});
-  EXPECT_EQ(streams.batches_per_epoch(), 8);  // 24 pairs a stream
-  for (int epoch = 0; epoch < 3; ++epoch) {
+  EXPECT_EQ(streams.batches_per_epoch(), 8);  // 24 pairs a stream; the last one has 26
+  int epoch = 0;
+  for (const int offset : {0, 2, 1, 0, 2}) {
     for (int i = 0; i < 8; ++i) {
       const Batch batch = streams.next();
       EXPECT_EQ(batch.fresh, i == 0);
-      EXPECT_EQ(batch.place, fmt::format("at token {} of each stream in epoch {}", 3 * i, epoch));
-      EXPECT_EQ(values(batch.field("tokens"))[0], 3 * i);
-      EXPECT_EQ(values(batch.field("targets"))[11], 75 + 3 * i + 3);
+      EXPECT_EQ(batch.place,
+                fmt::format("at token {} of each stream in epoch {}", offset + 3 * i, epoch));
+      EXPECT_EQ(values(batch.field("tokens"))[0], offset + 3 * i);
+      EXPECT_EQ(values(batch.field("targets"))[11], 75 + offset + 3 * i + 3);
     }
+    ++epoch;
   }
+}
+
+TEST(StreamReader, TwoEpochsReadEveryToken) {
+  // 2,041 tokens in 8 streams of 128: an epoch has one batch, of 1,024 targets.
+  std::vector<std::uint16_t> ids(2041);
+  std::iota(ids.begin(), ids.end(), std::uint16_t{0});
+  const TemporaryFile file({reinterpret_cast<const char*>(ids.data()), 2 * ids.size()});
+  const Tokenizer tokenizer = Tokenizer::ids(2041);
+  const IdFile opened(std::make_shared<const InputFile>(file.path()), 2041, IdBits::fitting);
+  StreamReader streams(
+      Corpus(CorpusFile(opened, tokenizer)), {.streams = 8, .segment = 128}, 0, 1, Device::cpu());
+  ASSERT_EQ(streams.batches_per_epoch(), 1);
+  std::vector<int> read(2041);
+  for (int epoch = 0; epoch < 2; ++epoch)
+    for (const std::int64_t target : values(streams.next().field("targets")))
+      ++read[static_cast<std::size_t>(target)];
+  EXPECT_EQ(read[0], 0);  // has none before it
+  EXPECT_EQ(std::count(read.begin() + 1, read.end(), 0), 0);
 }
 
 TEST_F(StreamReaderTest, AnyNumberOfDataRanksReadsTheSameGlobalBatches) {
