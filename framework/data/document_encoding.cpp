@@ -79,6 +79,21 @@ void encode_document(const Tokenizer& tokenizer,
     throw Failure("texts are not encoded by {}", name_of(tokenizer.kind()));
 }
 
+std::int64_t bytes_of_tokens(const Tokenizer& tokenizer,
+                             std::string_view text,
+                             std::int64_t count,
+                             std::string_view place) {
+  std::int64_t tokens = 0, bytes = 0, unseen = 0;
+  encode_document(tokenizer, text, place, 0, false, [&](const SubwordToken& token) {
+    if (tokens == count) return;
+    unseen += token.bytes;
+    if (token.id == no_token) return;
+    bytes += std::exchange(unseen, 0);
+    ++tokens;
+  });
+  return bytes;
+}
+
 void DocumentQueue::begin() {
   end();
   is_open_ = true;

@@ -28,6 +28,12 @@ void encode_document(const Tokenizer& tokenizer,
                      bool goes_on,
                      const std::function<void(const SubwordToken&)>& sink);
 
+// The bytes of a text that its first `count` tokens are of, as above.
+std::int64_t bytes_of_tokens(const Tokenizer& tokenizer,
+                             std::string_view text,
+                             std::int64_t count,
+                             std::string_view place);
+
 // Documents on their way to a file of tokens. Bytes in which the tokenizer sees nothing belong to
 // the token after them, and at a document's end to its last one. A document without tokens is left
 // out.

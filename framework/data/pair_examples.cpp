@@ -6,6 +6,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/range.h"
+#include "framework/data/document_encoding.h"
 #include "framework/data/example_index.h"
 #include "framework/data/lines.h"
 #include "framework/data/link_lines.h"
@@ -41,31 +42,38 @@ class Side {
   Range text_of(std::int64_t tokens) const {
     return {std::ssize(frame_.before()), tokens - std::ssize(frame_.after())};
   }
-  std::int64_t bytes(std::int64_t line) const { return index_.end(line) - index_.begin(line); }
   std::string place(std::int64_t line) const { return line_place(file_->path(), line + 1); }
 
-  // At most `request.longest` of them, and no more than `most`.
-  std::vector<std::int64_t> read(std::int64_t line,
-                                 std::int64_t most,
-                                 const RowRequest& request,
-                                 const Random& random) const {
+  struct Row {
+    std::vector<std::int64_t> ids;
+    std::int64_t bytes = 0;  // of the text of these tokens
+  };
+
+  // At most `request.longest` tokens, and no more than `most`.
+  Row read(std::int64_t line,
+           std::int64_t most,
+           const RowRequest& request,
+           const Random& random) const {
     const std::string bytes = read_bytes(*file_, index_.begin(line), index_.end(line));
     const std::string_view text = without_line_end(bytes);
     const std::int64_t kept = request.longest > 0 ? std::min(most, request.longest) : most;
-    std::vector<std::int64_t> ids =
-        request.subword_sampling > 0
-            ? sampled_subwords(tokenizer_,
-                               text,
-                               request.subword_sampling,
-                               static_cast<std::size_t>(frame_.room(kept, place(line))),
-                               random,
-                               place(line))
-            : tokenizer_.encode(text, place(line));
+    const std::int64_t room = frame_.room(kept, place(line));
+    std::vector<std::int64_t> ids = request.subword_sampling > 0
+                                        ? sampled_subwords(tokenizer_,
+                                                           text,
+                                                           request.subword_sampling,
+                                                           static_cast<std::size_t>(room),
+                                                           random,
+                                                           place(line))
+                                        : tokenizer_.encode(text, place(line));
     const bool is_empty = ids.empty();
+    const std::int64_t bytes_read = std::ssize(ids) > room
+                                        ? bytes_of_tokens(tokenizer_, text, room, place(line))
+                                        : std::ssize(text);
     ids = framed(frame_, std::move(ids), place(line), request.longest > 0 ? kept : 0);
     if (is_empty || std::ssize(ids) > most)
       throw DataError("{}: was changed while it was read", place(line));
-    return ids;
+    return {std::move(ids), bytes_read};
   }
 
  private:
@@ -143,9 +151,9 @@ class PairExamples final : public Examples {
       const std::int64_t example = request.examples[row];
       if (example < 0) continue;
       const Random random = request.place.child(static_cast<std::uint64_t>(example));
-      const auto from =
-          source_.read(example, request.columns.source, request, random.child("source"));
-      const auto to =
+      const std::vector<std::int64_t> from =
+          source_.read(example, request.columns.source, request, random.child("source")).ids;
+      const auto [to, bytes] =
           target_.read(example, request.columns.target - 1, request, random.child("target"));
       std::ranges::copy(from, row_of(source, row).begin());
       row_of(tokens, row)[0] = ids_.begin;
@@ -156,7 +164,7 @@ class PairExamples final : public Examples {
       length.span<std::int64_t>()[row] = std::ssize(to) + 1;
       batch.counts["tokens"] += std::ssize(to) + 1;
       batch.counts["source_tokens"] += std::ssize(from);
-      batch.counts["bytes"] += target_.bytes(example);
+      batch.counts["bytes"] += bytes + 1;
       batch.counts["rows"] += 1;
       batch.counts["cells"] += std::ssize(from) * (std::ssize(to) + 1);
       if (!links_) continue;

@@ -14,8 +14,8 @@ namespace longspan {
 // beginning of a sentence; `targets` [rows, T], the target before the end of one; `length` [rows],
 // of both. Where the tokenizer frames a text (text_frame.h), both sides have its frame; the end of
 // a sentence is there once. Counts: "tokens" (targets that count), "source_tokens", "bytes" (of the
-// target's text, the end of a line included; the whole line's, where it is cut), "rows" and "cells"
-// (the products of both lengths).
+// text of those targets, and one for the end of each line, which the end of the sentence predicts),
+// "rows" and "cells" (the products of both lengths).
 //
 // With a file of links (link_lines.h) also `links` [rows, n, 2], -1 where a row has fewer, without
 // those of what is cut, and the count "linked" (targets with a link).

@@ -47,7 +47,33 @@ TEST(PairExamples, FieldsOfBytes) {
   EXPECT_EQ(batch.count("tokens"), 5);
   EXPECT_EQ(batch.count("source_tokens"), 3);
   EXPECT_EQ(batch.count("rows"), 2);
-  EXPECT_EQ(batch.count("bytes"), 6);
+  EXPECT_EQ(batch.count("bytes"), 5);  // a line's end is one byte, whatever it is
+}
+
+TEST(PairExamples, CountsBytesOfTheTextThatIsRead) {
+  const std::vector<std::int64_t> rows = {0};
+  const RowRequest whole = {.examples = rows, .columns = {16, 16}};
+  for (const char* target : {"four\n", "four\r\n", "four"})
+    EXPECT_EQ(pairs_of("a\n", target)->read(whole).count("bytes"), 5) << target;
+  const RowRequest cut = {.examples = rows, .columns = {16, 16}, .longest = 3};
+  const Batch bytes = pairs_of("a\n", "abcdefgh\r\n")->read(cut);
+  EXPECT_EQ(bytes.count("tokens"), 4);
+  EXPECT_EQ(bytes.count("bytes"), 4);
+  // Of subwords the bytes of those that are kept.
+  const auto tokenizer = Tokenizer::subwords(subword_model());
+  const auto pairs = pairs_of("ka\n", "balo zzz ka\n", tokenizer);
+  const std::int64_t all = pairs->lengths(0).target;
+  std::int64_t before = 1;
+  for (std::int64_t longest = 1; longest <= all; ++longest) {
+    const Batch some = pairs->read({.examples = rows, .columns = {16, 16}, .longest = longest});
+    const auto kept = row(some, "tokens", 0, longest + 1);
+    const std::string text =
+        tokenizer.decode(std::vector<std::int64_t>(kept.begin() + 1, kept.end()));
+    EXPECT_EQ(some.count("bytes"), std::ssize(text) + 1) << longest;
+    EXPECT_GT(some.count("bytes"), before);
+    before = some.count("bytes");
+  }
+  EXPECT_EQ(before, 12);
 }
 
 TEST(PairExamples, FieldsOfATokenizerThatFramesTexts) {
