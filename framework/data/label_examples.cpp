@@ -1,10 +1,10 @@
 #include "framework/data/label_examples.h"
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
 #include "framework/core/error.h"
+#include "framework/core/option_text.h"
 #include "framework/data/character_scan.h"
 #include "framework/data/class_rows.h"
 #include "framework/data/example_index.h"
@@ -14,6 +14,8 @@
 namespace longspan {
 
 namespace {
+
+constexpr std::string_view line_form = "a class, a tab and a text";
 
 struct LabelledText {
   std::string_view label;
@@ -41,6 +43,11 @@ ExampleIndex index_of(const InputFile& file,
     in_parallel(lines.size(), [&](std::size_t i) {
       const std::string place = line_place(file.path(), lines[i].number);
       const LabelledText found = labelled_text_of(lines[i].text, place);
+      if (labels.id_of(found.label) < 0 && labels.id_of(found.text) >= 0)
+        throw DataError("{}: expected {}, found a text, a tab and the class {}; swap the columns",
+                        place,
+                        line_form,
+                        in_quotes(found.text));
       labels.id_at(found.label, "label", place);
       tokens[i] = std::ssize(framed_tokens(tokenizer, frame, found.text, place));
     });
@@ -102,17 +109,16 @@ LabelSet learn_labels(const NamedPath& path,
   const SharedFile file = open_shared(path, all);
   const std::string json =
       scan_shared(file, all, listener, [](const auto& text, const auto& heard) {
-        std::set<std::string, std::less<>> labels;
+        LabelColumn column;
         for_each_lines(text, heard, [&](std::span<const Line> lines) {
           for (const Line& line : lines) {
             const std::string place = line_place(text.path(), line.number);
             const LabelledText found = labelled_text_of(line.text, place);
-            if (labels.contains(found.label)) continue;
-            for_each_character(found.label, 0, true, place, [](char32_t, std::int64_t) {});
-            labels.emplace(found.label);
+            if (column.add(found.label, found.text))
+              for_each_character(found.label, 0, true, place, [](char32_t, std::int64_t) {});
           }
         });
-        return LabelSet({labels.begin(), labels.end()}).to_json();
+        return column.labels(text.path(), line_form).to_json();
       });
   return LabelSet::from_json(json, path);
 }

@@ -1,5 +1,7 @@
 #include "framework/data/label_set.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -82,6 +84,28 @@ std::int64_t LabelSet::id_at(std::string_view name,
                   in_quotes(name),
                   size(),
                   near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near)));
+}
+
+bool LabelColumn::add(std::string_view label, std::string_view text) {
+  const bool is_new = !labels_.contains(label);
+  if (is_new) labels_.emplace(label);
+  if (texts_.size() <= labels_.size()) texts_.insert(XXH3_64bits(text.data(), text.size()));
+  return is_new;
+}
+
+LabelSet LabelColumn::labels(std::string_view path, std::string_view expected) const {
+  // Where each text has a label of its own, some texts may still be there twice.
+  constexpr std::size_t least = 3;
+  if (labels_.size() >= least && 2 * labels_.size() >= 3 * texts_.size())
+    throw DataError(
+        "{}: expected {} on each line, found {} labels of {} different texts: the columns are in "
+        "the "
+        "other order; swap them",
+        path,
+        expected,
+        labels_.size(),
+        texts_.size());
+  return LabelSet({labels_.begin(), labels_.end()});
 }
 
 std::string LabelSet::to_json() const {

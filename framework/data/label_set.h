@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 namespace longspan {
@@ -40,6 +42,21 @@ class LabelSet {
 
   std::shared_ptr<const std::vector<std::string>> names_;
   std::shared_ptr<const Ids> ids_;
+};
+
+// The labels of a file's lines, gathered line by line. In columns of the other order there are more
+// labels than texts.
+class LabelColumn {
+ public:
+  // What a line has: a label and what it labels. Returns whether the label is new.
+  bool add(std::string_view label, std::string_view text);
+  // Throws DataError where the columns seem to be swapped; `expected` says what a line is to have.
+  LabelSet labels(std::string_view path, std::string_view expected) const;
+
+ private:
+  std::set<std::string, std::less<>> labels_;
+  std::unordered_set<std::uint64_t>
+      texts_;  // hashes, of no more texts than there are labels, and one
 };
 
 }  // namespace longspan

@@ -1,7 +1,6 @@
 #include "framework/data/tagged_words.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
 
 #include "framework/core/error.h"
@@ -110,18 +109,19 @@ LabelSet learn_tags(const NamedPath& path,
   const SharedFile file = open_shared(path, all);
   const std::string json =
       scan_shared(file, all, listener, [columns](const auto& text, const auto& heard) {
-        std::set<std::string, std::less<>> tags;
+        LabelColumn column;
+        bool is_empty = true;
         for_each_sentence(text, columns, heard, [&](const TaggedSentence& sentence) {
           for (std::size_t i = 0; i < sentence.words.size(); ++i) {
-            const std::string_view tag = sentence.words[i].tag;
-            if (tags.contains(tag)) continue;
+            const TaggedWord& word = sentence.words[i];
+            is_empty = false;
+            if (!column.add(word.tag, word.word)) continue;
             const std::string place = line_place(text.path(), sentence.lines[i]);
-            for_each_character(tag, 0, true, place, [](char32_t, std::int64_t) {});
-            tags.emplace(tag);
+            for_each_character(word.tag, 0, true, place, [](char32_t, std::int64_t) {});
           }
         });
-        if (tags.empty()) throw DataError("{}: has no word with a tag", text.path());
-        return LabelSet({tags.begin(), tags.end()}).to_json();
+        if (is_empty) throw DataError("{}: has no word with a tag", text.path());
+        return column.labels(text.path(), "a word, a tab and its tag").to_json();
       });
   return LabelSet::from_json(json, path);
 }

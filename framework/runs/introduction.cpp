@@ -48,6 +48,7 @@ void introduce(const Log& log, const IntroducedRun& run) {
       trained != parameters.global_elements())
     log.info("{} parameters are trained, the others stay as they are", trained);
   log.info("{}; matrix products reach {:.0f} GFLOP/s", run.task.introduction(), run.peak / 1e9);
+  for (const std::string& sentence : run.task.warnings()) log.warning("{}", sentence);
   if (device.on_gpu() && mesh.world.size() > 1)
     log.info("tensors travel between GPUs {}",
              run.collectives.nccl() ? "by NCCL"

@@ -78,6 +78,8 @@ class Task {
   virtual std::vector<BatchShape> batches() const { return {}; }
   // "book.txt: 1000 tokens in 8 streams, 12 steps an epoch".
   virtual std::string introduction() const = 0;
+  // What looks wrong with the data, a sentence each.
+  virtual std::vector<std::string> warnings() const { return {}; }
   // What else a checkpoint is to keep of the data, and whether these are of the same kind: throws
   // DataError where the run cannot go on with them. `place` names the checkpoint.
   virtual void save(Scalars&) const {}

@@ -49,6 +49,24 @@ TEST(LabelExamples, RefusesWhatIsNoLabelledText) {
   EXPECT_THAT(refused("no\xFFun\ta\n"), HasSubstr(":1: byte 2"));
 }
 
+TEST(LabelExamples, RejectsColumnsOfTheOtherOrder) {
+  EXPECT_THAT(refused("a fine film\tgood\nso dull\tbad\nlovely\tgood\n"),
+              HasSubstr("expected a class, a tab and a text on each line, found 3 labels of 2 "
+                        "different texts: the columns are in the other order; swap them"));
+  std::string many;
+  for (int i = 0; i < 6920; ++i) many += fmt::format("text {}\t{}\n", i / 2 * 2, i % 2);
+  EXPECT_THAT(refused(many), HasSubstr("found 3460 labels of 2 different texts"));
+  // Few lines, a text of two classes, and texts that repeat.
+  EXPECT_EQ(refused("good\tfilm\nbad\tfilm\n"), "");
+  EXPECT_EQ(refused("a\tx\nb\ty\nc\tz\na\tx\nb\tx\n"), "");
+  const TemporaryFile file("so dull\tbad\n");
+  EXPECT_THAT(sentence_of<DataError>([&] {
+                open_labels(file.path(), LabelSet({"bad", "good"}), {}, Communicator());
+              }),
+              HasSubstr(":1: expected a class, a tab and a text, found a text, a tab and the class "
+                        "\"bad\"; swap the columns"));
+}
+
 TEST(LabelExamples, RefusesALabelThatTrainingDidNotHave) {
   const TemporaryFile file("noun\ta\nadverb\tso\n");
   EXPECT_THAT(sentence_of<DataError>([&] {
