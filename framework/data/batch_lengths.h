@@ -25,6 +25,8 @@ class BatchLengths {
 
   // With padding; no target: it is left out.
   Lengths columns(std::int64_t example) const;
+  // Whether it has more than data.longest tokens.
+  bool is_too_long(std::int64_t example) const { return is_too_long(examples_->lengths(example)); }
   // How many are too long.
   std::int64_t too_long() const { return too_long_; }
   // "FILE: 3 of 100 examples have more than data.longest = 64 tokens and are cut"; "" where none.

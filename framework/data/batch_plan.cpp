@@ -8,8 +8,11 @@
 #include <map>
 #include <numeric>
 #include <span>
+#include <tuple>
+#include <utility>
 
 #include "framework/core/error.h"
+#include "framework/data/shuffled_order.h"
 
 namespace longspan {
 
@@ -76,6 +79,22 @@ std::size_t cut(std::span<const std::uint32_t> examples,
   return begin;
 }
 
+// The longest examples first, those of equal columns in their order.
+BatchPlan longest_first(std::vector<std::uint32_t> examples,
+                        const ColumnsOf& columns_of,
+                        std::int64_t budget,
+                        std::int64_t most_rows) {
+  std::erase_if(examples, [&](std::uint32_t i) { return columns_of(i).target == 0; });
+  std::ranges::sort(examples, [&](std::uint32_t a, std::uint32_t b) {
+    const Lengths x = columns_of(a);
+    const Lengths y = columns_of(b);
+    return std::tuple(y.target, y.source, a) < std::tuple(x.target, x.source, b);
+  });
+  BatchPlan plan;
+  cut(examples, columns_of, budget, most_rows, false, plan);
+  return plan;
+}
+
 void require_countable(std::int64_t count) {
   if (count > std::numeric_limits<std::uint32_t>::max())
     throw DataError("{} examples are more than can be batched, which are {}",
@@ -132,16 +151,42 @@ BatchPlan sorted_batches(std::int64_t count,
                          std::int64_t budget,
                          std::int64_t most_rows) {
   require_countable(count);
-  std::vector<std::uint32_t> examples;
-  for (std::int64_t i = 0; i < count; ++i)
-    if (columns_of(i).target > 0) examples.push_back(static_cast<std::uint32_t>(i));
-  std::ranges::stable_sort(examples, [&](std::uint32_t a, std::uint32_t b) {
-    const Lengths x = columns_of(a);
-    const Lengths y = columns_of(b);
-    return x.target != y.target ? x.target > y.target : x.source > y.source;
-  });
+  std::vector<std::uint32_t> examples(static_cast<std::size_t>(count));
+  std::iota(examples.begin(), examples.end(), 0);
+  return longest_first(std::move(examples), columns_of, budget, most_rows);
+}
+
+BatchPlan sampled_batches(std::int64_t count,
+                          const ColumnsOf& columns_of,
+                          std::int64_t budget,
+                          std::int64_t batches,
+                          const Random& place) {
+  require_countable(count);
+  require(batches >= 1, "a sample of {} batches", batches);
+  const auto plan_of = [&](std::int64_t first) {
+    std::vector<std::uint32_t> examples;
+    for (std::int64_t i = 0; i < first; ++i)
+      examples.push_back(static_cast<std::uint32_t>(shuffled_at(place, count, i)));
+    return longest_first(std::move(examples), columns_of, budget, any_rows);
+  };
   BatchPlan plan;
-  cut(examples, columns_of, budget, most_rows, false, plan);
+  const auto fits = [&](std::int64_t first) {
+    BatchPlan found = plan_of(first);
+    if (std::ssize(found.batches) > batches) return false;
+    plan = std::move(found);
+    return true;
+  };
+  // The most that fit are between `least`, which do, and `most`, which do not.
+  std::int64_t least = 0, most = std::min<std::int64_t>(batches, count);
+  while (fits(most)) {
+    least = most;
+    if (most == count) return plan;
+    most = std::min(2 * most, count);
+  }
+  while (most - least > 1) {
+    const std::int64_t middle = least + (most - least) / 2;
+    (fits(middle) ? least : most) = middle;
+  }
   return plan;
 }
 

@@ -38,6 +38,14 @@ BatchPlan sorted_batches(std::int64_t count,
                          std::int64_t budget,
                          std::int64_t most_rows = std::numeric_limits<std::int64_t>::max());
 
+// Examples chosen at random, as a function of `place` alone, as many as make at most `batches` of
+// such batches: a sample whose lengths are those of all.
+BatchPlan sampled_batches(std::int64_t count,
+                          const ColumnsOf& columns_of,
+                          std::int64_t budget,
+                          std::int64_t batches,
+                          const Random& place);
+
 // Tells one plan from another: of the examples of each batch and their order.
 std::uint64_t fingerprint(const BatchPlan& plan);
 

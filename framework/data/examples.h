@@ -51,6 +51,9 @@ class Examples {
   virtual std::optional<ImageShape> image() const { return std::nullopt; }
   // Whether a part of an example is an example.
   virtual bool can_be_cut() const { return true; }
+  // What is wrong with a label, as an error begins; "" where training had all of them. Only of
+  // examples that may have others, whose `label` is ignored_target.
+  virtual std::string label_problem() const { return ""; }
   // Fields and counts of these rows; ids of padding are 0, its targets ignored_target. Throws
   // DataError where the file has changed.
   virtual Batch read(const RowRequest& request) const = 0;

@@ -19,10 +19,23 @@ namespace {
 
 class ImageExamples : public Examples {
  public:
-  ImageExamples(const ImageShape& shape, LabelSet labels)
-      : shape_(shape), labels_(std::move(labels)) {}
+  // `names`: the labels of the images; `place` begins the message for those that are unknown.
+  ImageExamples(const ImageShape& shape,
+                LabelSet labels,
+                const std::vector<std::string>& names,
+                const std::string& place,
+                UnknownLabels unknown)
+      : shape_(shape), labels_(std::move(labels)), unknown_(unknown) {
+    try {
+      for (const std::string& name : names) labels_.id_at(name, "label", place);
+    } catch (const DataError& error) {
+      if (unknown == UnknownLabels::refused) throw;
+      label_problem_ = error.what();
+    }
+  }
 
   std::optional<ImageShape> image() const override { return shape_; }
+  std::string label_problem() const override { return label_problem_; }
 
   bool can_be_cut() const override { return false; }
   Lengths lengths(std::int64_t /*example*/) const override { return {0, values()}; }
@@ -44,17 +57,25 @@ class ImageExamples : public Examples {
  private:
   std::int64_t label_id(std::int64_t example) const {
     const std::optional<std::string> name = label(example);
-    return name ? labels_.id_at(*name, "label", place(example)) : ignored_target;
+    if (!name) return ignored_target;
+    return unknown_ == UnknownLabels::taken ? labels_.id_of(*name)
+                                            : labels_.id_at(*name, "label", place(example));
   }
 
   ImageShape shape_;
   LabelSet labels_;
+  UnknownLabels unknown_;
+  std::string label_problem_;
 };
 
-std::set<unsigned char> values_of(const IdxFile& labels) {
+// The names of the labels that the file has.
+std::vector<std::string> names_of(const IdxFile& labels) {
   std::vector<char> bytes(static_cast<std::size_t>(labels.size()));
   labels.read(0, bytes);
-  return {bytes.begin(), bytes.end()};
+  std::vector<std::string> names;
+  for (const unsigned char value : std::set<unsigned char>(bytes.begin(), bytes.end()))
+    names.push_back(std::to_string(value));
+  return names;
 }
 
 IdxFile open_idx_labels(const NamedPath& path, const Communicator& all) {
@@ -88,19 +109,23 @@ bool is_file(const NamedPath& path, const Communicator& all) {
 
 class IdxImages final : public ImageExamples {
  public:
-  IdxImages(IdxFile images, std::optional<IdxFile> numbers, const LabelSet& labels)
-      : ImageExamples(image_shape(images), labels),
+  IdxImages(IdxFile images,
+            std::optional<IdxFile> numbers,
+            const LabelSet& labels,
+            UnknownLabels unknown)
+      : ImageExamples(image_shape(images),
+                      labels,
+                      numbers ? names_of(*numbers) : std::vector<std::string>(),
+                      numbers ? numbers->file().path() : "",
+                      unknown),
         images_(std::move(images)),
         numbers_(std::move(numbers)) {
-    if (!numbers_) return;
-    if (images_.size() != numbers_->size())
+    if (numbers_ && images_.size() != numbers_->size())
       throw DataError("{}: has {} images, and {} has {} labels",
                       path(),
                       images_.size(),
                       numbers_->file().path(),
                       numbers_->size());
-    for (const unsigned char value : values_of(*numbers_))
-      labels.id_at(std::to_string(value), "label", numbers_->file().path());
   }
 
   std::int64_t size() const override { return images_.size(); }
@@ -127,10 +152,9 @@ class IdxImages final : public ImageExamples {
 
 class PngImages final : public ImageExamples {
  public:
-  PngImages(ImageFolder folder, const LabelSet& labels)
-      : ImageExamples(folder.shape, labels), folder_(std::move(folder)) {
-    for (const std::string& name : folder_.labels()) labels.id_at(name, "label", folder_.path);
-  }
+  PngImages(ImageFolder folder, const LabelSet& labels, UnknownLabels unknown)
+      : ImageExamples(folder.shape, labels, folder.labels(), folder.path, unknown),
+        folder_(std::move(folder)) {}
 
   std::int64_t size() const override { return std::ssize(folder_.files); }
   const std::string& path() const override { return folder_.path; }
@@ -161,10 +185,7 @@ LabelSet learn_image_labels(const ImageFiles& files,
   if (files.labels.empty() && is_file(files.images, all)) return LabelSet({"image"});
   if (files.labels.empty())
     return LabelSet(open_image_folder(files.images, all, listener).labels());
-  std::vector<std::string> names;
-  for (const unsigned char value : values_of(open_idx_labels(files.labels, all)))
-    names.push_back(std::to_string(value));
-  return LabelSet(std::move(names));
+  return LabelSet(names_of(open_idx_labels(files.labels, all)));
 }
 
 std::vector<Pixels> read_images(const std::string& path, const Communicator& all) {
@@ -182,14 +203,15 @@ std::vector<Pixels> read_images(const std::string& path, const Communicator& all
 std::shared_ptr<const Examples> open_images(const ImageFiles& files,
                                             const LabelSet& labels,
                                             const Communicator& all,
-                                            const ScanListener& listener) {
+                                            const ScanListener& listener,
+                                            UnknownLabels unknown) {
   if (files.labels.empty() && !is_file(files.images, all))
-    return std::make_shared<const PngImages>(open_image_folder(files.images, all, listener),
-                                             labels);
+    return std::make_shared<const PngImages>(
+        open_image_folder(files.images, all, listener), labels, unknown);
   IdxFile images(files.images, 3, "images", all);
   std::optional<IdxFile> numbers;
   if (!files.labels.empty()) numbers = open_idx_labels(files.labels, all);
-  return std::make_shared<const IdxImages>(std::move(images), std::move(numbers), labels);
+  return std::make_shared<const IdxImages>(std::move(images), std::move(numbers), labels, unknown);
 }
 
 }  // namespace longspan

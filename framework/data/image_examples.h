@@ -24,17 +24,21 @@ LabelSet learn_image_labels(const ImageFiles& files,
                             const Communicator& all,
                             const ScanListener& listener = {});
 
+// A label that training did not have: an error, or none (Examples::label_problem).
+enum class UnknownLabels : bool { refused, taken };
+
 // Fields: `pixels` [rows, T], values 0 .. 255 row by row, of colours red, green and blue one after
 // another; `length` [rows], without the padding; `label` [rows], ignored_target of an empty row and
-// of an image without one.
+// of an image without one that training had.
 // Counts: "rows", "tokens" and "bytes" (values). The images are all of one shape.
 //
 // A collective. Throws DataError for files that are cut off, images of different shapes, another
-// number of labels than of images, and a label that is not in `labels`.
+// number of labels than of images, and, where they are refused, a label that is not in `labels`.
 std::shared_ptr<const Examples> open_images(const ImageFiles& files,
                                             const LabelSet& labels,
                                             const Communicator& all,
-                                            const ScanListener& listener = {});
+                                            const ScanListener& listener = {},
+                                            UnknownLabels unknown = UnknownLabels::refused);
 
 // The values of one image, as `pixels` has them.
 struct Pixels {

@@ -9,13 +9,34 @@ namespace longspan {
 
 OrderedReader::OrderedReader(std::shared_ptr<const Examples> examples,
                              const BucketOptions& options,
-                             const BatchDivision& division)
-    : lengths_(std::move(examples), options, EachCounts::yes),
-      division_(division),
-      plan_(sorted_batches(
-          lengths_.examples().size(),
-          [this](std::int64_t example) { return lengths_.columns(example); },
-          options.batch_tokens)) {}
+                             const BatchDivision& division,
+                             const ExampleSample& sample)
+    : lengths_(std::move(examples), options, EachCounts::yes), division_(division) {
+  const std::int64_t count = lengths_.examples().size();
+  const ColumnsOf columns_of = [this](std::int64_t i) { return lengths_.columns(i); };
+  plan_ = sample.batches == 0 ? sorted_batches(count, columns_of, options.batch_tokens)
+                              : sampled_batches(count,
+                                                columns_of,
+                                                options.batch_tokens,
+                                                sample.batches,
+                                                Random(sample.seed).child("validation examples"));
+}
+
+std::string ExampleCoverage::text() const {
+  std::string text;
+  if (read < all) text += fmt::format("; {} of {} examples ({:.3g}%)", read, all, 100 * fraction());
+  if (truncated > 0)
+    text += fmt::format("; {} cut after data.longest = {} tokens", truncated, longest);
+  return text;
+}
+
+ExampleCoverage OrderedReader::coverage() const {
+  return {.all = lengths_.examples().size(),
+          .read = std::ssize(plan_.order),
+          .truncated = std::ranges::count_if(
+              plan_.order, [this](std::int64_t example) { return lengths_.is_too_long(example); }),
+          .longest = lengths_.options().longest};
+}
 
 Batch OrderedReader::next() {
   require(!done(), "{}: all {} batches were read", lengths_.examples().path(), batches());

@@ -62,17 +62,33 @@ class TagExamples final : public Examples {
     batch.fields = {{"tokens", filled({rows, request.columns.target}, 0)},
                     {"targets", filled({rows, request.columns.target}, ignored_target)},
                     {"length", filled({rows}, 0)}};
-    batch.counts = {{"tokens", 0}, {"bytes", 0}, {"rows", 0}};
+    batch.counts = {{"tokens", 0}, {"left_out", 0}, {"bytes", 0}, {"rows", 0}};
+    std::vector<std::vector<std::int64_t>> left_out(request.examples.size());
     for (std::size_t row = 0; row < request.examples.size(); ++row) {
       if (request.examples[row] < 0) continue;
-      read_row(request, row, batch);
+      left_out[row] = read_row(request, row, batch);
       batch.counts["rows"] += 1;
+      batch.counts["left_out"] += std::ssize(left_out[row]);
     }
+    if (batch.counts["left_out"] > 0) add_left_out(left_out, batch);
     return batch;
   }
 
  private:
-  void read_row(const RowRequest& request, std::size_t row, Batch& batch) const {
+  static void add_left_out(const std::vector<std::vector<std::int64_t>>& tags, Batch& batch) {
+    std::size_t most = 0;
+    for (const auto& of_row : tags) most = std::max(most, of_row.size());
+    const Tensor field =
+        filled({std::ssize(tags), static_cast<std::int64_t>(most)}, ignored_target);
+    for (std::size_t row = 0; row < tags.size(); ++row)
+      std::ranges::copy(tags[row], row_of(field, row).begin());
+    batch.fields["left_out"] = field;
+  }
+
+  // Returns the tags of words that do not fit into the row.
+  std::vector<std::int64_t> read_row(const RowRequest& request,
+                                     std::size_t row,
+                                     Batch& batch) const {
     const std::int64_t example = request.examples[row];
     const std::int64_t begin = index_.begin(example);
     const std::string bytes = read_bytes(*file_, begin, index_.end(example));
@@ -82,7 +98,7 @@ class TagExamples final : public Examples {
     // Of a sentence with what begins it.
     const std::int64_t most = frame.room(longest, file_->path()) + std::ssize(frame.before());
     const auto targets = row_of(batch.field("targets"), row);
-    std::vector<std::int64_t> tokens;
+    std::vector<std::int64_t> tokens, left_out;
     words_.begin(tokens);
     for (std::size_t at = 0; at < bytes.size();) {
       const std::size_t end = std::min(bytes.find('\n', at), bytes.size());
@@ -91,9 +107,14 @@ class TagExamples final : public Examples {
       at = end + 1;
       const auto word = tagged_word_of(line, columns_, file_->path());
       if (!word) continue;
-      const std::size_t first = words_.add(word->word, file_->path(), tokens);
-      if (static_cast<std::int64_t>(first) >= most) break;
-      targets[first] = tags_.id_at(word->tag, "tag", file_->path());
+      const std::int64_t tag = tags_.id_at(word->tag, "tag", file_->path());
+      const std::size_t first = left_out.empty() ? words_.add(word->word, file_->path(), tokens)
+                                                 : static_cast<std::size_t>(most);
+      if (static_cast<std::int64_t>(first) >= most) {
+        left_out.push_back(tag);
+        continue;
+      }
+      targets[first] = tag;
       batch.counts["tokens"] += 1;
       batch.counts["bytes"] += std::ssize(word->word);
     }
@@ -104,6 +125,7 @@ class TagExamples final : public Examples {
     words_.end(tokens);
     std::ranges::copy(tokens, row_of(batch.field("tokens"), row).begin());
     batch.field("length").span<std::int64_t>()[row] = std::ssize(tokens);
+    return left_out;
   }
 
   SharedFile file_;

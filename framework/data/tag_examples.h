@@ -12,8 +12,10 @@ namespace longspan {
 // Fields: `tokens` [rows, T], the words with a space between them where the tokenizer has one;
 // `targets` [rows, T], a word's tag at its first token and ignored_target elsewhere; `length`
 // [rows]. The token of a space that stands alone before a word has none: the first of the word's
-// letters has it. A sentence that is cut may end within a word. Counts: "tokens" (words with a
-// tag), "bytes" (of their text) and "rows".
+// letters has it. A sentence that is cut may end within a word; where one is,
+// `left_out` [rows, n] has the tags of its words that are not read, -1 where a row has fewer.
+// Counts: "tokens" (words with a tag that are read), "left_out" (others), "bytes" (of the text of
+// those that are read) and "rows".
 //
 // The file is read once, by rank 0; 8 bytes a sentence are kept. A collective. Throws DataError for
 // what is wrong with a line, and for a tag that is not in `tags`.

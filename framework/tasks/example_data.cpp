@@ -50,6 +50,14 @@ std::string ExampleData::introduction(const std::string& what) const {
                      too_long.empty() ? "" : "; " + too_long);
 }
 
+void add_coverage(const ExampleCoverage& coverage, Measurement& measured) {
+  if (coverage.read < coverage.all) measured.figures.push_back({"fraction", coverage.fraction()});
+  if (coverage.truncated > 0)
+    measured.figures.push_back(
+        {.name = "truncated", .value = static_cast<double>(coverage.truncated), .is_count = true});
+  measured.text += coverage.text();
+}
+
 Batch dry_examples(const DryBatch& wanted, bool pairs, const FieldShapes& fields) {
   const BatchShape shape = wanted.shape.value_or(full_batch(wanted.data.buckets, pairs));
   const std::int64_t each = wanted.mesh.data.size() * wanted.parts;

@@ -9,6 +9,7 @@
 
 #include "framework/data/batch_rows.h"
 #include "framework/data/examples.h"
+#include "framework/data/ordered_reader.h"
 #include "framework/tasks/task.h"
 
 namespace longspan {
@@ -46,6 +47,10 @@ class ExampleData {
   TextIdentity identity_;
   std::shared_ptr<const Examples> validation_;
 };
+
+// Adds how much of the examples was measured: the metrics "fraction" where it is a sample and
+// "truncated" (examples that were cut) where there are any, and text.
+void add_coverage(const ExampleCoverage& coverage, Measurement& measured);
 
 // The fields of so many rows with such columns, by name: their shapes.
 using FieldShapes =

@@ -58,8 +58,12 @@ LabelSet learn_labels_of_images(const DataOptions& data,
 
 std::shared_ptr<const Examples> open_labelled_images(const LabelledFile& file,
                                                      Unlabelled unlabelled) {
-  auto images = open_images(
-      image_files(file.path, file.target, unlabelled), file.labels, file.all, file.listener);
+  auto images =
+      open_images(image_files(file.path, file.target, unlabelled),
+                  file.labels,
+                  file.all,
+                  file.listener,
+                  unlabelled == Unlabelled::taken ? UnknownLabels::taken : UnknownLabels::refused);
   require_short(*images, file.data.buckets);
   return images;
 }

@@ -12,8 +12,9 @@ namespace longspan {
 // For LabelledKind::problem.
 std::string labelled_images_problem(const DataOptions& data);
 
-// What becomes of a file of IDX of which no file of labels is named: an error, or images that are
-// all of one class, "image", and have no label.
+// What becomes of a file of IDX of which no file of labels is named, and of labels that training
+// did not have: an error; or images that are all of one class, "image", and have no label, and
+// labels that only matter to a model of classes (Examples::label_problem).
 enum class Unlabelled : bool { refused, taken };
 
 // For LabelledKind::learn and open. Throws DataError, also for images that data.longest is too

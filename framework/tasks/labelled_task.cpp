@@ -28,20 +28,32 @@ Measurement measurement(const LabelledKind& kind, double loss, std::vector<Figur
   return measured;
 }
 
-// Collective. `most`: batches; 0: all.
+// Labels that the model did not read, as of words after the end of a sentence that was cut: they
+// have no loss.
+void add_left_out(const LabelledKind& kind, double left_out, double read, Measurement& measured) {
+  if (left_out == 0) return;
+  measured.figures.push_back({.name = "left_out", .value = left_out, .is_count = true});
+  measured.text +=
+      fmt::format("; {:.0f} of {:.0f} {} were not read: errors, and no part of the loss",
+                  left_out,
+                  left_out + read,
+                  kind.labels);
+}
+
+// Collective.
 Measurement measure(const LabelledKind& kind,
                     const LabelSet& labels,
                     const Model& model,
                     const std::shared_ptr<const Examples>& examples,
                     const BucketOptions& buckets,
                     const BatchDivision& division,
-                    std::int64_t most) {
+                    const ExampleSample& sample) {
   const ProcessMesh& mesh = model.parameters().mesh();
-  OrderedReader reader(examples, buckets, division);
+  OrderedReader reader(examples, buckets, division, sample);
   const auto scores = kind.scores ? kind.scores(labels) : nullptr;
   const NoGradient unrecorded;
-  double nats = 0, counted = 0;
-  for (std::int64_t i = 0; !reader.done() && (most == 0 || i < most); ++i) {
+  double nats = 0, counted = 0, left_out = 0;
+  while (!reader.done()) {
     const Batch batch = reader.next();
     Answers answers;
     if (scores)
@@ -52,16 +64,21 @@ Measurement measure(const LabelledKind& kind,
     nats += sum(answers.terms.front().values).value().item();
     if (mesh.context.rank() != 0) continue;
     counted += static_cast<double>(batch.count(kind.count));
+    left_out += static_cast<double>(batch.count("left_out"));
     if (scores) scores->add(batch, answers.choices);
   }
   std::vector<double> sums = scores ? scores->sums() : std::vector<double>();
-  sums.insert(sums.end(), {nats, counted});
+  sums.insert(sums.end(), {left_out, nats, counted});
   const Tensor all =
       Tensor::from<double>(sums, {std::ssize(sums)}, Device::cpu(), MemoryTag::workspace);
   mesh.world.all_reduce(all, Reduction::sum);
   const auto values = all.span<double>();
   const double loss = values[values.size() - 2] / values.back();
-  return measurement(kind, loss, scores ? scores->figures(values) : kind.figures_of_loss(loss));
+  Measurement measured =
+      measurement(kind, loss, scores ? scores->figures(values) : kind.figures_of_loss(loss));
+  add_coverage(reader.coverage(), measured);
+  add_left_out(kind, values[values.size() - 3], values.back(), measured);
+  return measured;
 }
 
 void require_image(const std::optional<ImageShape>& learnt, const Examples& found) {
@@ -73,12 +90,18 @@ void require_image(const std::optional<ImageShape>& learnt, const Examples& foun
                     to_string(*learnt));
 }
 
+// Labels that training did not have matter to a model that reads them.
+void require_labels(const Model& model, const Examples& found) {
+  if (model.body().end().reads_classes && !found.label_problem().empty())
+    throw DataError("{}", found.label_problem());
+}
+
 class LabelledTask : public Task {
  public:
   LabelledTask(const LabelledKind& kind, const TaskSetting& setting)
       : kind_(kind),
         train_(setting.data.train.parts.at(0).path),
-        validation_batches_(setting.validation_batches),
+        sample_{setting.validation_batches, setting.seed},
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
         labels_(kind.learn(setting.data, setting.mesh.world, setting.listener)),
@@ -99,6 +122,10 @@ class LabelledTask : public Task {
   std::int64_t classes() const override { return labels_.size(); }
   std::optional<ImageShape> image() const override { return data_.examples().image(); }
   std::unique_ptr<Source> source() const override { return data_.source(); }
+  std::unique_ptr<Source> source_by(const Model& model) const override {
+    if (data_.validation()) require_labels(model, *data_.validation());
+    return source();
+  }
   std::vector<BatchShape> batches() const override { return data_.batches(); }
   std::string introduction() const override {
     const std::optional<ImageShape> image = data_.examples().image();
@@ -108,6 +135,23 @@ class LabelledTask : public Task {
                                           image ? " of " + to_string(*image) : "",
                                           labels_.size(),
                                           kind_.labels));
+  }
+
+  std::vector<std::string> warnings() const override {
+    // A class is learnt from several examples.
+    constexpr std::int64_t least_examples = 16;
+    const std::int64_t examples = data_.examples().size();
+    if (kind_.each_token || examples < least_examples || 2 * labels_.size() <= examples) return {};
+    return {fmt::format(
+        "{} has {} {} of {} {}s: most have one example, from which nothing is learnt about others; "
+        "{}",
+        train_,
+        labels_.size(),
+        kind_.labels,
+        examples,
+        kind_.example,
+        data_.examples().image() ? "name the same label for all images of a class"
+                                 : "put the class before the tab, and the text after it")};
   }
 
   void save(Scalars& scalars) const override {
@@ -139,13 +183,8 @@ class LabelledTask : public Task {
 
   std::optional<Measurement> validate(const Model& model) const override {
     if (!data_.validation()) return std::nullopt;
-    Measurement measured = measure(kind_,
-                                   labels_,
-                                   model,
-                                   data_.validation(),
-                                   data_.buckets(),
-                                   data_.division(),
-                                   validation_batches_);
+    Measurement measured = measure(
+        kind_, labels_, model, data_.validation(), data_.buckets(), data_.division(), sample_);
     measured.text = "validation " + measured.text;
     return measured;
   }
@@ -153,7 +192,7 @@ class LabelledTask : public Task {
  private:
   LabelledKind kind_;
   NamedPath train_;
-  std::int64_t validation_batches_;
+  ExampleSample sample_;  // of the validation data
   Tokenizer tokenizer_;
   LabelSet labels_;
   ExampleData data_;
@@ -199,13 +238,14 @@ Measurement evaluate_file(const LabelledKind& kind, const EvaluateRequest& reque
                                    mesh.world,
                                    request.listener});
   require_image(request.image, *examples);
+  require_labels(request.model, *examples);
   return measure(kind,
                  request.labels,
                  request.model,
                  examples,
                  request.data.buckets,
                  {mesh.data_coordinate(), mesh.data.size(), 1},
-                 0);
+                 {});
 }
 
 // Of each line its labels, with a space between them; of one that names several examples a line

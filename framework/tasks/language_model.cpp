@@ -112,6 +112,7 @@ class LanguageModel : public Task {
     if (validation_.empty()) return std::nullopt;
     EvaluationResult result;
     std::vector<Figure> of_each;
+    double read = 0, all = 0;  // pairs of a token and the next
     for (const Corpus& corpus : validation_) {
       const EvaluationResult one =
           evaluate(model,
@@ -121,6 +122,10 @@ class LanguageModel : public Task {
                     .tokens_per_stream = validation_batches_ * data_.segment,
                     .apart = data_.apart ? std::optional(data_.piece) : std::nullopt});
       result.add(one);
+      const auto pairs = static_cast<double>(corpus.tokens() - 1);
+      const auto most = static_cast<double>(data_.batch * validation_batches_ * data_.segment);
+      read += most > 0 ? std::min(most, pairs) : pairs;
+      all += pairs;
       of_each.push_back({"loss:" + corpus.path(), one.loss(), "nats a token"});
     }
     Measurement measured = {.figures = {{"loss", result.loss(), "nats a token"}},
@@ -130,6 +135,10 @@ class LanguageModel : public Task {
       measured.text += fmt::format(", {:.4f} bits per byte", *bits);
     }
     measured.text += watched_text(result) + unknown_text(result);
+    if (read < all) {
+      measured.figures.push_back({"fraction", read / all});
+      measured.text += fmt::format("; {:.3g}% of the text", 100 * read / all);
+    }
     if (of_each.size() > 1) {
       for (const Figure& figure : of_each)
         measured.text += fmt::format("; {} {:.4f}", figure.name.substr(5), figure.value);

@@ -1,7 +1,9 @@
 #include "framework/tasks/tagging.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <vector>
 
 #include "framework/data/tag_examples.h"
 #include "framework/data/word_tokens.h"
@@ -34,13 +36,19 @@ class TagScores : public LabelScores {
   }
 
   void add(const Batch& batch, const Tensor& choices) override {
-    const Tensor& wanted = batch.field("targets");
-    found_.add(choices.span<std::int64_t>(), wanted.span<std::int64_t>());
-    if (!spans_) return;
-    for (std::int64_t row = 0; row < batch.rows(); ++row)
-      spans_->add(*tags_,
-                  choices.slice(row, row + 1).span<std::int64_t>(),
-                  wanted.slice(row, row + 1).span<std::int64_t>());
+    const auto left_out = batch.fields.find("left_out");
+    for (std::size_t row = 0; row < static_cast<std::size_t>(batch.rows()); ++row) {
+      const auto chosen = row_of(choices, row), wanted = row_of(batch.field("targets"), row);
+      std::vector<std::int64_t> predicted(chosen.begin(), chosen.end());
+      std::vector<std::int64_t> tags(wanted.begin(), wanted.end());
+      // Words that a cut has left out have no prediction: they are errors.
+      if (left_out != batch.fields.end()) {
+        std::ranges::copy(row_of(left_out->second, row), std::back_inserter(tags));
+        predicted.resize(tags.size(), -1);
+      }
+      found_.add(predicted, tags);
+      if (spans_) spans_->add(*tags_, predicted, tags);
+    }
   }
   std::vector<double> sums() const override {
     std::vector<double> result;

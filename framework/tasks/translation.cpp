@@ -35,18 +35,19 @@ Measurement measured_loss(const Likelihood& likelihood) {
   return measured;
 }
 
-// Over all examples, or the first batches of the longest ones. Collective; the same on every rank.
+// Over all examples, or a sample of them. Collective; the same on every rank.
 Measurement loss_of(const Model& model,
                     const std::shared_ptr<const Examples>& examples,
                     const BucketOptions& buckets,
                     std::int64_t parts,
-                    std::int64_t most_batches) {
+                    const ExampleSample& sample) {
   const NoGradient unrecorded;
   const ProcessMesh& mesh = model.parameters().mesh();
-  OrderedReader reader(examples, buckets, {mesh.data_coordinate(), mesh.data.size(), parts});
+  OrderedReader reader(
+      examples, buckets, {mesh.data_coordinate(), mesh.data.size(), parts}, sample);
   Likelihood likelihood;
   WatchedSums watched(mesh);
-  for (std::int64_t i = 0; !reader.done() && (most_batches == 0 || i < most_batches); ++i) {
+  while (!reader.done()) {
     const Batch batch = model.body().prepared(reader.next(), std::nullopt);
     const Losses losses = model.losses({.fields = batch.fields}, Pass{});
     watched.add(losses.watched, batch);
@@ -61,6 +62,7 @@ Measurement loss_of(const Model& model,
   take_sums(likelihood, sum_over(mesh.world, std::move(sums)));
   Measurement measured = measured_loss(likelihood);
   watched.give(measured);
+  add_coverage(reader.coverage(), measured);
   return measured;
 }
 
@@ -109,7 +111,7 @@ class TranslationTask : public Task {
  public:
   explicit TranslationTask(const TaskSetting& setting)
       : world_(setting.mesh.world),
-        validation_batches_(setting.validation_batches),
+        sample_{setting.validation_batches, setting.seed},
         validation_decoded_(setting.validation_decoded),
         validation_sides_(setting.data.validation, setting.data.validation_target),
         sentence_(setting.data.sentence),
@@ -139,11 +141,8 @@ class TranslationTask : public Task {
 
   std::optional<Measurement> validate(const Model& model) const override {
     if (!data_.validation()) return std::nullopt;
-    Measurement measured = loss_of(model,
-                                   data_.validation(),
-                                   data_.buckets(),
-                                   data_.division().accumulation,
-                                   validation_batches_);
+    Measurement measured =
+        loss_of(model, data_.validation(), data_.buckets(), data_.division().accumulation, sample_);
     measured.text = "validation " + measured.text;
     const bool is_sound = std::isfinite(measured.figures.front().value);
     if (validation_decoded_ == 0 || !is_sound) return measured;
@@ -182,7 +181,7 @@ class TranslationTask : public Task {
   }
 
   Communicator world_;
-  std::int64_t validation_batches_;
+  ExampleSample sample_;  // of the validation data
   std::int64_t validation_decoded_;
   std::pair<NamedPath, NamedPath> validation_sides_;
   SentenceTokens sentence_;
@@ -270,7 +269,7 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
                                    request.listener,
                                    {},
                                    request.data.sentence);
-  Measurement measured = loss_of(request.model, examples, request.data.buckets, 1, 0);
+  Measurement measured = loss_of(request.model, examples, request.data.buckets, 1, {});
   if (!std::isfinite(measured.figures.front().value)) return measured;
   TranslateOptions decoding = request.decoding;
   decoding.longest_source = request.data.buckets.longest;  // as the loss is

@@ -191,9 +191,8 @@ void declare(OptionTable& table, TrainingOptions& options) {
   declare(table, options.policy);
   table.add("training.validation_batches",
             options.validation_batches,
-            "batches of a validation, of other data than streams those of the longest examples; 0: "
-            "the whole "
-            "file",
+            "batches of a validation: of streams the first ones, of other data random examples by "
+            "run.seed, the same ones each time; 0: the whole file",
             between(0, 1 << 26));
   declare_start(table, options.start_from);
   declare(table, options.tuning);

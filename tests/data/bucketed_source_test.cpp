@@ -341,6 +341,41 @@ TEST(OrderedReader, GivesEachExampleOnceLongestFirstWithItsNumber) {
   EXPECT_EQ(seen, std::vector<int>(150, 1));
 }
 
+TEST(OrderedReader, SamplesExamplesOfAllLengths) {
+  const auto pairs = pairs_of(1000);
+  const auto sample_of = [&](std::int64_t batches, std::uint64_t seed, BatchDivision division) {
+    std::set<std::int64_t> found;
+    for (; division.rank < division.ranks; ++division.rank) {
+      OrderedReader reader(pairs, small, division, {.batches = batches, .seed = seed});
+      EXPECT_LE(reader.batches(), batches);
+      while (!reader.done()) {
+        const Batch batch = reader.next();
+        for (std::int64_t i = 0; i < batch.rows(); ++i)
+          if (at(batch, "index", i) >= 0) found.insert(at(batch, "index", i));
+      }
+      EXPECT_EQ(reader.coverage().all, 1000);
+      if (division.rank + 1 == division.ranks) {
+        EXPECT_EQ(reader.coverage().read, std::ssize(found));
+      }
+    }
+    return found;
+  };
+  const auto some = sample_of(20, 1, {0, 1, 1});
+  EXPECT_EQ(sample_of(20, 1, {0, 4, 2}), some);  // on any layout
+  EXPECT_NE(sample_of(20, 2, {0, 1, 1}), some);
+  const auto mean_of = [&](const auto& examples) {
+    double sum = 0;
+    for (const std::int64_t i : examples) sum += static_cast<double>(pairs->lengths(i).target);
+    return sum / static_cast<double>(examples.size());
+  };
+  const auto all = sample_of(100000, 1, {0, 1, 1});
+  EXPECT_EQ(all.size(), 1000u);
+  EXPECT_NEAR(mean_of(some), mean_of(all), 0.15 * mean_of(all));
+  // As many as fit: the next batch brings more.
+  EXPECT_GT(sample_of(21, 1, {0, 1, 1}).size(), some.size());
+  EXPECT_GE(sample_of(1, 1, {0, 1, 1}).size(), 1u);
+}
+
 TEST(OrderedReader, CutsWhereTrainingLeavesOut) {
   OrderedReader reader(pairs_of("ab\nabcdefghijkl\n", "x\ny\n"),
                        {.batch_tokens = 64, .longest = 10, .too_long = TooLong::leave_out},
@@ -349,6 +384,7 @@ TEST(OrderedReader, CutsWhereTrainingLeavesOut) {
   EXPECT_EQ(batch.count("rows"), 2);
   EXPECT_TRUE(reader.done());
   EXPECT_THAT(reader.lengths().told(), HasSubstr("are cut"));
+  EXPECT_EQ(reader.coverage().text(), "; 1 cut after data.longest = 10 tokens");
 }
 
 TEST(BucketedSource, IsReadAheadAsAnySource) {

@@ -108,6 +108,22 @@ TEST(ImageExamples, RefusesIdxFilesThatAreNotWhatTheySay) {
   EXPECT_THAT(refused(vast, numbers), HasSubstr("its header says"));
 }
 
+TEST(ImageExamples, LabelsThatTrainingDidNotHaveMayBeNone) {
+  const TemporaryFile first(images);
+  const TemporaryFile second(numbers);
+  const PngFolder folder;
+  const std::vector<std::int64_t> rows = {0, 1, 2};
+  for (const ImageFiles& files : {ImageFiles{first.path(), second.path()}, {folder.path()}}) {
+    const auto examples =
+        open_images(files, LabelSet({"0", "cat"}), Communicator(), {}, UnknownLabels::taken);
+    const Batch batch = examples->read({.examples = rows, .columns = {0, 8}});
+    int known = 0;
+    for (const std::int64_t row : rows) known += at(batch, "label", row) >= 0 ? 1 : 0;
+    EXPECT_EQ(known, files.labels.empty() ? 2 : 1);
+    EXPECT_THAT(examples->label_problem(), HasSubstr("is none of the 2 that training had"));
+  }
+}
+
 TEST(ImageExamples, FoldersOfPng) {
   const PngFolder folder;
   const LabelSet labels = learn_image_labels({folder.path()}, Communicator());

@@ -65,7 +65,14 @@ TEST(TagExamples, ASentenceThatIsCutKeepsTheTagsOfWhatIsThere) {
   EXPECT_THAT(row(batch, "tokens", 0, 4), ElementsAre('H', 'i', ' ', 0));
   EXPECT_THAT(row(batch, "targets", 0, 4), ElementsAre(2, -1, -1, -1));
   EXPECT_EQ(batch.count("tokens"), 1);
+  EXPECT_EQ(batch.count("left_out"), 1);
+  EXPECT_THAT(row(batch, "left_out", 0, 1), ElementsAre(0));
   EXPECT_EQ(at(batch, "length", 0), 3);
+}
+
+TEST(TagExamples, RejectsColumnsOfTheOtherOrder) {
+  EXPECT_THAT(refused("X\tHi\nX\tyou\n\nX\tGo\nV\tno\n", TagColumns::two),
+              HasSubstr("expected a word, a tab and its tag on each line, found 4 labels of 2"));
 }
 
 TEST(TagExamples, ConlluSkipsWhatIsNoWord) {

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import images_test
 import jobs
-from images_test import SIDE
+from images_test import SIDE, idx_labels
 
 
 def read_png(content):
@@ -61,6 +61,23 @@ class Pixels(images_test.TestCase):
                                  "model.of_classes is true, and an image has no class")
         self.train("with", settings={**self.task, "model.of_classes": False})
         self.assertEqual(self.run_at("without").metrics_bytes(), self.run_at("with").metrics_bytes())
+
+    def test_labels_do_not_matter_to_a_model_without_classes(self):
+        self.folders()
+        self.train("without", settings={**self.task, "data.train_target": "", "data.validation_target": "", "model.of_classes": False})
+        loss = json.loads(self.longspan("evaluate", "without", "--json").output)["loss"]
+        for data in ["--data", "validation.images", "--data-target", "validation.labels"], ["--data", "validation"]:
+            found = self.longspan("evaluate", "without", "--json", *data).output
+            self.assertAlmostEqual(json.loads(found)["loss"], loss, delta=1e-12)
+        # Nor in training: the labels of the validation data are others.
+        self.bytes("validation.labels", idx_labels([7] * 13))
+        self.train("others", settings={**self.task, "model.of_classes": False})
+        self.assertEqual(self.run_at("others").metrics_bytes(), self.run_at("without").metrics_bytes())
+        self.assert_one_sentence(self.train("classes", settings=self.task, code=3),
+                                 'validation.labels: label "7" is none of the 3 that training had')
+        self.train("known", settings={**self.task, "data.validation": "", "data.validation_target": ""})
+        self.assert_one_sentence(self.longspan("evaluate", "known", "--data", "validation.images", "--data-target",
+                                               "validation.labels", code=3), 'label "7" is none of the 3 that training had')
 
     def test_measures_and_draws(self):
         self.train(settings={**self.task, "training.steps": 60, "checkpoint.every": 0, "model.dropout": 0, "training.validation_every": 30})

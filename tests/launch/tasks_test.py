@@ -97,6 +97,21 @@ class Tagging(TestCase):
             result = self.longspan("generate", "run", "--input", "lines.txt", ranks=ranks)
             self.assertEqual(result.output, "B-PER O B-LOC I-LOC\n\nO O\n")
 
+    def test_words_that_are_cut_off_are_errors(self):
+        # One tag, so that each word that is read is right: 4 of 30.
+        self.write("train.txt", "go\tO\nin\tO\n")
+        self.write("validation.txt", "".join(f"a{n}\tO\n" for n in range(10)) + "\n" + "".join(f"b{n}\tO\n" for n in range(20)))
+        settings = {**self.task, "data.longest": 5, "data.too_long": "cut", "training.steps": 4}
+        for layout in Layout(1, 1), Layout(2, 1):
+            name = f"cut-{layout.ranks}"
+            log = self.train(name, layout, settings).output
+            line = self.run_at(name).metrics()[-1]
+            self.assertAlmostEqual(line["validation_accuracy"], 100 * 4 / 30)
+            self.assertEqual((line["validation_truncated"], line["validation_left_out"]), (2, 26))
+            self.assertIn("accuracy 13.33%", log)
+            self.assertIn("; 2 cut after data.longest = 5 tokens; 26 of 30 tags were not read: errors, and no part of the loss", log)
+            self.assertIn("26 of 30 tags were not read", self.longspan("evaluate", name).output)
+
     def test_tags_that_mark_no_spans(self):
         self.write("train.txt", "a\tDT\ndog\tNN\n\nruns\tVB\n")
         self.write("validation.txt", "dog\tNN\n")
@@ -175,6 +190,42 @@ class Classification(TestCase):
         self.refused({}, "validation.txt:1", "has no text after the tab")
         write_classes(self.directory / "validation.txt", 3, 2)
         self.refused({"data.longest": 8}, "train.txt:", "tokens")
+
+    def test_a_part_of_the_validation_data_is_like_the_whole(self):
+        # The longest texts, which are first in batches of like length, are all of one class.
+        source = random.Random(1)
+        texts = [("good", "fine " * source.randint(8, 12)) for _ in range(60)] + [("bad", "sad " * source.randint(1, 4)) for _ in range(60)]
+        self.write("validation.txt", "".join(f"{label}\t{text.strip()}\n" for label, text in texts))
+        settings = {**self.task, "training.validation_batches": 6, "training.steps": 4}
+        found = {}
+        for layout in Layout(1, 1), Layout(2, 1):
+            log = self.train(f"part-{layout.ranks}", layout, settings).output
+            line = found[layout.ranks] = self.run_at(f"part-{layout.ranks}").metrics()[-1]
+            self.assertRegex(log, r"validation loss .*; \d+ of 120 examples \(\d[\d.]*%\)")
+            self.assertGreater(line["validation_fraction"], 0.1)
+            self.assertLess(line["validation_fraction"], 1)
+            read = round(120 * line["validation_fraction"])
+            self.assertAlmostEqual(line["validation_fraction"], read / 120)
+        for figure in "validation_loss", "validation_accuracy", "validation_fraction":
+            self.assertAlmostEqual(found[1][figure], found[2][figure], delta=1e-8)
+        # Both classes are there: those that are found are not all of them.
+        self.assertNotIn(found[1]["validation_accuracy"], (0, 100))
+        self.train("other", settings={**settings, "run.seed": 2, "training.steps": 1})
+        self.train("whole", settings={**self.task, "training.steps": 4})
+        self.assertNotIn("validation_fraction", self.run_at("whole").metrics()[-1])
+
+    def test_columns_of_the_other_order(self):
+        lines = [line.split("\t") for line in (self.directory / "train.txt").read_text().splitlines()]
+        self.write("swapped.txt", "".join(f"{text}\t{label}\n" for label, text in lines))
+        for layout in Layout(1, 1), Layout(2, 1):
+            result = self.train("bad", layout, {**self.task, "data.train": "swapped.txt"}, code=3)
+            self.assert_one_sentence(result, "swapped.txt: expected a class, a tab and a text on each line, found ",
+                                     "labels of 3 different texts: the columns are in the other order; swap them")
+        self.refused({"data.validation": "swapped.txt"}, "swapped.txt:1: expected a class, a tab and a text, found a text, a tab and "
+                     "the class ")
+        self.write("own.txt", "".join(f"id{number}\t{text}\n" for number, (_, text) in enumerate(lines)))
+        log = self.train("own", settings={**self.task, "data.train": "own.txt", "data.validation": "", "training.steps": 4}).output
+        self.assertRegex(log, r"warning: own.txt has 90 classes of 90 texts: most have one example")
 
     def test_writes_classes_of_lines(self):
         self.train(settings={**self.task, "training.steps": 60, "checkpoint.every": 0, "model.positions": "learned",

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <set>
 #include <sstream>
 
 #include "framework/data/sentence_ids.h"
@@ -77,12 +78,43 @@ TEST(Translation, ValidationIsTheLossOfSinglePairs) {
       << measured.text;
 }
 
-TEST(Translation, ALimitedValidationReadsTheLongestFirst) {
+TEST(Translation, ALimitedValidationIsOfPairsChosenBySeed) {
   OpenPairs files;
   files.data.buckets.batch_tokens = 40;  // one pair a batch
   const auto model = small_encoder_decoder();
-  const double nats = naive_nats(*model, "b", "eine andere zeile");
-  EXPECT_NEAR(files.open({}, 1)->validate(*model)->figures.front().value, nats / 18, 1e-11);
+  std::set<double> wanted, found;
+  const auto rounded = [](double loss) { return std::round(loss * 1e9); };
+  wanted.insert(rounded(naive_nats(*model, "cat", "katze") / 6));
+  wanted.insert(rounded(naive_nats(*model, "a long line", "l") / 2));
+  wanted.insert(rounded(naive_nats(*model, "b", "eine andere zeile") / 18));
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    const Measurement measured = files.open({}, 1, 0, seed)->validate(*model).value();
+    found.insert(rounded(measured.figures.front().value));
+    EXPECT_DOUBLE_EQ(measured.find("fraction").value(), 1.0 / 3);
+    EXPECT_TRUE(measured.text.ends_with("; 1 of 3 examples (33.3%)")) << measured.text;
+  }
+  EXPECT_EQ(found, wanted);
+}
+
+TEST(Translation, BitsPerByteOfCutTargetsAreOfTheTextThatIsRead) {
+  const PairFiles text;
+  const auto model = small_encoder_decoder();
+  const auto bits_of = [&](const std::string& target) {
+    OpenPairs files({.source = text.source,
+                     .target = text.target,
+                     .valid_source = "cat\n",
+                     .valid_target = target});
+    files.data.buckets.longest = 4;
+    files.data.buckets.too_long = TooLong::cut;
+    return files.open()->validate(*model).value();
+  };
+  const Measurement whole = bits_of("katz\n"), cut = bits_of("katze und maus\n");
+  EXPECT_DOUBLE_EQ(cut.find("bits_per_byte").value(), whole.find("bits_per_byte").value());
+  EXPECT_DOUBLE_EQ(bits_of("katz\r\n").find("bits_per_byte").value(),
+                   whole.find("bits_per_byte").value());
+  EXPECT_EQ(cut.find("truncated"), 1);
+  EXPECT_FALSE(whole.find("truncated").has_value());
+  EXPECT_NE(cut.text.find("; 1 cut after data.longest = 4 tokens"), std::string::npos) << cut.text;
 }
 
 TEST(Translation, DecodingAddsFigures) {

@@ -30,11 +30,13 @@ struct OpenPairs {
   }
   std::unique_ptr<Task> open(const ProcessMesh& mesh = {},
                              std::int64_t batches = 0,
-                             std::int64_t decoded = 0) const {
+                             std::int64_t decoded = 0,
+                             std::uint64_t seed = 1) const {
     return task_kind("translation")
         .open({.data = data,
                .run = std::filesystem::temp_directory_path(),
                .mesh = mesh,
+               .seed = seed,
                .validation_batches = batches,
                .validation_decoded = decoded});
   }
