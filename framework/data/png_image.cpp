@@ -2,9 +2,11 @@
 
 #include <png.h>
 
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <string_view>
 
 #include "framework/core/error.h"
@@ -49,44 +51,110 @@ void require_chunks(const std::string& path, std::string_view bytes) {
   }
 }
 
-// What libpng holds of one image.
+// An image as its file stores it: the simplified interface of libpng would convert the values to
+// sRGB, by the file's gAMA, sRGB, iCCP and cHRM chunks, and would take those of 16 bits as linear.
 class Reader {
  public:
-  Reader(const std::string& path, const std::string& bytes) : path_(path) {
+  Reader(const std::string& path, const std::string& bytes) : path_(path), rest_(bytes) {
     require_chunks(path, bytes);
-    image_.version = PNG_IMAGE_VERSION;
-    if (png_image_begin_read_from_memory(&image_, bytes.data(), bytes.size()) == 0) refuse();
-    const bool has_colour = (image_.format & PNG_FORMAT_FLAG_COLOR) != 0;
-    shape_ = {image_.height, image_.width, has_colour ? 3 : 1};
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, on_error, on_warning);
+    info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
+    struct Free {
+      Reader* reader;
+      ~Free() {
+        if (reader != nullptr) reader->free();
+      }
+    } free_on_error{this};
+    if (info_ == nullptr) throw Failure("{}: libpng has no memory for it", path);
+    read_header();
+    const bool has_colour = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_COLOR) != 0;
+    shape_ = {
+        png_get_image_height(png_, info_), png_get_image_width(png_, info_), has_colour ? 3 : 1};
     if (shape_.height * shape_.width > most_values / shape_.channels)
       throw DataError("{}: is an image of {} values; at most {} are possible",
                       path,
                       to_string(shape_),
                       most_values);
+    free_on_error.reader = nullptr;
   }
+  ~Reader() { free(); }
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
   const ImageShape& shape() const { return shape_; }
   std::vector<std::uint8_t> values() {
-    image_.format = shape_.channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-    std::vector<std::uint8_t> values(static_cast<std::size_t>(shape_.values()));
-    const png_color black = {0, 0, 0};
-    if (png_image_finish_read(&image_, &black, values.data(), 0, nullptr) == 0) refuse();
-    return values;
+    expand();
+    const std::size_t bytes = png_get_rowbytes(png_, info_);
+    const auto height = static_cast<std::size_t>(shape_.height);
+    std::vector<png_byte> stored(bytes * height);
+    std::vector<png_bytep> rows(height);
+    for (std::size_t row = 0; row < height; ++row) rows[row] = stored.data() + row * bytes;
+    read_rows(rows.data());
+    return on_black(stored);
   }
 
  private:
-  struct Free {
-    void operator()(png_image* image) const { png_image_free(image); }
-  };
-  [[noreturn]] void refuse() const {
-    throw DataError("{}: cannot be read as a PNG file: {}", path_, shortened(image_.message));
+  // libpng leaves its functions by longjmp: each of these three has no object to destroy.
+  void read_header() {
+    if (setjmp(png_jmpbuf(png_)) != 0) refuse();
+    png_set_read_fn(png_, this, on_read);
+    png_read_info(png_, info_);
+  }
+  // Palettes to colours, 1, 2 and 4 bits to 8, what is transparent to alpha.
+  void expand() {
+    if (setjmp(png_jmpbuf(png_)) != 0) refuse();
+    png_set_expand(png_);
+    png_set_interlace_handling(png_);
+    png_read_update_info(png_, info_);
+  }
+  void read_rows(png_bytepp rows) {
+    if (setjmp(png_jmpbuf(png_)) != 0) refuse();
+    png_read_image(png_, rows);
   }
 
+  // [height, width, channels] of 8 bits, rounded, each value times its alpha.
+  std::vector<std::uint8_t> on_black(const std::vector<png_byte>& stored) const {
+    const std::size_t width = png_get_bit_depth(png_, info_) / 8U;  // of a stored value, in bytes
+    const std::uint64_t most = width == 2 ? 0xFFFF : 0xFF;
+    const std::size_t there = png_get_channels(png_, info_);
+    const auto wanted = static_cast<std::size_t>(shape_.channels);
+    const auto value_at = [&](std::size_t at) -> std::uint64_t {
+      const png_byte* const value = stored.data() + at * width;
+      return width == 2 ? std::uint64_t{value[0]} << 8U | value[1] : value[0];
+    };
+    std::vector<std::uint8_t> values(static_cast<std::size_t>(shape_.values()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::size_t pixel = i / wanted * there;
+      const std::uint64_t alpha = there > wanted ? value_at(pixel + wanted) : most;
+      const std::uint64_t whole = most * most;
+      values[i] = static_cast<std::uint8_t>(
+          (value_at(pixel + i % wanted) * alpha * 255 + whole / 2) / whole);
+    }
+    return values;
+  }
+
+  static Reader& of(png_voidp reader) { return *static_cast<Reader*>(reader); }
+  static void on_error(png_structp png, png_const_charp message) {
+    std::snprintf(of(png_get_error_ptr(png)).message_, sizeof message_, "%s", message);
+    png_longjmp(png, 1);
+  }
+  static void on_warning(png_structp, png_const_charp) {}
+  static void on_read(png_structp png, png_bytep to, std::size_t count) {
+    Reader& reader = of(png_get_io_ptr(png));
+    if (count > reader.rest_.size()) png_error(png, "the file ends too early");
+    std::memcpy(to, reader.rest_.data(), count);
+    reader.rest_.remove_prefix(count);
+  }
+  [[noreturn]] void refuse() const {
+    throw DataError("{}: cannot be read as a PNG file: {}", path_, shortened(message_));
+  }
+  void free() { png_destroy_read_struct(&png_, &info_, nullptr); }
+
   std::string path_;
-  png_image image_ = {};
-  std::unique_ptr<png_image, Free> free_{&image_};  // where the constructor throws too
+  std::string_view rest_;  // bytes that are not read yet
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+  char message_[128] = {};
   ImageShape shape_;
 };
 

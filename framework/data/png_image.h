@@ -14,7 +14,9 @@ struct PngImage {
   std::vector<std::uint8_t> values;  // [height, width, channels]
 };
 
-// Reads a file. More than 8 bits become 8, palettes colours; what is transparent lies on black.
+// Reads a file's stored values, whatever its gAMA, sRGB, iCCP and cHRM chunks say of their colours.
+// 16 bits become the nearest 8, fewer are spread over 0 .. 255, palettes become colours. A value
+// that is transparent is multiplied by its alpha: it lies on black.
 // Throws DataError for a file that is missing, is no PNG, is cut off or damaged, or has more than
 // 2^24 values.
 PngImage read_png(const std::string& path);

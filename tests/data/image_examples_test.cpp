@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <png.h>
 
+#include <cstdio>
+#include <functional>
+
 #include "framework/data/bucketed_source.h"
 #include "framework/data/png_image.h"
 #include "tests/data/example_files.h"
@@ -65,6 +68,56 @@ class PngFolder {
  private:
   testing::TemporaryDirectory directory_;
 };
+
+// A PNG file with these stored bytes, row by row; channels of 1 to 16 bits.
+struct StoredPng {
+  png_uint_32 width = 0;
+  int depth = 8;
+  int colour = PNG_COLOR_TYPE_GRAY;
+  std::vector<png_byte> bytes;
+  bool is_interlaced = false;
+  // Adds chunks before the pixels.
+  std::function<void(png_structp, png_infop)> describe = {};
+};
+
+std::vector<std::uint8_t> values_read(const StoredPng& image) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.path() / "image.png";
+  FILE* const file = std::fopen(path.c_str(), "wb");
+  png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  png_infop info = png_create_info_struct(png);
+  png_init_io(png, file);
+  const bool is_palette = image.colour == PNG_COLOR_TYPE_PALETTE;
+  const int channels = is_palette ? 1
+                                  : 1 + ((image.colour & PNG_COLOR_MASK_COLOR) != 0 ? 2 : 0) +
+                                        ((image.colour & PNG_COLOR_MASK_ALPHA) != 0 ? 1 : 0);
+  const std::size_t row_bytes =
+      (image.width * static_cast<std::size_t>(channels * image.depth) + 7) / 8;
+  const std::size_t height = image.bytes.size() / row_bytes;
+  png_set_IHDR(png,
+               info,
+               image.width,
+               static_cast<png_uint_32>(height),
+               image.depth,
+               image.colour,
+               image.is_interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT,
+               PNG_FILTER_TYPE_DEFAULT);
+  if (image.describe) image.describe(png, info);
+  png_write_info(png, info);
+  std::vector<png_byte> bytes = image.bytes;
+  std::vector<png_bytep> rows;
+  for (std::size_t row = 0; row < height; ++row) rows.push_back(bytes.data() + row * row_bytes);
+  png_write_image(png, rows.data());
+  png_write_end(png, nullptr);
+  png_destroy_write_struct(&png, &info);
+  std::fclose(file);
+  const PngImage found = read_png(path);
+  EXPECT_EQ(png_shape(path), found.shape);
+  EXPECT_EQ(found.shape.width, image.width);
+  EXPECT_EQ(found.shape.height, height);
+  return found.values;
+}
 
 TEST(ImageExamples, IdxFiles) {
   const TemporaryFile first(images);
@@ -147,6 +200,108 @@ TEST(ImageExamples, ColoursStandSideBySide) {
   EXPECT_THAT(folder.refused(),
               HasSubstr("new/1.png: is an image of 1 x 2 x 3, and cat/1.png is "
                         "one of 2 x 3 x 1"));
+}
+
+// 0x00, 0x40, 0x80, 0xC0 of 8 bits, as 16 bits, whatever the file says of its colors.
+TEST(PngImage, StoredValuesDoNotDependOnColorManagement) {
+  const std::vector<png_byte> shallow = {0x00, 0x40, 0x80, 0xC0};
+  const std::vector<png_byte> deep = {0x00, 0x00, 0x40, 0x40, 0x80, 0x80, 0xC0, 0xC0};
+  const std::pair<const char*, std::function<void(png_structp, png_infop)>> described[] = {
+      {"nothing", {}},
+      {"gAMA 1", [](png_structp png, png_infop info) { png_set_gAMA(png, info, 1.0); }},
+      {"gAMA 1/2.2", [](png_structp png, png_infop info) { png_set_gAMA(png, info, 0.45455); }},
+      {"sRGB",
+       [](png_structp png, png_infop info) {
+         png_set_sRGB(png, info, PNG_sRGB_INTENT_PERCEPTUAL);
+       }},
+      {"gAMA and cHRM", [](png_structp png, png_infop info) {
+         png_set_gAMA(png, info, 0.5);
+         png_set_cHRM(png, info, 0.3127, 0.329, 0.68, 0.32, 0.265, 0.69, 0.15, 0.06);
+       }}};
+  for (const auto& [name, describe] : described) {
+    SCOPED_TRACE(name);
+    EXPECT_THAT(values_read({.width = 2, .bytes = shallow, .describe = describe}),
+                ElementsAre(0, 64, 128, 192));
+    EXPECT_THAT(values_read({.width = 2, .depth = 16, .bytes = deep, .describe = describe}),
+                ElementsAre(0, 64, 128, 192));
+    EXPECT_THAT(values_read({.width = 1,
+                             .depth = 16,
+                             .colour = PNG_COLOR_TYPE_RGB,
+                             .bytes = {0, 0, 0x40, 0x40, 0x80, 0x80},
+                             .describe = describe}),
+                ElementsAre(0, 64, 128));
+  }
+}
+
+TEST(PngImage, ValuesOfSixteenBitsBecomeTheNearestOfEight) {
+  // 127, 128, 129, 385, 386, 65406, 65407 and 65535, divided by 257.
+  EXPECT_THAT(
+      values_read(
+          {.width = 4,
+           .depth = 16,
+           .bytes = {0, 127, 0, 128, 0, 129, 1, 129, 1, 130, 255, 126, 255, 127, 255, 255}}),
+      ElementsAre(0, 0, 1, 1, 2, 254, 255, 255));
+}
+
+TEST(PngImage, FewerBitsAreSpreadOverAllValues) {
+  EXPECT_THAT(values_read({.width = 4, .depth = 1, .bytes = {0b0110'0000}}),
+              ElementsAre(0, 255, 255, 0));
+  EXPECT_THAT(values_read({.width = 4, .depth = 2, .bytes = {0b0001'1011}}),
+              ElementsAre(0, 85, 170, 255));
+  EXPECT_THAT(values_read({.width = 2, .depth = 4, .bytes = {0x1F}}), ElementsAre(17, 255));
+}
+
+TEST(PngImage, PalettesBecomeTheirColors) {
+  const auto palette = [](png_structp png, png_infop info) {
+    const png_color colours[] = {{1, 2, 3}, {100, 150, 200}, {255, 0, 9}, {4, 5, 6}};
+    png_set_PLTE(png, info, colours, 4);
+    png_set_gAMA(png, info, 1.0);
+  };
+  const StoredPng image = {.width = 2,
+                           .depth = 2,
+                           .colour = PNG_COLOR_TYPE_PALETTE,
+                           .bytes = {0b1000'0000, 0b0111'0000},
+                           .describe = palette};
+  EXPECT_THAT(values_read(image), ElementsAre(255, 0, 9, 1, 2, 3, 100, 150, 200, 4, 5, 6));
+  StoredPng transparent = image;
+  transparent.describe = [&](png_structp png, png_infop info) {
+    palette(png, info);
+    const png_byte alpha[] = {255, 51, 0};
+    png_set_tRNS(png, info, alpha, 3, nullptr);
+  };
+  EXPECT_THAT(values_read(transparent), ElementsAre(0, 0, 0, 1, 2, 3, 20, 30, 40, 4, 5, 6));
+}
+
+TEST(PngImage, TransparentValuesLieOnBlack) {
+  EXPECT_THAT(
+      values_read(
+          {.width = 3, .colour = PNG_COLOR_TYPE_GRAY_ALPHA, .bytes = {200, 255, 200, 51, 200, 0}}),
+      ElementsAre(200, 40, 0));
+  EXPECT_THAT(values_read({.width = 1,
+                           .depth = 16,
+                           .colour = PNG_COLOR_TYPE_RGB_ALPHA,
+                           .bytes = {200, 200, 100, 100, 50, 50, 0x80, 0x00}}),
+              ElementsAre(100, 50, 25));
+  // One value that a chunk declares transparent.
+  EXPECT_THAT(values_read({.width = 3,
+                           .bytes = {7, 8, 9},
+                           .describe =
+                               [](png_structp png, png_infop info) {
+                                 png_color_16 transparent = {};
+                                 transparent.gray = 8;
+                                 png_set_tRNS(png, info, nullptr, 0, &transparent);
+                               }}),
+              ElementsAre(7, 0, 9));
+}
+
+TEST(PngImage, InterlacedRowsAreInOrder) {
+  StoredPng image = {.width = 9, .depth = 16, .bytes = {}, .is_interlaced = true};
+  std::vector<std::uint8_t> expected;
+  for (int i = 0; i < 9 * 10; ++i) {
+    expected.push_back(static_cast<std::uint8_t>(i));
+    image.bytes.insert(image.bytes.end(), 2, static_cast<png_byte>(i));
+  }
+  EXPECT_EQ(values_read(image), expected);
 }
 
 TEST(ImageExamples, RefusesPngFilesThatAreCutOffOrDamaged) {
