@@ -103,7 +103,7 @@ class TagExamples final : public Examples {
     for (std::size_t at = 0; at < bytes.size();) {
       const std::size_t end = std::min(bytes.find('\n', at), bytes.size());
       const std::string_view line = without_line_end(std::string_view(bytes).substr(at, end - at));
-      if (line.empty()) break;
+      if (ends_sentence(line)) break;
       at = end + 1;
       const auto word = tagged_word_of(line, columns_, file_->path());
       if (!word) continue;

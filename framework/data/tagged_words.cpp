@@ -7,6 +7,7 @@
 #include "framework/core/option_text.h"
 #include "framework/data/character_scan.h"
 #include "framework/data/lines.h"
+#include "framework/tokenizers/characters.h"
 
 namespace longspan {
 
@@ -53,6 +54,17 @@ class Gathered {
 
 }  // namespace
 
+bool ends_sentence(std::string_view line) {
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const Utf8Character character = decode_utf8(rest);
+    if (character.status != Utf8Status::valid || !is_white_space(character.code_point))
+      return false;
+    rest.remove_prefix(static_cast<std::size_t>(character.width));
+  }
+  return true;
+}
+
 std::optional<TaggedWord> tagged_word_of(std::string_view line,
                                          TagColumns columns,
                                          std::string_view place) {
@@ -90,7 +102,7 @@ void for_each_sentence(const InputFile& file,
   Gathered gathered;
   for_each_lines(file, listener, [&](std::span<const Line> lines) {
     for (const Line& line : lines) {
-      if (line.text.empty()) {
+      if (ends_sentence(line.text)) {
         gathered.give(f);
         continue;
       }

@@ -23,8 +23,8 @@ struct TaggedWord {
   std::string_view tag;
 };
 
-// Of a line that is not empty; nothing for lines of CoNLL-U that are no word: comments, words that
-// are several (1-2) and words that are not written (1.1). Throws DataError, which begins with
+// Of a line that ends no sentence; nothing for lines of CoNLL-U that are no word: comments, words
+// that are several (1-2) and words that are not written (1.1). Throws DataError, which begins with
 // `place`, for another number of columns, and for a word or a tag that is empty.
 std::optional<TaggedWord> tagged_word_of(std::string_view line,
                                          TagColumns columns,
@@ -37,8 +37,11 @@ struct TaggedSentence {
   std::vector<TaggedWord> words = {};
 };
 
-// Calls `f` with each sentence: the words between two empty lines. The words are there until it
-// returns.
+// Whether a line ends a sentence: it is empty or has only white space.
+bool ends_sentence(std::string_view line);
+
+// Calls `f` with each sentence: the words between two lines that end one. The words are there until
+// it returns.
 void for_each_sentence(const InputFile& file,
                        TagColumns columns,
                        const ScanListener& listener,

@@ -32,7 +32,7 @@ double Classification::accuracy() const { return total_of(classes_).recall(); }
 double Classification::macro_f1() const {
   double sum = 0, present = 0;
   for (const RetrievalCounts& one : classes_) {
-    if (one.reference == 0) continue;
+    if (one.reference == 0 && one.predicted == 0) continue;
     sum += one.f1();
     ++present;
   }

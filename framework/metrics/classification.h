@@ -21,8 +21,9 @@ class Classification {
   void add(std::span<const std::int64_t> predicted, std::span<const std::int64_t> labels);
 
   const std::vector<RetrievalCounts>& classes() const { return classes_; }
-  // In percent. Macro F1: the mean over the classes that labels have. Micro F1: of all classes
-  // together, which is the accuracy where every item is given a class.
+  // In percent. Macro F1: the mean over the classes that occur in labels or predictions, as
+  // scikit-learn's f1_score(average="macro", zero_division=0). Micro F1: of all classes together,
+  // which is the accuracy where every item is given a class.
   double accuracy() const;
   double macro_f1() const;
   double micro_f1() const;

@@ -1,51 +1,167 @@
 #include "framework/metrics/spans.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <optional>
 
 #include "framework/core/error.h"
+#include "framework/core/option_text.h"
 
 namespace longspan {
 
-SpanTags::SpanTags(const std::vector<std::string>& tags) {
+namespace {
+
+// Type of "O" where no bare "B" has the same.
+constexpr std::size_t outside = TagSpan::no_type;
+constexpr std::string_view bare_type = "_";
+
+bool is_place(char letter) { return std::string_view("BIESLU").find(letter) != std::string::npos; }
+bool has_prefix(const std::string& tag) {
+  return tag.size() > 2 && tag[1] == '-' && is_place(tag[0]);
+}
+bool has_suffix(const std::string& tag) {
+  return tag.size() > 2 && tag[tag.size() - 2] == '-' && is_place(tag.back());
+}
+bool is_bare(const std::string& tag) { return tag.size() == 1 && is_place(tag[0]); }
+bool is_outside(const std::string& tag) { return tag == "O"; }
+
+// The prefixes or suffixes that the tags of a scheme have.
+std::string places_of(const std::vector<std::string>& tags, SpanScheme scheme) {
+  std::string places;
+  for (const std::string& tag : tags)
+    if (scheme == SpanScheme::suffix ? has_suffix(tag) : has_prefix(tag) || is_bare(tag))
+      places += scheme == SpanScheme::suffix ? tag.back() : tag[0];
+  return places;
+}
+
+// Prefixes or suffixes, whichever letters these are.
+std::optional<SpanScheme> affix_of(const std::vector<std::string>& tags) {
+  const bool has_outside = std::ranges::any_of(tags, is_outside);
+  const auto all = [&](const auto& fits) {
+    return std::ranges::all_of(
+        tags, [&](const std::string& tag) { return is_outside(tag) || fits(tag); });
+  };
+  if (std::ranges::any_of(tags, has_prefix) && (has_outside || all(has_prefix)))
+    return SpanScheme::prefix;
+  if (std::ranges::any_of(tags, has_suffix) && all(has_suffix)) return SpanScheme::suffix;
+  const bool begins =
+      std::ranges::any_of(tags, [](const std::string& tag) { return tag == "B" || tag == "I"; });
+  if (has_outside && begins && all(is_bare)) return SpanScheme::prefix;
+  return std::nullopt;
+}
+
+bool begins_span(char before, char place, bool is_other_type) {
+  if (place == 'O' || place == '.') return false;
+  const bool goes_on = place == 'I' || place == 'E';
+  if (goes_on && (before == 'E' || before == 'S')) return true;
+  return place == 'B' || place == 'S' || (goes_on && before == 'O') || is_other_type;
+}
+
+bool ends_span(char before, char place, bool is_other_type) {
+  if (before == 'O' || before == '.') return false;
+  const bool is_inside = before == 'B' || before == 'I';
+  return before == 'E' || before == 'S' || is_other_type ||
+         (is_inside && (place == 'B' || place == 'S' || place == 'O'));
+}
+
+}  // namespace
+
+std::optional<SpanScheme> span_scheme_of(const std::vector<std::string>& tags) {
+  const std::optional<SpanScheme> affix = affix_of(tags);
+  if (!affix) return std::nullopt;
+  const std::string places = places_of(tags, *affix);
+  const bool has_lu = places.find_first_of("LU") != std::string::npos;
+  if (!has_lu) return affix;
+  const bool has_es = places.find_first_of("ES") != std::string::npos;
+  if (has_es || *affix == SpanScheme::suffix) return std::nullopt;
+  return SpanScheme::bilou;
+}
+
+std::string span_remark(const std::vector<std::string>& tags) {
+  const std::optional<SpanScheme> affix = affix_of(tags);
+  if (!affix) return "";
+  if (!span_scheme_of(tags))
+    return *affix == SpanScheme::suffix
+               ? "no span F1: tags with L or U must have them as a prefix, as in \"U-PER\""
+               : "no span F1: tags mix L or U of BILOU with E or S of BIOES";
+  std::string strays;
   for (const std::string& tag : tags) {
-    const bool known = !tag.empty() && std::string_view("OBIES").find(tag[0]) != std::string::npos;
-    const bool bare = tag.size() == 1, typed = tag.size() > 2 && tag[1] == '-' && tag[0] != 'O';
-    if (!known || (!bare && !typed))
-      throw DataError(
-          "the tag \"{}\" marks no span: wanted \"O\", or B, I, E or S with a dash and a type",
-          tag);
-    if (tag[0] == 'O') {
-      tags_.push_back({});
-      continue;
-    }
-    const std::string type = bare ? "" : tag.substr(2);
-    const auto at = std::ranges::find(types_, type);
-    tags_.push_back({tag[0], static_cast<std::size_t>(at - types_.begin())});
-    if (at == types_.end()) types_.push_back(type);
+    const bool marks = *affix == SpanScheme::suffix ? has_suffix(tag) : has_prefix(tag);
+    if (marks || is_bare(tag) || is_outside(tag)) continue;
+    strays += (strays.empty() ? "" : ", ") + in_quotes(tag);
   }
+  if (strays.empty()) return "";
+  return fmt::format(
+      "tags without a prefix such as B- or I-: {}; span F1 counts them as seqeval does",
+      shortened(strays, 100));
+}
+
+SpanTags::SpanTags(const std::vector<std::string>& tags, SpanScheme scheme) : scheme_(scheme) {
+  for (const std::string& tag : tags) tags_.push_back(parsed(tag));
+  // "O" has the type of a bare "B", where there is one.
+  const auto bare = std::ranges::find(types_, bare_type);
+  if (scheme_ == SpanScheme::bilou || bare == types_.end()) return;
+  outside_.type = static_cast<std::size_t>(bare - types_.begin());
+  for (Tag& tag : tags_)
+    if (tag.type == outside) tag = outside_;
+}
+
+SpanTags::Tag SpanTags::parsed(const std::string& tag) {
+  if (tag.empty() || is_outside(tag)) return outside_;
+  const bool is_suffix = scheme_ == SpanScheme::suffix;
+  const char place = is_suffix ? tag.back() : tag.front();
+  // seqeval's strict mode rejects other tags.
+  if (scheme_ == SpanScheme::bilou && !has_prefix(tag) && !is_bare(tag)) return outside_;
+  std::string_view type = tag;
+  type = is_suffix ? type.substr(0, type.size() - 1) : type.substr(1);
+  if (is_suffix)
+    type = type.substr(0, type.rfind('-'));
+  else if (const std::size_t dash = type.find('-'); dash != std::string_view::npos)
+    type.remove_prefix(dash + 1);
+  if (type.empty()) type = bare_type;
+  const auto at = std::ranges::find(types_, type);
+  const Tag result = {place, static_cast<std::size_t>(at - types_.begin())};
+  if (at == types_.end()) types_.emplace_back(type);
+  return result;
+}
+
+std::vector<TagSpan> SpanTags::bilou_spans(std::span<const Tag> tags) const {
+  std::vector<TagSpan> spans;
+  for (std::size_t i = 0; i < tags.size(); ++i) {
+    const auto begin = static_cast<std::int64_t>(i);
+    const std::size_t type = tags[i].type;
+    const auto next_is = [&](char place) {
+      return i + 1 < tags.size() && tags[i + 1].place == place && tags[i + 1].type == type;
+    };
+    if (tags[i].place == 'U') spans.push_back({type, begin, begin + 1});
+    if (tags[i].place != 'B') continue;
+    while (next_is('I')) ++i;
+    if (!next_is('L')) continue;
+    ++i;
+    spans.push_back({type, begin, static_cast<std::int64_t>(i) + 1});
+  }
+  return spans;
 }
 
 std::vector<TagSpan> SpanTags::spans_of(std::span<const std::int64_t> ids) const {
-  std::vector<TagSpan> spans;
-  std::optional<TagSpan> open;
-  const auto close = [&](std::int64_t end) {
-    if (!open) return;
-    open->end = end;
-    spans.push_back(*open);
-    open.reset();
-  };
-  for (std::int64_t i = 0; i < std::ssize(ids); ++i) {
-    const std::int64_t id = ids[static_cast<std::size_t>(i)];
+  std::vector<Tag> tags;
+  tags.reserve(ids.size() + 1);
+  for (const std::int64_t id : ids) {
     require(id < std::ssize(tags_), "spans: tag {} of {}", id, tags_.size());
-    const Tag tag = id < 0 ? Tag() : tags_[static_cast<std::size_t>(id)];
-    const bool goes_on = open && open->type == tag.type && (tag.place == 'I' || tag.place == 'E');
-    if (!goes_on) close(i);
-    if (tag.place == 'O') continue;
-    if (!goes_on) open = TagSpan{.type = tag.type, .begin = i};
-    if (tag.place == 'E' || tag.place == 'S') close(i + 1);
+    tags.push_back(id < 0 ? outside_ : tags_[static_cast<std::size_t>(id)]);
   }
-  close(std::ssize(ids));
+  if (scheme_ == SpanScheme::bilou) return bilou_spans(tags);
+  tags.push_back(outside_);
+  std::vector<TagSpan> spans;
+  Tag before = outside_;
+  std::int64_t begin = 0;
+  for (std::int64_t i = 0; i < std::ssize(tags); ++i) {
+    const Tag tag = tags[static_cast<std::size_t>(i)];
+    const bool is_other = tag.type != before.type;
+    if (ends_span(before.place, tag.place, is_other)) spans.push_back({before.type, begin, i});
+    if (begins_span(before.place, tag.place, is_other)) begin = i;
+    before = tag;
+  }
   return spans;
 }
 
@@ -54,7 +170,10 @@ void SpanScores::add(std::span<const TagSpan> predicted, std::span<const TagSpan
   std::size_t next = 0;  // both are in the order of their beginnings
   for (const TagSpan& span : reference) {
     ++types_.at(span.type).reference;
-    while (next < predicted.size() && predicted[next].begin < span.begin) ++next;
+    const auto is_before = [](const TagSpan& a, const TagSpan& b) {
+      return a.begin < b.begin || (a.begin == b.begin && a.end < b.end);
+    };
+    while (next < predicted.size() && is_before(predicted[next], span)) ++next;
     if (next < predicted.size() && predicted[next] == span) ++types_[span.type].right;
   }
 }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "framework/metrics/figure.h"
@@ -12,6 +14,8 @@
 namespace longspan {
 
 struct TagSpan {
+  static constexpr std::size_t no_type = static_cast<std::size_t>(-1);
+
   std::size_t type = 0;
   std::int64_t begin = 0;
   std::int64_t end = 0;  // one after the last item
@@ -19,28 +23,46 @@ struct TagSpan {
   friend bool operator==(const TagSpan&, const TagSpan&) = default;
 };
 
-// Tags that mark spans: "O" outside, "B-TYPE" at the beginning, "I-TYPE" inside, "E-TYPE" at the
-// end, "S-TYPE" alone. So BIO and BIOES; a type may be left out ("B").
+// Where the prefix of a span's tags is: "B-PER" or "PER-B". `bilou` tags end a span with L and mark
+// one of a single word with U, in place of E and S.
+enum class SpanScheme : std::uint8_t { prefix, suffix, bilou };
+
+// The scheme of a set of tags: prefixes B, I, E, S, L and U with a dash and a type, next to "O";
+// prefixes alone ("B", "I", "O") mark spans of the type "_". A set without "O" must have no other
+// tag. Nothing where tags mark no spans, or mix L or U with E or S.
+std::optional<SpanScheme> span_scheme_of(const std::vector<std::string>& tags);
+
+// A remark on such tags: why there is no span F1, or which tags mark no span next to those that do.
+// Empty where there is none.
+std::string span_remark(const std::vector<std::string>& tags);
+
+// Tags that mark spans: IOB1, IOB2, IOE1, IOE2, BIOES and BILOU.
 class SpanTags {
  public:
-  // The tags, by their ids. Throws DataError for a tag of another form.
-  explicit SpanTags(const std::vector<std::string>& tags);
+  // The tags, by their ids.
+  SpanTags(const std::vector<std::string>& tags, SpanScheme scheme);
 
   // In the order in which the tags first have them.
   const std::vector<std::string>& types() const { return types_; }
 
-  // The spans of a sentence, in their order. As conlleval has it (Tjong Kim Sang and Buchholz
-  // 2000), so that tags that fit no scheme mark spans too: one begins at every B and S, where the
-  // type changes, and at an I or E after an O, E or S; it ends before what begins one or is O, and
-  // after every E and S. A negative id is O. Throws Failure for an id that there is not.
+  // The spans of a sentence, in their order, as seqeval finds them. Of BILOU in its strict mode: U,
+  // or B, any number of I and L of one type. Of others as conlleval (Tjong Kim Sang and Buchholz
+  // 2000): a span begins at every B and S, where the type changes, and at an I or E after an O, E
+  // or S; it ends before the beginning of another and before O, and after every E and S. So a stray
+  // tag such as "X" opens a span where its type differs from that of the tag before it. A negative
+  // id is O. Throws Failure for an id that there is not.
   std::vector<TagSpan> spans_of(std::span<const std::int64_t> ids) const;
 
  private:
   struct Tag {
     char place = 'O';
-    std::size_t type = 0;
+    std::size_t type = TagSpan::no_type;
   };
+  Tag parsed(const std::string& tag);
+  std::vector<TagSpan> bilou_spans(std::span<const Tag> tags) const;
 
+  SpanScheme scheme_;
+  Tag outside_ = {};  // "O"
   std::vector<Tag> tags_;
   std::vector<std::string> types_;
 };

@@ -31,10 +31,11 @@ class Classes : public Readout {
     const std::int64_t rows = label.elements();
     const Range own = rows_with_losses(mesh_, rows);
     std::vector<std::int64_t> labels(static_cast<std::size_t>(rows), ignored_target);
+    // A label that training lacks has no loss.
     if (!label.device().state().dry())
-      std::copy(label.data<std::int64_t>() + own.begin,
-                label.data<std::int64_t>() + own.end,
-                labels.begin() + own.begin);
+      for (std::int64_t row = own.begin; row < own.end; ++row)
+        if (const std::int64_t id = label.data<std::int64_t>()[row]; id < part_.total)
+          labels[static_cast<std::size_t>(row)] = id;
     Variable losses = cross_entropy(of_rows(states, reading, pass),
                                     host_field(labels, {rows}, device_),
                                     {.vocabulary = part_.total},

@@ -1,6 +1,7 @@
 #include "framework/model/tag_readout.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "framework/autograd/linear_chain.h"
 #include "framework/model/best_class.h"
@@ -18,12 +19,14 @@ struct Words {
   std::vector<std::int64_t> lengths;  // [rows]
 };
 
-// On a dry device, where nobody has said which, every token begins a word.
-Words words_of(const Tensor& targets) {
+// Words whose tag is below `tags`. On a dry device, where nobody has said which, every token begins
+// a word.
+Words words_of(const Tensor& targets, std::int64_t tags) {
   const std::int64_t rows = targets.shape()[0], time = targets.shape()[1];
   const bool is_dry = targets.device().state().dry();
   const auto tag_at = [&](std::int64_t row, std::int64_t place) {
-    return is_dry ? 0 : targets.data<std::int64_t>()[row * time + place];
+    const std::int64_t tag = is_dry ? 0 : targets.data<std::int64_t>()[row * time + place];
+    return tag < tags ? tag : ignored_target;
   };
   Words words;
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -66,7 +69,8 @@ class Tags : public Readout {
   std::vector<Term> terms(const States& states,
                           const Reading& reading,
                           const Pass&) const override {
-    const Words words = words_of(field_of(reading.fields, "targets"));
+    // Without words whose tag training lacks, as that has no score.
+    const Words words = words_of(field_of(reading.fields, "targets"), part_.total);
     return {{.name = "loss",
              .values = losses_of_time(losses(of_words(states, words), words), mesh_),
              .count = "tokens"}};
@@ -81,7 +85,7 @@ class Tags : public Readout {
   Tensor choices(const States& states, const Reading& reading, const Pass&) const override {
     const NoGradient unrecorded;
     const Tensor& targets = field_of(reading.fields, "targets");
-    const Words words = words_of(targets);
+    const Words words = words_of(targets, std::numeric_limits<std::int64_t>::max());
     const std::int64_t rows = targets.shape()[0], time = targets.shape()[1];
     const Variable scores = of_words(states, words);
     const Tensor best =

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "framework/core/option_text.h"
 #include "framework/core/unsigned_nan.h"
 #include "framework/data/ordered_reader.h"
 #include "framework/data/text_files.h"
@@ -40,19 +41,75 @@ void add_left_out(const LabelledKind& kind, double left_out, double read, Measur
                   kind.labels);
 }
 
+// A file that a model is measured on. Its labels are those of training, then those that only the
+// file has: they count as errors and have no loss.
+struct MeasuredFile {
+  LabelSet labels;
+  std::shared_ptr<const Examples> examples;
+};
+
+// Labels of training, then those of the file that training lacks. Those of training alone where the
+// file has none of them, which is then refused when it is opened. Collective.
+LabelSet labels_with_unseen(const LabelledKind& kind, const LabelledFile& file) {
+  if (!kind.scores) return file.labels;
+  DataOptions data = file.data;
+  data.train = file.path;
+  data.train_target = file.target;
+  std::vector<std::string> names = file.labels.names();
+  const LabelSet found = kind.learn(data, file.all, file.listener);
+  bool any_known = false;
+  for (const std::string& name : found.names()) {
+    const bool known = file.labels.id_of(name) >= 0;
+    any_known = any_known || known;
+    if (!known) names.push_back(name);
+  }
+  return any_known ? LabelSet::in_order(std::move(names), file.path.told()) : file.labels;
+}
+
+MeasuredFile open_measured(const LabelledKind& kind, const LabelledFile& file) {
+  LabelSet labels = labels_with_unseen(kind, file);
+  auto examples = kind.open(
+      {file.path, file.target, file.data, labels, file.tokenizer, file.all, file.listener});
+  return {std::move(labels), std::move(examples)};
+}
+
+// Targets of a measurement.
+struct TargetCounts {
+  double unseen = 0;  // that training lacks
+  double all = 0;
+};
+
+// "unseen in training: 3 of 120 tags ("B-CITY")".
+std::string unseen_text(const LabelledKind& kind,
+                        const LabelSet& learnt,
+                        const LabelSet& labels,
+                        const TargetCounts& counts) {
+  std::string names;
+  for (std::int64_t id = learnt.size(); id < labels.size(); ++id)
+    names += (names.empty() ? "" : ", ") + in_quotes(labels.name(id));
+  const std::string all = kind.each_token ? kind.labels : kind.example + "s by their " + kind.label;
+  return fmt::format(
+      "; unseen in training: {} of {} {} ({}), counted as errors and left out of the loss",
+      counts.unseen,
+      counts.all,
+      all,
+      shortened(names, 100));
+}
+
 // Collective.
 Measurement measure(const LabelledKind& kind,
-                    const LabelSet& labels,
+                    const LabelSet& learnt,
                     const Model& model,
-                    const std::shared_ptr<const Examples>& examples,
+                    const MeasuredFile& file,
                     const BucketOptions& buckets,
                     const BatchDivision& division,
                     const ExampleSample& sample) {
   const ProcessMesh& mesh = model.parameters().mesh();
-  OrderedReader reader(examples, buckets, division, sample);
-  const auto scores = kind.scores ? kind.scores(labels) : nullptr;
+  OrderedReader reader(file.examples, buckets, division, sample);
+  const auto scores = kind.scores ? kind.scores(file.labels) : nullptr;
   const NoGradient unrecorded;
   double nats = 0, counted = 0, left_out = 0;
+  TargetCounts targets;
   while (!reader.done()) {
     const Batch batch = reader.next();
     Answers answers;
@@ -65,19 +122,29 @@ Measurement measure(const LabelledKind& kind,
     if (mesh.context.rank() != 0) continue;
     counted += static_cast<double>(batch.count(kind.count));
     left_out += static_cast<double>(batch.count("left_out"));
-    if (scores) scores->add(batch, answers.choices);
+    if (!scores) continue;
+    scores->add(batch, answers.choices);
+    for (const std::int64_t id : batch.field(kind.target).span<std::int64_t>()) {
+      targets.all += id >= 0 ? 1 : 0;
+      targets.unseen += id >= learnt.size() ? 1 : 0;
+    }
   }
   std::vector<double> sums = scores ? scores->sums() : std::vector<double>();
-  sums.insert(sums.end(), {left_out, nats, counted});
+  sums.insert(sums.end(), {left_out, targets.unseen, targets.all, nats, counted});
   const Tensor all =
       Tensor::from<double>(sums, {std::ssize(sums)}, Device::cpu(), MemoryTag::workspace);
   mesh.world.all_reduce(all, Reduction::sum);
   const auto values = all.span<double>();
-  const double loss = values[values.size() - 2] / values.back();
+  const double unseen = values[values.size() - 4];
+  const double loss = values[values.size() - 2] / (values.back() - unseen);
   Measurement measured =
       measurement(kind, loss, scores ? scores->figures(values) : kind.figures_of_loss(loss));
   add_coverage(reader.coverage(), measured);
-  add_left_out(kind, values[values.size() - 3], values.back(), measured);
+  add_left_out(kind, values[values.size() - 5], values.back(), measured);
+  if (file.labels.size() == learnt.size()) return measured;
+  measured.figures.push_back({.name = "unseen_" + kind.labels, .value = unseen, .is_count = true});
+  measured.text +=
+      unseen_text(kind, learnt, file.labels, {.unseen = unseen, .all = values[values.size() - 3]});
   return measured;
 }
 
@@ -105,14 +172,19 @@ class LabelledTask : public Task {
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
         labels_(kind.learn(setting.data, setting.mesh.world, setting.listener)),
+        validation_labels_(labels_),
         data_(setting, [&](const NamedPath& file, const NamedPath& target) {
-          return kind.open({file,
-                            target,
-                            setting.data,
-                            labels_,
-                            tokenizer_,
-                            setting.mesh.world,
-                            setting.listener});
+          const LabelledFile opened = {file,
+                                       target,
+                                       setting.data,
+                                       labels_,
+                                       tokenizer_,
+                                       setting.mesh.world,
+                                       setting.listener};
+          if (file.text() == setting.data.train.text()) return kind.open(opened);
+          MeasuredFile measured = open_measured(kind, opened);
+          validation_labels_ = measured.labels;
+          return measured.examples;
         }) {
     if (data_.validation()) require_image(data_.examples().image(), *data_.validation());
   }
@@ -129,12 +201,14 @@ class LabelledTask : public Task {
   std::vector<BatchShape> batches() const override { return data_.batches(); }
   std::string introduction() const override {
     const std::optional<ImageShape> image = data_.examples().image();
-    return data_.introduction(fmt::format("{} {}s{} with {} {}",
+    const std::string remark = kind_.remark ? kind_.remark(labels_) : "";
+    return data_.introduction(fmt::format("{} {}s{} with {} {}{}",
                                           data_.examples().size(),
                                           kind_.example,
                                           image ? " of " + to_string(*image) : "",
                                           labels_.size(),
-                                          kind_.labels));
+                                          kind_.labels,
+                                          remark.empty() ? "" : " (" + remark + ")"));
   }
 
   std::vector<std::string> warnings() const override {
@@ -183,8 +257,13 @@ class LabelledTask : public Task {
 
   std::optional<Measurement> validate(const Model& model) const override {
     if (!data_.validation()) return std::nullopt;
-    Measurement measured = measure(
-        kind_, labels_, model, data_.validation(), data_.buckets(), data_.division(), sample_);
+    Measurement measured = measure(kind_,
+                                   labels_,
+                                   model,
+                                   {validation_labels_, data_.validation()},
+                                   data_.buckets(),
+                                   data_.division(),
+                                   sample_);
     measured.text = "validation " + measured.text;
     return measured;
   }
@@ -195,6 +274,7 @@ class LabelledTask : public Task {
   ExampleSample sample_;  // of the validation data
   Tokenizer tokenizer_;
   LabelSet labels_;
+  LabelSet validation_labels_;  // those, then others of the validation data
   ExampleData data_;
 };
 
@@ -230,19 +310,20 @@ std::shared_ptr<const Examples> open_alone(const LabelledKind& kind,
 
 Measurement evaluate_file(const LabelledKind& kind, const EvaluateRequest& request) {
   const ProcessMesh& mesh = request.model.parameters().mesh();
-  const auto examples = kind.open({request.file,
-                                   request.target,
-                                   request.data,
-                                   request.labels,
-                                   request.tokenizer,
-                                   mesh.world,
-                                   request.listener});
-  require_image(request.image, *examples);
-  require_labels(request.model, *examples);
+  const MeasuredFile file = open_measured(kind,
+                                          {request.file,
+                                           request.target,
+                                           request.data,
+                                           request.labels,
+                                           request.tokenizer,
+                                           mesh.world,
+                                           request.listener});
+  require_image(request.image, *file.examples);
+  require_labels(request.model, *file.examples);
   return measure(kind,
                  request.labels,
                  request.model,
-                 examples,
+                 file,
                  request.data.buckets,
                  {mesh.data_coordinate(), mesh.data.size(), 1},
                  {});

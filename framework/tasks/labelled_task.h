@@ -68,6 +68,8 @@ struct LabelledKind {
   std::function<LabelSet(const DataOptions&, const Communicator&, const ScanListener&)> learn;
   std::function<std::shared_ptr<const Examples>(const LabelledFile&)> open;
   std::function<std::unique_ptr<LabelScores>(const LabelSet&)> scores = {};
+  // A remark on labels that are learnt, for the log; "" where there is none.
+  std::function<std::string(const LabelSet&)> remark = {};
   // In place of scores, of models that choose nothing: what else the mean loss says.
   std::function<std::vector<Figure>(double loss)> figures_of_loss = {};
   // What the line of that number names, to be labelled: one, or of a file that holds several each.

@@ -17,21 +17,12 @@
 namespace longspan {
 namespace {
 
-// Whether tags are "O", "B-TYPE", "I-TYPE", "E-TYPE" or "S-TYPE", and some begin a span.
-bool mark_spans(const std::vector<std::string>& tags) {
-  const auto marks = [](const std::string& tag) {
-    return tag == "O" || (tag.size() > 2 && tag[1] == '-' &&
-                          std::string_view("BIES").find(tag[0]) != std::string_view::npos);
-  };
-  return std::ranges::all_of(tags, marks) &&
-         std::ranges::any_of(tags, [](const std::string& tag) { return tag.starts_with("B-"); });
-}
-
 class TagScores : public LabelScores {
  public:
   explicit TagScores(const LabelSet& tags) : names_(tags.names()), found_(tags.size()) {
-    if (!mark_spans(tags.names())) return;
-    tags_.emplace(tags.names());
+    const std::optional<SpanScheme> scheme = span_scheme_of(tags.names());
+    if (!scheme) return;
+    tags_.emplace(tags.names(), *scheme);
     spans_.emplace(tags_->types().size());
   }
 
@@ -111,6 +102,7 @@ LabelledKind tagged_words() {
     return open_tags(
         file.path, file.data.tag_columns, file.labels, file.tokenizer, file.all, file.listener);
   };
+  kind.remark = [](const LabelSet& tags) { return span_remark(tags.names()); };
   kind.scores = [](const LabelSet& tags) { return std::make_unique<TagScores>(tags); };
   kind.read = words_of_line;
   return kind;

@@ -1,5 +1,6 @@
 #include "framework/data/tag_examples.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -120,6 +121,23 @@ TEST(TagExamples, RefusesLinesThatAreNotOfTheirColumns) {
   EXPECT_THAT(refused("1\tdo\tdo\t_\tVBP\t_\t3\taux\t_\t_\n", TagColumns::upos),
               HasSubstr(":1: has no tag in column 4"));
   EXPECT_THAT(refused("# nothing\n\n", TagColumns::upos), HasSubstr("has no word with a tag"));
+}
+
+// As in WNUT17; U+3000 is the space of Chinese and Japanese.
+TEST(TagExamples, LinesOfWhiteSpaceEndASentence) {
+  for (const char* const line : {"", " ", "\t", "\t\t \t", "\r", " \r", "\u00A0", "\u3000\t"}) {
+    const std::string text = fmt::format("Hi\tX\nyou\tP\n{0}\n{0}\nGo\tV\n{0}\n", line);
+    const auto examples = open(text, TagColumns::two);
+    ASSERT_EQ(examples->size(), 2) << text;
+    EXPECT_EQ(examples->lengths(0), (Lengths{0, 6}));
+    const std::vector<std::int64_t> rows = {0, 1};
+    const Batch batch = examples->read({.examples = rows, .columns = {0, 8}});
+    EXPECT_EQ(batch.count("tokens"), 3);
+    EXPECT_THAT(row(batch, "tokens", 1, 3), ElementsAre('G', 'o', 0));
+  }
+  std::string spaced(conllu);
+  spaced.insert(spaced.find("\n\n") + 1, " \t");
+  EXPECT_EQ(open(spaced, TagColumns::upos)->size(), 2);
 }
 
 TEST(TagExamples, RefusesATagThatTrainingDidNotHave) {

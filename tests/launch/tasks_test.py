@@ -139,6 +139,42 @@ class Tagging(TestCase):
         self.write("validation.txt", "internationalisation\tO\n")
         self.refused({"data.longest": 8, "model.longest": 16}, "train.txt:")
 
+    def test_unseen_validation_tags_count_as_errors(self):
+        """Reference values: accuracy_score, f1_score(average="macro") of scikit-learn and f1_score of seqeval."""
+        self.write("train.txt", "anna\tB-PER\n\nnew\tB-LOC\nyork\tI-LOC\n\nsaw\tO\n\nthe\tO\n")
+        known = "anna\tB-PER\nsaw\tO\nnew\tB-LOC\nyork\tI-LOC\n\n"
+        self.write("validation.txt", known + "the\tO\nanna\tB-CITY\n \nsaw\tEVENT\n")
+        self.write("known.txt", known)
+        for readout in "softmax", "crf":
+            task = {**self.task, "model.tag_readout": readout, "model.dropout": 0, "training.steps": 60, "training.learning_rate": 0.02,
+                    "training.validation_every": 60, "checkpoint.every": 0}
+            self.train(readout, settings=task)
+            # Predictions are those of training: B-PER O B-LOC I-LOC, O B-PER, O.
+            last = self.run_at(readout).metrics()[-1]
+            self.assertEqual(last["validation_unseen_tags"], 2)
+            self.assertAlmostEqual(last["validation_accuracy"], 100 * 5 / 7)
+            # B-LOC and I-LOC 1, B-PER 2/3, O 4/5, B-CITY and EVENT 0.
+            self.assertAlmostEqual(last["validation_macro_f1"], 100 * (2 + 2 / 3 + 4 / 5) / 6)
+            # Right: PER, LOC. Predicted: 2 PER, LOC. There: PER, LOC, CITY, VENT.
+            self.assertAlmostEqual(last["validation_span_f1"], 100 * 4 / 7)
+            log = (self.run_at(readout).path / "log.txt").read_text()
+            self.assertIn('; unseen in training: 2 of 7 tags ("B-CITY", "EVENT"), counted as errors and left out of the loss', log)
+            for ranks in 1, 2:
+                measured = json.loads(self.longspan("evaluate", readout, "--json", ranks=ranks).output)
+                for figure in "loss", "accuracy", "macro_f1", "span_f1", "unseen_tags":
+                    self.assertAlmostEqual(measured[figure], last["validation_" + figure], msg=figure)
+            seen = json.loads(self.longspan("evaluate", readout, "--data", "known.txt", "--json").output)
+            self.assertNotIn("unseen_tags", seen)
+            self.assertEqual(seen["span_f1"], 100)
+            self.assertLess(last["validation_loss"], 1)
+
+    def test_reports_why_tags_have_no_span_f1(self):
+        self.write("train.txt", "anna\tB-PER\nsmith\tE-PER\nrome\tU-LOC\nis\tO\n")
+        self.write("validation.txt", "anna\tB-PER\n")
+        result = self.train(settings={**self.task, "training.steps": 4})
+        self.assertNotIn("validation_span_f1", self.run_at().metrics()[-1])
+        self.assertIn("4 tags (no span F1: tags mix L or U of BILOU with E or S of BIOES)", result.output + result.errors)
+
     def test_other_tags_at_resume(self):
         self.train(settings={**self.task, "training.steps": 4})
         text = (self.directory / "train.txt").read_text()
@@ -240,6 +276,18 @@ class Classification(TestCase):
         for command in ["evaluate", "run"], ["generate", "run", "--input", "lines.txt"]:
             result = self.longspan(*command, "--beam", 2, code=2)
             self.assert_one_sentence(result, f"longspan {command[0]}: --beam", "are for run.task: translation; this model is of classification")
+
+    def test_unseen_validation_classes_count_as_errors(self):
+        text = (self.directory / "validation.txt").read_text()
+        self.train("seen", settings={**self.task, "model.dropout": 0})
+        self.write("validation.txt", text + "new\tfine\n")
+        self.train("unseen", settings={**self.task, "model.dropout": 0})
+        seen, unseen = (self.run_at(name).metrics()[-1] for name in ("seen", "unseen"))
+        self.assertEqual(unseen["validation_unseen_classes"], 1)
+        self.assertAlmostEqual(unseen["validation_loss"], seen["validation_loss"])
+        self.assertAlmostEqual(unseen["validation_accuracy"], seen["validation_accuracy"] * 13 / 14)
+        self.assertEqual(unseen["validation_recall/new"], 0)
+        self.assertIn('; unseen in training: 1 of 14 texts by their class ("new"), counted as errors', (self.run_at("unseen").path / "log.txt").read_text())
 
     def test_a_budget_below_the_longest_line(self):
         self.refused({"data.batch_tokens": 8}, "data.batch_tokens")

@@ -39,7 +39,7 @@ Metric joined(const Metric& metric, const Metric& other) {
 }
 
 TEST(Spans, OfAnySequenceOfTagsAreThoseOfConlleval) {
-  const SpanTags scheme(tags);
+  const SpanTags scheme(tags, SpanScheme::prefix);
   EXPECT_EQ(scheme.types(), (std::vector<std::string>{"X", "Y"}));
   for (const auto& one : testing::span_cases()) {
     EXPECT_EQ(scheme.spans_of(ids_of(one.predicted)), one.predicted_spans) << one.predicted;
@@ -49,7 +49,7 @@ TEST(Spans, OfAnySequenceOfTagsAreThoseOfConlleval) {
 }
 
 TEST(Spans, ScoresAreThoseOfSeqeval) {
-  const SpanTags scheme(tags);
+  const SpanTags scheme(tags, SpanScheme::prefix);
   SpanScores parts[] = {SpanScores(2), SpanScores(2)};
   std::size_t next = 0;
   for (const auto& one : testing::span_cases())
@@ -68,7 +68,7 @@ TEST(Spans, ScoresAreThoseOfSeqeval) {
 }
 
 TEST(Spans, LaterPiecesOfAWordAreLeftOut) {
-  const SpanTags scheme(tags);
+  const SpanTags scheme(tags, SpanScheme::prefix);
   SpanScores scores(2);
   // B-X, a piece, I-X, O: the piece's prediction, O, does not cut the span.
   scores.add(scheme, Ids{1, 0, 2, 0}, Ids{1, -1, 2, 0});
@@ -79,10 +79,56 @@ TEST(Spans, LaterPiecesOfAWordAreLeftOut) {
   EXPECT_THROW(scores.add(scheme, Ids{9}, Ids{1}), Failure);
 }
 
-TEST(Spans, TagsOfOtherFormsAreRefused) {
-  EXPECT_EQ(SpanTags({"O", "B", "I"}).types(), std::vector<std::string>{""});
-  for (const char* const tag : {"", "NOUN", "B-", "BX", "O-X", "X-B", "-X"})
-    EXPECT_THROW(SpanTags({"O", tag}), DataError) << tag;
+TEST(Spans, MatchSeqevalInEachScheme) {
+  for (const auto& one : testing::scheme_cases()) {
+    SCOPED_TRACE(one.tags);
+    std::vector<std::string> names;
+    for (const std::string_view name : words_of(one.tags)) names.emplace_back(name);
+    const std::optional<SpanScheme> found = span_scheme_of(names);
+    ASSERT_TRUE(found.has_value());
+    const SpanTags scheme(names, *found);
+    SpanScores scores(scheme.types().size());
+    const auto ids = [&](const std::string& sentence) {
+      Ids result;
+      for (const std::string_view tag : words_of(sentence))
+        result.push_back(std::ranges::find(names, tag) - names.begin());
+      return result;
+    };
+    for (const auto& [predicted, reference] : one.sentences)
+      scores.add(scheme, ids(predicted), ids(reference));
+    EXPECT_EQ(scores.total().predicted, one.predicted);
+    EXPECT_EQ(scores.total().reference, one.reference);
+    EXPECT_NEAR(scores.total().precision(), one.scores[0], tolerance);
+    EXPECT_NEAR(scores.total().recall(), one.scores[1], tolerance);
+    EXPECT_NEAR(scores.total().f1(), one.scores[2], tolerance);
+  }
+}
+
+TEST(Spans, SchemesFollowFromTheTags) {
+  const auto scheme = [](const std::vector<std::string>& names) { return span_scheme_of(names); };
+  EXPECT_EQ(scheme({"B-X", "I-X", "O"}), SpanScheme::prefix);
+  EXPECT_EQ(scheme({"I-X", "O"}), SpanScheme::prefix);
+  EXPECT_EQ(scheme({"B", "I", "O"}), SpanScheme::prefix);
+  EXPECT_EQ(scheme({"B-X", "E-X"}), SpanScheme::prefix);
+  EXPECT_EQ(scheme({"B-X", "O", "PAD"}), SpanScheme::prefix);
+  EXPECT_EQ(scheme({"X-B", "X-I", "O"}), SpanScheme::suffix);
+  EXPECT_EQ(scheme({"B-X", "L-X", "O", "PAD"}), SpanScheme::bilou);
+  EXPECT_EQ(scheme({"O", "U-X"}), SpanScheme::bilou);
+  EXPECT_EQ(scheme({"B-X", "NOUN"}), std::nullopt);
+  EXPECT_EQ(scheme({"DT", "NN", "O"}), std::nullopt);
+  EXPECT_EQ(scheme({"O"}), std::nullopt);
+  EXPECT_EQ(scheme({"O", "X"}), std::nullopt);
+  EXPECT_EQ(scheme({"B-X", "E-X", "O", "U-X"}), std::nullopt);
+}
+
+TEST(Spans, RemarksNameWhatIsNotOfAScheme) {
+  EXPECT_EQ(span_remark({"B-X", "I-X", "O"}), "");
+  EXPECT_EQ(span_remark({"DT", "NN"}), "");
+  EXPECT_EQ(span_remark({"B-X", "E-X", "O", "U-X"}),
+            "no span F1: tags mix L or U of BILOU with E or S of BIOES");
+  EXPECT_EQ(span_remark({"B-X", "O", "PAD", "X"}),
+            "tags without a prefix such as B- or I-: \"PAD\", \"X\"; span F1 counts them as "
+            "seqeval does");
 }
 
 TEST(ClassificationScores, AreThoseOfScikitLearn) {
@@ -99,6 +145,13 @@ TEST(ClassificationScores, AreThoseOfScikitLearn) {
   EXPECT_EQ(found[0].name, "accuracy");
   EXPECT_EQ(found[11].name, "f1/yes");
   EXPECT_EQ(found[11].unit, "percent");
+}
+
+// scikit-learn: f1_score(["x", "x", "y", "y"], ["x", "z", "y", "y"], average="macro").
+TEST(ClassificationScores, MacroF1CountsAClassThatIsOnlyPredicted) {
+  Classification found(4);  // nothing has the last
+  found.add(Ids{0, 2, 1, 1}, Ids{0, 0, 1, 1});
+  EXPECT_NEAR(found.macro_f1(), 55.55555555555556, tolerance);
 }
 
 TEST(ClassificationScores, KnowWhatDoesNotCountAndWhatIsNoClass) {

@@ -120,6 +120,43 @@ TEST(TagReadout, AFieldWithoutTransitionsIsASoftmax) {
   EXPECT_TRUE(std::ranges::equal(one.span<std::int64_t>(), other.span<std::int64_t>()));
 }
 
+// A tag beyond those of training: its word has no loss, and a prediction nevertheless.
+TEST(TagReadout, AWordWithAnUnseenTagHasNoLoss) {
+  for (const TagReadout kind : {TagReadout::softmax, TagReadout::crf}) {
+    const Made made(tag_readout(), end_with(kind, {}));
+    const Variable hidden(random_tensor({rows, time, width}, 1));
+    const auto with_tag = [](std::int64_t tag) {
+      Reading read = reading();
+      read.fields.at("targets").data<std::int64_t>()[2] = tag;
+      return read;
+    };
+    const auto loss = [&](const Reading& read) {
+      return sum(made.readout->terms(made.states(hidden), read, Pass{}).front().values)
+          .value()
+          .item();
+    };
+    EXPECT_EQ(loss(with_tag(classes + 1)), loss(with_tag(ignored_target)));
+    EXPECT_LT(loss(with_tag(classes)), loss(with_tag(0)));
+    const Tensor choices = made.readout->choices(made.states(hidden), with_tag(classes), Pass{});
+    const Tensor expected = made.readout->choices(made.states(hidden), with_tag(0), Pass{});
+    EXPECT_TRUE(std::ranges::equal(choices.span<std::int64_t>(), expected.span<std::int64_t>()));
+  }
+}
+
+TEST(ClassReadout, ARowWithAnUnseenClassHasNoLoss) {
+  const Made made(class_readout(), end_with({}, Pooling::first));
+  const Variable hidden(random_tensor({rows, time, width}, 1));
+  const auto losses = [&](std::int64_t first) {
+    Reading read = reading();
+    read.fields.at("label").data<std::int64_t>()[0] = first;
+    return values_of(made.readout->terms(made.states(hidden), read, Pass{}).front().values.value());
+  };
+  const Values before = losses(2), after = losses(classes);
+  EXPECT_GT(before[0], 0);
+  EXPECT_EQ(after[0], 0);
+  EXPECT_EQ(after[1], before[1]);
+}
+
 // Neighbours are words, whatever tokens lie between them.
 TEST(TagReadout, ForbiddenNeighboursAreNotChosen) {
   const Made made(tag_readout(), end_with(TagReadout::crf, {}));
