@@ -65,7 +65,11 @@ void warn_of_unread_keys(OptionTable& table, const Configuration& configuration)
           "data.subword_sampling"},
          buckets);
   unless({"data.validation_target", "data.test_target"}, targets);
-  unless({"training.validation_decoded", "data.begin_token", "data.end_token", "data.first_token"},
+  unless({"training.validation_decoded",
+          "data.begin_token",
+          "data.end_token",
+          "data.first_token",
+          "data.bleu_tokenizer"},
          pairs);
   unless({"reinforcement.discount",
           "reinforcement.lambda",

@@ -245,6 +245,15 @@ void declare(OptionTable& table, DataOptions& options) {
             fixes_weights());
   declare_subwords(table, options);
   declare(table, options.sentence, options.tokenizer);
+  table.add("data.bleu_tokenizer",
+            options.bleu_tokenizer,
+            "sacreBLEU's tokenizer for BLEU: 13a; char, each character, for languages without "
+            "spaces; zh, each Chinese character, and 13a for the rest; none, words between spaces. "
+            "Only with run.task: translation",
+            {{"13a", BleuTokens::thirteen_a},
+             {"char", BleuTokens::characters},
+             {"zh", BleuTokens::chinese},
+             {"none", BleuTokens::white_space}});
   table.check({"data.tokenizer", "data.tokenizer_kind"}, [&options]() -> std::string {
     const bool trains_json =
         trains_tokenizer(options) && options.tokenizer == TokenizerKind::tokenizer_json;

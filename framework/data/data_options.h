@@ -14,6 +14,7 @@
 #include "framework/data/subword_model.h"
 #include "framework/data/tagged_words.h"
 #include "framework/data/tokenizer.h"
+#include "framework/metrics/bleu.h"
 
 namespace longspan {
 
@@ -40,6 +41,7 @@ struct DataOptions {
   std::int64_t vocabulary = 8192;       // data.vocabulary: likewise; of ids how many there are
   IdBits token_bits = IdBits::fitting;  // data.token_bits: of files of ids
   SentenceTokens sentence = {};         // of pairs: the keys are in sentence_ids.h
+  BleuTokens bleu_tokenizer = BleuTokens::thirteen_a;  // data.bleu_tokenizer: of pairs
   NamedPath token_cache;        // data.token_cache: a folder; none: one in the run's directory
   std::int64_t batch = 8;       // data.batch: global streams
   std::int64_t segment = 256;   // data.segment: tokens of a stream in one step

@@ -11,9 +11,26 @@
 namespace longspan {
 namespace {
 
+using Items = std::vector<std::uint32_t>;
+
 std::string tokenized(std::string_view sentence, BleuTokens tokens) {
   const std::string_view text = without_trailing_space(sentence);
-  return tokens == BleuTokens::thirteen_a ? tokenize_13a(text) : std::string(text);
+  if (tokens == BleuTokens::thirteen_a) return tokenize_13a(text);
+  return tokens == BleuTokens::chinese ? tokenize_zh(text) : std::string(text);
+}
+
+// Tokens of each text as numbers; the same numbers are the same tokens.
+std::vector<Items> items_of(std::span<const std::string_view> texts, BleuTokens tokens) {
+  std::vector<Items> items;
+  if (tokens == BleuTokens::characters) {
+    for (const std::string_view text : texts) items.push_back(letters_of(text));
+    return items;
+  }
+  std::vector<std::string> split;  // the words are views into them
+  for (const std::string_view text : texts) split.push_back(tokenized(text, tokens));
+  WordNumbers numbers;
+  for (const std::string& text : split) items.push_back(numbers.of(words_of(text)));
+  return items;
 }
 
 // sacreBLEU's stand-in for the logarithm of 0.
@@ -21,18 +38,29 @@ double floored_log(double x) { return x == 0 ? -9999999999. : std::log(x); }
 
 }  // namespace
 
+const char* name_of(BleuTokens tokens) {
+  switch (tokens) {
+    case BleuTokens::thirteen_a:
+      return "13a";
+    case BleuTokens::white_space:
+      return "none";
+    case BleuTokens::characters:
+      return "char";
+    case BleuTokens::chinese:
+      return "zh";
+  }
+  return "";
+}
+
 void BleuSums::add(std::string_view hypothesis,
                    std::span<const std::string> references,
                    BleuTokens tokens) {
   require(!references.empty(), "BLEU: a sentence has no reference");
-  const std::string text = tokenized(hypothesis, tokens);
-  std::vector<std::string> texts;  // the words lie in them
-  texts.reserve(references.size());
-  for (const std::string& reference : references) texts.push_back(tokenized(reference, tokens));
-  WordNumbers numbers;
-  const std::vector<std::uint32_t> own = numbers.of(words_of(text));
-  std::vector<std::vector<std::uint32_t>> theirs;
-  for (const std::string& reference : texts) theirs.push_back(numbers.of(words_of(reference)));
+  std::vector<std::string_view> texts = {hypothesis};
+  texts.insert(texts.end(), references.begin(), references.end());
+  const std::vector<Items> items = items_of(texts, tokens);
+  const Items& own = items.front();
+  const std::span<const Items> theirs = std::span(items).subspan(1);
 
   const std::int64_t length = std::ssize(own);
   std::int64_t closest = std::ssize(theirs.front());

@@ -13,7 +13,12 @@
 
 namespace longspan {
 
-enum class BleuTokens : std::uint8_t { thirteen_a, white_space };
+// sacreBLEU's tokenizers: 13a; none, words between white space; char, each character but white
+// space; zh, 13a with each Chinese character apart.
+enum class BleuTokens : std::uint8_t { thirteen_a, white_space, characters, chinese };
+
+// sacreBLEU's name: "13a", "none", "char" or "zh".
+const char* name_of(BleuTokens tokens);
 
 // The sums over the sentences of a corpus.
 struct BleuSums {

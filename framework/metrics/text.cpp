@@ -1,5 +1,7 @@
 #include "framework/metrics/text.h"
 
+#include <algorithm>
+
 #include "framework/core/utf8.h"
 
 namespace longspan {
@@ -53,6 +55,25 @@ std::string_view without_trailing_space(std::string_view text) {
     if (!is_space(code_point)) size = end;
   });
   return text.substr(0, size);
+}
+
+std::string_view without_outer_space(std::string_view text) {
+  std::size_t begin = text.size();
+  each_character(text, [&](char32_t code_point, std::size_t at, std::size_t) {
+    if (!is_space(code_point)) begin = std::min(begin, at);
+  });
+  return without_trailing_space(text.substr(begin));
+}
+
+std::string with_space_around(std::string_view text, bool (*fits)(char32_t)) {
+  std::string result;
+  each_character(text, [&](char32_t code_point, std::size_t begin, std::size_t end) {
+    const char* const space = fits(code_point) ? " " : "";
+    result += space;
+    result += text.substr(begin, end - begin);
+    result += space;
+  });
+  return result;
 }
 
 std::vector<std::string_view> words_of(std::string_view text) {

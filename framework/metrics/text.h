@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -15,6 +16,12 @@ bool is_space(char32_t code_point);
 
 // str.rstrip().
 std::string_view without_trailing_space(std::string_view text);
+
+// str.strip().
+std::string_view without_outer_space(std::string_view text);
+
+// The text with a space before and after each character for which `fits` holds.
+std::string with_space_around(std::string_view text, bool (*fits)(char32_t));
 
 // str.split(): what stands between runs of white space. The words lie in `text`.
 std::vector<std::string_view> words_of(std::string_view text);

@@ -1,5 +1,8 @@
 #include "framework/metrics/thirteen_a.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "framework/metrics/text.h"
 
 namespace longspan {
@@ -61,17 +64,29 @@ std::string without_markup(std::string_view line) {
   return text;
 }
 
-}  // namespace
+// sacreBLEU's ranges. Two of them it writes as "\u20000" and "\u2f800", which Python reads as
+// U+2000 and U+2F80 with a "0" behind, and which so begin one character later.
+constexpr std::pair<char32_t, char32_t> chinese_ranges[] = {
+    {0x2001, 0x2A6D}, {0x2E80, 0x2EFF}, {0x2F00, 0x2FDF}, {0x2F81, 0x2FA1}, {0x2FF0, 0x2FFF},
+    {0x3000, 0x303F}, {0x3100, 0x312F}, {0x31A0, 0x31BF}, {0x31C0, 0x31EF}, {0x3200, 0x32FF},
+    {0x3300, 0x33FF}, {0x3400, 0x4DB5}, {0x4E00, 0x9FA5}, {0x9FA6, 0x9FBB}, {0xF900, 0xFA2D},
+    {0xFA30, 0xFA6A}, {0xFA70, 0xFAD9}, {0xFE10, 0xFE1F}, {0xFE30, 0xFE4F}, {0xFF00, 0xFFEF}};
 
-std::string tokenize_13a(std::string_view line) {
-  std::string text = " ";
-  for (const char letter : without_markup(line)) {
+bool is_chinese_of_sacrebleu(char32_t code_point) {
+  return std::ranges::any_of(chinese_ranges, [&](const auto& range) {
+    return code_point >= range.first && code_point <= range.second;
+  });
+}
+
+// sacrebleu.tokenizers.tokenizer_re.TokenizerRegexp.
+std::string split_at_marks(std::string_view line) {
+  std::string text;
+  for (const char letter : line) {
     if (is_symbol(letter))
       text += {' ', letter, ' '};
     else
       text += letter;
   }
-  text += ' ';
   // A point or comma after what is no digit; before what is none; a dash after a digit.
   text = replace_pairs(
       text, [](char a, char b) { return !is_digit(a) && is_point(b); }, append_split_after);
@@ -86,6 +101,16 @@ std::string tokenize_13a(std::string_view line) {
     tokens += word;
   }
   return tokens;
+}
+
+}  // namespace
+
+std::string tokenize_13a(std::string_view line) {
+  return split_at_marks(" " + without_markup(line) + " ");
+}
+
+std::string tokenize_zh(std::string_view line) {
+  return split_at_marks(with_space_around(without_outer_space(line), is_chinese_of_sacrebleu));
 }
 
 }  // namespace longspan

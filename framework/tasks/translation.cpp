@@ -18,6 +18,7 @@
 #include "framework/metrics/exact_match.h"
 #include "framework/metrics/likelihood.h"
 #include "framework/metrics/sums.h"
+#include "framework/metrics/text.h"
 #include "framework/model/pair_readout.h"
 #include "framework/tasks/example_data.h"
 #include "framework/tasks/watched_sums.h"
@@ -66,6 +67,20 @@ Measurement loss_of(const Model& model,
   return measured;
 }
 
+// As BLEU is printed.
+bool rounds_to_zero(double score) { return score < 0.005; }
+
+// Whether lines are single words, or words are as long as sentences.
+bool lack_spaces(std::span<const std::string> lines) {
+  constexpr std::size_t long_word = 20;
+  std::size_t words = 0, letters = 0;
+  for (const std::string& line : lines) {
+    words += words_of(line).size();
+    letters += letters_of(line).size();
+  }
+  return words < 2 * lines.size() || letters > long_word * words;
+}
+
 // Makes the targets of the sources and adds what they are like beside the true ones.
 void add_decoded(Measurement& measured,
                  const Model& model,
@@ -73,6 +88,7 @@ void add_decoded(Measurement& measured,
                  std::span<const std::string> sources,
                  std::span<const std::string> targets,
                  const TranslateOptions& options,
+                 BleuTokens bleu_tokenizer,
                  const NamedPath& path,
                  const std::function<void(std::size_t)>& told) {
   const auto found = translate(
@@ -89,7 +105,7 @@ void add_decoded(Measurement& measured,
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const std::string& text = found[i].front().text;
     const std::span<const std::string> reference = targets.subspan(i, 1);
-    bleu_sums.add(text, reference);
+    bleu_sums.add(text, reference, bleu_tokenizer);
     chrf.add(text, reference);
     words.add(text, reference);
     exact.add(text, reference);
@@ -101,10 +117,17 @@ void add_decoded(Measurement& measured,
   add(figures(chrf));
   add(figures(words, "word"));
   add(figures(exact));
-  measured.text += fmt::format(", BLEU {:.2f}, chrF {:.2f}, word error rate {:.2f}%",
-                               bleu(bleu_sums).score,
+  const bool is_usual = bleu_tokenizer == BleuTokens::thirteen_a;
+  const double score = bleu(bleu_sums).score;
+  measured.text += fmt::format(", BLEU{} {:.2f}, chrF {:.2f}, word error rate {:.2f}%",
+                               is_usual ? "" : fmt::format(" ({})", name_of(bleu_tokenizer)),
+                               score,
                                chrf.score(),
                                measured.find("word_error_rate").value_or(0));
+  if (rounds_to_zero(score) && bleu_tokenizer != BleuTokens::characters && lack_spaces(targets))
+    measured.text +=
+        "; BLEU counts words, and the references have no spaces between words: set "
+        "data.bleu_tokenizer (longspan evaluate: --bleu-tokenizer) to char, or for Chinese to zh";
 }
 
 class TranslationTask : public Task {
@@ -115,6 +138,7 @@ class TranslationTask : public Task {
         validation_decoded_(setting.validation_decoded),
         validation_sides_(setting.data.validation, setting.data.validation_target),
         sentence_(setting.data.sentence),
+        bleu_tokenizer_(setting.data.bleu_tokenizer),
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
         data_(setting, [&](const NamedPath& source, const NamedPath& target) {
@@ -147,8 +171,15 @@ class TranslationTask : public Task {
     const bool is_sound = std::isfinite(measured.figures.front().value);
     if (validation_decoded_ == 0 || !is_sound) return measured;
     const auto [sources, targets] = first_pairs(validation_decoded_);
-    add_decoded(
-        measured, model, tokenizer_, sources, targets, greedy(), validation_sides_.first, {});
+    add_decoded(measured,
+                model,
+                tokenizer_,
+                sources,
+                targets,
+                greedy(),
+                bleu_tokenizer_,
+                validation_sides_.first,
+                {});
     return measured;
   }
 
@@ -185,6 +216,7 @@ class TranslationTask : public Task {
   std::int64_t validation_decoded_;
   std::pair<NamedPath, NamedPath> validation_sides_;
   SentenceTokens sentence_;
+  BleuTokens bleu_tokenizer_;
   Tokenizer tokenizer_;
   ExampleData data_;
 };
@@ -282,6 +314,7 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
               sources,
               targets,
               decoding,
+              request.data.bleu_tokenizer,
               request.file,
               progress(request.say, sources.size()));
   return measured;

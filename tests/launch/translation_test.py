@@ -108,16 +108,22 @@ class Translation(jobs.TestCase):
         learn = {"training.steps": 600, "precision.compute": "float32", "model.dropout": 0, "training.validation_every": 600,
                  "training.validation_decoded": 20, "checkpoint.every": 0, "metrics.every": 600, "model.width": 48,
                  "data.batch_tokens": 1024, "training.learning_rate": 0.006, "training.warmup": 40,
-                 "training.label_smoothing": 0}
+                 "training.label_smoothing": 0, "data.bleu_tokenizer": "char"}
         self.train("run", Layout(2, 1), learn)
         last = self.run_at().metrics()[-1]
         self.assertLess(last["validation_loss"], 0.1)
         self.assertGreater(last["validation_chrf"], 95)
+        self.assertGreater(last["validation_bleu"], 90)
         found = json.loads(self.longspan("evaluate", "run", "--json").output)
         self.assertAlmostEqual(found["loss"], last["validation_loss"], places=5)
         self.assertGreater(found["exact_match"], 90)
         self.assertRegex(self.longspan("evaluate", "run", "--beam", "1").output,
-                         r"validation\.source: loss [\d.]+, perplexity [\d.]+, [\d.]+ bits per byte, BLEU [\d.]+, chrF [\d.]+")
+                         r"validation\.source: loss [\d.]+, perplexity [\d.]+, [\d.]+ bits per byte, BLEU \(char\) 9[\d.]+, chrF [\d.]+")
+        # Lines of one word have no 4-gram of words.
+        words = self.longspan("evaluate", "run", "--bleu-tokenizer", "13a").output
+        self.assertIn(", BLEU 0.00, chrF 9", words)
+        self.assertIn("; BLEU counts words, and the references have no spaces between words: set data.bleu_tokenizer", words)
+        self.assertIn("--bleu-tokenizer", self.longspan("evaluate", "run", "--bleu-tokenizer", "intl", code=2).errors)
         self.longspan("generate", "run", "--input", "validation.source", "--output", "out")
         one = (self.directory / "out").read_text()
         lines = (self.directory / "validation.target").read_text().splitlines()

@@ -24,12 +24,16 @@ constexpr double tolerance = 1e-11;
 struct Sums {
   BleuSums bleu;
   BleuSums of_words;
+  BleuSums of_characters;
+  BleuSums of_chinese;
   ChrfSums chrf{0};
   ChrfSums chrf_words{2};
 
   void add(const std::string& hypothesis, const std::vector<std::string>& references) {
     bleu.add(hypothesis, references);
     of_words.add(hypothesis, references, BleuTokens::white_space);
+    of_characters.add(hypothesis, references, BleuTokens::characters);
+    of_chinese.add(hypothesis, references, BleuTokens::chinese);
     chrf.add(hypothesis, references);
     chrf_words.add(hypothesis, references);
   }
@@ -45,7 +49,9 @@ void expect_scores(const Sums& sums, const SacreBleuScores& expected) {
       bleu(sums.bleu, {.smoothing = BleuSmoothing::floor, .effective_order = true}).score,
       bleu(sums.bleu, {.smoothing = BleuSmoothing::add_k}).score,
       bleu(sums.bleu, {.smoothing = BleuSmoothing::none, .effective_order = true}).score,
-      bleu(sums.of_words).score};
+      bleu(sums.of_words).score,
+      bleu(sums.of_characters).score,
+      bleu(sums.of_chinese).score};
   for (std::size_t i = 0; i < std::size(found); ++i)
     EXPECT_NEAR(found[i], expected.bleu[i], tolerance) << "score " << i;
   EXPECT_NEAR(sums.chrf.score(), expected.chrf[0], tolerance);
@@ -55,6 +61,11 @@ void expect_scores(const Sums& sums, const SacreBleuScores& expected) {
 TEST(SacreBleu, TokensAreThoseOf13a) {
   for (const auto& one : sacrebleu_cases())
     EXPECT_EQ(tokenize_13a(one.hypothesis), one.tokens) << one.hypothesis;
+}
+
+TEST(SacreBleu, ChineseTokensMatch) {
+  for (const auto& one : sacrebleu_cases())
+    EXPECT_EQ(tokenize_zh(one.hypothesis), one.chinese) << one.hypothesis;
 }
 
 TEST(SacreBleu, SentencesHaveItsCountsAndScores) {
@@ -76,6 +87,8 @@ TEST(SacreBleu, CorpusIsThatOfTheSumsOfItsParts) {
     std::vector<double> sums;
     append_sums(part.bleu, sums);
     append_sums(part.of_words, sums);
+    append_sums(part.of_characters, sums);
+    append_sums(part.of_chinese, sums);
     append_sums(part.chrf, sums);
     append_sums(part.chrf_words, sums);
     totals.resize(sums.size());
@@ -84,6 +97,8 @@ TEST(SacreBleu, CorpusIsThatOfTheSumsOfItsParts) {
   Sums whole;
   std::span<const double> rest = take_sums(whole.bleu, totals);
   rest = take_sums(whole.of_words, rest);
+  rest = take_sums(whole.of_characters, rest);
+  rest = take_sums(whole.of_chinese, rest);
   rest = take_sums(whole.chrf, rest);
   rest = take_sums(whole.chrf_words, rest);
   EXPECT_TRUE(rest.empty());
@@ -101,6 +116,19 @@ TEST(SacreBleu, FiguresHaveNamesAndUnits) {
   EXPECT_NEAR(found[1].value, std::exp(-0.25), 1e-15);
   EXPECT_EQ(figures(sums.chrf)[0].name, "chrf");
   EXPECT_EQ(figures(sums.chrf_words)[0].name, "chrf++");
+}
+
+// An exact match without spaces: one token of 13a, and so no 4-gram.
+TEST(SacreBleu, TextWithoutSpacesIsMeasuredByCharacters) {
+  const std::string text = "\u6211\u4eec\u53bb\u5317\u4eac\u3002";
+  for (const auto& [tokens, expected] : {std::pair(BleuTokens::thirteen_a, 0.),
+                                         std::pair(BleuTokens::white_space, 0.),
+                                         std::pair(BleuTokens::characters, 100.),
+                                         std::pair(BleuTokens::chinese, 100.)}) {
+    BleuSums sums;
+    sums.add(text, std::vector<std::string>{text}, tokens);
+    EXPECT_NEAR(bleu(sums).score, expected, 1e-9) << name_of(tokens);
+  }
 }
 
 TEST(SacreBleu, ASentenceWithoutReferenceIsRefused) {

@@ -8,6 +8,7 @@ import random
 import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+from sacrebleu.tokenizers.tokenizer_zh import TokenizerZh
 
 WRITTEN = [  # hypothesis, references
     ("The cat sat on the mat.", ["The cat sat on the mat."]),
@@ -27,6 +28,9 @@ WRITTEN = [  # hypothesis, references
     ("A hypothesis without a reference.", [""]),
     ("", [""]),
     ("   ", ["x", " "]),
+    ("\u6211\u4eec\u53bb\u5317\u4eac\u5929\u5b89\u95e8\u3002", ["\u6211\u4eec\u53bb\u5317\u4eac\u5929\u5b89\u95e8\u3002"]),
+    (" \uff08\u5b83\u82b1\u4e861,000.5\u5143\uff09 .5 5. ", ["\u5b83\u82b1\u4e86 1,000.5 \u5143. 5."]),
+    ("\u2000\u2001\u2603x\u2a6dy\u2a6ez\u9fbb\u9fbc\u2f80\u2f81\u2fa1\u2fa2 \U00020000\u30a2\uff71\uac00", ["\u2603 x \u2a6d y \u30a2"]),
     ("one", ["one"]),
     ("one two", ["one two", "one two three"]),
     ("a b c d e f", ["a b c d", "a b c d e f g h"]),
@@ -61,7 +65,8 @@ def numbers(values):
 
 
 BLEUS = [BLEU(effective_order=True), BLEU(smooth_method="floor", effective_order=True),
-         BLEU(smooth_method="add-k"), BLEU(smooth_method="none", effective_order=True), BLEU(tokenize="none", force=True)]
+         BLEU(smooth_method="add-k"), BLEU(smooth_method="none", effective_order=True), BLEU(tokenize="none", force=True),
+         BLEU(tokenize="char", force=True), BLEU(tokenize="zh", force=True)]
 CHRFS = [CHRF(), CHRF(word_order=2)]
 
 
@@ -82,16 +87,16 @@ def main():
     print("namespace longspan::testing {\n")
     print("// counts: hypothesis and reference tokens, matches, totals. bleu: as usual; then with the effective order\n"
           "// exponential and floor; add-k; without smoothing, with the effective order; as usual of words between\n"
-          "// white space. chrf: chrF and chrF++.")
-    print("struct SacreBleuScores {\n  std::array<std::int64_t, 10> counts;\n  std::array<double, 6> bleu;\n"
+          "// white space, of characters, and of Chinese. chrf: chrF and chrF++.")
+    print("struct SacreBleuScores {\n  std::array<std::int64_t, 10> counts;\n  std::array<double, 8> bleu;\n"
           "  std::array<double, 2> chrf;\n};")
     print("struct SacreBleuCase {\n  std::string hypothesis;\n  std::vector<std::string> references;\n"
-          "  std::string tokens;  // of the hypothesis, 13a\n  SacreBleuScores scores;\n};\n")
+          "  std::string tokens;   // of the hypothesis, 13a\n  std::string chinese;  // likewise, zh\n  SacreBleuScores scores;\n};\n")
     print("inline std::vector<SacreBleuCase> sacrebleu_cases() {\n  return {")
-    tokenize = Tokenizer13a()
+    tokenize, tokenize_zh = Tokenizer13a(), TokenizerZh()
     for hypothesis, references in cases:
-        print("    {%s,\n     {%s},\n     %s,\n     {%s}}," % (
-            quoted(hypothesis), ", ".join(map(quoted, references)), quoted(tokenize(hypothesis)),
+        print("    {%s,\n     {%s},\n     %s,\n     %s,\n     {%s}}," % (
+            quoted(hypothesis), ", ".join(map(quoted, references)), quoted(tokenize(hypothesis)), quoted(tokenize_zh(hypothesis)),
             scores([hypothesis], [references])))
     print("  };\n}\n")
     most = max(len(references) for _, references in cases)
