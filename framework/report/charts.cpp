@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <iterator>
 
 #include "framework/report/run_metrics.h"
 
 namespace longspan {
 namespace {
+
+constexpr std::string_view validation = "validation_";
 
 struct Known {
   std::string_view name;
@@ -104,7 +106,7 @@ std::size_t rank_of(std::string_view name) {
     const auto place = static_cast<std::size_t>(one - known_columns.data());
     return place == 0 ? 0 : 2 + place;  // validations come after the loss
   }
-  if (name.starts_with("validation_")) return 1;
+  if (name.starts_with(validation)) return 1;
   if (name.starts_with("loss_")) return 2;
   return 2 + known_columns.size();
 }
@@ -133,7 +135,6 @@ std::optional<Chart> division_of(std::span<const std::string> columns) {
 ColumnText text_of_column(std::string_view name) {
   if (const Known* one = known(name))
     return {std::string(one->title), std::string(one->unit), one->factor};
-  constexpr std::string_view validation = "validation_";
   if (name.starts_with(validation)) {
     const std::string_view figure = name.substr(validation.size());
     return {"Validation: " + in_words(figure), std::string(unit_of_figure(figure))};
@@ -143,8 +144,19 @@ ColumnText text_of_column(std::string_view name) {
   return {in_words(name), ""};
 }
 
+std::optional<ClassColumn> class_column_of(std::string_view column) {
+  if (!column.starts_with(validation)) return std::nullopt;
+  column.remove_prefix(validation.size());
+  const std::size_t cut = column.find_first_of(":/");
+  if (cut == std::string_view::npos || column[cut] == ':') return std::nullopt;
+  return ClassColumn{std::string(column.substr(0, cut)), std::string(column.substr(cut + 1))};
+}
+
 std::vector<Chart> charts_of(std::span<const std::string> columns) {
-  std::vector<std::string> sorted(columns.begin(), columns.end());
+  std::vector<std::string> sorted;
+  std::ranges::copy_if(columns, std::back_inserter(sorted), [](const std::string& name) {
+    return !class_column_of(name);
+  });
   std::ranges::stable_sort(sorted, {}, [](const std::string& name) { return rank_of(name); });
   const auto has = [&](std::string_view name) { return std::ranges::count(sorted, name) > 0; };
   std::vector<Chart> charts;

@@ -1,6 +1,7 @@
 // Which numbers of runs are shown together, and what they are called.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,8 +27,16 @@ struct ColumnText {
 };
 ColumnText text_of_column(std::string_view name);
 
-// Charts of all columns, what matters most first and what is not known by name at the end, in the
-// order given.
+// A column that is of one class: "validation_f1/PERSON". Nothing for others, such as the loss on
+// one file, "validation_loss:a/b.txt".
+struct ClassColumn {
+  std::string figure;  // "f1"
+  std::string name;    // "PERSON"
+};
+std::optional<ClassColumn> class_column_of(std::string_view column);
+
+// Charts of all columns but those of classes, what matters most first and what is not known by name
+// at the end, in the order given.
 std::vector<Chart> charts_of(std::span<const std::string> columns);
 
 }  // namespace longspan

@@ -62,9 +62,9 @@
   }
 
   // Rows for dygraphs: x, then for each curve its value or [least, mean, most]. Null where a curve has no point at
-  // that x, NaN where it has a gap.
+  // that x, NaN where it has a gap. The axis begins at 0.
   function rowsOf(chart, curves, axis, scale, ranged) {
-    const rows = new Map();
+    const rows = new Map([[0, [0, ...curves.map(() => null)]]]);
     curves.forEach((curve, number) => {
       for (const [place, ...values] of bucketsOf(curve.column)) {
         const x = curve.run[axis][place] / scale;
@@ -76,7 +76,30 @@
     return [...rows.values()].sort((a, b) => a[0] - b[0]);
   }
 
-  const graphs = new Map(); // by the element that they are in: { graph, kind }
+  const graphs = new Map(); // by the element that they are in: { graph, kind, last }
+
+  // Of each curve its last value that is a number.
+  function lastValues(rows, curves, isRanged) {
+    return curves.map((_, number) => {
+      const values = rows.map((row) => row[number + 1]).map((found) => isRanged && found ? found[1] : found);
+      return values.findLast((value) => value !== null && !Number.isNaN(value));
+    });
+  }
+
+  // Names with values: those at the pointer, or the last ones.
+  function legendOf(place, { x, xHTML, series }) {
+    const last = graphs.get(place)?.last ?? [];
+    const rows = series.map(({ color, dashHTML, labelHTML, yHTML }, number) => {
+      const value = x !== undefined ? yHTML : last[number] !== undefined ? escaped(written(last[number])) : undefined;
+      const said = value === undefined ? "" : `: <b>${value}</b>`;
+      return `<span class="entry"><span style="color: ${color}">${dashHTML}</span> ${labelHTML}${said}</span>`;
+    });
+    return (x === undefined ? "" : xHTML + ": ") + rows.join(" ");
+  }
+
+  // Curves of so few points are drawn with their points.
+  const fewPoints = 40;
+  const isSparse = (curve) => curve.column.mean.length <= fewPoints;
   let following = false;
 
   // What one chart shows of the axis, the others show too.
@@ -84,12 +107,12 @@
     if (following) return;
     following = true;
     const window = source.isZoomed("x") ? source.xAxisRange() : null;
-    for (const { graph } of graphs.values()) if (graph !== source) graph.updateOptions({ dateWindow: window });
+    for (const { graph } of graphs.values()) if (graph && graph !== source) graph.updateOptions({ dateWindow: window });
     following = false;
   }
 
   function remove(place) {
-    graphs.get(place)?.graph.destroy();
+    graphs.get(place)?.graph?.destroy();
     graphs.delete(place);
   }
 
@@ -106,11 +129,13 @@
     };
   }
 
-  function options(chart, curves, legend, wished, isRanged) {
+  function options(chart, curves, place, wished, isRanged) {
     const numbers = { axisLabelFormatter: written, valueFormatter: (value) => escaped(written(value)) };
     return {
       labels: [" x", ...curves.map((curve) => curve.label)],
-      series: Object.fromEntries(curves.map((curve) => [curve.label, { color: curve.colour, strokePattern: curve.dash }])),
+      series: Object.fromEntries(curves.map((curve) => [curve.label, { color: curve.colour, strokePattern: curve.dash, drawPoints: isSparse(curve) && !chart.stacked }])),
+      pointSize: 2.5,
+      xRangePad: 4,  // a point at the end is seen whole
       customBars: isRanged,
       stackedGraph: chart.stacked,
       fillAlpha: chart.stacked ? 0.55 : 0.22,
@@ -121,7 +146,9 @@
       xlabel: wished.axisLabel,
       ylabel: escaped(chart.label),
       legend: "always",
-      labelsDiv: legend,
+      labelsDiv: place.previousElementSibling,
+      legendFormatter: (found) => legendOf(place, found),
+      stackedGraphNaNFill: "inside",
       axes: {
         x: {
           axisLabelFormatter: written,
@@ -157,15 +184,18 @@
       return;
     }
     // The same with more in it keeps what part of it is shown.
-    const kind = JSON.stringify([axisLabel, isRanged, logarithmic, colourNamed("--line"), chart.label, curves.map((curve) => curve.label)]);
+    const kind = JSON.stringify([axisLabel, isRanged, logarithmic, colourNamed("--line"), chart.label, curves.map((curve) => [curve.label, isSparse(curve)])]);
+    const last = lastValues(rows, curves, isRanged);
     if (graphs.get(place)?.kind === kind) {
+      graphs.get(place).last = last;
       graphs.get(place).graph.updateOptions({ file: rows });
       return;
     }
     remove(place);
     place.textContent = "";
     legend.textContent = "";
-    graphs.set(place, { kind, graph: new Dygraph(place, rows, options(chart, curves, legend, wished, isRanged)) });
+    graphs.set(place, { kind, last });  // the legend of the first drawing has them
+    graphs.get(place).graph = new Dygraph(place, rows, options(chart, curves, place, wished, isRanged));
   }
 
   // Draws the first chart at once and the others a few at a time, so that what is there can be seen and used meanwhile.
@@ -294,6 +324,13 @@
   // Asks for news as often as there is time for it.
   function watch(status) {
     let version = "\"" + status.dataset.version + "\"";
+    let updated = "";
+    const tell = (state) => { status.textContent = `${state}, updated at ${updated}.`; };
+    const note = () => {
+      updated = new Date().toLocaleTimeString("en", { hour12: false });
+      tell("Live");
+    };
+    note();
     const ask = async () => {
       const began = performance.now();
       try {
@@ -301,12 +338,13 @@
         if (answer.status === 200) {
           take(await answer.json());
           version = answer.headers.get("ETag");
+          note();
         } else if (answer.status !== 304) {
           throw new Error(String(answer.status));
         }
-        status.textContent = "Goes on by itself.";
+        tell("Live");
       } catch {
-        status.textContent = "The program that gives this page does not answer: what is shown is the last that it said.";
+        tell("The program that serves this page does not answer");
       }
       setTimeout(ask, Math.max(2000, 10 * (performance.now() - began)));
     };

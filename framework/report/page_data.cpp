@@ -67,11 +67,15 @@ std::string run_data(const ReportedRun& run, std::size_t most_bytes_of_maps) {
           ? list_of(buckets,
                     [](const Bucket& bucket) { return fmt::format("{:.9g}", bucket.seconds); })
           : "null");
-  for (std::size_t i = 0; i < series.names().size(); ++i)
+  const char* separator = "";
+  for (std::size_t i = 0; i < series.names().size(); ++i) {
+    if (class_column_of(series.names()[i])) continue;
     text += fmt::format("{}{}:{}",
-                        i == 0 ? "" : ",",
+                        separator,
                         script_string(series.names()[i]),
                         column_data(series.cells(i), buckets.size()));
+    separator = ",";
+  }
   return text + "}}";
 }
 
@@ -90,24 +94,39 @@ std::string chart_data(const PlacedChart& placed) {
 
 }  // namespace
 
-std::vector<PlacedChart> placed_charts(std::span<const ReportedRun> runs) {
+std::vector<std::string> columns_of(std::span<const ReportedRun> runs) {
   std::vector<std::string> columns;
   std::set<std::string> seen;
   for (const ReportedRun& run : runs)
     for (const std::string& name : run.metrics.series.names())
       if (seen.insert(name).second) columns.push_back(name);
+  return columns;
+}
+
+bool is_constant(const ReportedRun& run, const std::string& column) {
+  const auto number = run.metrics.series.find(column);
+  if (!number) return false;
+  Cell all;
+  for (const Cell& cell : run.metrics.series.cells(*number)) all.add(cell);
+  return all.count > 1 && all.gaps == 0 && all.least == all.most;
+}
+
+std::vector<PlacedChart> placed_charts(std::span<const ReportedRun> runs) {
+  const auto is_drawn = [](const Chart& chart, const ReportedRun& run) {
+    return std::ranges::any_of(chart.columns, [&](const std::string& column) {
+      return run.metrics.series.find(column) && (column == "loss" || !is_constant(run, column));
+    });
+  };
   std::vector<PlacedChart> placed;
-  for (Chart& chart : charts_of(columns)) {
+  for (Chart& chart : charts_of(columns_of(runs))) {
     if (!chart.is_stacked) {
-      placed.push_back({std::move(chart)});
+      const bool is_drawn_for_any =
+          std::ranges::any_of(runs, [&](const ReportedRun& run) { return is_drawn(chart, run); });
+      if (is_drawn_for_any) placed.push_back({std::move(chart)});
       continue;
     }
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      const bool has_it = std::ranges::any_of(chart.columns, [&](const std::string& column) {
-        return runs[i].metrics.series.find(column).has_value();
-      });
-      if (has_it) placed.push_back({chart, i});
-    }
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      if (is_drawn(chart, runs[i])) placed.push_back({chart, i});
   }
   return placed;
 }
@@ -122,7 +141,10 @@ std::string page_data(std::span<const ReportedRun> runs, std::span<const PlacedC
 
 void thin_for_page(std::span<ReportedRun> runs) {
   std::size_t columns = 0;
-  for (const ReportedRun& run : runs) columns += run.metrics.series.names().size() + 1;
+  for (const ReportedRun& run : runs)
+    columns += 1 + static_cast<std::size_t>(std::ranges::count_if(
+                       run.metrics.series.names(),
+                       [](const std::string& name) { return !class_column_of(name); }));
   const std::size_t most =
       std::max(fewest_buckets, most_data_bytes / bytes_of_cell / std::max<std::size_t>(columns, 1));
   for (ReportedRun& run : runs) {

@@ -77,6 +77,7 @@ std::string last_value(const ReportedRun& run, const std::string& column, double
     note = "now " + end.reason_of_last;
   else if (end.step != run.metrics.step)
     note = fmt::format("at step {}", grouped(end.step));
+  if (is_constant(run, column)) note += note.empty() ? "constant" : "; constant";
   if (end.gaps > 0)
     note += fmt::format("{}{} {} no number, first at step {}",
                         note.empty() ? "" : "; ",
@@ -88,14 +89,14 @@ std::string last_value(const ReportedRun& run, const std::string& column, double
       "<td data-value=\"{}\">{}</td>", end.step < 0 ? "" : fmt::format("{}", end.value), shown);
 }
 
-std::string last_values(const Runs& runs, const std::vector<PlacedChart>& charts) {
+std::string last_values(const Runs& runs) {
   std::string text =
       "<h2>Last values</h2>\n<table id=\"last-values\"><thead><tr><th>number</th>"
       "<th>unit</th>" +
       headings(runs) + "</tr></thead><tbody>\n";
   std::set<std::string> told;
-  for (const PlacedChart& placed : charts) {
-    for (const std::string& column : placed.chart.columns) {
+  for (const Chart& chart : charts_of(columns_of(runs))) {
+    for (const std::string& column : chart.columns) {
       if (!told.insert(column).second) continue;
       const ColumnText words = text_of_column(column);
       text += fmt::format("<tr data-column=\"{}\"><th scope=\"row\">{}</th>{}",
@@ -105,6 +106,56 @@ std::string last_values(const Runs& runs, const std::vector<PlacedChart>& charts
       for (const ReportedRun& run : runs) text += last_value(run, column, words.factor);
       text += "</tr>\n";
     }
+  }
+  return text + "</tbody></table>\n";
+}
+
+// The last validation's figures of one class, of one run.
+std::string class_values(const ReportedRun& run,
+                         const std::string& name,
+                         const std::vector<std::string>& figures) {
+  std::string text;
+  for (const std::string& figure : figures) {
+    const auto number = run.metrics.series.find("validation_" + figure + "/" + name);
+    const bool is_there = number && run.metrics.ends[*number].step >= 0;
+    const double value = is_there ? run.metrics.ends[*number].value : 0;
+    text += is_there ? fmt::format("<td data-value=\"{}\">{:.2f}</td>", value, value) : cell("");
+  }
+  return text;
+}
+
+// Of each class precision, recall and F1, which would be very many charts.
+std::string classes(const Runs& runs) {
+  std::vector<std::string> names, figures;
+  std::set<std::string> seen_names, seen_figures;
+  for (const std::string& column : columns_of(runs)) {
+    const auto found = class_column_of(column);
+    if (!found) continue;
+    if (seen_names.insert(found->name).second) names.push_back(found->name);
+    if (seen_figures.insert(found->figure).second) figures.push_back(found->figure);
+  }
+  if (names.empty()) return "";
+  std::string of_runs, of_figures;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    of_runs += fmt::format(
+        R"(<th scope="colgroup" colspan="{}"><span class="colour" data-run="{}"></span>{}</th>)",
+        figures.size(),
+        i,
+        html(runs[i].name));
+    for (const std::string& figure : figures)
+      of_figures += fmt::format(R"(<th scope="col">{}</th>)",
+                                figure == "f1" ? std::string("F1") : html(figure));
+  }
+  std::string text = fmt::format(
+      "<h2>Validation by class <small>percent, at the last validation</small></h2>\n"
+      "<table id=\"classes\"><thead><tr><th rowspan=\"2\">class</th>{}</tr><tr>{}</tr></thead>"
+      "<tbody>\n",
+      of_runs,
+      of_figures);
+  for (const std::string& name : names) {
+    text += fmt::format("<tr><th scope=\"row\">{}</th>", html(name));
+    for (const ReportedRun& run : runs) text += class_values(run, name, figures);
+    text += "</tr>\n";
   }
   return text + "</tbody></table>\n";
 }
@@ -204,7 +255,8 @@ constexpr const char* controls =
     "<label><input type=\"checkbox\" id=\"range\" checked> smallest to largest</label> "
     "<small>Drag over a chart to see a part of all of them, double-click to see everything again. "
     "A line is the mean of the steps of a point; the band about it goes from their smallest to "
-    "their largest value.</small></form>\n"
+    "their largest value. Numbers that never change are in the table of last "
+    "values.</small></form>\n"
     "<noscript><p>Curves and samples need JavaScript; the tables do not.</p></noscript>\n";
 
 std::string script(std::string_view text) { return fmt::format("<script>\n{}\n</script>\n", text); }
@@ -290,7 +342,8 @@ PageParts page_parts(Runs runs, std::int64_t made_at) {
           .figures = figures(runs, charts),
           .samples = places_of_samples(runs),
           .attention = places_of_attention(runs),
-          .tables = last_values(runs, charts) + configurations(runs) + texts(runs) + warnings(runs),
+          .tables = last_values(runs) + classes(runs) + configurations(runs) + texts(runs) +
+                    warnings(runs),
           .data = page_data(runs, charts)};
 }
 
@@ -310,7 +363,7 @@ std::string watching_page(const PageParts& parts,
                     {.policy = "; connect-src 'self'; img-src data:",
                      .head = "<link rel=\"icon\" href=\"data:,\">\n",
                      .status = fmt::format("<p id=\"watching\" role=\"status\" data-version=\"{}\">"
-                                           "Goes on by itself.</p>\n",
+                                           "Live.</p>\n",
                                            html(version))});
 }
 

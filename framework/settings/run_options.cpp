@@ -167,8 +167,8 @@ void declare(OptionTable& table, MetricsOptions& options) {
   table.add("metrics.samples",
             options.samples,
             "texts that the model makes at each validation, for samples.jsonl and reports: of "
-            "run.task: language_model what it says after the beginning of data.validation, of "
-            "translation what it makes of the first lines; 0: none",
+            "run.task: language_model continuations of as many passages of data.validation, evenly "
+            "spaced, of translation what it makes of the first lines; 0: none",
             between(0, 1000));
   declare_boards(table, options);
 }

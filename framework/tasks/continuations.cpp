@@ -23,6 +23,11 @@ std::string text_after(const Tokenizer& tokenizer,
   return whole + characters.finish();
 }
 
+// Of bytes, whether one goes on with a character of UTF-8.
+bool continues_character(const Tokenizer& tokenizer, std::int64_t token) {
+  return tokenizer.kind() == TokenizerKind::bytes && (token & 0xC0) == 0x80;
+}
+
 }  // namespace
 
 std::vector<TextSample> continuations(const Model& model,
@@ -30,23 +35,31 @@ std::vector<TextSample> continuations(const Model& model,
                                       const ContinuationOptions& options) {
   const std::int64_t read = std::min(most_read, corpus.tokens() - 1);
   const std::int64_t known = std::min(written, corpus.tokens() - read);
-  std::vector<std::int64_t> beginning(static_cast<std::size_t>(read + known));
-  corpus.read(corpus.seek(0), beginning);
-  const std::span<const std::int64_t> all(beginning);
-  const auto prompt = all.first(static_cast<std::size_t>(read));
+  const std::int64_t last = corpus.tokens() - read - known;
   const Tokenizer& tokenizer = corpus.tokenizer();
-  const auto found = generate(model,
-                              prompt,
-                              {.tokens = written,
-                               .samples = options.samples,
-                               .seed = options.seed,
-                               .vocabulary = tokenizer.vocabulary(),
-                               .segment = options.segment});
-  const std::string input = text_after(tokenizer, {}, prompt);
-  const std::string reference = text_after(tokenizer, prompt, all.subspan(prompt.size()));
+  std::vector<std::int64_t> passage(static_cast<std::size_t>(read + known));
+  const std::span<const std::int64_t> all(passage);
+  const auto prompt = all.first(static_cast<std::size_t>(read));
   std::vector<TextSample> samples;
-  for (const std::vector<std::int64_t>& tokens : found)
-    samples.push_back({input, text_after(tokenizer, prompt, tokens), reference});
+  for (std::int64_t i = 0; i < options.samples; ++i) {
+    std::int64_t begin = last * i / options.samples;
+    corpus.read(corpus.seek(begin), passage);
+    constexpr int most_skipped = 3;  // that a character continues
+    for (int k = 0; k < most_skipped && begin < last; ++k) {
+      if (!continues_character(tokenizer, passage.front())) break;
+      corpus.read(corpus.seek(++begin), passage);
+    }
+    const auto found = generate(model,
+                                prompt,
+                                {.tokens = written,
+                                 .samples = 1,
+                                 .seed = options.seed,
+                                 .vocabulary = tokenizer.vocabulary(),
+                                 .segment = options.segment});
+    samples.push_back({text_after(tokenizer, {}, prompt),
+                       text_after(tokenizer, prompt, found.front()),
+                       text_after(tokenizer, prompt, all.subspan(prompt.size()))});
+  }
   return samples;
 }
 

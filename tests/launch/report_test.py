@@ -301,6 +301,8 @@ class Watched(ReportTest):
         def is_drawn():
             return page.value("document.documentElement.dataset.drawn") is not None
         self.assertEqual(steps(), ["3", "3"])
+        live = r"^Live, updated at \d\d:\d\d:\d\d\.$"
+        self.assertRegex(page.value('document.querySelector("#watching").textContent'), live)
         self.assertTrue(until(is_drawn, 30))
         page.value("""{ const box = document.querySelector('#runs input[data-run="1"]'); box.checked = false;
                       box.dispatchEvent(new Event("change", {bubbles: true})); document.querySelector(".chart").dataset.same = "yes"; }""")
@@ -348,16 +350,16 @@ class InABrowser(ReportTest):
                             control.dispatchEvent(new Event("change", {{bubbles: true}})); }}""")
         self.wait_for_charts()
 
-    # Pixels of the first chart that have something in them, by run: those that are near its colour.
-    def painted(self):
+    # Pixels of a chart that have something in them, by run: those that are near its colour.
+    def painted(self, chart=0):
         return self.page.value("""[...document.querySelectorAll("#runs .colour")].map((mark) => {
             const wanted = getComputedStyle(mark).borderBottomColor.match(/\\d+/g).map(Number);
-            const canvas = document.querySelector(".chart canvas");
+            const canvas = document.querySelectorAll(".chart")[CHART].querySelector("canvas");
             const found = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
             let count = 0;
             for (let i = 0; i < found.length; i += 4)
                 if (found[i + 3] > 200 && wanted.every((value, k) => Math.abs(value - found[i + k]) < 30)) ++count;
-            return count; })""")
+            return count; })""".replace("CHART", str(chart)))
 
     def texts(self, selector):
         return self.page.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((found) => found.textContent)")
@@ -407,7 +409,7 @@ class InABrowser(ReportTest):
         self.assert_sound()
 
     def test_gaps_and_single_points_are_drawn(self):
-        lines = [{"step": step, "tokens": step, "loss": None if 4 <= step <= 6 else 10 / step, "zero": 0} for step in range(1, 11)]
+        lines = [{"step": step, "tokens": step, "loss": None if 4 <= step <= 6 else 10 / step, "below": -step, "seven": 7} for step in range(1, 11)]
         for line in lines:
             if line["loss"] is None:
                 line["loss_reason"] = "nan"
@@ -417,6 +419,14 @@ class InABrowser(ReportTest):
         whole = self.painted()[0]
         self.assertEqual(self.texts("#last-values tr[data-column=loss] small"), ["3 are no number, first at step 4"])
         self.assertEqual(self.texts("#last-values tr[data-column=validation_accuracy] small"), ["at step 5"])
+        self.assertEqual(self.texts("#last-values tr[data-column=seven] small"), ["constant"])
+        captions = self.texts("figcaption")
+        self.assertEqual(captions, ["Loss nats", "Validation: accuracy percent", "below"])
+        # The one point of the accuracy has several pixels, its legend has the last value, and axes begin at 0.
+        self.assertGreater(self.painted(1)[0], 8)
+        self.assertEqual([text.strip() for text in self.texts(".legend")], ["gaps: 1", "gaps: 50", "gaps: -10"])
+        for number in range(3):
+            self.assertEqual(self.page.value(f"document.querySelectorAll('.chart')[{number}].querySelector('.dygraph-axis-label-x').textContent"), "0")
         self.choose("#logarithmic", True)
         self.assertIn("Nothing is above 0: there is no logarithm.", self.texts(".chart"))
         self.assertGreater(whole, 20)

@@ -33,17 +33,29 @@ class OfTexts(SamplesTest):
         super().setUp()
         jobs.write_text(self.directory / "held-out.txt", words=400, seed=2)
 
-    def test_go_on_with_the_beginning_of_the_validation_text(self):
+    def test_samples_continue_passages_of_the_validation_text(self):
         self.train()
         text = (self.directory / "held-out.txt").read_text()
+        half = (len(text) - 96) // 2
         samples = self.samples()
         self.assertEqual([(one["step"], one["sample"]) for one in samples], [(step, number) for step in (3, 6, 9, 12) for number in (0, 1)])
         for one in samples:
-            self.assertEqual((one["input"], one["reference"]), (text[:32], text[32:96]))
+            passage = text[half * one["sample"]:]
+            self.assertEqual((one["input"], one["reference"]), (passage[:32], passage[32:96]))
         self.assertEqual(len({one["output"] for one in samples}), 8)
         # They are what `generate` says.
-        said = self.longspan("generate", "run", "--prompt", text[:32], "--tokens", 64, "--samples", 2, "--seed", 1).output
-        self.assertEqual([text[:32] + one["output"] for one in samples[-2:]], said[:-1].split("\n\n"))
+        for one in samples[-2:]:
+            said = self.longspan("generate", "run", "--prompt", one["input"], "--tokens", 64, "--seed", 1).output
+            self.assertEqual(one["input"] + one["output"], said[:-1])
+
+    def test_samples_of_bytes_begin_with_a_character(self):
+        text = "\u00e4\u4e16\U0001f600" * 60  # 9 bytes each
+        (self.directory / "held-out.txt").write_text(text)
+        self.train(settings={"metrics.samples": 7, "training.steps": 3})
+        inputs = [one["input"] for one in self.samples()]
+        self.assertEqual(len(inputs), 7)
+        for one in inputs:
+            self.assertIn(one[0], text)
 
     def test_do_not_change_what_is_learnt(self):
         self.train("with")

@@ -66,7 +66,7 @@ TEST(PageText, NumbersAreReadable) {
   EXPECT_EQ(time_text(3700), "1 h 2 min");
 }
 
-TEST(Charts, KnownColumnsComeFirstAndNoneIsLeftOut) {
+TEST(Charts, KnownColumnsComeFirstAndThoseOfClassesHaveNone) {
   const std::vector<std::string> columns = {"peculiar_steps",
                                             "loss",
                                             "loss_tags",
@@ -78,12 +78,13 @@ TEST(Charts, KnownColumnsComeFirstAndNoneIsLeftOut) {
                                             "waiting_seconds",
                                             computing_seconds,
                                             "validation_loss",
-                                            "validation_f1/PERSON"};
+                                            "validation_f1/PERSON",
+                                            "validation_macro_f1"};
   const auto charts = charts_of(columns);
   ASSERT_EQ(charts.size(), 9U);
   EXPECT_EQ(charts[0].columns, (std::vector<std::string>{"loss", "validation_loss"}));
   EXPECT_EQ(charts[0].unit, "nats");
-  EXPECT_EQ(charts[1].title, "Validation: f1/PERSON");
+  EXPECT_EQ(charts[1].title, "Validation: macro f1");
   EXPECT_EQ(charts[1].unit, "percent");
   EXPECT_EQ(charts[2].title, "Loss: tags");
   EXPECT_EQ(charts.back().title, "peculiar steps");
@@ -92,6 +93,66 @@ TEST(Charts, KnownColumnsComeFirstAndNoneIsLeftOut) {
   ASSERT_NE(division, charts.end());
   EXPECT_EQ(division->columns,
             (std::vector<std::string>{computing_seconds, "waiting_seconds", "reading_seconds"}));
+}
+
+TEST(Charts, ColumnsOfClassesAreNoneOfFiles) {
+  const auto found = class_column_of("validation_f1/a/b:c");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->figure, "f1");
+  EXPECT_EQ(found->name, "a/b:c");
+  for (const char* const column : {"loss", "f1/a", "validation_loss", "validation_loss:a/b.txt"})
+    EXPECT_FALSE(class_column_of(column)) << column;
+}
+
+void add_column(ReportedRun& run, const std::string& name, const std::vector<double>& values) {
+  const std::size_t column = run.metrics.series.column(name);
+  run.metrics.ends.resize(column + 1);
+  for (const double value : values) {
+    const std::int64_t step = ++run.metrics.step;
+    run.metrics.series.begin({step, static_cast<double>(step), static_cast<double>(step)});
+    run.metrics.series.add(column, value);
+    run.metrics.ends[column] = {.value = value, .step = step};
+  }
+}
+
+TEST(ReportPage, NumbersThatNeverChangeHaveNoChart) {
+  ReportedRun run = run_of("a", 3, 1);
+  add_column(run, "peak_memory_bytes", {2e9, 2e9});
+  add_column(run, "learning_rate", {0.5, 0.25});
+  add_column(run, "validation_accuracy", {50});
+  add_column(run, "gradient_norm", {1, std::nan("")});
+  std::vector<ReportedRun> runs;
+  runs.push_back(std::move(run));
+  const std::string page = report_page(std::move(runs), 0, library);
+  std::vector<std::string> columns;
+  for (const auto& chart : data_of(page)["charts"]) columns.push_back(chart["columns"][0]);
+  EXPECT_EQ(
+      columns,
+      (std::vector<std::string>{"loss", "validation_accuracy", "learning_rate", "gradient_norm"}));
+  EXPECT_EQ(count(page, "<figure>"), 4U);
+  EXPECT_NE(page.find("2 <small>at step 5; constant</small>"), std::string::npos);
+}
+
+TEST(ReportPage, ClassesAreRowsOfATable) {
+  std::vector<ReportedRun> runs;
+  for (const char* const name : {"a", "b"}) runs.push_back(run_of(name, 3, 1));
+  add_column(runs[0], "validation_precision/x", {10, 50});
+  add_column(runs[0], "validation_f1/x", {40});
+  add_column(runs[0], "validation_f1/<y>", {100. / 3});
+  add_column(runs[1], "validation_f1/x", {7});
+  const std::string page = report_page(std::move(runs), 0, library);
+  const std::string table = page.substr(page.find("id=\"classes\""));
+  const std::string rows = table.substr(0, table.find("</table>"));
+  EXPECT_EQ(count(rows, "<th scope=\"col\">F1</th>"), 2U);
+  EXPECT_NE(rows.find("<th scope=\"row\">x</th><td data-value=\"50\">50.00</td>"
+                      "<td data-value=\"40\">40.00</td><td></td><td data-value=\"7\">7.00</td>"),
+            std::string::npos)
+      << rows;
+  EXPECT_NE(rows.find("&lt;y&gt;</th><td></td>"), std::string::npos);
+  const auto data = data_of(page);
+  EXPECT_EQ(data["charts"].size(), 1U);
+  EXPECT_EQ(data["runs"][0]["columns"].size(), 1U);
+  EXPECT_EQ(page.find("data-column=\"validation_f1/x\""), std::string::npos);
 }
 
 TEST(ReportPage, EscapesWhatRunsSay) {
