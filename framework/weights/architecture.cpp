@@ -40,6 +40,32 @@ std::vector<const Architecture*> of_type(const std::string& model_type) {
   return found;
 }
 
+// Those of "model_type"; where it is missing, as in files before version 3 of transformers, those
+// of the first known class in "architectures".
+std::vector<const Architecture*> candidates(const ModelConfig& config) {
+  if (config.has("model_type")) {
+    const std::string type = config.text("model_type");
+    const std::vector<const Architecture*> found = of_type(type);
+    if (found.empty())
+      config.refuse(
+          "model_type",
+          fmt::format("found {}; Longspan imports {}", in_quotes(type), either(model_types())));
+    return found;
+  }
+  const std::vector<std::string> model_classes = config.texts("architectures");
+  for (const std::string& model_class : model_classes)
+    for (const Architecture& each : architectures())
+      if (std::ranges::count(each.model_classes, model_class) > 0) return of_type(each.model_type);
+  const std::string why =
+      model_classes.empty()
+          ? "\"architectures\" names no class"
+          : fmt::format("no type follows from \"architectures\", {}", in_quotes(model_classes[0]));
+  config.refuse(
+      "model_type",
+      fmt::format(
+          "expected text, found nothing, and {}; set it to one of {}", why, either(model_types())));
+}
+
 }  // namespace
 
 const std::string& ModelValues::text(const std::string& key) const {
@@ -99,12 +125,7 @@ std::vector<std::string> architecture_names() {
 }
 
 const Architecture& architecture_of(const ModelConfig& config) {
-  const std::string type = config.text("model_type");
-  const std::vector<const Architecture*> found = of_type(type);
-  if (found.empty())
-    config.refuse(
-        "model_type",
-        fmt::format("found {}; Longspan imports {}", in_quotes(type), either(model_types())));
+  const std::vector<const Architecture*> found = candidates(config);
   const Architecture* meant = found.front();
   for (const std::string& model_class : config.texts("architectures")) {
     const auto has = [&](const Architecture* each) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/weights/model_config.h"
+#include "framework/weights/safetensors_header.h"
 #include "framework/weights/tensor_pair.h"
 #include "framework/weights/token_ids.h"
 
@@ -43,10 +44,14 @@ using ModelSettings = std::vector<std::pair<std::string, std::string>>;
 struct ModelMeaning {
   ModelSettings settings;
   std::vector<std::string> labels = {};   // names of classes or tags, in the order of their ids
+  std::int64_t num_labels = 0;            // as config.json has it, where it has other labels
   std::vector<std::int64_t> image = {};   // of what reads images, their height, width and channels
   TokenIds token_ids = {};                // of what makes texts of texts
   std::vector<std::string> remarks = {};  // sentences for who imports it
 };
+
+// Null where a folder has no tensor of this name.
+using TensorFinder = std::function<const StoredTensor*(const std::string& name)>;
 
 inline constexpr const char* pixels_config_name = "preprocessor_config.json";
 
@@ -68,8 +73,9 @@ struct Architecture {
   std::function<std::vector<TensorPair>(const ModelValues& values)> tensors;
   // Tensors that are constants and no weights: passed over. Names without the prefix.
   std::function<bool(std::string_view name)> is_constant;
-  // Where it is set: a second name of weights that are shared, passed over where it holds the same
-  // numbers.
+  // Where it is set: second names of shared weights, each with the first. What is stored under both
+  // must be equal, unless `is_left_out` names the second; stored under the second only, it is read
+  // from there.
   std::function<std::vector<std::pair<std::string, std::string>>(const ModelValues& values)>
       copies = {};
   // Where it is set: tensors that no model here has, with their shapes, and that are zero. One that
@@ -78,9 +84,7 @@ struct Architecture {
       const ModelValues& values)>
       zeros = {};
   // Where it is set: settles what config.json leaves open by the tensors that are there.
-  std::function<void(const std::function<bool(const std::string& name)>& has,
-                     ModelMeaning& meaning)>
-      settle = {};
+  std::function<void(const TensorFinder& find, ModelMeaning& meaning)> settle = {};
   // Where it is set: what weights were called before, "" where they were not called otherwise.
   std::function<std::string(const std::string& name)> older_name = {};
   // Likewise: tensors of something that Longspan does not have, which an import leaves out.

@@ -79,6 +79,9 @@ ModelMeaning read(const ModelConfig& config) {
   refuse_other_functions(config);
   // Of heads of classes, and what is said twice.
   config.pass_over({"classifier_dropout", "classif_dropout", "num_hidden_layers"});
+  // What distillation wrote down.
+  config.pass_over(
+      {"save_step", "replacing_rate", "student_encoder_layers", "student_decoder_layers"});
   const std::int64_t width = config.integer("d_model", 1, most);
   const std::int64_t heads = alike(config, "attention_heads", 1 << 16);
   if (width % heads != 0)

@@ -26,6 +26,7 @@ struct BertKind {
   const char* class_layer;     // of a head of classes
   const char* classes;         // likewise
   const char* left_out;        // tensors of other heads begin so
+  const char* decoder;         // of the head that predicts words, whose table the embedding shares
 };
 constexpr BertKind kinds[] = {{.model_type = "bert",
                                .name = "BERT",
@@ -33,7 +34,8 @@ constexpr BertKind kinds[] = {{.model_type = "bert",
                                .prefix = "bert.",
                                .class_layer = "bert.pooler.dense",
                                .classes = "classifier",
-                               .left_out = "cls."},
+                               .left_out = "cls.",
+                               .decoder = "cls.predictions.decoder.weight"},
                               {.model_type = "roberta",
                                .name = "RoBERTa",
                                .model_class = "Roberta",
@@ -41,7 +43,8 @@ constexpr BertKind kinds[] = {{.model_type = "bert",
                                .after_padding = true,
                                .class_layer = "classifier.dense",
                                .classes = "classifier.out_proj",
-                               .left_out = "lm_head."}};
+                               .left_out = "lm_head.",
+                               .decoder = "lm_head.decoder.weight"}};
 
 void remark_dropouts(const BertKind& kind,
                      Head head,
@@ -105,7 +108,7 @@ ModelMeaning read(const BertKind& kind, Head head, const ModelConfig& config) {
   meaning.settings.insert(meaning.settings.end(), own.begin(), own.end());
   read_positions(kind, config, meaning.settings);
   remark_dropouts(kind, head, config, meaning);
-  if (head != Head::none) meaning.labels = read_label_names(config);
+  if (head != Head::none) read_label_names(config, meaning);
   config.finish();
   return meaning;
 }
@@ -190,15 +193,21 @@ Architecture architecture(const BertKind& kind, Head head) {
     case Head::classes:
       made.model_classes = {model_class + "ForSequenceClassification"};
       if (kind.after_padding) made.is_left_out = is_of_pooler;
+      made.settle = label_settling(std::string(kind.classes) + ".weight");
       break;
     case Head::tags:
       made.model_classes = {model_class + "ForTokenClassification"};
+      made.settle = label_settling("classifier.weight");
       made.is_left_out = is_of_pooler;
       break;
     case Head::none:
       made.model_classes = {model_class + "Model", model_class + "ForMaskedLM"};
       if (!kind.after_padding) made.model_classes.push_back(model_class + "ForPreTraining");
       made.is_left_out = [&kind](std::string_view name) { return name.starts_with(kind.left_out); };
+      made.copies = [&kind](const ModelValues&) {
+        const std::string table = kind.prefix + std::string("embeddings.word_embeddings.weight");
+        return std::vector<std::pair<std::string, std::string>>{{kind.decoder, table}};
+      };
       break;
   }
   return made;

@@ -8,6 +8,8 @@
 
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
+#include "framework/core/some_of.h"
+#include "framework/weights/weights_folder.h"
 
 namespace longspan {
 namespace {
@@ -16,30 +18,65 @@ constexpr std::int64_t most_labels = 1 << 20;
 
 }  // namespace
 
-std::vector<std::string> read_label_names(const ModelConfig& config) {
+void read_label_names(const ModelConfig& config, ModelMeaning& meaning) {
   constexpr const char* single = "single_label_classification";
   if (config.has("problem_type") && config.text("problem_type") != single)
     config.refuse("problem_type",
                   fmt::format("found {}; wanted {}: one class of a text is right",
                               in_quotes(config.text("problem_type")),
                               single));
-  std::vector<std::string> names;
+  std::vector<std::string>& names = meaning.labels;
+  std::int64_t count = 0;
+  // "_num_labels" is the key of version 3 of transformers.
+  for (const char* const key : {"_num_labels", "num_labels"})
+    if (config.has(key)) count = config.integer(key, 0, most_labels);
   if (config.has("id2label")) {
     const ModelConfig labels = config.section("id2label");
     for (std::string id = "0"; labels.has(id); id = fmt::format("{}", names.size()))
       names.push_back(labels.text(id));
     labels.finish();
+    if (count > 0 && count != std::ssize(names)) meaning.num_labels = count;
   } else {
-    const std::int64_t count =
-        config.has("num_labels") ? config.integer("num_labels", 1, most_labels) : 2;
-    for (std::int64_t id = 0; id < count; ++id) names.push_back(fmt::format("LABEL_{}", id));
+    for (std::int64_t id = 0; id < (count > 0 ? count : 2); ++id)
+      names.push_back(fmt::format("LABEL_{}", id));
   }
-  if (names.size() < 2)
+  if (names.size() < 2 && meaning.num_labels < 2)
     config.refuse("id2label",
                   fmt::format("found {} label{}; wanted at least 2 classes",
                               names.size(),
                               names.size() == 1 ? ", which stands for a number" : "s"));
-  return names;
+}
+
+std::function<void(const TensorFinder& find, ModelMeaning& meaning)> label_settling(
+    const std::string& readout) {
+  return [readout](const TensorFinder& find, ModelMeaning& meaning) {
+    const StoredTensor* const stored = find(readout);
+    if (meaning.num_labels == 0 || stored == nullptr || stored->shape.empty()) return;
+    std::vector<std::string>& names = meaning.labels;
+    const std::string both = fmt::format(
+        "\"num_labels\" is {} and \"id2label\" has {} labels", meaning.num_labels, names.size());
+    const std::int64_t rows = stored->shape[0];
+    if (rows < 2)
+      throw DataError("{}: {}, and tensor {} has {} row; expected at least 2 classes",
+                      model_config_name,
+                      both,
+                      in_quotes(readout),
+                      rows);
+    if (rows == meaning.num_labels) {
+      const std::set<std::string> given(names.begin(), names.end());
+      while (std::ssize(names) < rows) {
+        std::string name = fmt::format("LABEL_{}", names.size());
+        while (given.contains(name)) name += "_";
+        names.push_back(std::move(name));
+      }
+      names.resize(static_cast<std::size_t>(rows));
+    }
+    meaning.remarks.push_back(fmt::format("{}: {}; the labels are {}, as the rows of tensor {}",
+                                          model_config_name,
+                                          both,
+                                          some_of(names),
+                                          in_quotes(readout)));
+  };
 }
 
 DistinctNames distinct_names(const std::vector<std::string>& names) {

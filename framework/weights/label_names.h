@@ -6,13 +6,19 @@
 #include <string>
 #include <vector>
 
-#include "framework/weights/model_config.h"
+#include "framework/weights/architecture.h"
 
 namespace longspan {
 
-// In the order of their ids: "id2label", or "LABEL_0", "LABEL_1" ... for "num_labels" or 2. Throws
-// DataError where they are no classes of which one is right.
-std::vector<std::string> read_label_names(const ModelConfig& config);
+// Sets the labels in the order of their ids: "id2label", or "LABEL_0", "LABEL_1" ... for
+// "num_labels" or 2; and `num_labels` where the two have different numbers. Throws DataError where
+// they are no classes of which one is right.
+void read_label_names(const ModelConfig& config, ModelMeaning& meaning);
+
+// Architecture::settle: takes `num_labels` labels where this tensor has as many rows. Names are
+// those of "id2label" as far as they go, then "LABEL_N".
+std::function<void(const TensorFinder& find, ModelMeaning& meaning)> label_settling(
+    const std::string& readout);
 
 // Names of which no two are the same, as a readout here has them.
 struct DistinctNames {

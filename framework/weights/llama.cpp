@@ -112,11 +112,8 @@ ModelMeaning read(const LlamaKind& kind, const ModelConfig& config) {
   config.require_decoder_alone();
   // Products in so many parts, whose sum is the same; who wrote it; what older versions say beside
   // "max_position_embeddings".
-  config.pass_over({"pretraining_tp",
-                    "is_llama_config",
-                    "unsloth_fixed",
-                    "unsloth_version",
-                    "max_sequence_length"});
+  config.pass_over({"pretraining_tp", "is_llama_config", "max_sequence_length"});
+  config.require_number("partial_rotary_factor", 1, "all features of a head are rotated");
   config.require_flag("use_mrope", false, "a position is one number");
   config.require_flag("rope_interleaved", false, "the halves of a head's features are turned");
   const std::int64_t width = config.integer("hidden_size", 1, most);
@@ -238,10 +235,13 @@ std::vector<Architecture> architectures() {
   std::vector<Architecture> all;
   for (const LlamaKind& kind : kinds) {
     const std::string model_class = kind.model_class;
+    std::vector<std::string> model_classes = {model_class + "ForCausalLM", model_class + "Model"};
+    // As the first conversions of Llama have it.
+    if (model_class == "Llama") model_classes.emplace_back("LLaMAForCausalLM");
     all.push_back({.model_type = kind.model_type,
                    .name = kind.name,
                    .family = "decoder",
-                   .model_classes = {model_class + "ForCausalLM", model_class + "Model"},
+                   .model_classes = std::move(model_classes),
                    .prefix = "model.",
                    .read = [&kind](const ModelConfig& config) { return read(kind, config); },
                    .write = [&kind](const ModelValues& values) { return write(kind, values); },

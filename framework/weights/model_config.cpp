@@ -134,6 +134,13 @@ void ModelConfig::require_flag(const std::string& key,
     refuse(key, fmt::format("found {}; wanted {}: {}", !wanted, wanted, because));
 }
 
+void ModelConfig::require_number(const std::string& key,
+                                 double wanted,
+                                 const std::string& because) const {
+  if (const double found = number(key, wanted); found != wanted)
+    refuse(key, fmt::format("found {}; wanted {}: {}", found, wanted, because));
+}
+
 bool ModelConfig::is_list(const std::string& key) const { return value(key).is_array(); }
 
 const Json& ModelConfig::list(const std::string& key) const {
@@ -192,7 +199,21 @@ void ModelConfig::pass_over_common() const {
              "_commit_hash",
              "tokenizer_class",
              "torchscript",
-             "tf_legacy_loss"});
+             "tf_legacy_loss",
+             "internal_version",
+             "xla_device",
+             "_from_model_config",
+             "_from_pipeline",
+             "_auto_class",
+             "language",
+             "name",
+             "model_name",
+             "sentence_transformers",
+             "sbert_ce_default_activation_function",
+             "transformers.js_config",
+             "unsloth_fixed",
+             "unsloth_version",
+             "vocab_size_or_config_json_file"});
   // How it is computed, not what: the dtype's key is another since version 5 of transformers.
   pass_over({"torch_dtype",
              "dtype",
@@ -203,11 +224,20 @@ void ModelConfig::pass_over_common() const {
              "_attn_implementation",
              "attn_implementation",
              "_attn_implementation_autoset",
-             "attn_implementation_autoset"});
+             "attn_implementation_autoset",
+             "_attn_implementation_internal",
+             "_flash_attn_2_enabled",
+             "_experts_implementation",
+             "experts_implementation",
+             "base_model_tp_plan",
+             "base_model_pp_plan",
+             "model_parallel"});
   // What it returns, and to which labels.
   pass_over({"output_attentions",
              "output_hidden_states",
              "output_past",
+             "keys_to_ignore_at_inference",
+             "is_composition",
              "return_dict",
              "use_return_dict",
              "id2label",
@@ -220,6 +250,12 @@ void ModelConfig::pass_over_common() const {
   // How to generate.
   for (const char* const key : special_token_keys) pass_over({key});
   pass_over({"decoder_start_token_id",
+             "eos_token_ids",
+             "bos_token",
+             "eos_token",
+             "pad_token",
+             "unk_token",
+             "model_max_length",
              "prefix",
              "max_length",
              "min_length",
@@ -245,7 +281,37 @@ void ModelConfig::pass_over_common() const {
              "remove_invalid_values",
              "exponential_decay_length_penalty",
              "suppress_tokens",
-             "begin_suppress_tokens"});
+             "begin_suppress_tokens",
+             "max_new_tokens",
+             "min_new_tokens",
+             "max_time",
+             "min_p",
+             "top_h",
+             "epsilon_cutoff",
+             "eta_cutoff",
+             "penalty_alpha",
+             "guidance_scale",
+             "encoder_repetition_penalty",
+             "force_words_ids",
+             "forced_decoder_ids",
+             "renormalize_logits",
+             "sequence_bias",
+             "stop_strings",
+             "token_healing",
+             "watermarking_config",
+             "output_logits",
+             "cache_implementation",
+             "cache_config",
+             "return_legacy_cache",
+             "low_memory",
+             "num_assistant_tokens",
+             "num_assistant_tokens_schedule",
+             "assistant_confidence_threshold",
+             "prompt_lookup_num_tokens",
+             "max_matching_ngram_size",
+             "assistant_early_exit",
+             "dola_layers",
+             "trust_remote_code"});
 }
 
 void ModelConfig::require_decoder_alone() const {
@@ -274,8 +340,8 @@ void ModelConfig::finish() const {
     const bool says_nothing = value.is_null() || (value.is_object() && value.empty());
     if (!asked_.contains(key) && !says_nothing)
       throw DataError(
-          "{}: {} is not known: it may change what the model computes, so the model is "
-          "not taken",
+          "{}: {} is not known: it may change what the model computes; remove it from the file if "
+          "it is harmless",
           place(),
           in_quotes(inside_ + key));
   }

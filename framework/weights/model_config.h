@@ -48,6 +48,7 @@ class ModelConfig {
   bool flag(const std::string& key, bool otherwise) const;
   // Throws where the key is there with another value: `because` says what there is instead.
   void require_flag(const std::string& key, bool wanted, const std::string& because) const;
+  void require_number(const std::string& key, double wanted, const std::string& because) const;
   bool is_list(const std::string& key) const;
   // What a list has; nothing where it is not there.
   std::vector<std::string> texts(const std::string& key) const;
@@ -57,7 +58,8 @@ class ModelConfig {
   nlohmann::ordered_json special_tokens() const;
   // These do not change what the model computes.
   void pass_over(std::initializer_list<std::string_view> keys) const;
-  // So do these of any model: names, versions, dtypes, ids of special tokens, how to generate.
+  // Neither do these of any model, of all versions of transformers: names, versions, dtypes, ids of
+  // special tokens, how to generate.
   void pass_over_common() const;
   // Throws where it is more than a decoder, or than an encoder; and where it is not both.
   void require_decoder_alone() const;

@@ -39,6 +39,29 @@ constexpr NamedNumber yarn_numbers[] = {{"beta_fast", "model.rotary_beta_fast", 
 constexpr NamedNumber llama3_numbers[] = {{"low_freq_factor", "model.rotary_low_frequency", 1},
                                           {"high_freq_factor", "model.rotary_high_frequency", 4}};
 
+// Keys of one kind of scaling that files of another kind have too: the package does not read them
+// there.
+void pass_over_other_kinds(const ModelConfig& rope) {
+  rope.pass_over({"original_max_position_embeddings",
+                  "max_position_embeddings",
+                  "attention_factor",
+                  "mscale",
+                  "mscale_all_dim",
+                  "truncate",
+                  "short_factor",
+                  "long_factor",
+                  "short_mscale",
+                  "long_mscale",
+                  "finetuned"});
+  for (const NamedNumber& each : yarn_numbers) rope.pass_over({each.there});
+  for (const NamedNumber& each : llama3_numbers) rope.pass_over({each.there});
+  // A factor without a kind is meant to scale.
+  if (rope.has("rope_type") || rope.has("type")) rope.pass_over({"factor"});
+  rope.require_number("partial_rotary_factor", 1, "all features of a head are rotated");
+  rope.require_number("attn_factor", 1, "\"attention_factor\" scales scores");
+  rope.require_number("extrapolation_factor", 1, "high frequencies are kept");
+}
+
 const Scaling& scaling_of(const ModelConfig& rope) {
   // "type" is what older versions say.
   const bool newer = rope.has("rope_type");
@@ -152,6 +175,7 @@ void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings&
   const ModelConfig rope = config.section(newer ? "rope_parameters" : "rope_scaling");
   say_base(rope.number("rope_theta", base, from_1));
   std::ranges::move(read_scaling(rope, positions), std::back_inserter(settings));
+  pass_over_other_kinds(rope);
   rope.finish();
 }
 

@@ -39,7 +39,13 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   explicit HeaderEvents(const std::string& place) : place_(place) {}
   StoredTensors take() && { return std::move(tensors_); }
 
-  bool null() override { return scalar("null"); }
+  bool null() override {
+    // MLX writes `"__metadata__": null`.
+    if (depth_ != 1 || !in_metadata_) return scalar("null");
+    in_metadata_ = false;
+    name_.clear();
+    return true;
+  }
   bool boolean(bool) override { return scalar("a truth value"); }
   bool number_float(double, const std::string& text) override { return scalar(shown_number(text)); }
   bool number_integer(std::int64_t value) override { return scalar(fmt::format("{}", value)); }

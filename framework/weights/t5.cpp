@@ -13,6 +13,9 @@ namespace {
 constexpr std::int64_t most = std::int64_t{1} << 24;
 constexpr const char* gated_beginning = "gated-";
 constexpr const char* output = "lm_head.weight";
+// The names of the table that source and target share.
+constexpr const char* embeddings[] = {
+    "shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"};
 
 // "relu", or "gated-gelu", which is the approximation by tanh.
 void read_feed_forward(const ModelConfig& config, ModelSettings& settings) {
@@ -43,12 +46,15 @@ void read_output(const ModelConfig& config, ModelSettings& settings) {
   settings.emplace_back("model.logit_scale", is_scaled ? "width" : "none");
 }
 
-// A table of its own that is there is meant to be read.
-void settle(const std::function<bool(const std::string&)>& has, ModelMeaning& meaning) {
+// A table of its own that is there next to the embedding's is meant to be read.
+void settle(const TensorFinder& find, ModelMeaning& meaning) {
   const auto says = [&](const std::string& key, const char* value) {
     return std::ranges::count(meaning.settings, std::pair(key, std::string(value))) > 0;
   };
-  if (!says("model.tied_embeddings", "true") || !says("model.logit_scale", "none") || !has(output))
+  const bool has_embedding =
+      std::ranges::any_of(embeddings, [&](const char* name) { return find(name) != nullptr; });
+  if (!says("model.tied_embeddings", "true") || !says("model.logit_scale", "none") ||
+      !has_embedding || find(output) == nullptr)
     return;
   for (auto& [key, value] : meaning.settings)
     if (key == "model.tied_embeddings") value = "false";
@@ -193,7 +199,7 @@ void add_stack(const std::string& stack,
 
 std::vector<TensorPair> tensors(const ModelValues& values) {
   const bool is_gated = values.is("model.feed_forward_kind", "gated");
-  std::vector<TensorPair> pairs = {{"shared.weight", {"embedding/weight"}}};
+  std::vector<TensorPair> pairs = {{embeddings[0], {"embedding/weight"}}};
   add_stack("encoder", encoder_layers_of(values), is_gated, pairs);
   add_stack("decoder", values.integer("model.layers"), is_gated, pairs);
   if (values.is("model.tied_embeddings", "false")) pairs.push_back({output, {"output/weight"}});
@@ -206,10 +212,9 @@ bool is_constant(std::string_view name) {
 }
 
 std::vector<std::pair<std::string, std::string>> copies(const ModelValues& values) {
-  const std::string table = "shared.weight";
-  std::vector<std::pair<std::string, std::string>> names = {{"encoder.embed_tokens.weight", table},
-                                                            {"decoder.embed_tokens.weight", table}};
-  if (values.is("model.tied_embeddings", "true")) names.emplace_back(output, table);
+  std::vector<std::pair<std::string, std::string>> names = {{embeddings[1], embeddings[0]},
+                                                            {embeddings[2], embeddings[0]}};
+  if (values.is("model.tied_embeddings", "true")) names.emplace_back(output, embeddings[0]);
   return names;
 }
 
@@ -219,7 +224,8 @@ Architecture architecture() {
   return {.model_type = "t5",
           .name = "T5",
           .family = "encoder_decoder",
-          .model_classes = {"T5ForConditionalGeneration", "T5Model"},
+          // The third is the first's name in version 2 of transformers.
+          .model_classes = {"T5ForConditionalGeneration", "T5Model", "T5WithLMHeadModel"},
           .prefix = "",
           .read = read,
           .write = write,

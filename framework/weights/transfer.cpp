@@ -37,6 +37,7 @@ ImportedWeights::ImportedWeights(const WeightsFolder& folder,
     : folder_(folder), architecture_(architecture), has_prefix_(false) {
   for (const std::string& name : folder.names())
     has_prefix_ = has_prefix_ || name.starts_with(architecture.prefix);
+  find_stand_ins(values);
   std::map<std::string, Shape> shapes;
   for (const StateTensor& weight : weights) shapes.emplace(weight.name, weight.global_shape);
   for (TensorPair& pair : architecture.tensors(values)) {
@@ -59,11 +60,25 @@ ImportedWeights::ImportedWeights(const WeightsFolder& folder,
 }
 
 std::string ImportedWeights::name_there(const std::string& name) const {
+  if (const auto found = stand_ins_.find(name); found != stand_ins_.end()) return found->second;
   const bool is_bare = !has_prefix_ && name.starts_with(architecture_.prefix);
   const std::string now = is_bare ? name.substr(architecture_.prefix.size()) : name;
   if (!architecture_.older_name || folder_.find(now) != nullptr) return now;
   const std::string before = architecture_.older_name(now);
   return folder_.find(before) != nullptr ? before : now;
+}
+
+bool ImportedWeights::is_left_out(const std::string& name) const {
+  return architecture_.is_left_out && architecture_.is_left_out(name);
+}
+
+void ImportedWeights::find_stand_ins(const ModelValues& values) {
+  if (!architecture_.copies) return;
+  for (const auto& [name, of] : architecture_.copies(values)) {
+    const std::string copy = name_there(name);
+    if (folder_.find(name_there(of)) == nullptr && folder_.find(copy) != nullptr)
+      stand_ins_.emplace(of, copy);
+  }
 }
 
 // Each weight of the model has one source, but for what a body is without.
@@ -113,8 +128,10 @@ void ImportedWeights::judge_strangers(const ModelValues& values) {
   if (architecture_.copies)
     for (const auto& [name, of] : architecture_.copies(values)) {
       const std::string copy = name_there(name);
+      if (!stand_ins_.contains(of) && is_left_out(copy)) continue;
       known.insert(copy);
-      if (folder_.find(copy) != nullptr) judge_copy(copy, name_there(of));
+      const std::string stored = name_there(of);
+      if (copy != stored && folder_.find(copy) != nullptr) judge_copy(copy, stored);
     }
   if (architecture_.zeros)
     for (const auto& [name, shape] : architecture_.zeros(values)) {
@@ -125,7 +142,7 @@ void ImportedWeights::judge_strangers(const ModelValues& values) {
     const std::size_t begin =
         has_prefix_ && name.starts_with(architecture_.prefix) ? architecture_.prefix.size() : 0;
     if (known.contains(name) || architecture_.is_constant(name.substr(begin))) continue;
-    if (architecture_.is_left_out && architecture_.is_left_out(name)) {
+    if (is_left_out(name)) {
       left_out_.push_back(name);
       continue;
     }

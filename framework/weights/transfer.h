@@ -47,8 +47,10 @@ class ImportedWeights {
     std::vector<Shape> here;
   };
   std::string name_there(const std::string& name) const;
+  bool is_left_out(const std::string& name) const;
   void judge_all(const std::vector<StateTensor>& weights);
   void judge(const Source& source);
+  void find_stand_ins(const ModelValues& values);
   void judge_strangers(const ModelValues& values);
   void judge_copy(const std::string& copy, const std::string& of) const;
   void judge_zeros(const std::string& name, const std::vector<std::int64_t>& shape) const;
@@ -57,6 +59,8 @@ class ImportedWeights {
   const WeightsFolder& folder_;
   const Architecture& architecture_;
   bool has_prefix_;
+  // Shared weights that are stored only under another of their names: that name.
+  std::map<std::string, std::string> stand_ins_;
   std::vector<Source> sources_;
   std::map<std::string, std::int64_t> elements_;
   std::vector<std::string> missing_;

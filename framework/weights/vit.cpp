@@ -152,7 +152,7 @@ ModelMeaning read(Head head, const ModelConfig& config) {
   }
   config.pass_over({"pooler_output_size", "pooler_act"});
   read_image(config, meaning);
-  if (head == Head::classes) meaning.labels = read_label_names(config);
+  if (head == Head::classes) read_label_names(config, meaning);
   config.finish();
   return meaning;
 }
@@ -256,6 +256,7 @@ Architecture architecture(Head head) {
       .write_pixels = write_pixels};
   if (head == Head::classes) {
     made.model_classes = {"ViTForImageClassification"};
+    made.settle = label_settling("classifier.weight");
     return made;
   }
   made.model_classes = {"ViTModel", "ViTForMaskedImageModeling"};

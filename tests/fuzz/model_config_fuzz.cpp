@@ -23,7 +23,9 @@ void read_model(std::string_view bytes) {
   is_read([&] { generation_wishes(config); });
   const Architecture& architecture = architecture_of(config);
   ModelMeaning meaning = architecture.read(config);
-  if (architecture.settle) architecture.settle([](const std::string&) { return true; }, meaning);
+  const StoredTensor stored = {.dtype = "F32", .shape = {3}};
+  if (architecture.settle)
+    architecture.settle([&](const std::string&) { return &stored; }, meaning);
   expect(!meaning.settings.empty(), "a model without settings is taken");
   for (const auto& [key, value] : meaning.settings)
     expect(!key.empty() && value.size() < (std::size_t{1} << 20), "a setting without a bound");
