@@ -252,7 +252,7 @@ void bind_coding(CLI::App& app,
   sub->add_option("MODEL",
                   arguments.model,
                   "a .model file of SentencePiece, a tokenizer.json, or a folder with that or with "
-                  "vocab.json and merges.txt")
+                  "the files of a slow tokenizer, such as vocab.json and merges.txt or vocab.txt")
       ->required()
       ->check(not_empty_text());
   sub->callback([&arguments, act] { arguments.act = act; });

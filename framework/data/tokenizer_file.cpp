@@ -6,6 +6,7 @@
 #include "framework/core/input_file.h"
 #include "framework/core/json_bounds.h"
 #include "framework/data/new_file.h"
+#include "framework/tokenizers/slow_tokenizer.h"
 
 namespace longspan {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t most_bytes = std::int64_t{64} << 20;
+constexpr const char* merges_name = "merges.txt";
 
 std::string content_of(const NamedPath& path) {
   const InputFile file(path);
@@ -37,16 +39,70 @@ JsonTokenizer checked(JsonTokenizer tokenizer, const std::string& place) {
   return tokenizer;
 }
 
+struct VocabularyName {
+  const char* name;
+  SlowVocabulary kind;
+};
+constexpr VocabularyName vocabulary_names[] = {{"vocab.json", SlowVocabulary::json},
+                                               {"vocab.txt", SlowVocabulary::lines},
+                                               {"tokenizer.model", SlowVocabulary::sentencepiece},
+                                               {"spiece.model", SlowVocabulary::sentencepiece}};
+
+bool is_there(const fs::path& path) {
+  std::error_code unused;
+  return fs::exists(path, unused);
+}
+
+// Those of a folder that has no tokenizer.json.
+std::optional<VocabularyName> slow_vocabulary_in(const fs::path& folder) {
+  for (const VocabularyName& each : vocabulary_names) {
+    const bool is_pair = each.kind == SlowVocabulary::json;
+    if (is_there(folder / each.name) && (!is_pair || is_there(folder / merges_name))) return each;
+  }
+  return std::nullopt;
+}
+
+JsonTokenizer read_slow_tokenizer(const fs::path& folder, const VocabularyName& vocabulary) {
+  const auto named = [&folder](const char* name) -> NamedText {
+    const std::string path = (folder / name).string();
+    if (!is_there(path)) return {};
+    return {path, content_of(path)};
+  };
+  const SlowTokenizerFiles files = {
+      .kind = vocabulary.kind,
+      .vocabulary = named(vocabulary.name),
+      .merges = vocabulary.kind == SlowVocabulary::json ? named(merges_name) : NamedText(),
+      .tokenizer_config = named("tokenizer_config.json"),
+      .special_tokens_map = named("special_tokens_map.json"),
+      .added_tokens = named("added_tokens.json"),
+      .config = named("config.json")};
+  return {json_of_slow_tokenizer(files), files.vocabulary.place};
+}
+
 }  // namespace
 
 std::optional<std::string> tokenizer_file_in(const std::string& folder) {
-  std::error_code unused;
   const fs::path inside(folder);
-  if (fs::exists(inside / "tokenizer.json", unused)) return (inside / "tokenizer.json").string();
-  const bool has_both =
-      fs::exists(inside / "vocab.json", unused) && fs::exists(inside / "merges.txt", unused);
-  if (has_both) return (inside / "vocab.json").string();
+  if (is_there(inside / "tokenizer.json")) return (inside / "tokenizer.json").string();
+  const auto slow = slow_vocabulary_in(inside);
+  if (slow) return (inside / slow->name).string();
   return std::nullopt;
+}
+
+std::string other_tokenizer_files(const std::string& folder) {
+  const std::string text = ", vocab.txt, tokenizer.model or spiece.model";
+  for (const char* const name : {"vocab.json",
+                                 "sentencepiece.bpe.model",
+                                 "sentencepiece.model",
+                                 "source.spm",
+                                 "tekken.json",
+                                 "tiktoken.model",
+                                 "bpe.codes",
+                                 "vocab.bpe"})
+    if (is_there(fs::path(folder) / name))
+      return text +
+             fmt::format("; {} is not read: save the tokenizer as tokenizer.json first", name);
+  return text;
 }
 
 void write_json_tokenizer(const JsonTokenizer& tokenizer, const std::string& path) {
@@ -61,14 +117,13 @@ JsonTokenizer read_json_tokenizer(const NamedPath& path) {
     return checked(JsonTokenizer(content_of(path), path.told()), path.told());
   const std::optional<std::string> file = tokenizer_file_in(path.text());
   if (!file)
-    throw DataError("{}: found no tokenizer.json in it, nor vocab.json with merges.txt",
-                    path.told());
-  if (file->ends_with("tokenizer.json"))
+    throw DataError("{}: found no tokenizer.json in it, nor vocab.json with merges.txt{}",
+                    path.told(),
+                    other_tokenizer_files(path.text()));
+  const auto slow = slow_vocabulary_in(path.text());
+  if (file->ends_with("tokenizer.json") || !slow)
     return checked(JsonTokenizer(content_of(*file), *file), *file);
-  const std::string merges = (fs::path(path.text()) / "merges.txt").string();
-  return checked(
-      JsonTokenizer(json_of_merges(content_of(*file), *file, content_of(merges), merges), *file),
-      *file);
+  return checked(read_slow_tokenizer(path.text(), *slow), *file);
 }
 
 }  // namespace longspan

@@ -9,7 +9,8 @@
 
 namespace longspan {
 
-// Of a tokenizer.json, or of a folder that has one, or vocab.json and merges.txt. Throws DataError.
+// Of a tokenizer.json, or of a folder that has one, or the files of a slow tokenizer
+// (framework/tokenizers/slow_tokenizer.h). Throws DataError.
 JsonTokenizer read_json_tokenizer(const NamedPath& path);
 
 // Writes a tokenizer.json that is seen at its path once it is whole. Throws Failure.
@@ -17,5 +18,8 @@ void write_json_tokenizer(const JsonTokenizer& tokenizer, const std::string& pat
 
 // Whether a folder has what `read_json_tokenizer` reads: the file that says so.
 std::optional<std::string> tokenizer_file_in(const std::string& folder);
+// The end of a message on a folder without such a file: the names of others, and of one that is
+// there and that Longspan does not read.
+std::string other_tokenizer_files(const std::string& folder);
 
 }  // namespace longspan

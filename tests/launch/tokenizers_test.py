@@ -309,6 +309,138 @@ class OfThePackage(Subwords):
                     self.assertIn(sentence, result.errors)
 
 
+class SlowTokenizers(Subwords):
+    """Folders without tokenizer.json. Ids are those of version 5.24 of transformers, but for the space before <mask>, which
+    slow tokenizers of version 4 take away with it."""
+    pairs = [("H", "e"), ("l", "l"), ("He", "ll"), ("Hell", "o"), ("o", "r"), (" ", "w"), (" w", "or"), (" wor", "l"),
+             (" worl", "d"), (" ", "i"), (" i", "s"), (" ", "t")]
+    text = "Hello world, this is <mask> text  12345 <|endoftext|> na\u0308ive café"
+    ending = [32, 49, 50, 51, 52, 53, 32, 268, 32, 110, 97, 204, 136, 105, 118, 101, 32, 99, 97, 102, 195, 169]
+
+    def folder(self, name, **files):
+        path = self.directory / name
+        path.mkdir()
+        for file, content in files.items():
+            file = file.replace("__", ".")
+            (path / file).write_text(content if isinstance(content, str) else json.dumps(content))
+        return name
+
+    def two_files(self, name, before=(), after=(), **files):
+        """vocab.json and merges.txt, with tokens around those of byte pairs."""
+        vocabulary, merges = vocabulary_and_merges(self.pairs)
+        tokens = [*before, *vocabulary, *after]
+        return self.folder(name, vocab__json={token: id for id, token in enumerate(tokens)},
+                           merges__txt="#version: 0.2\n" + "\n".join(merges) + "\n", **files)
+
+    def ids(self, folder, text=None):
+        return [int(id) for id in self.tokenizer("encode", folder, given=(text or self.text).encode()).output.split()]
+
+    def refused(self, folder, *parts):
+        self.assert_one_sentence(self.tokenizer("encode", folder, given=b"a", code=3), *parts)
+
+    def test_gpt2(self):
+        ids = [259, 264, 44, 267, 104, 105, 115, 266, 32, 60, 109, 97, 115, 107, 62, 267, 101, 120, 116, 32, *self.ending]
+        self.assertEqual(self.ids(self.two_files("plain", after=["<|endoftext|>"])), ids)
+        mask = {"mask_token": {"content": "<mask>", "lstrip": True, "rstrip": False, "normalized": False, "single_word": False}}
+        masked = [id for id in ids if id not in (60, 109, 115, 107, 62)]
+        masked = [259, 264, 44, 267, 104, 105, 115, 266, 300, 267, 101, 120, 116, 32, *self.ending]
+        self.assertEqual(self.ids(self.two_files("added", after=["<|endoftext|>"], added_tokens__json={"<mask>": 300},
+                                                 special_tokens_map__json=mask)), masked)
+        with_space = self.two_files("space", after=["<|endoftext|>"], tokenizer_config__json={"add_prefix_space": True})
+        self.assertEqual(self.ids(with_space, "world"), [264])
+
+    def test_roberta_and_bart(self):
+        first, last = ["<s>", "<pad>", "</s>", "<unk>"], ["<mask>"]
+        ids = [263, 268, 48, 271, 108, 109, 119, 270, 272, 271, 105, 124, 120, 36, 36, 53, 54, 55, 56, 57, 36, 64, 128, 105, 114,
+               104, 115, 106, 120, 105, 124, 120, 128, 66, 36, 114, 101, 208, 140, 109, 122, 105, 36, 103, 101, 106, 199, 173]
+        said = {"by-type": {"config__json": {"model_type": "roberta"}}, "bart": {"config__json": {"model_type": "bart"}},
+                "by-class": {"tokenizer_config__json": {"tokenizer_class": "RobertaTokenizerFast"}}, "by-pieces": {}}
+        for name, files in said.items():
+            self.assertEqual(self.ids(self.two_files(name, first, last, **files)), ids, name)
+        # What is said of a token counts.
+        plain = {"mask_token": {"content": "<mask>", "lstrip": False, "rstrip": False, "normalized": False, "single_word": False}}
+        self.assertEqual(self.ids(self.two_files("kept", first, last, special_tokens_map__json=plain)), ids[:8] + [36] + ids[8:])
+        self.refused(self.two_files("none", config__json={"model_type": "roberta"}), 'has no token "<s>", the cls_token')
+
+    def test_qwen2(self):
+        ids = [259, 264, 44, 267, 104, 105, 115, 266, 32, 60, 109, 97, 115, 107, 62, 267, 101, 120, 116, 32, 32, 49, 50, 51, 52, 53, 32,
+               268, 32, 110, 195, 164, 105, 118, 101, 32, 99, 97, 102, 195, 169]
+        added = {str(id): {"content": name, "special": True, "normalized": False} for id, name in ((268, "<|endoftext|>"), (269, "<|im_start|>"))}
+        folder = self.two_files("qwen", tokenizer_config__json={"added_tokens_decoder": added}, config__json={"model_type": "qwen3"})
+        self.assertEqual(self.ids(folder), ids)
+        self.assertEqual(self.ids(folder, "<|im_start|>H"), [269, 72])
+
+    def test_bert(self):
+        pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "world", ",", "this", "is", "text", "##s", "na", "##ive", "cafe",
+                  "12", "##3", "##45", "<", "mask", ">"]
+        text, ids = self.text + " [MASK] texts", [5, 6, 7, 8, 9, 18, 19, 20, 10, 15, 16, 17, 18, 1, 1, 1, 20, 12, 13, 14, 4, 10, 11]
+        lines = "\n".join(pieces) + "\n"
+        self.assertEqual(self.ids(self.folder("bert", vocab__txt=lines), text), ids)
+        self.assertEqual(self.ids(self.folder("crlf", vocab__txt=lines.replace("\n", "\r\n")), text), ids)
+        cased = self.folder("cased", vocab__txt=lines, tokenizer_config__json={"do_lower_case": False})
+        self.assertEqual(self.ids(cased, "Hello hello"), [1, 5])
+        self.assertEqual(self.ids(self.folder("capitals", vocab__txt=lines + "Hello\n"), "Hello hello"), [21, 5])
+        self.refused(self.folder("basic", vocab__txt=lines, tokenizer_config__json={"do_basic_tokenize": False}),
+                     '"do_basic_tokenize": expected true, found false')
+        self.refused(self.folder("small", vocab__txt="a\nb\n"), 'has no token "[UNK]", the unk_token')
+
+    def test_vocabulary_with_gaps(self):
+        vocabulary, merges = vocabulary_and_merges(self.pairs)
+        merges = "\n".join(merges) + "\n"
+        gaps = {token: 2 * id for token, id in vocabulary.items()}
+        far = {**vocabulary, "<|endoftext|>": 50256}
+        self.assertEqual(self.ids(self.folder("gaps", vocab__json=gaps, merges__txt=merges), "Hello"), [2 * 259])
+        self.assertEqual(self.ids(self.folder("far", vocab__json=far, merges__txt=merges), "Hello<|endoftext|>"), [259, 50256])
+        added = self.folder("added", vocab__json=vocabulary, merges__txt=merges, added_tokens__json={"<pad>": 400})
+        self.assertEqual(self.ids(added, "Hello<pad>"), [259, 400])
+
+    def test_classes_that_are_not_read_are_named(self):
+        self.refused(self.two_files("fast", tokenizer_config__json={"tokenizer_class": "PreTrainedTokenizerFast"}),
+                     '"tokenizer_class": found "PreTrainedTokenizerFast", of which', "save the tokenizer as tokenizer.json")
+        self.refused(self.two_files("kind", tokenizer_config__json={"tokenizer_class": "BertTokenizer"}), '"tokenizer_class": found "BertTokenizer"')
+        self.refused(self.folder("bpe", sentencepiece__bpe__model="x"), "sentencepiece.bpe.model is not read: save the tokenizer as tokenizer.json")
+        self.refused(self.folder("alone", vocab__json={"a": 0}), "vocab.json is not read: save the tokenizer as tokenizer.json")
+        self.refused(self.folder("tiktoken", tokenizer__model="IQ== 0\nIg== 1\n"), "tokenizer.model: is not a model of SentencePiece")
+
+    def test_models_of_sentencepiece(self):
+        """Ids are those of the library."""
+        lines = "balo tir  ménka\n<s> ro 漢\n  ba\n"
+        for kind in "unigram", "bpe":
+            self.make_model(kind, name=f"{kind}.model")
+            wanted = self.tokenizer("encode", f"{kind}.model", given=lines.encode()).output.splitlines()
+            path = self.directory / kind
+            path.mkdir()
+            shutil.copy(self.directory / f"{kind}.model", path / "tokenizer.model")
+            (path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "LlamaTokenizer"}))
+            found = self.tokenizer("encode", kind, given=lines.encode()).output.splitlines()
+            self.assertEqual((found[0], found[2]), (wanted[0], wanted[2]))
+            self.assertEqual(found[1].split()[0], b"1")  # <s>, which the library takes for text
+            self.assertEqual(self.tokenizer("decode", kind, given=found[0]).output, b"balo tir  m\xc3\xa9nka\n")
+        self.make_model("char", 270, name="char.model")
+        (self.directory / "char").mkdir()
+        shutil.copy(self.directory / "char.model", self.directory / "char" / "tokenizer.model")
+        self.refused("char", "char/tokenizer.model: a SentencePiece model of this kind has no tokenizer.json; set data.tokenizer to sentencepiece")
+
+    @unittest.skipUnless(shutil.which("spm_encode") and shutil.which("spm_train"), "SentencePiece's tools are not here")
+    def test_third_party_models_of_sentencepiece(self):
+        text = "balo  tir ménka ﬁ"
+        for kind in "unigram", "bpe":
+            subprocess.run(["spm_train", "--input=text.txt", f"--model_prefix={kind}", f"--model_type={kind}", "--vocab_size=300",
+                            "--character_coverage=1", "--byte_fallback=true", "--hard_vocab_limit=false", "--pad_id=0", "--eos_id=1", "--unk_id=2",
+                            "--bos_id=-1"], cwd=self.directory, check=True, capture_output=True)
+            wanted = subprocess.run(["spm_encode", f"--model={kind}.model", "--output_format=id"], cwd=self.directory, check=True,
+                                    capture_output=True, input=text.encode()).stdout.split()
+            for name, file, config in (("t5", "spiece.model", {"extra_ids": 2}),
+                                       ("llama", "tokenizer.model", {"add_bos_token": False, "unk_token": "<unk>"})):
+                path = self.directory / f"{name}-{kind}"
+                path.mkdir()
+                shutil.copy(self.directory / f"{kind}.model", path / file)
+                (path / "tokenizer_config.json").write_text(json.dumps(config))
+                self.assertEqual(self.tokenizer("encode", path.name, given=text.encode()).output.split(), wanted, path.name)
+            pieces = int(wanted[0]) and len((self.directory / f"{kind}.vocab").read_text().splitlines())
+            self.assertEqual(self.ids(f"t5-{kind}", "<extra_id_0> <extra_id_1>")[-1], pieces)
+
+
 class TrainedAsThePackageDoes(Training):
     """What a run does with a .model file of its own it does with a tokenizer.json of its own."""
     subwords = {**Subwords.subwords, "data.tokenizer": "tokenizer_json"}
