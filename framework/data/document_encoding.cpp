@@ -32,6 +32,22 @@ void encode_lines(const SubwordModel& model, std::string_view text, const Sink& 
   }
 }
 
+void encode_pieces(const SubwordModel& model,
+                   std::string_view text,
+                   bool goes_on,
+                   const Sink& sink) {
+  std::int64_t held = 0, given = 0;  // bytes that the next tokens have, and that tokens have
+  model.encode(text, goes_on, [&](const SubwordToken& token) {
+    held += token.bytes;
+    given += token.bytes;
+    const std::int64_t bytes = std::min(held, most_token_bytes);
+    sink({token.id, bytes});
+    held -= bytes;
+  });
+  held += std::ssize(text) - given;
+  if (held > 0) sink({no_token, held});
+}
+
 void encode_whole(const JsonTokenizer& model,
                   std::string_view text,
                   std::string_view place,
@@ -73,10 +89,12 @@ void encode_document(const Tokenizer& tokenizer,
   require_utf8(text, place, offset);
   if (const JsonTokenizer* const model = tokenizer.json_tokenizer())
     encode_whole(*model, text, place, goes_on ? std::max<std::int64_t>(offset, 1) : 0, sink);
-  else if (const SubwordModel* const model_of_lines = tokenizer.subword_model())
-    encode_lines(*model_of_lines, text, sink);
-  else
+  else if (const SubwordModel* const pieces = tokenizer.subword_model(); pieces == nullptr)
     throw Failure("texts are not encoded by {}", name_of(tokenizer.kind()));
+  else if (pieces->encodes_lines())
+    encode_lines(*pieces, text, sink);
+  else
+    encode_pieces(*pieces, text, goes_on, sink);
 }
 
 std::int64_t bytes_of_tokens(const Tokenizer& tokenizer,

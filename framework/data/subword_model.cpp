@@ -11,6 +11,7 @@
 #include "framework/core/option_text.h"
 #include "framework/core/utf8.h"
 #include "framework/data/new_file.h"
+#include "framework/tokenizers/sentencepiece_file.h"
 
 namespace longspan {
 
@@ -21,6 +22,10 @@ constexpr std::string_view written_space = "\xE2\x96\x81";
 constexpr std::int64_t most_model_bytes = std::int64_t{1} << 30;
 // Of a line that the library fails on. Each takes as long as the line.
 constexpr int most_cuts = 16;
+// Parts of a text. Those of unigram models are longer: their sums are rounded, and a text of one
+// part has the ids of the library's own tools.
+constexpr std::size_t short_part = std::size_t{1} << 17;
+constexpr std::size_t long_part = std::size_t{1} << 22;
 
 std::int64_t find_line_end(const sentencepiece::SentencePieceProcessor& processor) {
   for (const char* piece : {"\n", "<0x0A>"}) {
@@ -28,6 +33,36 @@ std::int64_t find_line_end(const sentencepiece::SentencePieceProcessor& processo
     if (!processor.IsUnknown(id) && processor.IdToPiece(id) == piece) return id;
   }
   return processor.eos_id();
+}
+
+// Whether no piece is a space behind another character, so that text before a space and text that
+// begins with it are cut into pieces by themselves.
+bool begins_pieces_at_spaces(const SentencePieceFile& file) {
+  const auto is_within = [](const std::string& piece) {
+    const std::size_t text = piece.find_first_not_of(written_space);
+    return piece.find(' ') != std::string::npos ||
+           (text != std::string::npos && piece.find(written_space, text) != std::string::npos);
+  };
+  const auto has_space_within = [&](const SentencePieceFile::Piece& piece) {
+    return is_within(piece.text);
+  };
+  return file.escape_whitespaces && !file.space_as_suffix &&
+         (file.add_dummy_prefix || !file.remove_extra_whitespaces) &&
+         std::ranges::count(file.pieces, written_space, &SentencePieceFile::Piece::text) > 0 &&
+         std::ranges::none_of(file.pieces, has_space_within);
+}
+
+// Whether lines encoded by themselves have the ids of the whole text.
+bool encodes_by_lines(const SentencePieceFile& file) {
+  return file.precompiled_charsmap.empty() && !file.add_dummy_prefix &&
+         !file.remove_extra_whitespaces && file.byte_fallback &&
+         std::ranges::none_of(file.pieces, [](const SentencePieceFile::Piece& piece) {
+           return piece.text.find('\n') != std::string::npos;
+         });
+}
+
+bool is_letter_or_digit(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
 // Of some damaged models the library throws an exception of its own, which also tells of memory
@@ -49,6 +84,10 @@ struct SubwordModel::Loaded {
   std::string bytes;
   sentencepiece::SentencePieceProcessor processor;
   std::int64_t line_end = -1;
+  bool encodes_lines = true;
+  bool goes_by_parts = false;
+  bool adds_space = false;  // before a text
+  std::size_t part_bytes = short_part;
 
   // Adds the tokens of the line; false where the library fails.
   bool encode(std::string_view line, std::vector<SubwordToken>& tokens) const;
@@ -78,11 +117,14 @@ SubwordModel::SubwordModel(std::string bytes, const std::string& place) {
   if (!loads(loaded->processor, loaded->bytes))
     throw DataError("{}: is not a model of SentencePiece; a .model file is needed", place);
   loaded->line_end = find_line_end(loaded->processor);
-  if (loaded->line_end < 0)
-    throw DataError(
-        "{}: has no piece for the end of a line; train it with byte_fallback or with an id for "
-        "the end of a sentence",
-        place);
+  if (const auto file = read_sentencepiece_file(loaded->bytes)) {
+    loaded->encodes_lines = loaded->line_end >= 0 && encodes_by_lines(*file);
+    loaded->goes_by_parts = begins_pieces_at_spaces(*file);
+    loaded->adds_space = file->add_dummy_prefix;
+    if (file->model_type == SentencePieceFile::ModelType::unigram) loaded->part_bytes = long_part;
+  } else {
+    loaded->encodes_lines = loaded->line_end >= 0;
+  }
   loaded_ = std::move(loaded);
 }
 
@@ -91,6 +133,37 @@ const std::string& SubwordModel::bytes() const { return loaded_->bytes; }
 std::int64_t SubwordModel::vocabulary() const { return loaded_->processor.GetPieceSize(); }
 
 std::int64_t SubwordModel::line_end() const { return loaded_->line_end; }
+
+bool SubwordModel::encodes_lines() const { return loaded_->encodes_lines; }
+
+bool SubwordModel::goes_by_parts() const { return loaded_->goes_by_parts; }
+
+std::size_t SubwordModel::part_bytes() const { return loaded_->part_bytes; }
+
+// A space between letters of ASCII: no normalizer looks over it.
+std::size_t SubwordModel::place_to_cut(std::string_view text, std::size_t least) const {
+  if (!loaded_->goes_by_parts) return std::string_view::npos;
+  for (std::size_t at = text.find(' ', std::max<std::size_t>(least, 1));
+       at != std::string_view::npos && at + 1 < text.size();
+       at = text.find(' ', at + 1))
+    if (is_letter_or_digit(text[at - 1]) && is_letter_or_digit(text[at + 1])) return at;
+  return std::string_view::npos;
+}
+
+void SubwordModel::encode(std::string_view text,
+                          bool goes_on,
+                          const std::function<void(const SubwordToken&)>& sink) const {
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, place_to_cut(text, loaded_->part_bytes));
+    text.remove_prefix(part.size());
+    // The model puts the space of a later part there again.
+    const std::int64_t dropped = goes_on && loaded_->adds_space && part.starts_with(' ') ? 1 : 0;
+    auto tokens = encode_line(part.substr(static_cast<std::size_t>(dropped)));
+    if (!tokens.empty()) tokens.front().bytes += dropped;
+    for (const SubwordToken& token : tokens) sink(token);
+    goes_on = true;
+  }
+}
 
 std::int64_t SubwordModel::sentence_begin() const { return loaded_->processor.bos_id(); }
 

@@ -1,8 +1,8 @@
-// A model of the SentencePiece library (Kudo and Richardson 2018): a line of text to pieces and
-// back.
+// A model of the SentencePiece library (Kudo and Richardson 2018): text to pieces and back.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,21 +33,23 @@ struct SubwordSegmentation {
 
 // A value; copies share the model. Encoding and decoding are thread-safe.
 //
-// A line's end is no part of what SentencePiece encodes. Here it is a token of its own: the piece
-// of the character where the model has one, or else that of the byte, or else the end of a
-// sentence.
+// A model that keeps text as it is, as those that are trained here, encodes line by line: a line's
+// end is a token of its own, the piece of the character where the model has one, or else that of
+// the byte. Any other encodes a whole text, whose ends of lines are to its normalizer what they are
+// to the library's own tools.
 class SubwordModel {
  public:
-  // Of the bytes of a .model file. Throws DataError, beginning with `place`, where they are none or
-  // where nothing stands for the end of a line.
+  // Of the bytes of a .model file. Throws DataError, beginning with `place`, where they are none.
   SubwordModel(std::string bytes, const std::string& place);
 
   // The bytes that it was made of.
   const std::string& bytes() const;
   // The number of ids.
   std::int64_t vocabulary() const;
-  // The id of a line's end.
+  // The id of a line's end, or of a sentence's where the model has no piece for it; -1 where it has
+  // neither.
   std::int64_t line_end() const;
+  bool encodes_lines() const;
   // The ids of a sentence's two ends; -1 where the model has none.
   std::int64_t sentence_begin() const;
   std::int64_t sentence_end() const;
@@ -58,6 +60,17 @@ class SubwordModel {
   // first word that is called like a symbol, as "</s>", of which the kind of words would make that
   // symbol. The bytes add up to those of the line, unless the model sees nothing in it.
   std::vector<SubwordToken> encode_line(std::string_view line) const;
+  // Calls sink(token) for the tokens of a text whose ends of lines are encoded with it; `goes_on`:
+  // it is a later part of one, which was cut at `place_to_cut`. The bytes add up to those of the
+  // text but for parts in which the model sees nothing.
+  void encode(std::string_view text,
+              bool goes_on,
+              const std::function<void(const SubwordToken&)>& sink) const;
+  // Whether a text may be encoded in parts of `part_bytes()` or more; the first place at byte
+  // `least` or later where one may end, npos where there is none.
+  bool goes_by_parts() const;
+  std::size_t part_bytes() const;
+  std::size_t place_to_cut(std::string_view text, std::size_t least) const;
   // The likeliest segmentations of a line, each with the logarithm of its probability, the
   // likeliest first, at most `most`. One, and the usual one, of a model that has no probabilities,
   // which only unigram models have, and of a line that it does not see.

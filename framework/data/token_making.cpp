@@ -9,6 +9,7 @@
 
 #include "framework/core/error.h"
 #include "framework/data/lines.h"
+#include "framework/data/subword_model.h"
 #include "framework/tokenizers/json_tokenizer.h"
 
 namespace longspan {
@@ -27,6 +28,15 @@ bool is_there(const fs::path& path) {
 
 DocumentReading reading_of(const Tokenizer& tokenizer) {
   if (tokenizer.kind() == TokenizerKind::bytes) return {.parts = DocumentParts::bytes};
+  if (const SubwordModel* const pieces = tokenizer.subword_model();
+      pieces != nullptr && !pieces->encodes_lines()) {
+    if (!pieces->goes_by_parts()) return {.parts = DocumentParts::none};
+    return {.parts = DocumentParts::places,
+            .part = pieces->part_bytes(),
+            .place_to_cut = [pieces](std::string_view text, std::size_t least) {
+              return pieces->place_to_cut(text, least);
+            }};
+  }
   const JsonTokenizer* const model = tokenizer.json_tokenizer();
   if (model == nullptr) return {.parts = DocumentParts::lines};
   // Others see all of a text at once.

@@ -191,6 +191,10 @@ std::vector<std::int64_t> Tokenizer::encode_subwords(std::string_view text,
                                                      std::string_view place) const {
   for_each_character(text, 0, true, place, [](char32_t, std::int64_t) {});
   std::vector<std::int64_t> ids;
+  if (!subwords_->encodes_lines()) {
+    subwords_->encode(text, false, [&ids](const SubwordToken& token) { ids.push_back(token.id); });
+    return ids;
+  }
   std::size_t used = 0;
   for (const LinePiece& line : cut_lines(text, true, used)) {
     for (const SubwordToken& token : subwords_->encode_line(line.text)) ids.push_back(token.id);
@@ -200,6 +204,7 @@ std::vector<std::int64_t> Tokenizer::encode_subwords(std::string_view text,
 }
 
 std::string Tokenizer::decode_subwords(std::span<const std::int64_t> ids) const {
+  if (!subwords_->encodes_lines()) return subwords_->decode_line(ids);
   std::string text;
   for (auto begin = ids.begin();;) {
     const auto end = std::find(begin, ids.end(), subwords_->line_end());

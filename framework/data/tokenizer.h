@@ -23,7 +23,8 @@ std::string_view name_of(TokenizerKind kind);
 //
 // bytes: id = byte, 256 ids, any file. characters: a token is a Unicode code point; ids are the
 // code points of a text in ascending order, after id 0 = `<unknown>` where there is one.
-// sentencepiece: the pieces of a model of that library, line by line; a line's end is one token.
+// sentencepiece: the pieces of a model of that library, of a whole text; of a model that is trained
+// here line by line, and a line's end is one token.
 // tokenizer_json: what the package `tokenizers` makes of a whole text, without the tokens that
 // begin and end one.
 // ids: tokens that someone else has made; a text is their numbers with blanks between them.

@@ -14,6 +14,7 @@
 #include "tests/data/packed_text.h"
 #include "tests/data/subword_text.h"
 #include "tests/data/temporary_file.h"
+#include "tests/data/third_party_model.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::document_tokens_test {
@@ -157,6 +158,18 @@ TEST(DocumentTokens, OfTextsAreThoseOfTheirDocuments) {
       EXPECT_EQ(made.tokens->bytes(), bytes_of(documents));
       EXPECT_EQ(made.tokens->end().left_out, form.boundary == DocumentBoundary::line ? 4 : 0);
     }
+}
+
+TEST(DocumentTokens, ThirdPartyModelsEncodeTheWholeText) {
+  const std::string content = "\n" + subword_text(9000, 3) + "\n\n  balo\n";
+  for (const std::string& bytes : {llama_model(), foreign_model("true", "2")}) {
+    const Text text("a.txt", content);
+    const auto made =
+        make_tokens(text.path, {}, Tokenizer::subwords(SubwordModel(bytes, "model")), text.cache());
+    const std::vector<Ids> wanted = {ids_of_library(bytes, content)};
+    EXPECT_EQ(documents_in(*made.tokens), wanted);
+    EXPECT_EQ(made.tokens->bytes(), std::ssize(content));
+  }
 }
 
 TEST(DocumentTokens, BytesOfATokenAreThoseOfItsText) {

@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <omp.h>
-#include <sentencepiece_trainer.h>
 
 #include "framework/core/error.h"
 #include "framework/data/tokenizer.h"
 #include "tests/data/subword_text.h"
+#include "tests/data/third_party_model.h"
 
 namespace longspan::subword_model_test {
 namespace {
@@ -18,37 +18,6 @@ using ::testing::HasSubstr;
 
 constexpr std::array kinds = {
     SubwordKind::unigram, SubwordKind::bpe, SubwordKind::characters, SubwordKind::words};
-
-class OfFile : public sentencepiece::SentenceIterator {
- public:
-  explicit OfFile(const std::string& path) : file_(path) { Next(); }
-  bool done() const override { return done_; }
-  void Next() override { done_ = !std::getline(file_, line_); }
-  const std::string& value() const override { return line_; }
-  sentencepiece::util::Status status() const override { return {}; }
-
- private:
-  std::ifstream file_;
-  std::string line_;
-  bool done_ = false;
-};
-
-// As others train theirs: Unicode normalised, spaces merged, one put before each line.
-std::string foreign_model(const std::string& byte_fallback, const std::string& sentence_end) {
-  const TemporaryFile file(subword_text());
-  OfFile sentences(file.path());
-  std::string bytes;
-  const auto status = sentencepiece::SentencePieceTrainer::Train({{"model_type", "unigram"},
-                                                                  {"vocab_size", "320"},
-                                                                  {"hard_vocab_limit", "false"},
-                                                                  {"byte_fallback", byte_fallback},
-                                                                  {"eos_id", sentence_end},
-                                                                  {"minloglevel", "2"}},
-                                                                 &sentences,
-                                                                 &bytes);
-  EXPECT_TRUE(status.ok()) << status.ToString();
-  return bytes;
-}
 
 TEST(Subwords, EveryKindGivesBackWhatItReads) {
   for (const SubwordKind kind : kinds) {
@@ -99,17 +68,40 @@ TEST(Subwords, TheBytesOfTokensAddUpToThoseOfTheLine) {
   EXPECT_EQ(bytes_of(SubwordModel(foreign_model("true", "2"), "model")), std::ssize(line));
 }
 
+TEST(Subwords, ThirdPartyModelsEncodeAWholeText) {
+  for (const std::string& bytes :
+       {foreign_model("true", "2"), foreign_model("false", "-1"), llama_model()}) {
+    const SubwordModel model(bytes, "model");
+    EXPECT_FALSE(model.encodes_lines());
+    const Tokenizer tokenizer = Tokenizer::subwords(model);
+    for (const std::string text : {"\n", "\n\n", "balo\ntir", " balo \n\n  tir\t\nmen\n", "\tba"}) {
+      SCOPED_TRACE(::testing::PrintToString(text));
+      EXPECT_EQ(tokenizer.encode(text, "text"), ids_of_library(bytes, text));
+    }
+  }
+  const Tokenizer llama = Tokenizer::subwords(SubwordModel(llama_model(), "model"));
+  EXPECT_EQ(llama.decode(llama.encode("balo  tir\n\nmen\n", "text")), "balo  tir\n\nmen\n");
+  EXPECT_TRUE(subword_model().encodes_lines());
+}
+
+TEST(Subwords, PartsOfAWholeTextHaveItsIds) {
+  const std::string text = subword_text(6000, 3);  // longer than a part of byte pairs
+  const std::string bytes = llama_model();
+  const SubwordModel model(bytes, "model");
+  ASSERT_TRUE(model.goes_by_parts());
+  ASSERT_GT(text.size(), model.part_bytes());
+  const Tokenizer tokenizer = Tokenizer::subwords(model);
+  EXPECT_EQ(tokenizer.encode(text, "text"), ids_of_library(bytes, text));
+  std::int64_t found = 0;
+  model.encode(text, false, [&found](const SubwordToken& token) { found += token.bytes; });
+  EXPECT_EQ(found, std::ssize(text));
+}
+
 TEST(Subwords, ALinesEndIsThatOfBytesOrOfASentence) {
   const SubwordModel bytes(foreign_model("true", "2"), "model");
   EXPECT_EQ(bytes.line_end(), 3 + 10);
-  const SubwordModel sentence(foreign_model("false", "2"), "model");
-  EXPECT_EQ(sentence.line_end(), 2);
-  const Tokenizer tokenizer = Tokenizer::subwords(sentence);
-  // As that model has it: spaces merged.
-  EXPECT_EQ(tokenizer.decode(tokenizer.encode("balo  tir\n\nmen\n", "text")), "balo tir\n\nmen\n");
-  EXPECT_EQ(sentence_of<DataError>([] { SubwordModel(foreign_model("false", "-1"), "m.model"); }),
-            "m.model: has no piece for the end of a line; train it with byte_fallback or with an "
-            "id for the end of a sentence");
+  EXPECT_EQ(SubwordModel(foreign_model("false", "2"), "model").line_end(), 2);
+  EXPECT_EQ(SubwordModel(foreign_model("false", "-1"), "model").line_end(), -1);
 }
 
 TEST(Subwords, TrainingIsTheSameOnAnyNumberOfThreads) {
