@@ -107,6 +107,18 @@ void check_data(OptionTable& table, const Configuration& configuration) {
            "classification and tagging; run.task is " +
            configuration.task;
   });
+  table.check({"data.tokenizer", "data.format", "run.task"}, [&configuration]() -> std::string {
+    constexpr std::array<std::string_view, 3> readers = {
+        "translation", "classification", "tagging"};
+    const DataOptions& data = configuration.data;
+    const bool reads_numbers =
+        data.format == DataFormat::text && std::ranges::count(readers, configuration.task) > 0;
+    if (data.tokenizer != TokenizerKind::ids || data.format == DataFormat::tokens || reads_numbers)
+      return "";
+    return "data.tokenizer: ids is for data.format: tokens, files of ids that are there already, "
+           "and for run.task: translation, classification and tagging; run.task is " +
+           configuration.task;
+  });
   table.check({"data.format", "run.task"}, [&configuration]() -> std::string {
     const bool reads_images = configuration.data.format == DataFormat::images;
     if (!reads_images || configuration.task == "classification" || configuration.task == "pixels")

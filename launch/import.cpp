@@ -50,8 +50,16 @@ std::string left_out_of(const JsonTokenizer& model) {
       after.empty() ? "" : after + " behind");
 }
 
-// Of the folder, where it has one that Longspan reads and whose ids all have rows; and what is to
-// be said of it. `task`: of the run.
+// What is set; `otherwise` where the key is not.
+std::string said_of(const ModelSettings& settings,
+                    const std::string& key,
+                    const std::string& otherwise) {
+  const auto found = std::ranges::find(settings, key, &std::pair<std::string, std::string>::first);
+  return found == settings.end() ? otherwise : found->second;
+}
+
+// Of the folder, where it has one that Longspan reads and whose ids all have rows; otherwise ids
+// alone, or none, which is that of bytes. Adds remarks on it. `task`: of the run.
 std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
                                       std::int64_t vocabulary,
                                       const std::string& task,
@@ -73,30 +81,39 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
       problem = error.what();
     }
   } else {
-    problem =
-        fmt::format("{} has no tokenizer.json, nor vocab.json with merges.txt", folder.string());
+    problem = fmt::format("{} has no tokenizer.json, nor vocab.json with merges.txt{}",
+                          folder.string(),
+                          other_tokenizer_files(folder.string()));
   }
-  const std::int64_t needed = task_kind(task).vocabulary({}, {});
-  const bool reads = vocabulary >= needed;
+  const bool is_of_files = task == "language_model";
+  if (!is_of_files && vocabulary >= task_kind(task).vocabulary({}, {})) {
+    remarks.push_back(
+        fmt::format("{}; texts are read as bytes, id n of the model's {} being byte n, which means "
+                    "nothing to a model that learnt from other tokens",
+                    problem,
+                    vocabulary));
+    return std::nullopt;
+  }
   remarks.push_back(fmt::format(
-      "{}; {}",
+      "{}; the run reads ids from 0 to {} (data.tokenizer: ids): {}",
       problem,
-      reads ? fmt::format("texts are read as bytes, id n of the model's {} being byte n, which "
-                          "means nothing to a model that learnt from other tokens",
-                          vocabulary)
-            : fmt::format("the model has {} ids, fewer than the {} of bytes: it can be exported "
-                          "again, and reads no text",
-                          vocabulary,
-                          needed)));
-  return std::nullopt;
+      vocabulary - 1,
+      is_of_files ? "data are files of ids (data.format: tokens), a prompt is numbers with blanks "
+                    "between them"
+                  : "a text is numbers with blanks between them"));
+  return Tokenizer::ids(vocabulary);
 }
 
-// What is set; `otherwise` where the key is not.
-std::string said_of(const ModelSettings& settings,
-                    const std::string& key,
-                    const std::string& otherwise) {
-  const auto found = std::ranges::find(settings, key, &std::pair<std::string, std::string>::first);
-  return found == settings.end() ? otherwise : found->second;
+void add_tokenizer(const Tokenizer& tokenizer, const fs::path& folder, ModelSettings& settings) {
+  settings.emplace_back("data.tokenizer", std::string(name_of(tokenizer.kind())));
+  if (tokenizer.kind() == TokenizerKind::ids) {
+    settings.emplace_back("data.vocabulary", fmt::format("{}", tokenizer.vocabulary()));
+    if (said_of(settings, "run.task", "language_model") == "language_model")
+      settings.emplace_back("data.format", "tokens");
+    return;
+  }
+  const std::string model = fs::absolute(folder).lexically_normal().string();
+  settings.emplace_back("data.tokenizer_model", yaml_word(model));
 }
 
 std::int64_t vocabulary_of(const ModelSettings& settings) {
@@ -190,8 +207,7 @@ void import(const ImportArguments& arguments, const Session& session) {
   ModelMeaning meaning = architecture.read(config);
   if (architecture.settle) {
     const WeightsFolder tensors(folder);
-    architecture.settle([&](const std::string& name) { return tensors.find(name) != nullptr; },
-                        meaning);
+    architecture.settle([&](const std::string& name) { return tensors.find(name); }, meaning);
   }
   std::optional<ImageShape> image;
   std::optional<Tokenizer> tokenizer;
@@ -203,9 +219,7 @@ void import(const ImportArguments& arguments, const Session& session) {
                              said_of(meaning.settings, "run.task", "language_model"),
                              meaning.remarks);
   if (tokenizer) {
-    const std::string model = fs::absolute(folder).lexically_normal().string();
-    meaning.settings.emplace_back("data.tokenizer", "tokenizer_json");
-    meaning.settings.emplace_back("data.tokenizer_model", yaml_word(model));
+    add_tokenizer(*tokenizer, folder, meaning.settings);
     if (!meaning.token_ids.empty())
       add_sentence_tokens(meaning.token_ids, *tokenizer, config.place(), meaning.settings);
   }

@@ -12,10 +12,10 @@ void add_sentence_tokens(const TokenIds& ids,
                          const Tokenizer& tokenizer,
                          const std::string& place,
                          ModelSettings& settings) {
-  const JsonTokenizer& model = *tokenizer.json_tokenizer();
+  const JsonTokenizer* const model = tokenizer.json_tokenizer();
   const auto add = [&](const char* key, const TokenIds::value_type& id) {
-    const std::string& name = model.token(id.second);
-    if (name.empty() || model.id_of(name) != id.second)
+    const std::string name = model ? model->token(id.second) : fmt::format("{}", id.second);
+    if (model && (name.empty() || model->id_of(name) != id.second))
       throw DataError("{}: {} is {}, which is no token of tokenizer.json",
                       place,
                       in_quotes(id.first),

@@ -35,8 +35,9 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
   table.add("data.tokenizer_model",
             options.tokenizer_model,
             "with data.tokenizer: sentencepiece, a model that is there already, a .model file; "
-            "with tokenizer_json the file tokenizer.json, or a folder with that or with vocab.json "
-            "and merges.txt. Without it one is trained on data.train and kept in the run's "
+            "with tokenizer_json the file tokenizer.json, or a folder with that or with the files "
+            "of a slow tokenizer, such as vocab.json and merges.txt or vocab.txt. Without it one "
+            "is trained on data.train and kept in the run's "
             "directory");
   table.add("data.tokenizer_kind",
             options.tokenizer_kind,
@@ -91,10 +92,7 @@ void declare_ids(OptionTable& table, DataOptions& options) {
     return reads_ids(options) ? "" : "data.format is not tokens";
   });
   table.check({"data.tokenizer", "data.format"}, [&options]() -> std::string {
-    const bool is_ids = options.tokenizer == TokenizerKind::ids;
-    if (is_ids && !reads_ids(options))
-      return "data.tokenizer: ids is for data.format: tokens, files of ids that are there already";
-    if (!reads_ids(options) || is_ids) return "";
+    if (!reads_ids(options) || options.tokenizer == TokenizerKind::ids) return "";
     const bool is_model = options.tokenizer == TokenizerKind::sentencepiece ||
                           options.tokenizer == TokenizerKind::tokenizer_json;
     if (is_model && !options.tokenizer_model.empty()) return "";
@@ -225,18 +223,21 @@ void declare(OptionTable& table, DataOptions& options) {
             "with run.task: tagging, what a line has: a word, a tab and its tag (two), or the ten "
             "columns of CoNLL-U, whose universal (upos) or own (xpos) part of speech is the tag",
             {{"two", TagColumns::two}, {"upos", TagColumns::upos}, {"xpos", TagColumns::xpos}});
-  table.add("data.tokenizer",
-            options.tokenizer,
-            "what a token is: a byte (256 ids, any file), a character of UTF-8 text (the ids are "
-            "the characters of data.train), a piece of UTF-8 text by a model of SentencePiece, or "
-            "what a tokenizer.json of others makes of it (tokenizer_json); with data.format: "
-            "tokens one of data.vocabulary ids, whose text is not known (ids)",
-            {{"bytes", TokenizerKind::bytes},
-             {"characters", TokenizerKind::characters},
-             {"sentencepiece", TokenizerKind::sentencepiece},
-             {"tokenizer_json", TokenizerKind::tokenizer_json},
-             {"ids", TokenizerKind::ids}},
-            fixes_weights());
+  table.add(
+      "data.tokenizer",
+      options.tokenizer,
+      "what a token is: a byte (256 ids, any file), a character of UTF-8 text (the ids are "
+      "the characters of data.train), a piece of UTF-8 text by a model of SentencePiece, or "
+      "what a tokenizer.json of others makes of it (tokenizer_json); or one of "
+      "data.vocabulary ids, whose text is not known (ids): with data.format: tokens, or with "
+      "run.task: translation, classification and tagging, where a text is numbers with blanks "
+      "between them",
+      {{"bytes", TokenizerKind::bytes},
+       {"characters", TokenizerKind::characters},
+       {"sentencepiece", TokenizerKind::sentencepiece},
+       {"tokenizer_json", TokenizerKind::tokenizer_json},
+       {"ids", TokenizerKind::ids}},
+      fixes_weights());
   table.add("data.unknown",
             options.unknown,
             "with data.tokenizer: characters, give characters that data.train lacks one id, "

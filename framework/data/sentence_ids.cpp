@@ -1,6 +1,7 @@
 #include "framework/data/sentence_ids.h"
 
 #include <algorithm>
+#include <charconv>
 #include <vector>
 
 #include "framework/core/error.h"
@@ -12,33 +13,46 @@
 namespace longspan {
 namespace {
 
-// -1 where nothing is named.
-std::int64_t id_of(const JsonTokenizer& model,
+bool has_names(TokenizerKind kind) {
+  return kind == TokenizerKind::tokenizer_json || kind == TokenizerKind::ids;
+}
+
+// -1 where nothing is named. An id of a tokenizer of ids is named by its number.
+std::int64_t id_of(const Tokenizer& tokenizer,
                    const std::optional<std::string>& name,
                    const char* key) {
   if (!name) return -1;
-  const std::int64_t id = model.id_of(*name);
+  std::int64_t id = -1;
+  if (const JsonTokenizer* const model = tokenizer.json_tokenizer()) {
+    id = model->id_of(*name);
+  } else {
+    const auto [end, error] = std::from_chars(name->data(), name->data() + name->size(), id);
+    const bool is_id = error == std::errc() && end == name->data() + name->size();
+    if (!is_id || id >= tokenizer.vocabulary()) id = -1;
+  }
   if (id < 0) throw ConfigurationError("{}: the tokenizer has no token {}", key, in_quotes(*name));
   return id;
 }
 
-void take_tokens(const JsonTokenizer& model, const SentenceTokens& named, SentenceIds& ids) {
-  ids.begin = id_of(model, named.begin, "data.begin_token");
-  ids.end = id_of(model, named.end, "data.end_token");
-  if (ids.end < 0 && !model.after().empty()) ids.end = model.after().back();
-  if (const std::int64_t first = id_of(model, named.first, "data.first_token"); first >= 0)
+void take_tokens(const Tokenizer& tokenizer, const SentenceTokens& named, SentenceIds& ids) {
+  ids.begin = id_of(tokenizer, named.begin, "data.begin_token");
+  ids.end = id_of(tokenizer, named.end, "data.end_token");
+  const JsonTokenizer* const model = tokenizer.json_tokenizer();
+  if (ids.end < 0 && model != nullptr && !model->after().empty()) ids.end = model->after().back();
+  if (const std::int64_t first = id_of(tokenizer, named.first, "data.first_token"); first >= 0)
     ids.first = first;
 }
 
 }  // namespace
 
 void declare(OptionTable& table, SentenceTokens& tokens, const TokenizerKind& kind) {
-  table.add("data.begin_token",
-            tokens.begin,
-            "with run.task: translation and data.tokenizer: tokenizer_json, the token that the "
-            "decoder reads before the first one of a target (</s> of BART, <pad> of T5); none: an "
-            "id of its own, behind those of the tokenizer",
-            fixes_weights());
+  table.add(
+      "data.begin_token",
+      tokens.begin,
+      "with run.task: translation and data.tokenizer: tokenizer_json or ids, the token (of ids "
+      "its number) that the decoder reads before the first one of a target (</s> of BART, "
+      "<pad> of T5); none: an id of its own, after those of the tokenizer",
+      fixes_weights());
   table.add("data.end_token",
             tokens.end,
             "likewise the token that ends a target; none: what the tokenizer's template puts last "
@@ -51,9 +65,7 @@ void declare(OptionTable& table, SentenceTokens& tokens, const TokenizerKind& ki
             "there is none");
   for (const char* const key : {"data.begin_token", "data.end_token", "data.first_token"})
     table.warn(key, [&kind]() -> std::string {
-      return kind == TokenizerKind::tokenizer_json
-                 ? ""
-                 : fmt::format("data.tokenizer is {}", name_of(kind));
+      return has_names(kind) ? "" : fmt::format("data.tokenizer is {}", name_of(kind));
     });
 }
 
@@ -63,8 +75,8 @@ SentenceIds sentence_ids(const Tokenizer& tokenizer, const SentenceTokens& named
     ids.begin = model->sentence_begin();
     ids.end = model->sentence_end();
   }
-  if (const JsonTokenizer* const model = tokenizer.json_tokenizer()) {
-    take_tokens(*model, named, ids);
+  if (has_names(tokenizer.kind())) {
+    take_tokens(tokenizer, named, ids);
     ids.says_begin = ids.begin >= 0;
   }
   if (ids.begin < 0) ids.begin = ids.vocabulary++;
@@ -73,7 +85,7 @@ SentenceIds sentence_ids(const Tokenizer& tokenizer, const SentenceTokens& named
 }
 
 std::int64_t most_sentence_ids(TokenizerKind kind, const SentenceTokens& named) {
-  const bool reads_names = kind == TokenizerKind::tokenizer_json;
+  const bool reads_names = has_names(kind);
   return (reads_names && named.begin ? 0 : 1) + (reads_names && named.end ? 0 : 1);
 }
 

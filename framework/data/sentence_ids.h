@@ -12,7 +12,8 @@ namespace longspan {
 
 class OptionTable;
 
-// The tokens of a tokenizer.json that do so, by their names; of other tokenizers they are not read.
+// The tokens of a tokenizer.json that do so by their names, those of a tokenizer of ids by their
+// numbers; of other tokenizers they are not read.
 struct SentenceTokens {
   std::optional<std::string> begin = {};  // data.begin_token: what the decoder reads first
   std::optional<std::string> end = {};    // data.end_token
@@ -32,7 +33,7 @@ struct SentenceIds {
   bool says_begin = false;                 // a result may have `begin` in it: texts have it too
 };
 
-// Of a tokenizer.json those that are named; an end that is not named is what its template puts last
+// Those that are named; an end that is not named is what the template of a tokenizer.json puts last
 // behind a text. Throws ConfigurationError for a name that it does not know.
 SentenceIds sentence_ids(const Tokenizer& tokenizer, const SentenceTokens& named = {});
 

@@ -107,10 +107,12 @@ SearchVocabulary vocabulary_of(const Tokenizer& tokenizer, const SentenceIds& sp
   if (!special.says_begin) vocabulary.forbidden.push_back(special.begin);
   // Its tokens may hold ends of lines with others, which the text is then freed of.
   if (tokenizer.json_tokenizer() != nullptr) return vocabulary;
+  // None of its ids is known to be the end of a line.
+  if (tokenizer.kind() == TokenizerKind::ids) return vocabulary;
   // A result is one line.
   const SubwordModel* subwords = tokenizer.subword_model();
   const std::int64_t line_end = subwords ? subwords->line_end() : '\n';
-  if (line_end != special.end) vocabulary.forbidden.push_back(line_end);
+  if (line_end >= 0 && line_end != special.end) vocabulary.forbidden.push_back(line_end);
   return vocabulary;
 }
 

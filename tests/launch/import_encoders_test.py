@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import jobs
 from import_test import random_weights, read_safetensors, write_safetensors
+from package_tokenizer import tokenizer_json, vocabulary_and_merges
 from peers import PeersTestCase
 
 WIDTH, HIDDEN, LAYERS, VOCABULARY, POSITIONS, CLASSES = 8, 12, 2, 256, 64, 3
@@ -240,6 +241,112 @@ class Import(TestCase):
         self.assertAlmostEqual(self.evaluate("taken", "texts"), self.evaluate("mine", "texts"), delta=1e-9)
         self.longspan("train", "mine.yaml", *jobs.flat({"model.embedding_norm": "false", "run.directory": "other"}))
         self.assert_one_sentence(self.give("other", "no", code=2), "model.embedding_norm is false, and ")
+
+
+class SlowTokenizers(TestCase):
+    """Folders without tokenizer.json: the same losses as with one of the same vocabulary."""
+    text = "LABEL_0\tHello world, this is <mask> text\nLABEL_1\ta\n"
+
+    def pieces(self):
+        return vocabulary_and_merges([("H", "e"), ("l", "l"), (" ", "w")])
+
+    def evaluated(self, name, rows, config, shapes, **files):
+        self.folder(name, config, {**shapes, f"{config.get('model_type') or 'bert'}.embeddings.word_embeddings.weight": [rows, WIDTH]})
+        for file, content in files.items():
+            content = content if isinstance(content, str) else json.dumps(content)
+            (self.directory / name / file.replace("__", ".")).write_text(content)
+        result = self.take(name, f"taken-{name}")
+        self.assertNotIn("tokenizer", result.errors)
+        (self.directory / "texts").write_text(self.text)
+        return self.evaluate(f"taken-{name}", "texts")
+
+    def test_roberta_is_framed_and_reads_its_mask(self):
+        vocabulary, merges = self.pieces()
+        names = ["<s>", "<pad>", "</s>", "<unk>", *vocabulary, "<mask>"]
+        ids = {name: id for id, name in enumerate(names)}
+        made = json.loads(tokenizer_json([("H", "e"), ("l", "l"), (" ", "w")]))
+        made["model"]["vocab"] = ids
+        made["added_tokens"] = [{"id": ids[name], "content": name, "single_word": False, "lstrip": name == "<mask>", "rstrip": False,
+                                 "normalized": False, "special": True} for name in names if name[0] == "<" and len(name) > 2]
+        made["post_processor"] = {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0], "trim_offsets": True,
+                                  "add_prefix_space": False}
+        head = {"classifier.dense.weight": [WIDTH, WIDTH], "classifier.dense.bias": [WIDTH], "classifier.out_proj.weight": [2, WIDTH],
+                "classifier.out_proj.bias": [2]}
+        shapes = {name: shape for name, shape in {**body("roberta."), **head}.items() if "pooler" not in name}
+        config = {"architectures": ["RobertaForSequenceClassification"], "model_type": "roberta", "id2label": None, "label2id": None,
+                  "vocab_size": len(names), "pad_token_id": 1}
+        two = {"vocab__json": ids, "merges__txt": "#version: 0.2\n" + "\n".join(merges) + "\n"}
+        # As slow tokenizers of version 4 save them.
+        mask = {"content": "<mask>", "lstrip": True, "normalized": False, "rstrip": False, "single_word": False}
+        saved = {"special_tokens_map__json": {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "mask_token": mask, "pad_token": "<pad>",
+                                              "sep_token": "</s>", "unk_token": "<unk>"},
+                 "tokenizer_config__json": {"tokenizer_class": "RobertaTokenizer", "add_prefix_space": False}}
+        wanted = self.evaluated("one", len(names), config, shapes, tokenizer__json=made)
+        self.assertEqual(self.evaluated("two", len(names), config, shapes, **two), wanted)
+        self.assertEqual(self.evaluated("three", len(names), config, shapes, **two, **saved), wanted)
+        made["post_processor"] = None  # the test would see a text without a frame
+        self.assertNotEqual(self.evaluated("bare", len(names), config, shapes, tokenizer__json=made), wanted)
+
+    def test_bert_reads_vocab_txt(self):
+        pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "world", ",", "this", "is", "text", "##s"]
+        ids = {piece: id for id, piece in enumerate(pieces)}
+        frame = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[SEP]", "type_id": 0}}]
+        made = {"version": "1.0", "added_tokens": [{"id": id, "content": piece, "single_word": False, "lstrip": False, "rstrip": False,
+                                                    "normalized": False, "special": True} for piece, id in list(ids.items())[:5]],
+                "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+                "pre_tokenizer": {"type": "BertPreTokenizer"}, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+                "post_processor": {"type": "TemplateProcessing", "single": frame, "pair": frame, "special_tokens": {
+                    name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in ("[CLS]", "[SEP]")}},
+                "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": ids}}
+        head = {"classifier.weight": [2, WIDTH], "classifier.bias": [2]}
+        config = {"id2label": None, "label2id": None, "vocab_size": len(pieces)}
+        wanted = self.evaluated("one", len(pieces), config, {**body(), **head}, tokenizer__json=made)
+        for name, more in (("of-2019", {"model_type": None}), ("of-2020", {})):
+            self.assertEqual(self.evaluated(name, len(pieces), {**config, **more}, {**body(), **head}, vocab__txt="\n".join(pieces)), wanted)
+
+
+class Labels(TestCase):
+    """The classifier's rows decide where "num_labels" and "id2label" disagree."""
+
+    def test_num_labels_has_the_rows(self):
+        two = {"id2label": {"0": "verb", "1": "noun"}, "label2id": None, "num_labels": 3}
+        for config, names in ((two, ["verb", "noun", "LABEL_2"]),
+                              ({**two, "num_labels": None, "_num_labels": 3}, ["verb", "noun", "LABEL_2"]),
+                              ({**CONFIG, "num_labels": 2}, ["verb", "noun", "adverb"])):
+            name = f"model-{len(list(self.directory.iterdir()))}"
+            self.folder(name, config)
+            result = self.take(name, f"{name}-taken")
+            self.assertIn('"num_labels" is ', result.errors)
+            self.assertIn("the labels are " + ", ".join(names), result.errors)
+            self.give(f"{name}-taken", f"{name}-given")
+            self.assertEqual(list(self.config(f"{name}-given")["id2label"].values()), names)
+
+    def test_a_readout_of_one_row_stands_for_a_number(self):
+        shapes = {**body(), "classifier.weight": [1, WIDTH], "classifier.bias": [1]}
+        self.folder(config={"id2label": {"0": "a", "1": "b"}, "label2id": None, "num_labels": 1}, shapes=shapes)
+        self.assert_one_sentence(self.take(code=3), '"num_labels" is 1 and "id2label" has 2 labels', "has 1 row; expected at least 2 classes")
+
+    def test_without_a_tokenizer_a_small_vocabulary_is_of_numbers(self):
+        shapes = {**body(), **HEAD, "bert.embeddings.word_embeddings.weight": [53, WIDTH]}
+        self.folder(config={"vocab_size": 53}, shapes=shapes)
+        self.assertIn("the run reads ids from 0 to 52 (data.tokenizer: ids): a text is numbers", self.take().errors)
+        (self.directory / "texts").write_text("verb\t5 52 0\nnoun\t17\nadverb\t3 3 3 3\n")
+        self.evaluate("taken", "texts")
+        settings = {"data.train": "texts", "run.directory": "mine", "training.start_from": "taken", "training.steps": 1, "run.threads": 1}
+        self.longspan("train", "taken/config.yaml", *jobs.flat(settings))
+        (self.directory / "texts").write_text("verb\t5 53\n")
+        self.assertIn('found "53"; wanted the number of a token, 0 to 52', self.longspan("evaluate", "taken", "--data", "texts", code=3).errors)
+
+    def test_a_body_reads_the_table_of_a_decoder(self):
+        """A model that predicts words, of which only the decoder's name is stored."""
+        for kind, config, decoder in (("bert", {"architectures": ["BertForMaskedLM"]}, "cls.predictions.decoder.weight"),
+                                      ("roberta", {"architectures": ["RobertaForMaskedLM"], "model_type": "roberta", "pad_token_id": 0},
+                                       "lm_head.decoder.weight")):
+            found, table = body(kind + "."), f"{kind}.embeddings.word_embeddings.weight"
+            tensors = self.folder(kind, {**config, "id2label": None}, {decoder if name == table else name: shape for name, shape in found.items()})
+            self.take(kind, f"{kind}-taken")
+            self.give(f"{kind}-taken", f"{kind}-given")
+            self.assertEqual(self.given(f"{kind}-given")["embeddings.word_embeddings.weight"], tensors[decoder])
 
 
 class Refusals(TestCase):

@@ -289,6 +289,41 @@ class ImportT5(TestCase):
                 self.assert_one_sentence(self.take(code=3), part)
 
 
+class SharedTables(TestCase):
+    """The table of tokens may be stored under any of its names."""
+
+    def test_bart(self):
+        tensors = self.bart_folder(zeros=False)
+        table = tensors.pop("model.shared.weight")
+        for number, name in enumerate(("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")):
+            folder = f"bart-{number}"
+            self.bart_folder(folder)
+            write_safetensors(self.directory / folder / "model.safetensors", {**tensors, name: table})
+            self.take(folder, f"{folder}-taken")
+            self.give(f"{folder}-taken", f"{folder}-given")
+            self.assertEqual(self.given(f"{folder}-given")["model.shared.weight"], table)
+
+    def test_t5(self):
+        tensors = self.folder("t5", {}, t5(), T5)
+        table = tensors.pop("shared.weight")
+        apart = {"tie_word_embeddings": True, "scale_decoder_outputs": False}  # as version 5 writes it
+        for config in {}, apart:
+            for number, name in enumerate(("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")):
+                folder = f"t5-{number}-{len(config)}"
+                self.folder(folder, config, t5(), T5)
+                write_safetensors(self.directory / folder / "model.safetensors", {**tensors, name: table})
+                self.take(folder, f"{folder}-taken")
+                self.give(f"{folder}-taken", f"{folder}-given")
+                self.assertEqual(self.given(f"{folder}-given"), {"shared.weight": table, **tensors})
+        # An output of its own next to the decoder's table.
+        other = self.folder("madlad", apart, t5(tied=False), T5)
+        write_safetensors(self.directory / "madlad" / "model.safetensors",
+                          {"decoder.embed_tokens.weight" if name == "shared.weight" else name: tensor for name, tensor in other.items()})
+        self.take("madlad", "madlad-taken")
+        self.give("madlad-taken", "madlad-given")
+        self.assertEqual(self.given("madlad-given"), other)
+
+
 class Refusals(TestCase):
     def test_what_config_json_may_not_say(self):
         self.bart_folder(zeros=False)
@@ -336,6 +371,18 @@ class Refusals(TestCase):
             code = 2 if "data.begin_token" in more else 3
             result = self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, **more}), code=code)
             self.assertIn(sentence, result.errors)
+
+    def test_without_a_tokenizer_a_small_vocabulary_is_of_numbers(self):
+        ids = {**{key: None for key in IDS}, "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
+        self.bart_folder(config={"vocab_size": 53, **ids}, shapes={**bart(), "model.shared.weight": [53, WIDTH]}, tokenizer=False)
+        self.assertIn("the run reads ids from 0 to 52 (data.tokenizer: ids): a text is numbers", self.take().errors)
+        self.write("sources", ["0 5 7 2", "0 52 2"])
+        self.write("targets", ["17 4", "9"])
+        self.assertEqual(self.evaluate_pairs("taken")["tokens"], 5)  # with the end of each
+        for line in self.say("taken", "--beam", 2):
+            self.assertTrue(all(0 <= int(word) < 53 for word in line.split()))
+        self.give()
+        self.assertEqual({key: self.config()[key] for key in ids}, ids)
 
     def test_without_a_tokenizer(self):
         tensors = self.bart_folder(tokenizer=False)

@@ -78,7 +78,7 @@ def read_safetensors(path):
             for name, entry in header.items()}
 
 
-def reference_loss(weights, ids, heads=HEADS):
+def reference_loss(weights, ids, heads=HEADS, vocabulary=VOCABULARY):
     """Of GPT-2 as its paper and code have it, in plain Python: nats a token."""
     w = {name.removeprefix("transformer."): array.array("f", data) for name, data in weights.items()}
 
@@ -120,7 +120,7 @@ def reference_loss(weights, ids, heads=HEADS):
     total = 0
     for x, target in zip(xs, ids[1:]):
         x = norm(x, "ln_f")
-        logits = [sum(x[i] * w["wte.weight"][id * WIDTH + i] for i in range(WIDTH)) for id in range(VOCABULARY)]
+        logits = [sum(x[i] * w["wte.weight"][id * WIDTH + i] for i in range(WIDTH)) for id in range(vocabulary)]
         total -= math.log(softmax(logits)[target])
     return total / (len(ids) - 1)
 
@@ -158,8 +158,9 @@ class ImportTestCase(jobs.TestCase):
     def given(self, folder="given"):
         return read_safetensors(self.directory / folder / "model.safetensors")
 
-    def loss(self, text, run="taken"):
-        (self.directory / "ids").write_bytes(text)
+    def loss(self, ids, run="taken"):
+        """Of a run without a tokenizer, which reads ids of 16 bits."""
+        (self.directory / "ids").write_bytes(array.array("H", ids).tobytes())
         result = self.longspan("evaluate", run, "--data", "ids", "--json")
         return json.loads(result.output)["loss"]
 
@@ -171,8 +172,10 @@ class Import(ImportTestCase):
         self.assertEqual(result.output, "taken: GPT-2 of 2 layers, 3656 weights (3656 of F32)\n")
         self.assertEqual(result.errors, "longspan: warning: in training model.dropout drops the hidden layers of feed-forward layers too, "
                                         "which GPT-2 does not\n"
-                                        "longspan: warning: model has no tokenizer.json, nor vocab.json with merges.txt; texts are read as bytes, id n "
-                                        "of the model's 259 being byte n, which means nothing to a model that learnt from other tokens\n")
+                                        "longspan: warning: model has no tokenizer.json, nor vocab.json with merges.txt, vocab.txt, tokenizer.model or "
+                                        "spiece.model; the run reads ids from 0 to "
+                                        "258 (data.tokenizer: ids): data are files of ids (data.format: tokens), a prompt is numbers "
+                                        "with blanks between them\n")
         self.assertEqual(sorted(os.listdir(self.directory / "taken")), ["checkpoints", "config.yaml"])
         self.longspan("verify", "taken")
         self.assertEqual(self.give().output, "given: GPT-2 of 2 layers in F32, step 0 of taken\n")
@@ -273,7 +276,7 @@ class Import(ImportTestCase):
     def test_is_a_run_like_others(self):
         self.folder()
         self.take()
-        self.longspan("generate", "taken", "--prompt", "in", "--tokens", "4")
+        self.longspan("generate", "taken", "--prompt", "105 110", "--tokens", "4")
         self.assertIn("import/model_type", self.longspan("inspect", "taken").output)
         (self.directory / "mine.yaml").write_text(json.dumps({
             **self.sections, "model": {"family": "decoder", "layers": LAYERS, "width": WIDTH, "heads": HEADS, "positions": "learned",
@@ -297,9 +300,143 @@ class Import(ImportTestCase):
         weights = random_weights(small)
         tensors = {name: ("F32", shape, weights[name]) for name, shape in small.items()}
         self.folder("small", {"vocab_size": 5}, tensors)
-        self.assertIn("the model has 5 ids, fewer than the 256 of bytes", self.take("small", "small-taken").errors)
+        self.assertIn("the run reads ids from 0 to 4 (data.tokenizer: ids)", self.take("small", "small-taken").errors)
         self.give(run="small-taken")
         self.assertEqual(self.given(), tensors)
+
+    def test_without_a_tokenizer_reads_ids(self):
+        """A vocabulary smaller than that of bytes, and files of ids: evaluated, generated from, fine-tuned."""
+        small = shapes(**{"transformer.wte.weight": [53, WIDTH]})
+        weights = random_weights(small)
+        self.folder("small", {"vocab_size": 53}, {name: ("F32", shape, weights[name]) for name, shape in small.items()})
+        self.take("small")
+        ids = [5, 52, 0, 17, 17, 3]
+        self.assertLess(abs(self.loss(ids) - reference_loss(weights, ids, vocabulary=53)), 1e-5)
+        words = self.longspan("generate", "taken", "--prompt", "17 4", "--tokens", 3).output.split()
+        self.assertEqual((words[:2], len(words)), (["17", "4"], 5))
+        self.assertTrue(all(0 <= int(word) < 53 for word in words))
+        (self.directory / "train.bin").write_bytes(array.array("H", ids * 20).tobytes())
+        settings = {"data.train": "train.bin", "run.directory": "tuned", "training.start_from": "taken", "training.steps": 2,
+                    "training.warmup": 0, "run.threads": 1, "data.segment": 6}
+        for ranks in 1, 2:
+            more = {"run.directory": f"tuned-{ranks}", "data.batch": 2, "parallel.data": ranks}
+            result = self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, **more}), ranks=ranks)
+            self.assertIn("the weights are those of taken/checkpoints/step-000000000, step 0", result.output)
+        (self.directory / "beyond.bin").write_bytes(array.array("H", [1, 53, 2]).tobytes())
+        self.assert_one_sentence(self.longspan("evaluate", "taken", "--data", "beyond.bin", code=3), "beyond.bin: byte 2", "53 ids, 0 to 52")
+
+
+# The keys and tensors of the Llama family that are needed at least.
+LLAMA_LIKE = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 40,
+              "num_key_value_heads": 1, "head_dim": 4, "max_position_embeddings": 32, "tie_word_embeddings": True}
+
+
+def llama_shapes(biases=False, norms=False):
+    found, layer = {"model.embed_tokens.weight": [40, 8], "model.norm.weight": [8]}, "model.layers.0."
+    for name, shape in (("self_attn.q_proj", [8, 8]), ("self_attn.k_proj", [4, 8]), ("self_attn.v_proj", [4, 8]),
+                        ("self_attn.o_proj", [8, 8]), ("mlp.gate_proj", [12, 8]), ("mlp.up_proj", [12, 8]),
+                        ("mlp.down_proj", [8, 12]), ("input_layernorm", [8]), ("post_attention_layernorm", [8])):
+        found[f"{layer}{name}.weight"] = shape
+        if biases and name[10:] in ("q_proj", "k_proj", "v_proj"):
+            found[f"{layer}{name}.bias"] = shape[:1]
+    if norms:
+        found.update({f"{layer}self_attn.{each}_norm.weight": [4] for each in "qk"})
+    return found
+
+
+class SharedTables(ImportTestCase):
+    """Weights that are shared may be stored under either name."""
+
+    def test_gpt2_reads_lm_head_alone(self):
+        tensors = {name: ("F32", shape, self.weights[name]) for name, shape in shapes().items()}
+        tensors["lm_head.weight"] = tensors.pop("transformer.wte.weight")
+        self.folder(tensors=tensors)
+        self.take()
+        text = b"in the end."
+        self.assertLess(abs(self.loss(text) - reference_loss(self.weights, text)), 1e-5)
+        self.assertLess(abs(self.loss(text) - 5.904230), 1e-5)
+        self.give()  # under the usual name
+        self.assertEqual({name: data for name, (_, _, data) in self.given().items()}, self.weights)
+        # A bare body has no prefix.
+        self.folder("bare", tensors={name.removeprefix("transformer."): tensor for name, tensor in tensors.items()})
+        self.take("bare", "bare-taken")
+        self.assertLess(abs(self.loss(text, "bare-taken") - 5.904230), 1e-5)
+
+    def test_llama_and_its_relatives_read_lm_head_alone(self):
+        ids = [3, 39, 0, 7, 7, 21]
+        for kind in "llama", "mistral", "qwen2", "qwen3":
+            found = llama_shapes(biases=kind == "qwen2", norms=kind == "qwen3")
+            weights = random_weights(found)
+            tensors = {name: ("F32", shape, weights[name]) for name, shape in found.items()}
+            losses = []
+            for table in "model.embed_tokens.weight", "lm_head.weight":
+                path = self.directory / f"{kind}-{table}"
+                path.mkdir()
+                (path / "config.json").write_text(json.dumps({"model_type": kind, **LLAMA_LIKE}))
+                write_safetensors(path / "model.safetensors", {table if "embed" in name else name: tensor for name, tensor in tensors.items()})
+                self.take(path.name, f"taken-{path.name}")
+                losses.append(self.loss(ids, f"taken-{path.name}"))
+            self.assertEqual(*losses)
+
+    def test_mlx_writes_null_for_metadata(self):
+        self.folder()
+        path = self.directory / "model" / "model.safetensors"
+        content = path.read_bytes()
+        length = struct.unpack("<Q", content[:8])[0]
+        header = b'{"__metadata__":null,' + content[9:8 + length]
+        path.write_bytes(struct.pack("<Q", len(header)) + header + content[8 + length:])
+        self.take()
+        self.give()
+        self.assertEqual({name: data for name, (_, _, data) in self.given().items()}, self.weights)
+
+
+class HarmlessKeys(ImportTestCase):
+    """Of config.json, which no version of transformers computes with."""
+
+    def test_obsolete_keys_are_passed_over(self):
+        self.folder(config={"eos_token_ids": [0], "internal_version": 2, "xla_device": None, "use_bfloat16": False,
+                            "keys_to_ignore_at_inference": ["past_key_values"], "xla_device": True, "name": "Gpt", "language": "english",
+                            "max_new_tokens": 20, "trust_remote_code": True, "transformers.js_config": {"dtype": "q8"}})
+        self.take()
+
+    def test_model_type_follows_from_architectures(self):
+        self.folder(config={"model_type": None})
+        self.take()
+        text = b"in the end."
+        self.assertLess(abs(self.loss(text) - reference_loss(self.weights, text)), 1e-5)
+        for change, part in (({"architectures": ["XLNetModel"]}, 'no type follows from "architectures", "XLNetModel"; set it to one of gpt2, llama'),
+                             ({"architectures": None}, '"architectures" names no class; set it to one of gpt2, llama')):
+            shutil.rmtree(self.directory / "model")
+            self.folder(config={"model_type": None, **change})
+            self.assert_one_sentence(self.take(run="no", code=3), 'model/config.json: "model_type": expected text, found nothing', part)
+
+    def test_an_unknown_key_may_be_removed(self):
+        self.folder(config={"quantization_config": {"bits": 4}})
+        self.assert_one_sentence(self.take(code=3), '"quantization_config" is not known', "remove it from the file if it is harmless")
+
+    def test_other_names_in_rope_scaling(self):
+        """The package reads those of the scaling's kind, and no others."""
+        ids = [3, 39, 0, 7, 7, 21] * 4
+        found = llama_shapes()
+        weights = random_weights(found)
+
+        def taken(name, scaling, code=0):
+            path = self.directory / name
+            path.mkdir()
+            (path / "config.json").write_text(json.dumps({"model_type": "llama", **LLAMA_LIKE, "rope_scaling": scaling}))
+            write_safetensors(path / "model.safetensors", {name: ("F32", shape, weights[name]) for name, shape in found.items()})
+            return self.take(name, f"taken-{name}", code)
+        linear = {"type": "linear", "factor": 4.0}
+        more = {"original_max_position_embeddings": 8, "finetuned": True, "low_freq_factor": 1, "beta_fast": 32, "rope_type": "linear",
+                "attention_factor": 0.5, "mscale": 0.7, "partial_rotary_factor": 1.0, "attn_factor": 1, "extrapolation_factor": 1}
+        taken("plain", linear)
+        taken("linear", {**linear, **more})
+        self.assertEqual(self.loss(ids, "taken-linear"), self.loss(ids, "taken-plain"))
+        for number, (scaling, part) in enumerate((({**linear, "alpha": 2}, '"rope_scaling.alpha" is not known'),
+                                                  ({**linear, "attn_factor": 2}, '"rope_scaling.attn_factor": found 2; wanted 1'),
+                                                  ({"factor": 4.0}, '"rope_scaling.factor" is not known'),
+                                                  ({**linear, "partial_rotary_factor": 0.5}, '"rope_scaling.partial_rotary_factor": found 0.5; wanted 1'))):
+            self.assert_one_sentence(taken(f"no-{number}", scaling, code=3), part)
 
 
 class Refusals(ImportTestCase):
@@ -311,7 +448,6 @@ class Refusals(ImportTestCase):
     def test_what_config_json_may_not_say(self):
         for change, part in (
                 ({"model_type": "bloom"}, '"model_type": found "bloom"; Longspan imports gpt2, llama'),
-                ({"model_type": None}, '"model_type": found nothing; wanted text'),
                 ({"architectures": ["GPT2ForSequenceClassification"]}, '"architectures": found "GPT2ForSequenceClassification"; of '
                                                                        "GPT-2 Longspan imports GPT2LMHeadModel or GPT2Model"),
                 ({"quantization_config": {"bits": 4}}, '"quantization_config" is not known: it may change what the model computes'),
@@ -351,14 +487,14 @@ class Refusals(ImportTestCase):
                 ({"rms_norm_eps": 0}, '"rms_norm_eps": found 0; wanted more than 0'),
                 ({"logit_scale": 2}, '"logit_scale" is not known: it may change what the model computes'),
                 ({"sliding_window": 4}, '"sliding_window" is not known'),
-                ({"partial_rotary_factor": 0.5}, '"partial_rotary_factor" is not known'),
+                ({"partial_rotary_factor": 0.5}, '"partial_rotary_factor": found 0.5; wanted 1'),
                 ({"rope_theta": 0.5}, '"rope_theta": found 0.5; wanted at least 1'),
                 ({"rope_scaling": 2}, '"rope_scaling": found 2; wanted an object'),
                 ({"rope_scaling": {"rope_type": "mrope"}}, '"rope_scaling.rope_type": found "mrope"; wanted default, linear'),
                 ({"rope_scaling": {"type": "linear"}}, '"rope_scaling.factor": found nothing; wanted a number'),
                 ({"rope_scaling": {"type": "linear", "factor": 0.5}}, '"rope_scaling.factor": found 0.5; wanted at least 1'),
                 ({"rope_scaling": {**yarn, "truncate": False}}, '"rope_scaling.truncate": found false; wanted true'),
-                ({"rope_scaling": {**yarn, "low_freq_factor": 1}}, '"rope_scaling.low_freq_factor" is not known'),
+                ({"rope_scaling": {**yarn, "alpha": 1}}, '"rope_scaling.alpha" is not known'),
                 ({"rope_scaling": yarn, "rope_parameters": yarn}, '"rope_scaling": is there beside "rope_parameters"'),
                 ({"rope_parameters": {"rope_type": "longrope", "short_factor": [1, "x"], "long_factor": [2]}},
                  '"rope_parameters.short_factor": found "x" in the list; wanted a number'),
@@ -463,13 +599,14 @@ class Peers(PeersTestCase, ImportTestCase):
         # package keeps the angles of a longer segment for one that follows, unless that is as short as those of training.)
         for text, segments in (b"ab", (64,)), (bytes(range(256)) + b"lord", (64, 100)):
             (self.directory / "ids").write_bytes(text)
+            (self.directory / "ids-16").write_bytes(array.array("H", text).tobytes())
             theirs, again = (json.loads(self.peer("losses", folder, "ids", *segments)) for folder in ("models", "given"))
             for kind in kinds:
                 self.assertEqual(theirs[kind].keys(), again[kind].keys())
                 for segment, loss in theirs[kind].items():
                     with self.subTest(kind=kind, segment=segment, text=len(text)):
                         self.assertLess(abs(again[kind][segment] - loss), 1e-6)
-                        result = self.longspan("evaluate", kind, "--data", "ids", "--segment", segment, "--json")
+                        result = self.longspan("evaluate", kind, "--data", "ids-16", "--segment", segment, "--json")
                         self.assertLess(abs(json.loads(result.output)["loss"] - loss), 1e-5)
 
 
