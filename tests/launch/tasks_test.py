@@ -141,8 +141,8 @@ class Tagging(TestCase):
 
     def test_unseen_validation_tags_count_as_errors(self):
         """Reference values: accuracy_score, f1_score(average="macro") of scikit-learn and f1_score of seqeval."""
-        self.write("train.txt", "anna\tB-PER\n\nnew\tB-LOC\nyork\tI-LOC\n\nsaw\tO\n\nthe\tO\n")
         known = "anna\tB-PER\nsaw\tO\nnew\tB-LOC\nyork\tI-LOC\n\n"
+        self.write("train.txt", known + "the\tO\nanna\tB-PER\n \nsaw\tO\n")
         self.write("validation.txt", known + "the\tO\nanna\tB-CITY\n \nsaw\tEVENT\n")
         self.write("known.txt", known)
         for readout in "softmax", "crf":
