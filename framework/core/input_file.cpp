@@ -1,15 +1,21 @@
 #include "framework/core/input_file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
+#include <map>
+#include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "framework/core/error.h"
 #include "framework/core/system_message.h"
+#include "framework/core/unnamed_file.h"
 
 namespace longspan {
 
@@ -32,6 +38,19 @@ int open_for_reading(const char* path) {
   return descriptor < 0 ? open() : descriptor;
 }
 
+// The descriptor that a path such as /dev/stdin or /dev/fd/3 names; -1 for another path.
+int own_descriptor(const std::string& path) {
+  if (path == "/dev/stdin") return STDIN_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    if (!path.starts_with(folder)) continue;
+    int descriptor = -1;
+    const auto [end, error] =
+        std::from_chars(path.data() + folder.size(), path.data() + path.size(), descriptor);
+    if (error == std::errc() && end == path.data() + path.size()) return descriptor;
+  }
+  return -1;
+}
+
 struct stat status_of(int descriptor, const NamedPath& path) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0)
@@ -39,29 +58,134 @@ struct stat status_of(int descriptor, const NamedPath& path) {
   return status;
 }
 
+// Opens a path. Throws DataError.
+int opened(const NamedPath& path) {
+  int descriptor = open_for_reading(path.c_str());
+  // A socket cannot be opened by its path.
+  if (descriptor < 0 && errno == ENXIO && own_descriptor(path) >= 0)
+    descriptor = ::fcntl(own_descriptor(path), F_DUPFD_CLOEXEC, 0);
+  if (descriptor >= 0) return descriptor;
+  const int reason = errno;
+  const bool is_of_another = reason == ENOENT && own_descriptor(path) >= 0;
+  throw DataError("{}: cannot be opened for reading: {}{}",
+                  path.told(),
+                  system_message(reason),
+                  is_of_another ? "; a pipe of one process cannot be read by other ranks: write "
+                                  "it to a file first"
+                  : reason == ENOENT ? path.help_to_find()
+                                     : "");
+}
+
+// Waits for the first bytes, or the end, of what is not a regular file.
+void wait_for_bytes(int descriptor, int patience, const NamedPath& path) {
+  pollfd waited = {.fd = descriptor, .events = POLLIN, .revents = 0};
+  const struct stat status = status_of(descriptor, path);
+  // A terminal has a user, and a pipe without a name a writer from the start.
+  const bool has_name = S_ISFIFO(status.st_mode) && own_descriptor(path) < 0;
+  if (has_name && ::poll(&waited, 1, patience) == 0)
+    throw DataError(
+        "{}: is a named pipe to which nothing is written; start what writes to it "
+        "first",
+        path.told());
+}
+
+// A descriptor of a temporary file with all that `read` gives, as the constructor has it.
+int copied(const NamedPath& path, const std::function<std::size_t(std::span<char>)>& read) {
+  const std::string folder = temporary_folder();
+  const int file = open_unnamed_file(folder);
+  const auto require_written = [&](bool is_written) {
+    if (is_written) return;
+    throw Failure(
+        "{}: a temporary file for {} cannot be written: {}; set TMPDIR to a folder with room",
+        folder,
+        path.text(),
+        system_message());
+  };
+  require_written(file >= 0);
+  try {
+    std::string block(std::size_t{1} << 20, '\0');
+    while (const std::size_t count = read(block)) {
+      std::string_view left(block.data(), count);
+      while (!left.empty()) {
+        const ssize_t written = ::write(file, left.data(), left.size());
+        if (written < 0 && errno == EINTR) continue;
+        require_written(written > 0);
+        left.remove_prefix(static_cast<std::size_t>(written));
+      }
+    }
+  } catch (...) {
+    ::close(file);
+    throw;
+  }
+  return file;
+}
+
+// A copy of a stream, which can be read once only: another that is opened gets the same copy.
+int copied_stream(int descriptor, int patience, const NamedPath& path) {
+  static std::mutex mutex;
+  static std::map<std::pair<dev_t, ino_t>, int> copies;
+  const std::lock_guard lock(mutex);
+  const struct stat status = status_of(descriptor, path);
+  const auto [copy, is_new] = copies.try_emplace({status.st_dev, status.st_ino}, -1);
+  if (is_new) {
+    try {
+      wait_for_bytes(descriptor, patience, path);
+      // A read waits for its bytes.
+      ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+      copy->second = copied(path, [&](std::span<char> out) {
+        ssize_t count = -1;
+        do count = ::read(descriptor, out.data(), out.size());
+        while (count < 0 && errno == EINTR);
+        if (count < 0) throw DataError("{}: cannot be read: {}", path.told(), system_message());
+        return static_cast<std::size_t>(count);
+      });
+    } catch (...) {
+      copies.erase(copy);
+      throw;
+    }
+  }
+  return ::fcntl(copy->second, F_DUPFD_CLOEXEC, 0);
+}
+
 // Of a file that can be read. Throws DataError.
 std::int64_t size_of(int descriptor, const NamedPath& path) {
   const struct stat status = status_of(descriptor, path);
-  if (!S_ISREG(status.st_mode)) throw DataError("{}: is not a regular file", path.told());
+  if (!S_ISREG(status.st_mode))
+    throw DataError("{}: is not a regular file{}",
+                    path.told(),
+                    S_ISDIR(status.st_mode)
+                        ? fmt::format(" but a directory; name its files, as {}/*", path.text())
+                        : "");
   if (status.st_size == 0) throw DataError("{}: is empty", path.told());
   return status.st_size;
 }
 
+bool is_stream(int descriptor, const NamedPath& path) {
+  const mode_t mode = status_of(descriptor, path).st_mode;
+  return S_ISFIFO(mode) || S_ISSOCK(mode) || (S_ISCHR(mode) && ::isatty(descriptor) == 1);
+}
+
 }  // namespace
 
-InputFile::InputFile(NamedPath path) : path_(std::move(path)) {
-  descriptor_ = open_for_reading(path_.c_str());
-  if (descriptor_ < 0) {
-    const int reason = errno;
-    throw DataError("{}: cannot be opened for reading: {}{}",
-                    path_.told(),
-                    system_message(reason),
-                    reason == ENOENT ? path_.help_to_find() : "");
+InputFile::InputFile(NamedPath path, int patience) : path_(std::move(path)) {
+  descriptor_ = opened(path_);
+  try {
+    if (is_stream(descriptor_, path_)) {
+      const int copy = copied_stream(descriptor_, patience, path_);
+      ::close(std::exchange(descriptor_, copy));
+    }
+    size_ = size_of(descriptor_, path_);
+    ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) & ~O_NONBLOCK);
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
   }
+}
+
+InputFile::InputFile(NamedPath path, const std::function<std::size_t(std::span<char>)>& read)
+    : path_(std::move(path)), descriptor_(copied(path_, read)) {
   try {
     size_ = size_of(descriptor_, path_);
-    // A read waits for its bytes.
-    ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) & ~O_NONBLOCK);
   } catch (...) {
     ::close(descriptor_);
     throw;
@@ -71,10 +195,18 @@ InputFile::InputFile(NamedPath path) : path_(std::move(path)) {
 InputFile::InputFile(InputFile&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      dropped_(std::exchange(other.dropped_, 0)) {}
 
 InputFile::~InputFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void InputFile::drop_first(std::int64_t bytes) {
+  require(bytes <= size_, "{}: {} bytes to drop of {}", path_, bytes, size_);
+  if (bytes == size_) throw DataError("{}: is empty", path_.told());
+  dropped_ += bytes;
+  size_ -= bytes;
 }
 
 void InputFile::copy(std::int64_t offset, std::span<char> out) const {
@@ -86,14 +218,14 @@ void InputFile::copy(std::int64_t offset, std::span<char> out) const {
           offset + length,
           size_);
   while (!out.empty()) {
-    const ssize_t copied = ::pread(descriptor_, out.data(), out.size(), offset);
+    const ssize_t copied = ::pread(descriptor_, out.data(), out.size(), dropped_ + offset);
     if (copied < 0 && errno == EINTR) continue;
     if (copied < 0)
       throw DataError("{}: byte {} cannot be read: {}", path_, offset, system_message());
     if (copied == 0)
       throw DataError("{}: has become shorter while it was read: {} bytes when opened, {} now",
                       path_,
-                      size_,
+                      dropped_ + size_,
                       status_of(descriptor_, path_).st_size);
     offset += copied;
     out = out.subspan(static_cast<std::size_t>(copied));

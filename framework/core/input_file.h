@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -14,8 +15,15 @@ namespace longspan {
 // Reading is thread-safe. Symbolic links are followed.
 class InputFile {
  public:
-  // Throws DataError when the file is missing, unreadable, not a regular file or empty.
-  explicit InputFile(NamedPath path);
+  // A pipe, as /dev/stdin or a shell's <(command), or a terminal is first copied to its end into a
+  // temporary file: once in a process, so that it can be opened again. Throws DataError when the
+  // file is missing, unreadable, empty, or neither that nor a regular file, and when nothing writes
+  // to a named pipe within `patience` milliseconds.
+  explicit InputFile(NamedPath path, int patience = 5000);
+  // Copies what `read` writes into the bytes that it is given and returns the number of, until that
+  // is 0, into a temporary file (unnamed_file.h); `path` names it in messages. Throws DataError
+  // when there are no bytes, and Failure when they cannot be written.
+  InputFile(NamedPath path, const std::function<std::size_t(std::span<char>)>& read);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&&) = delete;
   ~InputFile();
@@ -23,6 +31,9 @@ class InputFile {
   const std::string& path() const { return path_; }
   // Bytes when the file was opened.
   std::int64_t size() const { return size_; }
+
+  // The first `bytes` are no part of the file any more. Throws DataError when there are no others.
+  void drop_first(std::int64_t bytes);
 
   // Fills `out` with the bytes from `offset` on. Throws DataError when the file has become shorter
   // since it was opened, or when the disk cannot be read.
@@ -35,6 +46,7 @@ class InputFile {
   NamedPath path_;
   int descriptor_ = -1;
   std::int64_t size_ = 0;
+  std::int64_t dropped_ = 0;  // bytes before the first
 };
 
 }  // namespace longspan

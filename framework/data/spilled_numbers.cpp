@@ -2,11 +2,9 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
-#include <string>
-
 #include "framework/core/error.h"
 #include "framework/core/system_message.h"
+#include "framework/core/unnamed_file.h"
 
 namespace longspan {
 namespace {
@@ -28,10 +26,8 @@ void SpilledNumbers::add(std::uint64_t number) {
 
 void SpilledNumbers::spill() {
   if (file_ == nullptr) {
-    std::string name = (folder_ / "numbers.tmp-XXXXXX").string();
-    const int descriptor = ::mkstemp(name.data());
+    const int descriptor = open_unnamed_file(folder_.string());
     if (descriptor < 0) fail(folder_);
-    ::unlink(name.c_str());
     file_ = ::fdopen(descriptor, "w+b");
     if (file_ == nullptr) {
       ::close(descriptor);

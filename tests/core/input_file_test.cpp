@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "framework/core/error.h"
@@ -36,8 +39,77 @@ TEST(InputFile, SaysWhatIsWrongWithAFileThatCannotBeUsed) {
   EXPECT_THAT(sentence_of<DataError>([&] { InputFile(empty.path()); }), HasSubstr("is empty"));
   const std::string pipe = empty.path() + "-pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_THAT(sentence_of<DataError>([&] { InputFile{pipe}; }), HasSubstr("not a regular file"));
+  EXPECT_THAT(sentence_of<DataError>([&] { InputFile(pipe, 10); }),
+              HasSubstr("is a named pipe to which nothing is written"));
   std::filesystem::remove(pipe);
+  EXPECT_THAT(sentence_of<DataError>([] { InputFile("/dev/zero"); }),
+              HasSubstr("not a regular file"));
+}
+
+// The path of a pipe with this text, as a shell gives for <(command).
+class Pipe {
+ public:
+  explicit Pipe(const std::string& text) {
+    EXPECT_EQ(::pipe(ends_), 0);
+    writer_ = std::thread([this, text] {
+      EXPECT_EQ(::write(ends_[1], text.data(), text.size()), std::ssize(text));
+      ::close(ends_[1]);
+    });
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  ~Pipe() {
+    writer_.join();
+    ::close(ends_[0]);
+  }
+  std::string path() const { return "/dev/fd/" + std::to_string(ends_[0]); }
+
+ private:
+  int ends_[2] = {};
+  std::thread writer_;
+};
+
+TEST(InputFile, APipeIsReadAtAnyPlaceAndOpenedAgain) {
+  const std::string text = std::string(300'000, 'a') + "end";  // more than a pipe holds
+  const Pipe pipe(text);
+  for (int i = 0; i < 3; ++i) {
+    const InputFile opened(pipe.path());
+    EXPECT_EQ(opened.path(), pipe.path());
+    EXPECT_EQ(opened.text(1 << 20), text);
+    std::vector<char> out(3);
+    opened.copy(300'000, out);
+    EXPECT_EQ(std::string(out.begin(), out.end()), "end");
+  }
+  const Pipe empty("");
+  EXPECT_THAT(sentence_of<DataError>([&] { InputFile{empty.path()}; }), HasSubstr("is empty"));
+  EXPECT_THAT(sentence_of<DataError>([] { InputFile("/dev/fd/1999"); }),
+              HasSubstr("cannot be opened for reading: No such file"));
+}
+
+TEST(InputFile, ANamedPipeWaitsForItsWriter) {
+  const TemporaryFile place("");
+  const std::string path = place.path() + "-pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  std::thread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::ofstream(path) << "text";
+  });
+  EXPECT_EQ(InputFile(path).text(10), "text");
+  writer.join();
+  std::filesystem::remove(path);
+}
+
+TEST(InputFile, BytesBeforeItsTextAreDropped) {
+  const TemporaryFile file("0123456789");
+  InputFile opened(file.path());
+  opened.drop_first(3);
+  EXPECT_EQ(opened.size(), 7);
+  EXPECT_EQ(opened.text(10), "3456789");
+  std::vector<char> out(2);
+  opened.copy(5, out);
+  EXPECT_EQ(std::string(out.begin(), out.end()), "89");
+  EXPECT_THROW(opened.copy(6, out), Failure);
+  EXPECT_THAT(sentence_of<DataError>([&] { opened.drop_first(7); }), HasSubstr("is empty"));
 }
 
 TEST(InputFile, RefusesAFileThatHasBecomeShorter) {
