@@ -145,6 +145,11 @@ void check_data(OptionTable& table, const Configuration& configuration) {
     table.warn(key, [&configuration]() -> std::string {
       return configuration.task == "language_model" ? "" : "run.task is " + configuration.task;
     });
+  for (const char* key : {"data.documents", "data.text_field", "data.end_of_text"})
+    table.warn(key, [&configuration, key]() -> std::string {
+      return configuration.task == "language_model" ? unread_document_key(configuration.data, key)
+                                                    : "run.task is " + configuration.task;
+    });
   table.check({"data.format", "run.task"}, [&configuration]() -> std::string {
     if (configuration.data.format != DataFormat::tokens || configuration.task == "language_model")
       return "";

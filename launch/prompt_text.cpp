@@ -4,6 +4,7 @@
 
 #include "framework/core/byte_text.h"
 #include "framework/core/error.h"
+#include "framework/data/text_input.h"
 #include "framework/runs/reading.h"
 #include "launch/command.h"
 
@@ -21,7 +22,7 @@ std::string whole(const InputFile& file) {
 
 PromptText::PromptText(std::string words, const std::string& file) : words_(std::move(words)) {
   if (file.empty()) return;
-  file_ = std::make_shared<const InputFile>(file);
+  file_ = open_plain_text(file);
   if (file_->size() > most_prompt_bytes)
     throw DataError(
         "{}: has {}; a prompt has at most {} ({} MiB): take the end of it, as with tail -c {}M",

@@ -16,11 +16,12 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/core/input_file.h"
 #include "framework/core/option_text.h"
-#include "framework/data/document_form.h"
+#include "framework/core/text_format.h"
+#include "framework/data/document_text.h"
 #include "framework/data/path_pattern.h"
 #include "framework/data/subword_training.h"
+#include "framework/data/text_input.h"
 #include "framework/data/tokenizer_file.h"
 #include "framework/data/tokenizer_training.h"
 #include "launch/command.h"
@@ -53,6 +54,7 @@ void for_each_line_of_input(const Session& session, F&& f) {
   std::string text;
   std::string line;
   for (std::int64_t number = 1; std::getline(std::cin, line); ++number) {
+    if (number == 1) line.erase(0, byte_order_mark(line, "standard input"));
     text += f(line, fmt::format("line {} of standard input", number)) + "\n";
     if (text.size() < text_at_once) continue;
     print(session, text);
@@ -95,8 +97,7 @@ bool is_json(const std::string& path) { return path.ends_with(".json"); }
 
 // What a .model file has no use for.
 void require_none_of_json(const TokenizerArguments& arguments) {
-  for (const auto& [name, is_set] : {std::pair("--text-field", !arguments.field.empty()),
-                                     std::pair("--special", !arguments.special.empty()),
+  for (const auto& [name, is_set] : {std::pair("--special", !arguments.special.empty()),
                                      std::pair("--cut", !arguments.cut.empty()),
                                      std::pair("--score", !arguments.score.empty()),
                                      std::pair("--ties", !arguments.ties.empty()),
@@ -128,13 +129,22 @@ TokenizerRules json_rules(const TokenizerArguments& arguments) {
   return rules;
 }
 
+std::vector<std::shared_ptr<const InputFile>> texts_of(const TokenizerArguments& arguments) {
+  std::vector<std::shared_ptr<const InputFile>> texts;
+  for (const NamedPath& path : files_matching(arguments.text)) texts.push_back(open_text(path));
+  return texts;
+}
+
+DocumentForm form_of(const TokenizerArguments& arguments) {
+  DocumentForm form;
+  if (!arguments.field.empty()) form.field = arguments.field;
+  return form;
+}
+
 void train_json(const TokenizerArguments& arguments, const Session& session) {
   const TokenizerRules rules = json_rules(arguments);
-  std::vector<std::shared_ptr<const InputFile>> texts;
-  for (const NamedPath& path : files_matching(arguments.text))
-    texts.push_back(std::make_shared<const InputFile>(path));
-  const std::string field = arguments.field.empty() ? DocumentForm().field : arguments.field;
-  const JsonTokenizer tokenizer = train_json_tokenizer(texts, field, rules);
+  const JsonTokenizer tokenizer =
+      train_json_tokenizer(texts_of(arguments), form_of(arguments).field, rules);
   write_json_tokenizer(tokenizer, arguments.output);
   print(session,
         fmt::format("{}: {} tokens of kind {}\n",
@@ -147,8 +157,8 @@ void train(const TokenizerArguments& arguments, const Session& session) {
   if (is_json(arguments.output)) return train_json(arguments, session);
   require_none_of_json(arguments);
   const std::string kind = arguments.kind.empty() ? "unigram" : arguments.kind;
-  const SubwordModel model =
-      train_subwords(InputFile(arguments.text), kind_of(kind), arguments.vocabulary);
+  const SubwordModel model = train_subwords_of_documents(
+      texts_of(arguments), form_of(arguments), kind_of(kind), arguments.vocabulary);
   write_subword_model(model, arguments.output);
   print(session,
         fmt::format("{}: {} pieces of kind {}\n", arguments.output, model.vocabulary(), kind));
@@ -179,8 +189,7 @@ void decode(const TokenizerArguments& arguments, const Session& session) {
 void bind_json_rules(CLI::App& sub, TokenizerArguments& arguments) {
   sub.add_option("--text-field",
                  arguments.field,
-                 "of a tokenizer.json made of .jsonl: the field of each line that has the text "
-                 "(without it \"text\")")
+                 "of JSON lines: the field of each that has the text (without it \"text\")")
       ->check(not_empty_text());
   const auto one_of = [&sub](const char* name,
                              std::string& value,
@@ -220,9 +229,9 @@ void bind_train(CLI::App& app, TokenizerArguments& arguments) {
   CLI::App* sub = app.add_subcommand("train", "Make a model of a text");
   sub->add_option("TEXT",
                   arguments.text,
-                  "the text, in UTF-8; each line is a sentence to a .model file. All of it is a "
-                  "document to a tokenizer.json, whose texts may be packed (.gz, .zst), of .jsonl, "
-                  "and several, named by a pattern as 'books/*.txt'")
+                  "the text, in UTF-8, which may be compressed by gzip or zstd, or JSON lines; "
+                  "several are named by a pattern as 'books/**/*.txt'. Each line is a sentence to "
+                  "a .model file; all of a text is a document to a tokenizer.json")
       ->required()
       ->check(not_empty_text());
   sub->add_option("--vocabulary", arguments.vocabulary, "the number of ids")

@@ -74,6 +74,21 @@ std::string shortened(std::string_view text, std::size_t most) {
   return fmt::format("{}{}", text.substr(0, kept), kept < text.size() ? "..." : "");
 }
 
+std::string some_in_quotes(std::span<const std::string> words, const std::string& noun) {
+  constexpr std::size_t most = 3;
+  std::string text = fmt::format("{} {}{}", words.size(), noun, words.size() == 1 ? " " : "s, as ");
+  for (std::size_t i = 0; i < std::min(most, words.size()); ++i)
+    text += (i == 0 ? "" : ", ") + in_quotes(words[i]);
+  return text;
+}
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& letter : lower)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  return lower;
+}
+
 std::string either(std::span<const std::string> words) {
   std::string text;
   for (std::size_t i = 0; i < words.size(); ++i) {

@@ -19,6 +19,12 @@ std::string in_quotes(std::string_view text);
 // The same without quotes and escapes, for words that others made of what a file says.
 std::string shortened(std::string_view text, std::size_t most = 80);
 
+// "2 folders, as \"a\" and \"b\"": how many, and the first few.
+std::string some_in_quotes(std::span<const std::string> words, const std::string& noun);
+
+// With small letters A to Z.
+std::string lower_case(std::string_view text);
+
 // "a, b or c".
 std::string either(std::span<const std::string> words);
 

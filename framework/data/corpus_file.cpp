@@ -7,6 +7,7 @@
 
 #include "framework/core/error.h"
 #include "framework/data/character_scan.h"
+#include "framework/data/text_input.h"
 
 namespace longspan {
 
@@ -34,7 +35,7 @@ class ByteHash {
 CorpusFile::CorpusFile(const NamedPath& path,
                        const Tokenizer& tokenizer,
                        const ScanListener& listener)
-    : CorpusFile(std::make_shared<const InputFile>(path), tokenizer, listener) {}
+    : CorpusFile(open_text(path), tokenizer, listener) {}
 
 CorpusFile::CorpusFile(std::shared_ptr<const InputFile> file,
                        const Tokenizer& tokenizer,

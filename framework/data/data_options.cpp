@@ -1,6 +1,7 @@
 #include "framework/data/data_options.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "framework/core/input_file.h"
 #include "framework/core/options.h"
@@ -8,6 +9,7 @@
 #include "framework/data/document_text.h"
 #include "framework/data/path_pattern.h"
 #include "framework/data/subword_training.h"
+#include "framework/data/text_input.h"
 #include "framework/data/tokenizer_file.h"
 
 namespace longspan {
@@ -15,12 +17,46 @@ namespace {
 
 bool reads_ids(const DataOptions& options) { return options.format == DataFormat::tokens; }
 
+// The texts of data.train, data.validation and data.test that can be opened and read again, some
+// of very many: whoever reads them reports what is wrong with the others.
+std::vector<std::shared_ptr<const InputFile>> texts_of(const DataOptions& options) {
+  constexpr std::size_t most = 100;
+  std::vector<std::shared_ptr<const InputFile>> files;
+  for (const PathList* list : {&options.train, &options.validation, &options.test}) {
+    for (const WeightedPath& part : list->parts) {
+      try {
+        for (const NamedPath& path : files_matching(part.path)) {
+          std::error_code unused;
+          if (files.size() == most) return files;
+          if (std::filesystem::is_regular_file(path.text(), unused))
+            files.push_back(open_text(path));
+        }
+      } catch (const DataError&) {
+        continue;
+      }
+    }
+  }
+  return files;
+}
+
+// Whether there are such texts, and none has JSON lines.
+bool lacks_json_lines(const DataOptions& options) {
+  try {
+    const auto files = texts_of(options);
+    return !files.empty() && std::ranges::none_of(files, [&](const auto& file) {
+      return is_json_lines(*file, options.documents);
+    });
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
 // Whether texts may be read from files of their tokens whatever the tokenizer is.
 bool may_have_token_file(const DataOptions& options) {
-  return std::ranges::any_of(options.train.parts, [&](const WeightedPath& part) {
-    return has_documents(part.path, options.documents) || part.path.ends_with(".gz") ||
-           part.path.ends_with(".zst");
-  });
+  return options.documents.boundary != DocumentBoundary::none ||
+         !std::ranges::all_of(texts_of(options), [&](const auto& file) {
+           return is_plain_text(*file, options.documents);
+         });
 }
 
 // Why a key of subwords is not read; of those of training, when a model is given.
@@ -291,6 +327,19 @@ void declare(OptionTable& table, DataOptions& options) {
   declare(table, options.documents);
 }
 
+std::string unread_document_key(const DataOptions& options, std::string_view key) {
+  if (options.format != DataFormat::text)
+    return fmt::format("data.format is {}",
+                       options.format == DataFormat::images ? "images" : "tokens");
+  if (key == "data.text_field" && lacks_json_lines(options))
+    return "no file of data.train, data.validation and data.test has an object of JSON with that "
+           "field in its first line";
+  if (key == "data.end_of_text" && options.documents.boundary == DocumentBoundary::none &&
+      lacks_json_lines(options))
+    return "data.documents is none, so that texts have no documents to end";
+  return "";
+}
+
 bool trains_tokenizer(const DataOptions& options) {
   const bool is_of_subwords = options.tokenizer == TokenizerKind::sentencepiece ||
                               options.tokenizer == TokenizerKind::tokenizer_json;
@@ -311,8 +360,8 @@ Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listene
     return Tokenizer::subwords(read_subword_model(options.tokenizer_model));
   std::vector<Tokenizer> found;
   for (const NamedPath& path : files_of(options.train)) {
-    auto text = std::make_shared<const InputFile>(path);
-    found.push_back(is_plain_text(*text)
+    auto text = open_text(path);
+    found.push_back(is_plain_text(*text, options.documents)
                         ? Tokenizer::characters_of(*text, options.unknown, listener)
                         : characters_of_documents(
                               std::move(text), options.documents, options.unknown, listener));

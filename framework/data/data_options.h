@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "framework/core/named_path.h"
 #include "framework/data/bucket_options.h"
@@ -62,6 +64,10 @@ struct DataOptions {
 };
 
 void declare(OptionTable& table, DataOptions& options);
+
+// Why data.documents, data.text_field or data.end_of_text has no effect; "" where it has. Looks at
+// the beginnings of the files.
+std::string unread_document_key(const DataOptions& options, std::string_view key);
 
 // Whether the run trains a model of subwords on data.train (text_files.h).
 bool trains_tokenizer(const DataOptions& options);

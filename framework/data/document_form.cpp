@@ -1,11 +1,14 @@
 #include "framework/data/document_form.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <filesystem>
 
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
 #include "framework/core/options.h"
+#include "framework/data/json_field.h"
 #include "framework/data/subword_model.h"
 #include "framework/data/tokenizer.h"
 #include "framework/tokenizers/json_tokenizer.h"
@@ -31,7 +34,8 @@ void declare(OptionTable& table, DocumentForm& form) {
             form.boundary,
             "what a document of a text is: nothing (none: the text goes on from end to end), a "
             "file, a line, or a paragraph, with blank lines between them. Each line of a file "
-            "NAME.jsonl is a document of its own, whatever this says. Texts may be packed by gzip "
+            "of JSON lines (data.text_field) is a document of its own, whatever this says. Texts "
+            "may be packed by gzip "
             "or zstd; a document has at most 1 GiB",
             {{"none", DocumentBoundary::none},
              {"file", DocumentBoundary::file},
@@ -39,7 +43,9 @@ void declare(OptionTable& table, DocumentForm& form) {
              {"paragraph", DocumentBoundary::paragraph}});
   table.add("data.text_field",
             form.field,
-            "the member that has the text of the JSON object in each line of a file NAME.jsonl",
+            "the field that has the text of the JSON object in each line of a file NAME.jsonl, "
+            "NAME.ndjson or NAME.json; set, also of a file with another name whose first line has "
+            "the field. none: text",
             not_empty());
   table.add("data.end_of_text",
             form.end_of_text,
@@ -48,17 +54,30 @@ void declare(OptionTable& table, DocumentForm& form) {
             not_empty());
 }
 
-bool is_json_lines(std::string_view path) {
-  for (const std::string_view packed : {".gz", ".zst"})
-    if (path.ends_with(packed)) {
-      path.remove_suffix(packed.size());
-      break;
-    }
-  return path.ends_with(".jsonl");
+bool is_json_lines(const InputFile& file, const DocumentForm& form) {
+  const std::string name = lower_case(std::filesystem::path(file.path()).filename().string());
+  const auto is_named = [&name](std::string_view end) {
+    return std::ranges::any_of(std::array{"", ".gz", ".zst"}, [&](const char* packing) {
+      return name.ends_with(std::string(end) + packing);
+    });
+  };
+  const bool is_lines = is_named(".jsonl") || is_named(".ndjson");
+  const bool is_json = is_named(".json");
+  if (!is_lines && !is_json && !form.field) return false;
+  const JsonBeginning found = beginning_of(file);
+  const bool is_whole = form.boundary == DocumentBoundary::file;
+  if (found.is_array_of_objects && (is_lines || (is_json && (!is_whole || form.field))))
+    throw DataError(
+        "{}: expected an object of JSON in each line, found an array of objects; write a line of "
+        "each with jq -c '.[]' FILE > NAME.jsonl",
+        file.path());
+  if (is_lines) return true;
+  const bool has_field = std::ranges::find(found.fields, form.text_field()) != found.fields.end();
+  return found.is_object && (has_field || (is_json && !is_whole));
 }
 
-bool has_documents(std::string_view path, const DocumentForm& form) {
-  return form.boundary != DocumentBoundary::none || is_json_lines(path);
+bool has_documents(const InputFile& file, const DocumentForm& form) {
+  return form.boundary != DocumentBoundary::none || is_json_lines(file, form);
 }
 
 std::optional<std::int64_t> end_of_text_id(const DocumentForm& form, const Tokenizer& tokenizer) {

@@ -26,7 +26,7 @@ DocumentReader::DocumentReader(std::shared_ptr<const InputFile> file,
     : file_(std::move(file), reading.block),
       form_(form),
       reading_(reading),
-      is_json_(is_json_lines(file_.path())) {
+      is_json_(is_json_lines(file_.file(), form)) {
   require(reading.part > longest_line_piece + 1, "parts of {} bytes", reading.part);
 }
 
@@ -189,7 +189,7 @@ bool DocumentReader::next_of_file(Document& document) {
 void DocumentReader::take_text(Document& document) const {
   if (!is_json_) return;
   // The blanks are not in the way of a parser, and a mark of the order of bytes is passed over.
-  document.text = json_field(document.text, form_.field, place_of(document));
+  document.text = json_field(document.text, form_.text_field(), place_of(document));
 }
 
 std::string DocumentReader::place_of(const Document& document) const {

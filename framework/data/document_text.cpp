@@ -1,17 +1,13 @@
 #include "framework/data/document_text.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <random>
-#include <system_error>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "framework/core/error.h"
 #include "framework/data/character_scan.h"
 #include "framework/data/document_reader.h"
-#include "framework/data/new_file.h"
+#include "framework/data/subword_training.h"
 
 namespace longspan {
 namespace {
@@ -68,8 +64,8 @@ class Sample {
 
 }  // namespace
 
-bool is_plain_text(const InputFile& file) {
-  return packing_of(file) == Packing::none && !is_json_lines(file.path());
+bool is_plain_text(const InputFile& file, const DocumentForm& form) {
+  return packing_of(file) == Packing::none && !is_json_lines(file, form);
 }
 
 Tokenizer characters_of_documents(std::shared_ptr<const InputFile> file,
@@ -92,28 +88,51 @@ Tokenizer characters_of_documents(std::shared_ptr<const InputFile> file,
   return Tokenizer::characters(found, with_unknown);
 }
 
-DocumentSample::DocumentSample(std::shared_ptr<const InputFile> file,
-                               const DocumentForm& form,
-                               std::int64_t bytes,
-                               const std::filesystem::path& folder,
-                               const ScanListener& listener)
-    : path_(folder / fmt::format("sample-{:08x}-{}.txt", std::random_device()(), ::getpid())) {
+std::shared_ptr<const InputFile> sample_of_documents(const std::shared_ptr<const InputFile>& file,
+                                                     const DocumentForm& form,
+                                                     std::int64_t bytes,
+                                                     const ScanListener& listener) {
   Sample sample(bytes);
   for_each_document(file, form, listener, [&sample](const DocumentReader&, Document& document) {
     sample.add(std::move(document.text));
   });
   if (sample.texts().empty()) throw DataError("{}: has no text", file->path());
-  NewFile written(path_);
-  for (const std::string& text : sample.texts()) {
-    written.write(text);
-    if (!text.ends_with('\n')) written.write(std::string_view("\n"));
-  }
-  written.finish();
+  std::size_t text = 0;  // that is copied
+  std::size_t at = 0;    // its bytes that were
+  const auto read = [&](std::span<char> out) {
+    std::size_t done = 0;
+    while (done < out.size() && text < sample.texts().size()) {
+      const std::string& from = sample.texts()[text];
+      const std::size_t count = std::min(out.size() - done, from.size() - at);
+      std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(at),
+                  count,
+                  out.begin() + static_cast<std::ptrdiff_t>(done));
+      done += count;
+      at += count;
+      if (at < from.size() || done == out.size()) continue;
+      if (!from.ends_with('\n')) out[done++] = '\n';
+      ++text;
+      at = 0;
+    }
+    return done;
+  };
+  return std::make_shared<const InputFile>(NamedPath(file->path()), read);
 }
 
-DocumentSample::~DocumentSample() {
-  std::error_code unused;
-  std::filesystem::remove(path_, unused);
+SubwordModel train_subwords_of_documents(std::span<const std::shared_ptr<const InputFile>> texts,
+                                         const DocumentForm& form,
+                                         SubwordKind kind,
+                                         std::int64_t vocabulary,
+                                         const ScanListener& listener) {
+  const std::int64_t bytes = subword_sample_bytes / std::ssize(texts);
+  std::vector<std::shared_ptr<const InputFile>> plain;
+  std::vector<const InputFile*> files;
+  for (const auto& text : texts) {
+    plain.push_back(is_plain_text(*text, form) ? text
+                                               : sample_of_documents(text, form, bytes, listener));
+    files.push_back(plain.back().get());
+  }
+  return train_subwords(files, kind, vocabulary, listener);
 }
 
 }  // namespace longspan

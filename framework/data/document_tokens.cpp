@@ -15,6 +15,7 @@
 #include "framework/data/file_hash.h"
 #include "framework/data/first_rank.h"
 #include "framework/data/line_pieces.h"
+#include "framework/data/text_input.h"
 #include "framework/data/token_making.h"
 #include "framework/data/unpacked_file.h"
 #include "framework/tokenizers/json_tokenizer.h"
@@ -41,12 +42,12 @@ void make_directory(const fs::path& directory) {
 }
 
 // Of what the form says about this file.
-std::uint64_t form_of(const std::string& path,
+std::uint64_t form_of(const InputFile& file,
                       const DocumentForm& form,
                       std::optional<std::int64_t> end_of_text) {
-  if (!has_documents(path, form)) return hash_of("none");
-  const std::string what =
-      is_json_lines(path) ? "field " + form.field : std::string(name_of(form.boundary));
+  if (!has_documents(file, form)) return hash_of("none");
+  const std::string what = is_json_lines(file, form) ? "field " + form.text_field()
+                                                     : std::string(name_of(form.boundary));
   return hash_of(fmt::format("{} {}", what, end_of_text.value_or(-1)));
 }
 
@@ -56,7 +57,7 @@ TokenFileKey key_of(const InputFile& text,
                     std::uint64_t hash) {
   return {.text = hash,
           .tokenizer = tokenizer.fingerprint(),
-          .form = form_of(text.path(), form, end_of_text_id(form, tokenizer)),
+          .form = form_of(text, form, end_of_text_id(form, tokenizer)),
           .file_bytes = text.size(),
           .vocabulary = tokenizer.vocabulary()};
 }
@@ -116,7 +117,7 @@ void require_same(const TokenFile& tokens, const std::string& path, const Commun
 }  // namespace
 
 bool needs_token_file(const InputFile& file, const DocumentForm& form, const Tokenizer& tokenizer) {
-  return tokenizer.needs_token_file() || has_documents(file.path(), form) ||
+  return tokenizer.needs_token_file() || has_documents(file, form) ||
          packing_of(file) != Packing::none;
 }
 
@@ -126,7 +127,7 @@ TokensMade make_tokens(const NamedPath& file,
                        const fs::path& cache,
                        const ScanListener& listener,
                        const TokenMaking& making) {
-  const auto text = std::make_shared<const InputFile>(file);
+  const auto text = open_text(file);
   end_of_text_id(form, tokenizer);  // before the text is read
   const TokenFileKey key = key_of(*text, form, tokenizer, hash_of_file(*text, listener));
   TokensMade made = make(text, form, tokenizer, cache, key, listener, making);
@@ -140,7 +141,7 @@ std::shared_ptr<const TokenFile> tokens_of_documents(const NamedPath& file,
                                                      const fs::path& cache,
                                                      const Communicator& all,
                                                      const ScanListener& listener) {
-  const auto text = std::make_shared<const InputFile>(file);
+  const auto text = open_text(file);
   end_of_text_id(form, tokenizer);
   const auto work = [text, form, tokenizer, cache](const TokenFileKey& key,
                                                    const ScanListener& heard) {

@@ -4,6 +4,7 @@
 
 #include "framework/core/error.h"
 #include "framework/data/lines.h"
+#include "framework/data/text_input.h"
 
 namespace longspan {
 
@@ -20,10 +21,8 @@ constexpr std::int64_t header_bytes(std::int64_t axes) { return 4 + 4 * axes; }
 }  // namespace
 
 IdxFile::IdxFile(const NamedPath& path, int axes, std::string_view what, const Communicator& all)
-    : file_(open_shared(path, all)) {
+    : file_(share(open_decompressed(path), all)) {
   const std::string magic = read_bytes(*file_, 0, std::min<std::int64_t>(4, file_->size()));
-  if (magic.starts_with("\x1F\x8B"))
-    throw DataError("{}: is compressed; unpack it with gunzip first", file_->path());
   if (magic != std::string{'\0', '\0', '\x08', static_cast<char>(axes)})
     throw DataError("{}: is not an IDX file of {}, which begins with the bytes 0 0 8 {}",
                     path.told(),

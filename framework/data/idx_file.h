@@ -12,7 +12,8 @@ namespace longspan {
 // A value; copies share the file. Reading is thread-safe.
 class IdxFile {
  public:
-  // A collective. Throws DataError for a file that is not of bytes in `axes` axes, or has not
+  // A file that is compressed by gzip or zstd is read as what it holds. A collective. Throws
+  // DataError for a file that is not of bytes in `axes` axes, or has not
   // exactly as many bytes as its header says. `what` names what is needed.
   IdxFile(const NamedPath& path, int axes, std::string_view what, const Communicator& all);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "framework/data/idx_file.h"
 #include "framework/data/image_folder.h"
 #include "framework/data/png_image.h"
+#include "framework/data/unpacked_file.h"
 
 namespace longspan {
 
@@ -93,11 +93,12 @@ std::vector<std::int64_t> read_image(const IdxFile& images, std::int64_t image) 
   return pixels;
 }
 
+// Whether an image is none of PNG: an IDX file begins with two bytes of 0, or is compressed.
 bool is_idx(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  char first[2] = {1, 1};
-  file.read(first, sizeof first);
-  return first[0] == 0 && first[1] == 0;
+  const InputFile file(path);
+  std::string first(static_cast<std::size_t>(std::min<std::int64_t>(2, file.size())), '\0');
+  file.copy(0, first);
+  return first == std::string(2, '\0') || packing_of(file) != Packing::none;
 }
 
 // As rank 0 sees it: what is opened together depends on it.
@@ -205,9 +206,11 @@ std::shared_ptr<const Examples> open_images(const ImageFiles& files,
                                             const Communicator& all,
                                             const ScanListener& listener,
                                             UnknownLabels unknown) {
-  if (files.labels.empty() && !is_file(files.images, all))
-    return std::make_shared<const PngImages>(
-        open_image_folder(files.images, all, listener), labels, unknown);
+  if (files.labels.empty() && !is_file(files.images, all)) {
+    ImageFolder folder = open_image_folder(files.images, all, listener);
+    if (listener && !folder.note.empty()) listener({folder.path, 0, 0, folder.note});
+    return std::make_shared<const PngImages>(std::move(folder), labels, unknown);
+  }
   IdxFile images(files.images, 3, "images", all);
   std::optional<IdxFile> numbers;
   if (!files.labels.empty()) numbers = open_idx_labels(files.labels, all);

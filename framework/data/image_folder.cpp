@@ -13,6 +13,7 @@
 #include "framework/core/option_text.h"
 #include "framework/data/character_scan.h"
 #include "framework/data/first_rank.h"
+#include "framework/data/path_pattern.h"
 
 namespace longspan {
 
@@ -24,26 +25,50 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder, const std::s
   std::error_code error;
   std::vector<fs::directory_entry> entries;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    entries.push_back(*at);
+    if (!is_hidden(at->path())) entries.push_back(*at);
   if (error) throw DataError("{}: cannot be read as a folder of images: {}", told, error.message());
   return entries;
 }
 
-ImageFolder look_through(const NamedPath& path, const ScanListener& heard) {
-  ImageFolder folder{.path = path, .files = {}, .shape = {}};
+// The files of a folder by their names in it, sorted.
+struct Listing {
+  std::vector<std::string> images;  // "LABEL/NAME.png"
+  std::vector<std::string> others;  // that are none, and folders where none are read
+};
+
+Listing list_images(const NamedPath& path) {
+  Listing found;
   for (const auto& label : entries_of(path.text(), path.told())) {
-    if (!label.is_directory()) continue;
     const std::string name = label.path().filename().string();
-    for (const auto& file : entries_of(label.path(), label.path().string()))
-      if (file.path().extension() == ".png")
-        folder.files.push_back(name + "/" + file.path().filename().string());
+    if (!label.is_directory()) {
+      found.others.push_back(name);
+      continue;
+    }
+    const std::size_t before = found.images.size();
+    for (const auto& file : entries_of(label.path(), label.path().string())) {
+      const bool is_image = lower_case(file.path().extension().string()) == ".png";
+      (is_image ? found.images : found.others)
+          .push_back(name + "/" + file.path().filename().string());
+    }
+    if (found.images.size() == before) found.others.push_back(name + "/");
   }
+  std::ranges::sort(found.images);
+  std::ranges::sort(found.others);
+  return found;
+}
+
+ImageFolder look_through(const NamedPath& path, const ScanListener& heard) {
+  const Listing found = list_images(path);
+  ImageFolder folder{.path = path, .files = found.images, .shape = {}, .note = ""};
   if (folder.files.empty())
     throw DataError(
-        "{}: has no folder with PNG files; one for each label is needed, as {}/cat/1.png",
+        "{}: has no folder with PNG files; one for each label is needed, as {}/cat/1.png{}",
         path.told(),
-        path.text());
-  std::ranges::sort(folder.files);
+        path.text(),
+        found.others.empty() ? "" : "; found " + some_in_quotes(found.others, "other name"));
+  if (!found.others.empty())
+    folder.note = fmt::format(
+        "{}: left out {} without PNG images", path.text(), some_in_quotes(found.others, "name"));
   std::int64_t looked = 0;
   for (const std::string& file : folder.files) {
     const std::string whole = folder.path + "/" + file;
@@ -72,19 +97,19 @@ std::vector<std::string> ImageFolder::labels() const {
 }
 
 std::uint64_t fingerprint_of_folder(const NamedPath& path) {
-  std::vector<std::string> files;
-  for (const auto& entry : entries_of(path.text(), path.told())) {
-    if (!entry.is_directory()) continue;
-    for (const auto& file : entries_of(entry.path(), entry.path().string()))
-      if (std::error_code unused; file.is_regular_file(unused))
-        files.push_back(fmt::format("{}/{} {}",
-                                    entry.path().filename().string(),
-                                    file.path().filename().string(),
-                                    file.file_size(unused)));
+  std::vector<std::string> files = list_images(path).images;
+  for (std::string& file : files) {
+    std::error_code unused;
+    file += fmt::format(" {}", fs::file_size(fs::path(path.text()) / file, unused));
   }
-  std::ranges::sort(files);
   const std::string all = fmt::format("{}", fmt::join(files, "\n"));
   return XXH3_64bits(all.data(), all.size());
+}
+
+std::vector<std::string> images_in(const NamedPath& path) {
+  std::vector<std::string> files = list_images(path).images;
+  for (std::string& file : files) file = path.text() + "/" + file;
+  return files;
 }
 
 ImageFolder open_image_folder(const NamedPath& path,
@@ -96,13 +121,15 @@ ImageFolder open_image_folder(const NamedPath& path,
         return nlohmann::json{{"files", folder.files},
                               {"height", folder.shape.height},
                               {"width", folder.shape.width},
-                              {"channels", folder.shape.channels}}
+                              {"channels", folder.shape.channels},
+                              {"note", folder.note}}
             .dump();
       });
   const auto json = nlohmann::json::parse(found);
   return {path,
           json.at("files").get<std::vector<std::string>>(),
-          {json.at("height"), json.at("width"), json.at("channels")}};
+          {json.at("height"), json.at("width"), json.at("channels")},
+          json.at("note")};
 }
 
 }  // namespace longspan

@@ -25,7 +25,11 @@ struct LabelledText {
 LabelledText labelled_text_of(std::string_view line, std::string_view place) {
   const std::size_t tab = line.find('\t');
   if (tab == std::string_view::npos)
-    throw DataError("{}: has no tab; a label, a tab and a text are needed", place);
+    throw DataError("{}: has no tab; a label, a tab and a text are needed{}",
+                    place,
+                    line.starts_with('{') ? "; write JSON lines so with jq -r '[.label, .text] | "
+                                            "@tsv' FILE"
+                                          : "");
   const LabelledText result = {line.substr(0, tab), line.substr(tab + 1)};
   if (result.label.empty()) throw DataError("{}: has no label before the tab", place);
   if (result.text.empty()) throw DataError("{}: has no text after the tab", place);

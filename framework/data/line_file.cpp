@@ -2,23 +2,27 @@
 
 #include <algorithm>
 #include <iostream>
-#include <iterator>
-#include <sstream>
+#include <span>
 
 #include "framework/core/input_file.h"
 #include "framework/data/lines.h"
+#include "framework/data/text_input.h"
 
 namespace longspan {
 namespace {
 
 std::string bytes_of(const NamedPath& path) {
-  if (path.text() == "-") {
-    std::ostringstream bytes;
-    bytes << std::cin.rdbuf();
-    return bytes.str();
+  if (path.text() != "-") {
+    const auto file = open_plain_text(path);
+    return read_bytes(*file, 0, file->size());
   }
-  const InputFile file(path);
-  return read_bytes(file, 0, file.size());
+  if (std::cin.peek() == std::istream::traits_type::eof()) return "";
+  const auto read = [](std::span<char> out) {
+    std::cin.read(out.data(), std::ssize(out));
+    return static_cast<std::size_t>(std::cin.gcount());
+  };
+  const auto file = plain_text_of(InputFile(NamedPath("standard input"), read));
+  return read_bytes(*file, 0, file->size());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "framework/core/error.h"
 #include "framework/core/range.h"
 #include "framework/data/document_encoding.h"
+#include "framework/data/document_form.h"
 #include "framework/data/example_index.h"
 #include "framework/data/lines.h"
 #include "framework/data/link_lines.h"
@@ -80,6 +81,11 @@ class Side {
   static ExampleIndex count_tokens(const InputFile& file,
                                    const Tokenizer& tokenizer,
                                    const ScanListener& heard) {
+    if (is_json_lines(file, {}))
+      throw DataError(
+          "{}: expected lines of text, found JSON lines, which run.task: language_model reads; "
+          "extract the text with jq -r .FIELD FILE > TEXT",
+          file.path());
     ExampleIndex index;
     for_each_lines(file, heard, [&](std::span<const Line> lines) {
       std::vector<std::int64_t> tokens(lines.size());

@@ -1,17 +1,24 @@
 #include "framework/data/path_pattern.h"
 
+#include <fmt/ranges.h>
 #include <glob.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <set>
 
 #include "framework/core/error.h"
+#include "framework/core/option_text.h"
 #include "framework/core/system_message.h"
 
 namespace longspan {
 
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view any_folders = "**";
 
 // Frees on the way out.
 struct Matches : glob_t {
@@ -21,43 +28,135 @@ struct Matches : glob_t {
   ~Matches() { ::globfree(this); }
 };
 
+[[noreturn]] void refuse_listing(const NamedPath& path, const std::string& reason) {
+  throw DataError("{}: the files cannot be listed: {}", path.told(), reason);
+}
+
+// Of a pattern without **.
+std::vector<std::string> shell_matches(const std::string& pattern, const NamedPath& path) {
+  Matches matches;
+  const int failed = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &matches);
+  const bool is_missing = failed == GLOB_ABORTED && errno == ENOENT;  // a folder of the path
+  if (failed != 0 && failed != GLOB_NOMATCH && !is_missing) refuse_listing(path, system_message());
+  std::vector<std::string> found;
+  for (std::size_t i = 0; failed == 0 && i < matches.gl_pathc; ++i)
+    found.emplace_back(matches.gl_pathv[i]);
+  return found;
+}
+
+// The folder and those below it, links and hidden ones left out; "" is the current one.
+void add_folders(const std::string& folder,
+                 const NamedPath& path,
+                 std::vector<std::string>& folders) {
+  folders.push_back(folder);
+  std::error_code error;
+  const fs::path place = folder.empty() ? "." : folder;
+  for (fs::directory_iterator at(place, error), end; !error && at != end; at.increment(error)) {
+    std::error_code unused;
+    if (is_hidden(at->path()) || at->is_symlink(unused) || !at->is_directory(unused)) continue;
+    add_folders((fs::path(folder) / at->path().filename()).string(), path, folders);
+  }
+  if (error) refuse_listing(path, error.message());
+}
+
+// A pattern that matches this path alone.
+std::string literal(const std::string& path) {
+  std::string pattern;
+  for (const char letter : path) {
+    if (std::string_view("*?[]\\").find(letter) != std::string_view::npos) pattern += '\\';
+    pattern += letter;
+  }
+  return pattern;
+}
+
+// As shell_matches; a component ** is any number of folders.
+std::vector<std::string> all_matches(const std::string& pattern, const NamedPath& path) {
+  std::vector<fs::path> parts(fs::path(pattern).begin(), fs::path(pattern).end());
+  const auto several = std::ranges::find(parts, fs::path(any_folders));
+  if (several == parts.end()) return shell_matches(pattern, path);
+  fs::path before, after;
+  for (auto part = parts.begin(); part != several; ++part) before /= *part;
+  for (auto part = several + 1; part != parts.end(); ++part) after /= *part;
+  std::vector<std::string> folders;
+  for (const std::string& folder :
+       before.empty() ? std::vector<std::string>{""} : shell_matches(before.string(), path)) {
+    std::error_code unused;
+    if (folder.empty() || fs::is_directory(folder, unused)) add_folders(folder, path, folders);
+  }
+  std::vector<std::string> found;
+  const std::string rest = after.empty() ? "*" : after.string();
+  for (const std::string& folder : folders) {
+    const auto here = all_matches((fs::path(literal(folder)) / rest).string(), path);
+    found.insert(found.end(), here.begin(), here.end());
+  }
+  return found;
+}
+
+// Whether a pattern has a component **. Throws DataError where it is a part of one.
+bool is_recursive(const NamedPath& path) {
+  bool found = false;
+  for (const fs::path& part : fs::path(path.text())) {
+    if (part.string().find(any_folders) == std::string::npos) continue;
+    if (part != any_folders)
+      throw DataError(
+          "{}: expected ** alone between two /, found {}; write FOLDER/**/*.txt for the files of "
+          "all folders below FOLDER",
+          path.told(),
+          in_quotes(part.string()));
+    found = true;
+  }
+  return found;
+}
+
 }  // namespace
 
-std::vector<NamedPath> files_matching(const NamedPath& path) {
+bool is_hidden(const std::filesystem::path& path) {
+  return path.filename().string().starts_with('.');
+}
+
+std::vector<NamedPath> files_matching(const NamedPath& path, std::vector<std::string>* folders) {
   std::error_code unused;
-  if (path.find_first_of("*?[") == std::string::npos ||
-      std::filesystem::exists(path.text(), unused))
+  if (path.find_first_of("*?[") == std::string::npos || fs::exists(path.text(), unused))
     return {path};
-  Matches matches;
-  const int failed = ::glob(path.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &matches);
-  const bool is_missing = failed == GLOB_ABORTED && errno == ENOENT;  // a folder of the path
-  if (failed != 0 && failed != GLOB_NOMATCH && !is_missing)
-    throw DataError("{}: the files cannot be listed: {}", path.told(), system_message());
+  const bool takes_folders = is_recursive(path);
+  const std::vector<std::string> found = all_matches(path, path);
   std::vector<NamedPath> files;
-  for (std::size_t i = 0; failed == 0 && i < matches.gl_pathc; ++i) {
-    const std::string found = matches.gl_pathv[i];
-    if (!std::filesystem::is_directory(found, unused))
-      files.emplace_back(found, path.key, path.place);
+  for (const std::string& name : std::set<std::string>(found.begin(), found.end())) {
+    if (!fs::is_directory(name, unused))
+      files.emplace_back(name, path.key, path.place);
+    else if (folders != nullptr && !takes_folders)
+      folders->push_back(name);
   }
   if (files.empty())
     throw DataError("{}: no file has a name like this{}", path.told(), path.help_to_find());
-  std::ranges::sort(files, {}, &NamedPath::text);
   return files;
 }
 
-std::vector<NamedPath> files_of(const PathList& paths) {
+std::vector<NamedPath> files_of(const PathList& paths, const ScanListener& listener) {
   std::vector<NamedPath> files;
-  for (const WeightedPath& part : paths.parts)
-    for (NamedPath& file : files_matching(part.path)) files.push_back(std::move(file));
+  for (const WeightedPath& part : paths.parts) {
+    std::vector<std::string> folders;
+    for (NamedPath& file : files_matching(part.path, &folders)) files.push_back(std::move(file));
+    if (!listener || folders.empty()) continue;
+    listener({part.path,
+              0,
+              0,
+              fmt::format("{}: matches {}, which {} read; write ** for the files in folders",
+                          part.path.text(),
+                          some_in_quotes(folders, "folder"),
+                          folders.size() == 1 ? "is not" : "are not")});
+  }
   return files;
 }
 
-std::vector<NamedPath> files_of(const PathList& paths, const Communicator& all) {
-  if (all.size() == 1) return files_of(paths);
+std::vector<NamedPath> files_of(const PathList& paths,
+                                const Communicator& all,
+                                const ScanListener& listener) {
+  if (all.size() == 1) return files_of(paths, listener);
   // No path has a zero in it.
   std::string found;
   if (all.rank() == 0)
-    for (const NamedPath& file : files_of(paths)) found += file.text() + '\0';
+    for (const NamedPath& file : files_of(paths, listener)) found += file.text() + '\0';
   found = all.broadcast(found, 0);
   std::vector<NamedPath> files;
   for (std::size_t at = 0; at < found.size();) {

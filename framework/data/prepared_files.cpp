@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/core/stopwatch.h"
+#include "framework/data/text_input.h"
 
 namespace longspan {
 namespace {
@@ -66,7 +67,7 @@ class Preparation {
     take_threads();
     PreparedFile prepared{.file = file};
     const Stopwatch stopwatch;
-    if (needs_token_file(InputFile(file), form_, tokenizer_))
+    if (needs_token_file(*open_text(file), form_, tokenizer_))
       prepared.made = make_tokens(
           file,
           form_,

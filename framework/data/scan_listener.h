@@ -11,9 +11,11 @@ struct ScanProgress {
   const std::string& path;
   std::int64_t done = 0;  // bytes
   std::int64_t size = 0;  // bytes
+  std::string note = {};  // a sentence for the user, such as what is not read
 };
 
-// Called after each piece of a text, which takes milliseconds. What it throws ends the reading.
+// Called after each piece of a text, which takes milliseconds, and with each note. What it throws
+// ends the reading.
 using ScanListener = std::function<void(const ScanProgress&)>;
 
 }  // namespace longspan

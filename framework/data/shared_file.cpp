@@ -2,11 +2,15 @@
 
 #include "framework/data/corpus.h"
 #include "framework/data/first_rank.h"
+#include "framework/data/text_input.h"
 
 namespace longspan {
 
 SharedFile open_shared(const NamedPath& path, const Communicator& all) {
-  auto file = std::make_shared<const InputFile>(path);
+  return share(open_plain_text(path), all);
+}
+
+SharedFile share(SharedFile file, const Communicator& all) {
   require_same_corpus(Corpus(file, Tokenizer()), all);
   return file;
 }

@@ -73,17 +73,23 @@ std::optional<TaggedWord> tagged_word_of(std::string_view line,
   const auto parts = cut_at_tabs(line);
   if (!is_conllu) {
     if (parts.size() != 2)
-      throw DataError(
-          "{}: has {} tabs; a word, one tab and its tag are needed", place, parts.size() - 1);
+      throw DataError("{}: has {} tabs; a word, one tab and its tag are needed{}",
+                      place,
+                      parts.size() - 1,
+                      parts.size() == columns_of_conllu || line.starts_with("# ")
+                          ? "; for CoNLL-U set data.tag_columns to upos or xpos"
+                          : "");
     if (parts[0].empty()) throw DataError("{}: has no word before the tab", place);
     if (parts[1].empty()) throw DataError("{}: has no tag after the tab", place);
     return TaggedWord{parts[0], parts[1]};
   }
   if (parts.size() != columns_of_conllu)
-    throw DataError("{}: has {} columns; a line of CoNLL-U has {}, with tabs between them",
-                    place,
-                    parts.size(),
-                    columns_of_conllu);
+    throw DataError(
+        "{}: has {} columns; a line of CoNLL-U has {}, with tabs between them{}",
+        place,
+        parts.size(),
+        columns_of_conllu,
+        parts.size() == 2 ? "; for a word, a tab and its tag set data.tag_columns to two" : "");
   if (parts[0].find_first_of("-.") != std::string_view::npos) return {};
   const TaggedWord word = {parts[1], parts[columns == TagColumns::upos ? 3 : 4]};
   if (word.word.empty()) throw DataError("{}: has no word in column 2", place);

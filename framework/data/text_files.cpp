@@ -7,12 +7,13 @@
 #include <system_error>
 
 #include "framework/core/error.h"
+#include "framework/core/option_text.h"
 #include "framework/data/document_text.h"
 #include "framework/data/document_tokens.h"
 #include "framework/data/file_hash.h"
 #include "framework/data/first_rank.h"
 #include "framework/data/path_pattern.h"
-#include "framework/data/subword_training.h"
+#include "framework/data/text_input.h"
 #include "framework/data/tokenizer_file.h"
 #include "framework/data/tokenizer_training.h"
 
@@ -30,15 +31,20 @@ std::int64_t size_of(const std::vector<NamedPath>& files) {
   return size;
 }
 
+// Ids may begin as any bytes: only a file that is called so is decompressed.
+std::shared_ptr<const InputFile> open_ids(const NamedPath& path) {
+  const std::string name = lower_case(path);
+  if (name.ends_with(".gz") || name.ends_with(".zst")) return open_decompressed(path);
+  return std::make_shared<const InputFile>(path);
+}
+
 // The texts that a run trains its tokenizer on.
 using TrainingTexts = std::vector<std::shared_ptr<const InputFile>>;
 
 TrainingTexts training_texts(const DataOptions& options) {
   TrainingTexts texts;
-  for (const NamedPath& path : files_of(options.train))
-    texts.push_back(std::make_shared<const InputFile>(path));
-  if (!options.train_target.empty())
-    texts.push_back(std::make_shared<const InputFile>(options.train_target));
+  for (const NamedPath& path : files_of(options.train)) texts.push_back(open_text(path));
+  if (!options.train_target.empty()) texts.push_back(open_text(options.train_target));
   return texts;
 }
 
@@ -51,43 +57,11 @@ fs::path trained_path(const TrainingTexts& texts,
   std::string key = "1";
   for (const auto& file : texts)
     key += fmt::format(" {:x} {}", hash_of_file(*file, heard), file->size());
-  const auto is_json = [](const auto& file) { return is_json_lines(file->path()); };
-  if (std::ranges::any_of(texts, is_json)) key += " " + options.documents.field;
+  const auto is_json = [&](const auto& file) { return is_json_lines(*file, options.documents); };
+  if (std::ranges::any_of(texts, is_json)) key += " " + options.documents.text_field();
   const std::uint64_t hash = hash_of_key(
       fmt::format("{} {} {}", key, name_of(options.tokenizer_kind), options.vocabulary));
   return directory / fmt::format("tokenizer-{:016x}.{}", hash, extension);
-}
-
-// Of the texts, or of a sample of the documents of one that is not plain text.
-SubwordModel train_model(const TrainingTexts& texts,
-                         const DataOptions& options,
-                         const fs::path& directory,
-                         const ScanListener& heard) {
-  const auto train = [&](const std::vector<const InputFile*>& files) {
-    return train_subwords(files, options.tokenizer_kind, options.vocabulary, heard);
-  };
-  if (std::ranges::all_of(texts, [](const auto& file) { return is_plain_text(*file); })) {
-    std::vector<const InputFile*> files;
-    for (const auto& text : texts) files.push_back(text.get());
-    return train(files);
-  }
-  if (texts.size() > 1)
-    throw DataError(
-        "{}: data.tokenizer: sentencepiece trains a model on several files only where all are "
-        "plain text; data.tokenizer_model names one that is there already, and data.tokenizer: "
-        "tokenizer_json trains on any",
-        options.train.told());
-  const auto& text = texts.front();
-  const DocumentSample sample(text, options.documents, subword_sample_bytes, directory, heard);
-  const InputFile lines(sample.path().string());
-  try {
-    return train({&lines});
-  } catch (const DataError& error) {
-    // The sample is no file that anyone knows.
-    const std::string_view sentence = error.what();
-    if (!sentence.starts_with(lines.path())) throw;
-    throw DataError("{}{}", text->path(), sentence.substr(lines.path().size()));
-  }
 }
 
 SubwordModel trained_model(const DataOptions& options,
@@ -97,7 +71,8 @@ SubwordModel trained_model(const DataOptions& options,
   const fs::path path = trained_path(texts, options, directory, "model", heard);
   std::error_code unused;
   if (fs::exists(path, unused)) return read_subword_model(path.string());
-  const SubwordModel model = train_model(texts, options, directory, heard);
+  const SubwordModel model = train_subwords_of_documents(
+      texts, options.documents, options.tokenizer_kind, options.vocabulary, heard);
   write_subword_model(model, path.string());
   return model;
 }
@@ -164,14 +139,15 @@ CorpusFile open_corpus_file(const NamedPath& path,
                             const fs::path& run_directory,
                             const Communicator& all,
                             const ScanListener& listener) {
-  auto file = std::make_shared<const InputFile>(path);
   if (options.format == DataFormat::tokens)
-    return {IdFile(std::move(file), tokenizer.vocabulary(), options.token_bits), tokenizer};
+    return {IdFile(open_ids(path), tokenizer.vocabulary(), options.token_bits), tokenizer};
+  auto file = open_text(path);
+  const bool has_any = has_documents(*file, options.documents);
   if (!needs_token_file(*file, options.documents, tokenizer))
     return {std::move(file), tokenizer, listener};
   auto encoded = tokens_of_documents(
       path, options.documents, tokenizer, token_directory(options, run_directory), all, listener);
-  return {std::move(file), tokenizer, std::move(encoded), has_documents(path, options.documents)};
+  return {std::move(file), tokenizer, std::move(encoded), has_any};
 }
 
 std::vector<Corpus> open_each(const PathList& paths,
@@ -183,7 +159,7 @@ std::vector<Corpus> open_each(const PathList& paths,
   std::vector<Corpus> corpora;
   for (const WeightedPath& part : paths.parts) {
     std::vector<CorpusFile> files;
-    for (const NamedPath& name : files_of(PathList(part.path), all))
+    for (const NamedPath& name : files_of(PathList(part.path), all, listener))
       files.push_back(open_corpus_file(name, options, tokenizer, run_directory, all, listener));
     require_same_corpus(corpora.emplace_back(part.path.text(), std::move(files)), all);
   }

@@ -75,8 +75,7 @@ TokenMaker::TokenMaker(std::shared_ptr<const InputFile> text,
       key_(key),
       heard_(heard),
       making_(making),
-      end_of_text_(has_documents(text_->path(), form) ? end_of_text_id(form, tokenizer)
-                                                      : std::nullopt),
+      end_of_text_(has_documents(*text_, form) ? end_of_text_id(form, tokenizer) : std::nullopt),
       reader_(text_, form, reading_of(tokenizer)) {}
 
 TokenMaker::~TokenMaker() {

@@ -3,9 +3,9 @@
 #include <filesystem>
 
 #include "framework/core/error.h"
-#include "framework/core/input_file.h"
 #include "framework/core/json_bounds.h"
 #include "framework/data/new_file.h"
+#include "framework/data/text_input.h"
 #include "framework/tokenizers/slow_tokenizer.h"
 
 namespace longspan {
@@ -17,13 +17,11 @@ constexpr std::int64_t most_bytes = std::int64_t{64} << 20;
 constexpr const char* merges_name = "merges.txt";
 
 std::string content_of(const NamedPath& path) {
-  const InputFile file(path);
-  if (file.size() > most_bytes)
+  const auto file = open_plain_text(path);
+  if (file->size() > most_bytes)
     throw DataError(
-        "{}: has {} bytes; a tokenizer has at most {}", path.told(), file.size(), most_bytes);
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.copy(0, text);
-  return text;
+        "{}: has {} bytes; a tokenizer has at most {}", path.told(), file->size(), most_bytes);
+  return file->text(most_bytes);
 }
 
 // A checkpoint has it as a text in a text, where quotes and ends of lines take more.

@@ -72,7 +72,7 @@ void count_words(std::shared_ptr<const InputFile> text,
 }  // namespace
 
 JsonTokenizer train_json_tokenizer(std::span<const std::shared_ptr<const InputFile>> texts,
-                                   const std::string& field,
+                                   const std::optional<std::string>& field,
                                    const TokenizerRules& rules,
                                    const ScanListener& listener) {
   const TokenizerTrainer trainer(rules);

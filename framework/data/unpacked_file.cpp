@@ -9,6 +9,8 @@
 #include <new>
 
 #include "framework/core/error.h"
+#include "framework/core/option_text.h"
+#include "framework/core/text_format.h"
 
 namespace longspan {
 
@@ -125,9 +127,10 @@ Packing packing_of(const InputFile& file) {
   else if (bytes == "\x28\xb5\x2f\xfd" ||
            (bytes.size() == 4 && bytes.substr(1) == "\x2a\x4d\x18" && (bytes[0] & 0xF0) == 0x50))
     packing = Packing::zstd;  // a frame, or one that is passed over
+  const std::string path = lower_case(file.path());
   for (const auto& [end, wanted] :
        {std::pair(".gz", Packing::gzip), std::pair(".zst", Packing::zstd)})
-    if (file.path().ends_with(end) && packing != wanted)
+    if (path.ends_with(end) && packing != wanted)
       throw DataError("{}: byte 0: is not packed by {}, as its name says",
                       file.path(),
                       wanted == Packing::gzip ? "gzip" : "zstd");
@@ -135,12 +138,23 @@ Packing packing_of(const InputFile& file) {
 }
 
 UnpackedFile::UnpackedFile(std::shared_ptr<const InputFile> file, std::size_t block)
-    : file_(std::move(file)), block_(block), unpacker_(unpacker_of(packing_of(*file_))) {}
+    : file_(std::move(file)), block_(block), unpacker_(unpacker_of(packing_of(*file_))) {
+  if (!is_packed()) return;
+  std::string beginning(text_format_bytes, '\0');
+  beginning.resize(read_packed(beginning));
+  beginning.erase(0, byte_order_mark(beginning, path() + ", unpacked"));
+  beginning_ = std::move(beginning);
+}
 
 UnpackedFile::~UnpackedFile() = default;
 
 std::size_t UnpackedFile::read(std::span<char> out) {
-  if (is_packed()) return read_packed(out);
+  if (is_packed()) {
+    const std::size_t before = std::min(beginning_.size(), out.size());
+    std::copy_n(beginning_.begin(), before, out.begin());
+    beginning_.erase(0, before);
+    return before + read_packed(out.subspan(before));
+  }
   const auto length = std::min<std::int64_t>(std::ssize(out), file_->size() - at_);
   file_->copy(at_, out.first(static_cast<std::size_t>(length)));
   at_ += length;

@@ -18,17 +18,19 @@ enum class Packing : std::uint8_t { none, gzip, zstd };
 Packing packing_of(const InputFile& file);
 
 // Reads a file from its beginning to its end. Of a packed one members of gzip, or frames of zstd,
-// are read one after another as one text. It takes as much memory as a block and the window of the
-// packing, 128 MiB at most, whatever the file unpacks to.
+// are read one after another as one text, without a byte order mark. It takes as much memory as a
+// block and the window of the packing, 128 MiB at most, whatever the file unpacks to.
 class UnpackedFile {
  public:
-  // `block`: bytes of a packed file that are read at once.
+  // `block`: bytes of a packed file that are read at once. Throws DataError as `read` does, and as
+  // byte_order_mark does where what is packed is no text.
   explicit UnpackedFile(std::shared_ptr<const InputFile> file,
                         std::size_t block = std::size_t{1} << 20);
   UnpackedFile(const UnpackedFile&) = delete;
   UnpackedFile& operator=(const UnpackedFile&) = delete;
   ~UnpackedFile();
 
+  const InputFile& file() const { return *file_; }
   const std::string& path() const { return file_->path(); }
   bool is_packed() const { return unpacker_ != nullptr; }
   // Unpacked bytes from where the last call ended; as many as there is room for, or as are left.
@@ -54,6 +56,7 @@ class UnpackedFile {
   std::unique_ptr<Unpacker> unpacker_;  // none: the file is not packed
   std::string buffer_;
   std::string_view input_;  // of buffer_, what is still packed
+  std::string beginning_;   // unpacked already
 };
 
 }  // namespace longspan

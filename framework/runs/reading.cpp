@@ -23,6 +23,7 @@ std::string reading_text(const ScanProgress& progress) {
 ScanListener say_reading(std::function<void(const std::string&)> say, double seconds) {
   return [say = std::move(say), seconds, stopwatch = Stopwatch()](
              const ScanProgress& progress) mutable {
+    if (!progress.note.empty()) return say(progress.note);
     if (stopwatch.seconds() < seconds) return;
     stopwatch = Stopwatch();
     say(reading_text(progress));

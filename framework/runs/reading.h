@@ -16,7 +16,7 @@ using StoppedError = ErrorOf<ExitCode::stopped>;
 // "reading corpus.txt: 12% of 50.0 GB".
 std::string reading_text(const ScanProgress& progress);
 
-// Says it every so many seconds.
+// Says it every so many seconds, and each note at once.
 ScanListener say_reading(std::function<void(const std::string&)> say, double seconds = 3);
 
 // Of a run: says it on the log. Throws StoppedError, whose exit code asks to be started again, as

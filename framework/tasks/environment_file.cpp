@@ -2,27 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "framework/core/error.h"
 #include "framework/data/first_rank.h"
 #include "framework/data/text_files.h"
+#include "framework/data/text_input.h"
 
 namespace longspan {
 namespace {
 
 // Of each row, where nothing says how many batches are read.
 constexpr std::int64_t usual_episodes = 8;
+constexpr std::int64_t most_bytes = std::int64_t{64} << 20;
 
 }  // namespace
 
 Environment read_environment(const NamedPath& path, const Communicator& all) {
   const std::string text =
       on_first_rank(all, path, 0, {}, [path = NamedPath(path)](const ScanListener&) {
-        std::ifstream file(path.text());
-        if (!file) throw DataError("{} cannot be read{}", path.told(), path.help_to_find());
-        std::string found(std::istreambuf_iterator<char>(file), {});
+        std::string found = open_plain_text(path)->text(most_bytes);
         parse_environment(found, path.told());  // here its mistakes are told once
         return found;
       });

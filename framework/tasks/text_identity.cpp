@@ -31,14 +31,10 @@ std::string time_text(std::int64_t nanoseconds) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
 }
 
-// The last of the changes of a folder and of what is in it.
-std::int64_t time_of_folder(const std::string& path) {
-  std::int64_t last = time_of_change(path);
-  std::error_code error;
-  for (std::filesystem::recursive_directory_iterator at(path, error), end; !error && at != end;
-       at.increment(error))
-    last = std::max(last, time_of_change(at->path().string()));
-  if (error) throw DataError("{}: cannot be examined: {}", path, error.message());
+// The last of the changes of a folder's images.
+std::int64_t time_of_folder(const NamedPath& path) {
+  std::int64_t last = 0;
+  for (const std::string& image : images_in(path)) last = std::max(last, time_of_change(image));
   return last;
 }
 
@@ -86,7 +82,7 @@ TextIdentity identify_files(std::initializer_list<NamedPath> files, const Commun
     const TextIdentity one = agreed(world, [&]() -> TextIdentity {
       std::error_code unused;
       if (!std::filesystem::is_directory(file.text(), unused))
-        return identity_of(Corpus(file, Tokenizer()));
+        return identity_of(Corpus(std::make_shared<const InputFile>(file), Tokenizer()));
       return {fingerprint_of_folder(file), time_of_folder(file)};
     });
     if (!all) {

@@ -8,8 +8,10 @@
 #include <functional>
 
 #include "framework/data/bucketed_source.h"
+#include "framework/data/image_folder.h"
 #include "framework/data/png_image.h"
 #include "tests/data/example_files.h"
+#include "tests/data/packed_text.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::image_examples_test {
@@ -175,6 +177,43 @@ TEST(ImageExamples, LabelsThatTrainingDidNotHaveMayBeNone) {
     EXPECT_EQ(known, files.labels.empty() ? 2 : 1);
     EXPECT_THAT(examples->label_problem(), HasSubstr("is none of the 2 that training had"));
   }
+}
+
+TEST(ImageExamples, ReadsCompressedIdxFiles) {
+  for (const auto& [of_images, of_numbers] : {std::pair(gzip_of(images), gzip_of(numbers)),
+                                              std::pair(zstd_of(images), zstd_of(numbers))}) {
+    const TemporaryFile first(of_images);
+    const TemporaryFile second(of_numbers);
+    const ImageFiles files = {first.path(), second.path()};
+    const LabelSet labels = learn_image_labels(files, Communicator());
+    EXPECT_THAT(labels.names(), ElementsAre("0", "7"));
+    const auto examples = open_images(files, labels, Communicator());
+    ASSERT_EQ(examples->size(), 3);
+    const std::vector<std::int64_t> rows = {1};
+    const Batch batch = examples->read({.examples = rows, .columns = {0, 4}});
+    EXPECT_THAT(row(batch, "pixels", 0, 4), ElementsAre('e', 'f', 'g', 'h'));
+    EXPECT_EQ(at(batch, "label", 0), 0);
+    EXPECT_EQ(read_images(first.path(), Communicator()).size(), 3);
+  }
+}
+
+TEST(ImageExamples, HiddenFoldersAreNoClassesAndOtherFilesAreReported) {
+  const PngFolder folder;
+  const std::uint64_t before = fingerprint_of_folder(folder.path());
+  folder.write(".ipynb_checkpoints/1.png", {2, 3, 1}, 40);
+  folder.write("cat/.thumbnails/1.png", {2, 3, 1}, 40);
+  EXPECT_EQ(fingerprint_of_folder(folder.path()), before);
+  folder.write("dog/3.PNG", {2, 3, 1}, 50);
+  std::filesystem::create_directories(folder.path() + "/eel");
+  const LabelSet labels = learn_image_labels({folder.path()}, Communicator());
+  EXPECT_THAT(labels.names(), ElementsAre("cat", "dog"));
+  std::string note;
+  const auto examples =
+      open_images({folder.path()}, labels, Communicator(), [&](const ScanProgress& told) {
+        if (!told.note.empty()) note = told.note;
+      });
+  EXPECT_EQ(examples->size(), 4);
+  EXPECT_THAT(note, HasSubstr("left out 2 names, as \"dog/read.me\", \"eel/\""));
 }
 
 TEST(ImageExamples, FoldersOfPng) {

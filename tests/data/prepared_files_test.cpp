@@ -75,21 +75,16 @@ TEST_F(PreparedFiles, CharactersAndSamplesAreThoseOfTheDocuments) {
   for (const auto& [name, content] :
        {std::pair("a.jsonl", json), std::pair("a.jsonl.gz", gzip_of(json))}) {
     const auto file = std::make_shared<const InputFile>(write(name, content));
-    EXPECT_FALSE(is_plain_text(*file));
+    EXPECT_FALSE(is_plain_text(*file, {}));
     EXPECT_EQ(characters_of_documents(file, {}, false),
               Tokenizer::characters(std::vector<char32_t>{'\n', ' ', 'a', 'b', 0xE9}, false));
-    std::string path;
-    {
-      const DocumentSample sample(file, {}, 600, folder_.path());
-      path = sample.path().string();
-      const InputFile text(path);
-      EXPECT_LE(text.size(), 600);
-      EXPECT_GE(text.size(), 300);
-      std::string line(6, '\0');
-      text.copy(text.size() - 6, line);
-      EXPECT_EQ(line, "b\u00e9 a\n");
-    }
-    EXPECT_FALSE(std::filesystem::exists(path));
+    const auto text = sample_of_documents(file, {}, 600);
+    EXPECT_EQ(text->path(), file->path());
+    EXPECT_LE(text->size(), 600);
+    EXPECT_GE(text->size(), 300);
+    std::string line(6, '\0');
+    text->copy(text->size() - 6, line);
+    EXPECT_EQ(line, "b\u00e9 a\n");
   }
 }
 

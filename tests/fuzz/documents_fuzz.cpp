@@ -44,7 +44,7 @@ Documents documents_of(const std::shared_ptr<const InputFile>& file,
 
 void read_characters(const std::shared_ptr<const InputFile>& file, const DocumentForm& form) {
   const Tokenizer tokenizer = characters_of_documents(file, form, true);
-  if (!is_plain_text(*file)) return;
+  if (!is_plain_text(*file, form)) return;
   const CorpusFile corpus(file, tokenizer);
   std::vector<std::int64_t> ids(static_cast<std::size_t>(corpus.tokens()));
   expect(corpus.read(corpus.seek(0), ids).byte == corpus.bytes(),

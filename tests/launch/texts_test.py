@@ -4,7 +4,10 @@
     tests/launch/texts_test.py build/launch/longspan
 """
 
+import bz2
+import gzip
 import json
+import lzma
 import math
 import re
 import signal
@@ -144,6 +147,77 @@ class Prompts(jobs.TestCase):
         (self.directory / "latin.txt").write_bytes(b"lord\xe9")
         self.assert_one_sentence(self.longspan("generate", "characters", "--prompt-file", "latin.txt", code=3),
                                  "latin.txt: byte 4: ")
+
+
+MARK = b"\xef\xbb\xbf"
+
+
+class StoredTexts(jobs.TestCase):
+    """The same text compressed, with a byte order mark, or through a pipe."""
+
+    def shell(self, command, code=0):
+        result = subprocess.run(["bash", "-c", command.replace("longspan", self.program)], cwd=self.directory,
+                                capture_output=True, text=True, timeout=jobs.MOST_SECONDS, check=False)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        return result
+
+    def test_language_model_trains_on_the_same_tokens(self):
+        text = (self.directory / "text.txt").read_bytes()
+        for name, content in {"marked.txt": MARK + text, "packed": gzip.compress(MARK + text)}.items():
+            (self.directory / name).write_bytes(content)
+        self.train("plain", settings={"data.validation": "text.txt"})
+        for name in "marked.txt", "packed":
+            self.train(name + "-run", settings={"data.train": name, "data.validation": name})
+            self.assertEqual([line["loss"] for line in self.run_at(name + "-run").metrics()],
+                             [line["loss"] for line in self.run_at("plain").metrics()])
+        expected = self.longspan("evaluate", "plain", "--json").output
+        figures = json.loads(expected)
+        for source in "marked.txt", "packed", "<(cat text.txt)", "<(cat packed)", "/dev/stdin < text.txt":
+            with self.subTest(source=source):
+                found = json.loads(self.shell(f"longspan evaluate plain --json --data {source}").stdout)
+                self.assertEqual((found["loss"], found["bits_per_byte"]), (figures["loss"], figures["bits_per_byte"]))
+        found = json.loads(self.shell("cat text.txt | longspan evaluate plain --json --data /dev/stdin").stdout)
+        self.assertEqual(found["loss"], figures["loss"])
+
+    def test_lines_come_from_pipes_and_compressed_files(self):
+        lines = "good\tfine\nbad\tawful\n" * 20
+        (self.directory / "classes.gz").write_bytes(gzip.compress(MARK + lines.encode()))
+        (self.directory / "new.txt").write_text("fine\nawful\nfine\n")
+        (self.directory / "new.gz").write_bytes(gzip.compress(MARK + b"fine\nawful\nfine\n"))
+        sections = {**self.sections, "model": {"family": "encoder", "layers": 1, "width": 16, "heads": 2},
+                    "data": {"train": "classes.gz", "validation": "classes.gz", "batch_tokens": 256, "longest": 64}}
+        (self.directory / "tiny.yaml").write_text(json.dumps(sections))
+        self.train("classes", settings={"run.task": "classification"})
+        expected = self.longspan("generate", "classes", "--input", "new.txt").output
+        self.assertEqual(len(expected.splitlines()), 3)
+        for command in ("longspan generate classes --input new.gz", "longspan generate classes --input - < new.gz",
+                        "cat new.txt | longspan generate classes --input /dev/stdin",
+                        "longspan generate classes --input <(cat new.gz)", "longspan generate classes --input - < new.txt"):
+            with self.subTest(command=command):
+                self.assertEqual(self.shell(command).stdout, expected)
+        measured = json.loads(self.shell("longspan evaluate classes --json --data <(cat classes.gz)").stdout)
+        self.assertEqual(measured["loss"], json.loads(self.longspan("evaluate", "classes", "--json").output)["loss"])
+
+    def test_other_formats_are_one_sentence(self):
+        for name, content, part in (("text.bz2", bz2.compress(b"text " * 100), "found data compressed by bzip2"),
+                                    ("text.xz", lzma.compress(b"text " * 100), "found data compressed by xz"),
+                                    ("utf-16.txt", "text".encode("utf-16"), "found UTF-16"),
+                                    ("array.json", b'[{"text": "a"}]', "found an array of objects")):
+            (self.directory / name).write_bytes(content)
+            for ranks in 1, 2:
+                with self.subTest(name=name, ranks=ranks):
+                    result = self.train("bad", Layout(ranks, 1), {"data.train": name}, code=3)
+                    self.assert_one_sentence(result, name, part)
+
+    def test_keys_without_effect_are_warned_of(self):
+        warned = self.train(settings={"data.text_field": "body"}).output
+        self.assertIn("data.text_field is set, but no file of data.train", warned)
+        lines = b'{"body": "some text of it"}\n' * 300
+        (self.directory / "lines.json").write_bytes(lines)
+        settings = {"data.train": "lines.json", "data.validation": "lines.json"}
+        self.assertNotIn("data.text_field", self.train("json", settings={**settings, "data.text_field": "body"}).output)
+        result = self.train("bad", settings=settings, code=3)
+        self.assert_one_sentence(result, 'lines.json:1: found no field "text", but "body"', "data.text_field")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,50 @@
+#include "framework/data/text_input.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/core/text_format.h"
+#include "framework/data/unpacked_file.h"
+
+namespace longspan {
+namespace {
+
+void drop_mark(InputFile& file) {
+  std::string beginning(
+      static_cast<std::size_t>(std::min<std::int64_t>(file.size(), text_format_bytes)), '\0');
+  file.copy(0, beginning);
+  file.drop_first(static_cast<std::int64_t>(byte_order_mark(beginning, file.path())));
+}
+
+std::shared_ptr<const InputFile> decompressed(InputFile file) {
+  const auto compressed = std::make_shared<const InputFile>(std::move(file));
+  UnpackedFile reader(compressed);
+  return std::make_shared<const InputFile>(NamedPath(compressed->path()),
+                                           [&](std::span<char> out) { return reader.read(out); });
+}
+
+}  // namespace
+
+std::shared_ptr<const InputFile> open_text(const NamedPath& path) {
+  InputFile file(path);
+  if (packing_of(file) == Packing::none) drop_mark(file);
+  return std::make_shared<const InputFile>(std::move(file));
+}
+
+std::shared_ptr<const InputFile> plain_text_of(InputFile file) {
+  if (packing_of(file) != Packing::none) return decompressed(std::move(file));
+  drop_mark(file);
+  return std::make_shared<const InputFile>(std::move(file));
+}
+
+std::shared_ptr<const InputFile> open_plain_text(const NamedPath& path) {
+  return plain_text_of(InputFile(path));
+}
+
+std::shared_ptr<const InputFile> open_decompressed(const NamedPath& path) {
+  InputFile file(path);
+  if (packing_of(file) != Packing::none) return decompressed(std::move(file));
+  return std::make_shared<const InputFile>(std::move(file));
+}
+
+}  // namespace longspan

@@ -1,0 +1,23 @@
+// Files of text, however they are stored.
+#pragma once
+
+#include <memory>
+
+#include "framework/core/input_file.h"
+
+namespace longspan {
+
+// The text of a file without a byte order mark. A file compressed by gzip or zstd remains so:
+// UnpackedFile reads it. Throws DataError as InputFile does, and as byte_order_mark does for what
+// is no text.
+std::shared_ptr<const InputFile> open_text(const NamedPath& path);
+
+// The same, decompressed into a temporary file where it is compressed, so that it can be read at
+// any place. Throws DataError as UnpackedFile does too.
+std::shared_ptr<const InputFile> open_plain_text(const NamedPath& path);
+std::shared_ptr<const InputFile> plain_text_of(InputFile file);
+
+// The bytes of a file that may be compressed by gzip or zstd.
+std::shared_ptr<const InputFile> open_decompressed(const NamedPath& path);
+
+}  // namespace longspan
