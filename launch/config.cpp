@@ -66,7 +66,14 @@ ExitCode print_reference(const ConfigArguments& arguments, Session& session) {
     reference = reference_of(*configuration);
     warn(session, configuration->table.warnings());
   }
-  reference = search(std::move(reference), words);
+  const std::vector<std::string> notes = notes_about(words);
+  for (const std::string& note : notes) print(session, note + "\n");
+  try {
+    reference = search(std::move(reference), words);
+  } catch (const ConfigurationError&) {
+    if (notes.empty()) throw;
+    return ExitCode::ok;
+  }
   print(session, arguments.markdown ? markdown(reference) : help_text(reference));
   return ExitCode::ok;
 }
@@ -105,7 +112,8 @@ Command config_command() {
             app.add_option("WORD",
                            arguments->words,
                            "with --reference: print only keys of this section, that begin so, or "
-                           "that have the word in name or meaning")
+                           "of which a word of the name, of the meaning or of the field's names "
+                           "(as lr, batch_size or hidden_size) begins so")
                 ->check(not_empty_text());
             app.add_flag("--reference",
                          arguments->reference,

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "framework/core/option_text.h"
+#include "framework/core/field_names.h"
 #include "launch/configuration_keys.h"
 #include "launch/written_value.h"
 #include "launch/yaml.h"
@@ -76,6 +76,11 @@ struct Written {
 Written read_layers(const ConfigurationText& source) {
   std::vector<WrittenKeys> layers;
   if (!source.file.empty()) layers.push_back(read_yaml(source.text, source.file));
+  if (!source.has_lines)
+    for (WrittenKeys& layer : layers) {
+      for (Assignment& assignment : layer.assignments) assignment.mark = {source.file};
+      for (Complaint& complaint : layer.complaints) complaint.mark = {source.file};
+    }
   for (const std::string& setting : source.settings) layers.push_back(read_setting(setting));
 
   refuse_unread(layers);
@@ -158,10 +163,9 @@ std::vector<Complaint> mistakes_under_every_family(const ConfigurationText& sour
     });
     if (!is_one) continue;
     if (mistake.key.starts_with("model.")) {
-      const std::string near = ++to_any > most_told ? "" : nearest(mistake.key, known);
       mistake.sentence = fmt::format("{} is not a key of any family{}",
                                      mistake.key,
-                                     near.empty() ? "" : "; did you mean \"" + near + "\"?");
+                                     ++to_any > most_told ? "" : key_hint(mistake.key, known));
     }
     found.push_back(std::move(mistake));
   }

@@ -66,6 +66,7 @@ void warn_of_unread_keys(OptionTable& table, const Configuration& configuration)
          buckets);
   unless({"data.validation_target", "data.test_target"}, targets);
   unless({"training.validation_decoded",
+          "data.train_alignments",
           "data.begin_token",
           "data.end_token",
           "data.first_token",
@@ -141,7 +142,8 @@ void check_data(OptionTable& table, const Configuration& configuration) {
             configuration.task);
     return "";
   });
-  for (const char* key : {"data.shuffle", "data.documents_apart"})
+  for (const char* key :
+       {"data.shuffle", "data.documents_apart", "data.documents", "data.end_of_text"})
     table.warn(key, [&configuration]() -> std::string {
       return configuration.task == "language_model" ? "" : "run.task is " + configuration.task;
     });
@@ -172,6 +174,18 @@ void check_training(OptionTable& table, const Configuration& configuration) {
   });
 }
 
+// Keys that another section leaves without effect.
+void warn_of_idle_keys(OptionTable& table, const Configuration& configuration) {
+  for (const char* const key : {"training.validation_every", "training.validation_batches"})
+    table.warn(key, [&configuration]() -> std::string {
+      return configuration.data.validation.empty() ? "data.validation is empty" : "";
+    });
+  for (const char* const key : {"precision.tf32", "parallel.transport"})
+    table.warn(key, [&configuration]() -> std::string {
+      return configuration.run.device == DeviceChoice::cpu ? "run.device is cpu" : "";
+    });
+}
+
 void declare_family(Configuration& configuration, const Family& family) {
   OptionTable& table = configuration.table;
   configuration.body = family.declare(table, planned_setting(configuration));
@@ -182,6 +196,13 @@ void declare_family(Configuration& configuration, const Family& family) {
              "run.task is " +
              configuration.task;
     });
+  for (const auto& [key, task] : {std::pair{"model.tag_readout", "tagging"},
+                                  {"model.pooling", "classification"},
+                                  {"model.class_layer", "classification"}})
+    if (table.has(key))
+      table.warn(key, [&configuration, task = std::string_view(task)]() -> std::string {
+        return configuration.task == task ? "" : "run.task is " + configuration.task;
+      });
   table.check({"run.task", family_key}, [&configuration, &family]() -> std::string {
     if (std::ranges::count(family.tasks, configuration.task) > 0) return "";
     return fmt::format("model.family: {} learns run.task: {}, found {}",
@@ -214,6 +235,7 @@ void declare_all(Configuration& configuration, const Family* family) {
     const bool draws = static_cast<bool>(configuration.task_kind().draw);
     return draws ? "" : "run.task is " + configuration.task;
   });
+  warn_of_idle_keys(table, configuration);
   table.check(
       {"checkpoint.keep_best", "run.task", "data.validation", "training.validation_decoded"},
       [&configuration] { return keep_best_problem(configuration); });

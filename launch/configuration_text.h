@@ -18,6 +18,7 @@ struct ConfigurationText {
   std::vector<std::string> settings;  // "key=value": they win over the file
   bool of_another_job = false;  // it is a training's: the layout it had does not count for this job
   std::optional<std::string> home = std::nullopt;  // what "~" stands for in paths
+  bool has_lines = true;  // false: a program made the text, and messages name keys without a line
 };
 
 // Collective: rank 0 reads the file; all get its bytes and rank 0's home directory, or all throw

@@ -18,11 +18,13 @@
 #include <vector>
 
 #include "framework/comm/launcher.h"
+#include "framework/core/field_names.h"
 #include "framework/core/option_text.h"
 #include "framework/core/sudden_end.h"
 #include "framework/core/system_message.h"
 #include "framework/settings/run_options.h"
 #include "launch/command.h"
+#include "launch/reference.h"
 #include "launch/run.h"
 #include "launch/version.h"
 
@@ -79,10 +81,26 @@ CommandLine say(const std::string& text) {
   return {{}, ExitCode::failure};
 }
 
+// The command or option that the field names so, or a near one; a key where the command sets keys.
+std::string meant_word(const std::string& word, const std::vector<std::string>& known) {
+  for (const FieldName& entry : option_names())
+    if (std::ranges::count(known, entry.key) > 0 && match(word, entry) == NameMatch::whole)
+      return std::string(entry.key);
+  if (std::string near = nearest(word, known); !near.empty()) return near;
+  if (std::ranges::count(known, "--set") == 0) return "";
+  for (const FieldName& entry : field_names())
+    if (!entry.key.empty() && entry.value.empty() && match(word, entry) == NameMatch::whole)
+      return fmt::format("--set {}=VALUE", entry.key);
+  const std::string leaf = "." + word.substr(word.find_first_not_of('-'));
+  for (const OptionDescription& option : configuration_reference())
+    if (option.key.ends_with(leaf)) return fmt::format("--set {}=VALUE", option.key);
+  return "";
+}
+
 std::string not_known(const std::string& word,
                       const std::vector<std::string>& known,
                       const std::string& command) {
-  const std::string near = nearest(word, known);
+  const std::string near = meant_word(word, known);
   return fmt::format("{} is not known{}; see {} --help",
                      in_quotes(word),
                      near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near),
@@ -103,7 +121,7 @@ std::string judge_command(int count, char** words, const std::vector<Command>& k
     if (command.name == word) return "";
     names.push_back(command.name);
   }
-  const std::string near = nearest(word, names);
+  const std::string near = meant_word(word, names);
   return fmt::format("{} is not a command; allowed: {}{}",
                      in_quotes(word),
                      either(names),

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
+#include "framework/core/field_names.h"
 #include "framework/core/option_text.h"
 #include "launch/configuration_keys.h"
 
@@ -21,21 +23,6 @@ std::string lower(std::string text) {
   return text;
 }
 
-std::string leaf_of(const std::string& key) { return key.substr(key.rfind('.') + 1); }
-
-// The key nearest to the word, or to whose last part it is near; "" where none is.
-std::string nearest_key(const std::string& word, const std::vector<OptionDescription>& reference) {
-  std::vector<std::string> keys, leaves;
-  for (const OptionDescription& option : reference) {
-    keys.push_back(option.key);
-    leaves.push_back(leaf_of(option.key));
-  }
-  if (const std::string near = nearest(word, keys); !near.empty()) return near;
-  const std::string near = nearest(leaf_of(word), leaves);
-  const auto place = std::ranges::find(leaves, near);
-  return place == leaves.end() ? "" : keys[static_cast<std::size_t>(place - leaves.begin())];
-}
-
 std::vector<OptionDescription> about(const std::vector<OptionDescription>& reference,
                                      const std::string& word) {
   const auto chosen = [&](const auto& is_meant) {
@@ -48,9 +35,12 @@ std::vector<OptionDescription> about(const std::vector<OptionDescription>& refer
     return section;
   if (word.find('.') != std::string::npos)
     return chosen([&](const auto& option) { return option.key.starts_with(word); });
+  std::set<std::string_view> named;  // by a name of the field
+  for (const FieldName& entry : field_names())
+    if (begins_word(entry.names, word)) named.insert(entry.key);
   return chosen([&](const auto& option) {
-    return option.key.find(word) != std::string::npos ||
-           lower(option.documentation).find(word) != std::string::npos;
+    return named.contains(option.key) || begins_word(option.key, word) ||
+           begins_word(option.documentation, word);
   });
 }
 
@@ -110,15 +100,25 @@ std::vector<OptionDescription> search(std::vector<OptionDescription> reference,
   for (const std::string& word : words) {
     std::vector<OptionDescription> found = about(reference, lower(word));
     if (found.empty()) {
-      const std::string near = nearest_key(lower(word), reference);
+      std::vector<std::string> keys;
+      for (const OptionDescription& option : reference) keys.push_back(option.key);
       throw ConfigurationError("no key{} has {} in its name or meaning{}",
                                &word == &words.front() ? "" : " of those found before",
                                in_quotes(word),
-                               near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+                               key_hint(lower(word), keys));
     }
     reference = std::move(found);
   }
   return reference;
+}
+
+std::vector<std::string> notes_about(const std::vector<std::string>& words) {
+  std::vector<std::string> notes;
+  for (const FieldName& entry : field_names())
+    for (const std::string& word : words)
+      if (entry.key.empty() && match(word, entry) != NameMatch::none)
+        notes.emplace_back(entry.note);
+  return notes;
 }
 
 bool names_file(const std::string& word) {

@@ -136,6 +136,11 @@ void declare(OptionTable& table,
                 : "positions in a learned table; none: the longest that the data have",
             between(1, longest_sequence),
             fixes_weights());
+  table.warn("model.longest", [&options]() -> std::string {
+    return options.learned() ? ""
+                             : "model.positions is not learned: only export reads it, as the "
+                               "largest number of positions";
+  });
   table.add("model.first_position",
             options.first,
             "with model.positions: learned, the row of the table that the first token of a "

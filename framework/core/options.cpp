@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "framework/core/field_names.h"
 #include "framework/core/option_text.h"
 
 namespace longspan {
@@ -213,8 +214,7 @@ void OptionTable::refuse_value(Entry& entry,
   if (!problem.empty()) sentence += fmt::format(" ({})", problem);
   sentence += fmt::format("; allowed: {}", allowed_sentence(*entry.binding, entry.rule));
   if (assignment.kind == Assignment::Kind::scalar) {
-    const std::string near = nearest(assignment.scalars.front().text, entry.rule.choices);
-    if (!near.empty()) sentence += fmt::format("; did you mean \"{}\"?", near);
+    sentence += value_hint(entry.key, assignment.scalars.front().text, entry.rule.choices);
   }
   complain({assignment.mark, std::move(sentence), entry.key});
 }
@@ -259,8 +259,10 @@ std::string OptionTable::suggestion(std::string_view key) const {
       sections.push_back(std::move(section));
     }
   }
-  const std::string near = nearest(key, key.find('.') == std::string_view::npos ? sections : keys);
-  if (!near.empty()) return fmt::format("; did you mean \"{}\"?", near);
+  const std::string near_section =
+      key.find('.') == std::string_view::npos ? nearest(key, sections) : "";
+  if (!near_section.empty()) return fmt::format("; did you mean \"{}\"?", near_section);
+  if (std::string hint = key_hint(key, keys); !hint.empty()) return hint;
   const std::string_view section = key.substr(0, key.find('.'));
   if (!is_section(section)) return fmt::format("; the sections are {}", fmt::join(sections, ", "));
   std::vector<std::string_view> neighbours;

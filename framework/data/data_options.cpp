@@ -280,6 +280,9 @@ void declare(OptionTable& table, DataOptions& options) {
             "<unknown>; otherwise such a character is an error. Measured losses count, beside the "
             "probability of <unknown>, which of all such characters it is",
             fixes_weights());
+  table.warn("data.unknown", [&options]() -> std::string {
+    return options.tokenizer == TokenizerKind::characters ? "" : "data.tokenizer is not characters";
+  });
   declare_subwords(table, options);
   declare(table, options.sentence, options.tokenizer);
   table.add("data.bleu_tokenizer",

@@ -293,6 +293,41 @@ Reading mixed_reading(const ScheduledSampling& options,
   return mixed;
 }
 
+namespace {
+
+// The keys that some methods and schedules read and others do not.
+void warn_of_unread(OptionTable& table, const ScheduledSampling& options) {
+  const auto is_off = [&options] { return options.mixing == InputMixing::none; };
+  const auto unless = [&](const char* key, const char* reason, const auto& reads) {
+    table.warn(key, [&options, is_off, reason, reads]() -> std::string {
+      if (is_off()) return "training.sampling is none";
+      return reads(options) ? "" : reason;
+    });
+  };
+  for (const char* const key : {"training.sampling_guess", "training.sampling_schedule"})
+    unless(key, "", [](const ScheduledSampling&) { return true; });
+  unless("training.sampling_sharpness",
+         "training.sampling_guess is argmax",
+         [](const ScheduledSampling& of) { return of.guess != InputGuess::argmax; });
+  unless("training.sampling_passes",
+         "training.sampling is not parallel",
+         [](const ScheduledSampling& of) { return of.mixing == InputMixing::parallel; });
+  constexpr const char* other = "training.sampling_schedule is one that does not read it";
+  for (const char* const key : {"training.sampling_start", "training.sampling_least"})
+    unless(key, other, [](const ScheduledSampling& of) {
+      return of.schedule == GoldSchedule::linear;
+    });
+  unless("training.sampling_decay", other, [](const ScheduledSampling& of) {
+    return of.schedule != GoldSchedule::warmup;
+  });
+  for (const char* const key : {"training.sampling_most", "training.sampling_warmup"})
+    unless(key, other, [](const ScheduledSampling& of) {
+      return of.schedule == GoldSchedule::warmup;
+    });
+}
+
+}  // namespace
+
 void declare(OptionTable& table, ScheduledSampling& options) {
   table.add("training.sampling",
             options.mixing,
@@ -342,6 +377,7 @@ void declare(OptionTable& table, ScheduledSampling& options) {
             at_least(0.0));
   table.add("training.sampling_most", options.most, "likewise", between(0, 1));
   table.add("training.sampling_warmup", options.warmup, "likewise, in steps", at_least(1));
+  warn_of_unread(table, options);
   table.check({"training.sampling_guess",
                "training.sampling",
                "training.sampling_decay",

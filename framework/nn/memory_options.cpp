@@ -44,6 +44,9 @@ void declare(OptionTable& table, MemoryOptions& options) {
             options.reconstruction_bound,
             "the largest relative error of a rebuilt stream with which a run goes on",
             more_than(0.0));
+  table.warn("memory.reconstruction_bound", [&options]() -> std::string {
+    return options.reconstruction_check_every > 0 ? "" : "memory.reconstruction_check_every is 0";
+  });
 }
 
 }  // namespace longspan

@@ -54,6 +54,22 @@ void declare_schedule(OptionTable& table, TrainingOptions& options) {
                  ? ""
                  : "training.schedule is not warmup_stable_decay";
     });
+  const auto without_end = [&options]() -> std::string {
+    const bool ends = options.schedule != ScheduleKind::constant &&
+                      options.schedule != ScheduleKind::inverse_sqrt;
+    return ends ? "" : "training.schedule is constant or inverse_sqrt, which has no end";
+  };
+  for (const char* const key : {"training.end_learning_rate", "training.schedule_steps"})
+    table.warn(key, without_end);
+  table.warn("training.schedule_end", [&options, without_end]() -> std::string {
+    const std::string reason = without_end();
+    return reason.empty() && options.scheduled_updates() >= options.steps
+               ? "training.schedule_steps is not below training.steps"
+               : reason;
+  });
+  table.warn("training.warmup_learning_rate", [&options]() -> std::string {
+    return options.warmup > 1 ? "" : "training.warmup is at most 1";
+  });
 }
 
 // Schedules and optimizers that do not go together.
@@ -187,6 +203,9 @@ void declare(OptionTable& table, TrainingOptions& options) {
       options.label_smoothing.kind,
       "over all classes, the target included (PyTorch), or over the wrong ones alone (fairseq)",
       {{"all_classes", Smoothing::all_classes}, {"wrong_classes", Smoothing::wrong_classes}});
+  table.warn("training.label_smoothing_over", [&options]() -> std::string {
+    return options.label_smoothing.share > 0 ? "" : "training.label_smoothing is 0";
+  });
   declare(table, options.sampling);
   declare(table, options.policy);
   table.add("training.validation_batches",

@@ -110,6 +110,7 @@ ConfigurationText configuration_text(const std::string& file,
   if (!text) return read_configuration(file, settings, world);
   ConfigurationText source = {
       .file = file, .text = world.broadcast(*text, 0), .settings = settings};
+  source.has_lines = false;
   const char* const home = std::getenv("HOME");
   const std::string shared = world.broadcast(std::string(home == nullptr ? "" : home), 0);
   if (!shared.empty()) source.home = shared;

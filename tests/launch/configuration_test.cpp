@@ -345,6 +345,113 @@ TEST(Configuration, ProjectionsOfGlobalPositionsAreAnotherModel) {
                                      "configuration [causal, global] (--set)"});
 }
 
+TEST(Configuration, HintsKnowTheFieldsNames) {
+  const auto hint = [](const std::string& setting) {
+    const std::string error = error_of(good, {setting});
+    return error.substr(error.find(';') + 2);
+  };
+  for (const auto& [setting, key] :
+       {std::pair("training.lr=1", "training.learning_rate"),
+        {"lr=1", "training.learning_rate"},
+        {"learning_rate=1", "training.learning_rate"},
+        {"model.optimizer.lr=1", "training.learning_rate"},
+        {"training.batch_size=1", "data.batch"},
+        {"training.per_device_train_batch_size=1", "data.batch"},
+        {"model.hidden_size=1", "model.width"},
+        {"model.hiddenSize=1", "model.width"},
+        {"model.hiden_size=1", "model.width"},
+        {"model.n_embd=1", "model.width"},
+        {"model.num_hidden_layers=1", "model.layers"},
+        {"training.gradient_accumulation=1", "training.accumulation"},
+        {"training.gradient_accumulation_steps=1", "training.accumulation"},
+        {"training.max_steps=1", "training.steps"},
+        {"training.eps=1", "training.optimizer.epsilon"},
+        {"model.norm.eps=1", "model.norm_epsilon"},
+        {"model.tie_word_embeddings=true", "model.tied_embeddings"},
+        {"parallel.tensor_parallel_size=1", "parallel.tensor"},
+        {"checkpoint.save_total_limit=1", "checkpoint.keep"},
+        {"metrics.logging_steps=1", "metrics.every"}})
+    EXPECT_EQ(hint(setting), fmt::format("did you mean \"{}\"?", key)) << setting;
+  EXPECT_NE(hint("model.use_flash_attention=true").find("as FlashAttention does"),
+            std::string::npos);
+  EXPECT_NE(hint("training.nucleus=1").find("longspan generate --top-p"), std::string::npos);
+  for (const auto& [setting, value] : {std::pair("precision.compute=bfloat16", "bf16"),
+                                       {"precision.compute=fp16", "f16"},
+                                       {"model.norm_kind=rmsnorm", "rms"},
+                                       {"run.task=causal_lm", "language_model"},
+                                       {"training.schedule=noam", "inverse_sqrt"},
+                                       {"run.device=gpu", "cuda"}})
+    EXPECT_TRUE(hint(setting).ends_with(fmt::format("did you mean \"{}\"?", value))) << setting;
+  EXPECT_TRUE(
+      hint("model.activation=swiglu")
+          .ends_with("SwiGLU is model.feed_forward_kind: gated with model.activation: silu"));
+}
+
+TEST(Configuration, TextOfAProgramHasNoLines) {
+  const auto error = [](const std::string& text) -> std::string {
+    try {
+      ConfigurationText source = {"configuration", text, {}};
+      source.has_lines = false;
+      configure(source);
+    } catch (const ConfigurationError& problem) {
+      return problem.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error(std::string(good) + "  batcch: 3\n"),
+            "configuration: data.batcch is not a key; did you mean \"data.batch\"?");
+}
+
+TEST(Configuration, WarnsOfKeysThatOthersLeaveWithoutEffect) {
+  const auto warned = [](const std::string& setting, std::vector<std::string> set) {
+    set.push_back(setting);
+    const std::string begin =
+        fmt::format("--set: {} is set, but ", setting.substr(0, setting.find('=')));
+    return std::ranges::any_of(
+        from(good, std::move(set))->table.warnings(),
+        [&](const std::string& warning) { return warning.starts_with(begin); });
+  };
+  const std::string decoder = "model.family=decoder";
+  for (const char* const kind : {"rotary", "sinusoidal", "alibi", "relative"})
+    EXPECT_TRUE(warned("model.longest=512", {decoder, fmt::format("model.positions={}", kind)}))
+        << kind;
+  EXPECT_FALSE(warned("model.longest=512", {decoder, "model.positions=learned"}));
+  struct Case {
+    std::string setting;
+    std::vector<std::string> idle, read;
+  };
+  const std::vector<std::string> pairs = {"run.task=translation",
+                                          "model.family=encoder_decoder",
+                                          "data.train_target=b.txt",
+                                          "training.sampling=parallel"};
+  const auto with = [](std::vector<std::string> set, const std::string& more) {
+    set.push_back(more);
+    return set;
+  };
+  const std::vector<Case> cases = {
+      {"training.end_learning_rate=1e-5", {"training.schedule=constant"}, {}},
+      {"training.schedule_steps=10", {"training.schedule=inverse_sqrt"}, {}},
+      {"training.schedule_end=restart", {}, {"training.schedule_steps=10"}},
+      {"training.warmup_learning_rate=1e-5", {}, {"training.warmup=10"}},
+      {"training.validation_every=5", {}, {"data.validation=a.txt"}},
+      {"training.validation_batches=5", {}, {"data.validation=a.txt"}},
+      {"training.label_smoothing_over=wrong_classes", {}, {"training.label_smoothing=0.1"}},
+      {"training.sampling_passes=3", {}, pairs},
+      {"training.sampling_warmup=3", with(pairs, "training.sampling_schedule=linear"), pairs},
+      {"training.sampling_least=0.1", pairs, with(pairs, "training.sampling_schedule=linear")},
+      {"data.unknown=true", {}, {"data.tokenizer=characters"}},
+      {"precision.tf32=true", {"run.device=cpu"}, {}}};
+  for (const Case& each : cases) {
+    EXPECT_TRUE(warned(each.setting, each.idle)) << each.setting;
+    EXPECT_FALSE(warned(each.setting, each.read)) << each.setting;
+  }
+  EXPECT_TRUE(warned("data.train_alignments=a.txt", {}));
+  EXPECT_TRUE(warned("data.documents=line", {"run.task=classification", "model.family=encoder"}));
+  EXPECT_TRUE(warned("model.tag_readout=crf", {"run.task=classification", "model.family=encoder"}));
+  EXPECT_FALSE(warned("model.tag_readout=crf", {"run.task=tagging", "model.family=encoder"}));
+  EXPECT_TRUE(warned("model.pooling=mean", {"run.task=tagging", "model.family=encoder"}));
+}
+
 TEST(Configuration, WhatNoLayerReadsIsAWarning) {
   const std::vector<std::string> both = {
       "c.yaml:5:3: model.attention_window is set, but no layer of model.attention has local, "

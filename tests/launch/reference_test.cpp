@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "framework/core/field_names.h"
+#include "launch/option_values.h"
+
 namespace longspan::reference_test {
 namespace {
 
@@ -86,6 +89,44 @@ TEST(Reference, AWordFindsNamesAndMeanings) {
   const auto both = keys_about({"precision", "overflow"});
   EXPECT_TRUE(has(both, "precision.loss_scale_hysteresis"));
   EXPECT_FALSE(has(both, "precision.compute"));
+}
+
+TEST(Reference, FindsKeysByTheFieldsNames) {
+  for (const auto& [name, key] : {std::pair("lr", "training.learning_rate"),
+                                  {"batch_size", "data.batch"},
+                                  {"hidden_size", "model.width"},
+                                  {"gradient_accumulation", "training.accumulation"},
+                                  {"Weight-Decay", "training.optimizer.weight_decay"},
+                                  {"max_grad_norm", "training.clip_norm"},
+                                  {"rope", "model.positions"}})
+    EXPECT_TRUE(has(keys_about({name}), key)) << name;
+  for (const char* const word : {"flash", "flash_attention_2", "nucleus", "num_gpus"})
+    EXPECT_EQ(notes_about({word}).size(), 1u) << word;
+  EXPECT_TRUE(notes_about({"dropout"}).empty());
+}
+
+TEST(Reference, MatchesWordsAtTheirBeginning) {
+  EXPECT_TRUE(begins_word("data.batch_tokens", "Tokens"));
+  EXPECT_FALSE(begins_word("it is there already", "lr"));
+  for (const std::string& key : keys_about({"lr"}))
+    EXPECT_TRUE(key.starts_with("training.")) << key;  // the learning rate and its schedule
+}
+
+TEST(FieldNames, NameKeysAndValuesThatExist) {
+  std::vector<OptionDescription> reference = configuration_reference();
+  for (const FieldName& entry : field_names()) {
+    EXPECT_TRUE(!entry.key.empty() || !entry.note.empty()) << entry.names;
+    if (entry.key.empty()) continue;
+    bool exists = false, has_value = entry.value.empty();
+    for (const OptionDescription& option : reference) {
+      if (option.key != entry.key) continue;
+      exists = true;
+      const auto choices = values_of(option).rule.choices;
+      has_value = has_value || std::ranges::count(choices, entry.value) > 0;
+    }
+    EXPECT_TRUE(exists) << entry.key;
+    EXPECT_TRUE(has_value) << entry.key << ": " << entry.value;
+  }
 }
 
 TEST(Reference, WhatIsNotFoundNamesTheNearestKey) {
