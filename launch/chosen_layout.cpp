@@ -77,15 +77,15 @@ Machine usual_machine(const Places& places, std::optional<int> sharing) {
   return machine;
 }
 
-std::vector<std::string> settings_of(const StepPlan& plan) {
+}  // namespace
+
+std::vector<std::string> layout_settings(const StepPlan& plan) {
   return {fmt::format("parallel.data={}", plan.mesh.data),
           fmt::format("parallel.context={}", plan.mesh.context),
           fmt::format("parallel.tensor={}", plan.mesh.tensor),
           fmt::format("parallel.sequence={}", plan.mesh.sequence),
           fmt::format("parallel.zero={}", plan.zero)};
 }
-
-}  // namespace
 
 Places places_here(DeviceChoice choice) {
   if (choice != DeviceChoice::cpu)
@@ -118,7 +118,7 @@ ChosenLayout choose_layout(const ConfigurationText& source, std::optional<Places
     const LayoutPlans plans = plan_layouts(
         *configuration, ranks, usual_machine(places, ranks), {usual_vocabulary, usual_classes});
     if (!plans.fitting.empty())
-      return {ranks, settings_of(plans.fitting.front()), reason_of(places, ranks)};
+      return {ranks, layout_settings(plans.fitting.front()), reason_of(places, ranks)};
   }
   return {1, {}, reason_of(places, 1)};
 }
@@ -139,9 +139,9 @@ ChosenLayout choose_layout_of_fewer(const ConfigurationText& source,
       return plan.mesh.context == parallel.context && plan.mesh.tensor == parallel.tensor;
     });
     if (as_named != plans.fitting.end())
-      return {ranks, settings_of(*as_named), "it divides the model as before"};
+      return {ranks, layout_settings(*as_named), "it divides the model as before"};
     if (!plans.fitting.empty())
-      return {ranks, settings_of(plans.fitting.front()), "the model is divided otherwise"};
+      return {ranks, layout_settings(plans.fitting.front()), "the model is divided otherwise"};
     trouble = plans.too_large.empty() ? plans.refused
                                       : fmt::format("a rank needs {} and has {}",
                                                     byte_text(plans.too_large.front().bytes()),

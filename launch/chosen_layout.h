@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/core/device.h"
+#include "framework/planning/plan.h"
 #include "launch/configuration.h"
 
 namespace longspan {
@@ -37,6 +38,9 @@ ChosenLayout choose_layout(const ConfigurationText& source, std::optional<Places
 ChosenLayout choose_layout_of_fewer(const ConfigurationText& source,
                                     int most,
                                     std::optional<int> local);
+
+// The layout of a plan as "key=value": parallel.data, context, tensor, sequence and zero.
+std::vector<std::string> layout_settings(const StepPlan& plan);
 
 // The ranks that `parallel.*` names, where `parallel.data` is among them. Throws as above.
 std::optional<int> named_ranks(const ConfigurationText& source);

@@ -22,6 +22,7 @@
 #include "framework/runs/run_device.h"
 #include "framework/runs/threads.h"
 #include "launch/calibration_models.h"
+#include "launch/chosen_layout.h"
 #include "launch/command.h"
 #include "launch/configuration.h"
 #include "launch/number_check.h"
@@ -157,28 +158,64 @@ std::string without_times(const PlanArguments& arguments, const Machine& machine
          "seconds\n";
 }
 
-// What the layout of the configuration takes, where it is one of that many ranks; or why it is
-// none.
-bool add_own_layout(std::string& text,
-                    const Settings& settings,
-                    const ConfigurationText& source,
-                    int ranks,
-                    const Machine& machine,
-                    const ModelIds& ids) try {
-  const StepPlan plan =
-      plan_step(settings, mesh_shape(settings.parallel, ranks), ids, machine.processor);
+std::string parameters_text(const StepPlan& plan) {
+  return fmt::format(
+      "{} parameters ({})\n", plan.parameters, with_prefix(static_cast<double>(plan.parameters)));
+}
+
+bool fits(const StepPlan& plan, const Machine& machine) {
+  return machine.memory == 0 || plan.bytes() <= machine.memory;
+}
+
+// Adds what the layout of the configuration takes and returns it, where it is one of that many
+// ranks; else adds why it is none.
+std::optional<StepPlan> add_own_layout(std::string& text,
+                                       const Settings& settings,
+                                       const ConfigurationText& source,
+                                       int ranks,
+                                       const Machine& machine,
+                                       const ModelIds& ids) try {
+  StepPlan plan = plan_step(settings, mesh_shape(settings.parallel, ranks), ids, machine.processor);
   const auto needed = NeededFlops(settings, ids).of_full_step(plan.mesh);
+  text += parameters_text(plan);
   text += describe(plan, needed ? std::optional(needed->total()) : std::nullopt, machine);
   if (settings.task_kind().reads_streams && settings.data.apart)
     text +=
         "data.documents_apart: FLOPs and times count attention between tokens of different "
         "documents too, which a run leaves out\n";
-  if (machine.memory > 0 && plan.bytes() > machine.memory)
-    text += savings_text(reconfiguration(source), plan, machine, ids);
-  return true;
+  if (!fits(plan, machine)) text += savings_text(reconfiguration(source), plan, machine, ids);
+  return plan;
 } catch (const ConfigurationError& error) {
   text += fmt::format("\nnot as the configuration has it: {}\n", error.what());
-  return false;
+  return std::nullopt;
+}
+
+// The table of the layouts of that many ranks, and where none fits the keys with which the smallest
+// would. Throws ConfigurationError where the model has none.
+std::string layouts_text(const LayoutPlans& layouts,
+                         const ConfigurationText& source,
+                         int ranks,
+                         const Machine& machine,
+                         const ModelIds& ids) {
+  if (!layouts.fitting.empty()) {
+    const bool has_time = machine.flops_of(layouts.fitting.front().compute) > 0;
+    return fmt::format("\nlayouts of {} ranks that fit, {} first\n{}",
+                       ranks,
+                       has_time ? "fastest" : "smallest",
+                       table(layouts.fitting, machine));
+  }
+  if (layouts.too_large.empty())
+    throw ConfigurationError("{}: the model has no layout of {} ranks; of the last one tried: {}",
+                             source.file,
+                             ranks,
+                             layouts.refused);
+  const StepPlan& smallest = layouts.too_large.front();
+  ConfigurationText as_smallest = source;
+  std::ranges::move(layout_settings(smallest), std::back_inserter(as_smallest.settings));
+  return fmt::format("\nno layout of {} ranks fits; the smallest\n{}for the first of them: {}",
+                     ranks,
+                     table(layouts.too_large, machine),
+                     savings_text(reconfiguration(as_smallest), smallest, machine, ids));
 }
 
 int ranks_of(const PlanArguments& arguments, const Settings& settings, int job) {
@@ -210,11 +247,18 @@ constexpr const char* gpu_assumed =
     "on GPUs, with the scratch of the CPU's kernels: this program was built without CUDA\n";
 #endif
 
-std::string plan(const PlanArguments& arguments,
-                 const ConfigurationText& source,
-                 const Settings& settings,
-                 const Here& here,
-                 Session& session) {
+// The text, and the bytes of a rank where no layout fits.
+struct Planned {
+  std::string text;
+  std::optional<StepPlan> too_large = std::nullopt;
+  double memory = 0;
+};
+
+Planned plan(const PlanArguments& arguments,
+             const ConfigurationText& source,
+             const Settings& settings,
+             const Here& here,
+             Session& session) {
   const int job = session.world().size();
   const int ranks = ranks_of(arguments, settings, job);
   const int local_ranks = ranks == job ? session.local_size() : ranks;
@@ -237,25 +281,21 @@ std::string plan(const PlanArguments& arguments,
       machine.memory > 0 ? fmt::format(" with {} for each", byte_text(machine.memory)) : "");
   text += machine.processor == Processor::cpu ? threads : gpu_assumed;
   text += speeds;
-  const bool has_time = machine.flops_of(settings.precision.compute) > 0;
-  if (!has_time) text += without_times(arguments, machine);
-  const bool planned = add_own_layout(text, settings, source, ranks, machine, ids);
-  if (ranks == 1 && planned) return text;
-  const LayoutPlans layouts = plan_layouts(settings, ranks, machine, ids);
-  if (!layouts.fitting.empty())
-    text += fmt::format("\nlayouts of {} ranks that fit, {} first\n{}",
-                        ranks,
-                        has_time ? "fastest" : "smallest",
-                        table(layouts.fitting, machine));
-  else if (!layouts.too_large.empty())
-    text += fmt::format(
-        "\nno layout of {} ranks fits; the smallest\n{}", ranks, table(layouts.too_large, machine));
-  else
-    throw ConfigurationError("{}: the model has no layout of {} ranks; of the last one tried: {}",
-                             source.file,
-                             ranks,
-                             layouts.refused);
-  return text;
+  if (machine.flops_of(settings.precision.compute) == 0) text += without_times(arguments, machine);
+  const auto own = add_own_layout(text, settings, source, ranks, machine, ids);
+  Planned result;
+  result.memory = machine.memory;
+  if (ranks > 1 || !own) {
+    const LayoutPlans layouts = plan_layouts(settings, ranks, machine, ids);
+    if (!own && !layouts.fitting.empty()) text += parameters_text(layouts.fitting.front());
+    if (!own && !layouts.too_large.empty()) text += parameters_text(layouts.too_large.front());
+    text += layouts_text(layouts, source, ranks, machine, ids);
+    if (layouts.fitting.empty()) result.too_large = layouts.too_large.front();
+  } else if (!fits(*own, machine)) {
+    result.too_large = own;
+  }
+  result.text = std::move(text);
+  return result;
 }
 
 void calibrate(const PlanArguments& arguments, const Session& session) {
@@ -300,7 +340,17 @@ ExitCode run_plan(const PlanArguments& arguments, Session& session) {
   const auto configuration = configure(source);
   warn(session, configuration->table.warnings());
   const Here here = find_here(arguments, *configuration, session);
-  if (world.rank() == 0) print(session, plan(arguments, source, *configuration, here, session));
+  if (world.rank() == 0) {
+    const Planned planned = plan(arguments, source, *configuration, here, session);
+    print(session, planned.text);
+    if (planned.too_large)
+      throw ConfigurationError(
+          "{}: expected at most {} for each rank, found {}; set keys that the plan names, use "
+          "more ranks or a smaller model",
+          source.file,
+          byte_text(planned.memory),
+          byte_text(planned.too_large->bytes()));
+  }
   world.barrier();
   return ExitCode::ok;
 }
@@ -311,8 +361,9 @@ Command plan_command() {
   return {
       .name = "plan",
       .description =
-          "Say what a run takes before it is started: memory, work, traffic and time of each "
-          "layout",
+          "Say what a run takes before it is started: parameters, memory, work, traffic and time "
+          "of "
+          "each layout. The exit code is 2 where no layout fits",
       .examples =
           "  longspan plan configs/quickstart.yaml\n"
           "  longspan plan configs/gpt2-124m.yaml --ranks 64 --device h100\n"

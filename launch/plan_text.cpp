@@ -119,6 +119,48 @@ std::string table(const std::vector<StepPlan>& plans, const Machine& machine) {
   return text;
 }
 
+namespace {
+
+std::string saving_line(const Saving& saving, const Machine& machine) {
+  return fmt::format("  {:>12}  {:>10}  {}\n",
+                     byte_text(saving.plan.bytes()),
+                     time_text(saving.plan, machine),
+                     fmt::join(saving.keys, " "));
+}
+
+// Of each size of a batch the largest half, quarter, ... with which the plan fits, next to `keys`.
+std::vector<Saving> smaller_batches(const Reconfigure& reconfigure,
+                                    const std::vector<std::string>& keys,
+                                    const StepPlan& plan,
+                                    const Machine& machine,
+                                    const ModelIds& ids) {
+  const std::shared_ptr<const Settings> settings = reconfigure({});
+  std::vector<std::pair<const char*, std::int64_t>> sizes = {
+      {"data.batch_tokens", settings->data.buckets.batch_tokens}};
+  if (settings->task_kind().reads_streams)
+    sizes = {{"data.batch", settings->data.batch}, {"data.segment", settings->data.segment}};
+  std::vector<Saving> result;
+  for (const auto& [key, size] : sizes)
+    for (std::int64_t less = size / 2; less > 0; less /= 2) {
+      Saving saving = {keys, {}};
+      std::erase_if(saving.keys, [](const std::string& each) {  // of the whole batch
+        return each.starts_with("training.accumulation=");
+      });
+      saving.keys.push_back(fmt::format("{}={}", key, less));
+      try {
+        saving.plan = plan_step(*reconfigure(saving.keys), plan.mesh, ids, plan.processor);
+      } catch (const ConfigurationError&) {
+        continue;
+      }
+      if (saving.plan.bytes() > machine.memory) continue;
+      result.push_back(std::move(saving));
+      break;
+    }
+  return result;
+}
+
+}  // namespace
+
 std::string savings_text(const Reconfigure& reconfigure,
                          const StepPlan& plan,
                          const Machine& machine,
@@ -129,16 +171,18 @@ std::string savings_text(const Reconfigure& reconfigure,
   for (const Saving& saving : all) {
     if (saving.plan.bytes() > machine.memory || found == most_savings) continue;
     ++found;
-    text += fmt::format("  {:>12}  {:>10}  {}\n",
-                        byte_text(saving.plan.bytes()),
-                        time_text(saving.plan, machine),
-                        fmt::join(saving.keys, " "));
+    text += saving_line(saving, machine);
   }
   if (found > 0) return "keys that would make it fit\n" + text;
   const auto least = std::ranges::min_element(
       all, std::less<>(), [](const Saving& saving) { return saving.plan.bytes(); });
-  if (least == all.end()) return "";
-  return fmt::format("no key makes it fit; the least is {} with {}\n",
+  const std::vector<std::string> keys =
+      least == all.end() ? std::vector<std::string>() : least->keys;
+  for (const Saving& saving : smaller_batches(reconfigure, keys, plan, machine, ids))
+    text += saving_line(saving, machine);
+  if (!text.empty()) return "keys that would make it fit, with smaller batches\n" + text;
+  if (least == all.end()) return "no key makes it fit; use a smaller model\n";
+  return fmt::format("no key makes it fit; the least is {} with {}; use a smaller model\n",
                      byte_text(least->plan.bytes()),
                      fmt::join(least->keys, " "));
 }

@@ -258,6 +258,26 @@ class Training(jobs.TestCase):
                 self.assertRegex(result.errors, r"a rank of this run needs \d+\.\d+ GB \(weights .*optimizer .* GB, .*\)")
                 self.assertIn("memory are free", result.errors)
 
+    def test_plan_without_a_fitting_layout_names_keys(self):
+        def needed(*arguments):
+            return jobs.bytes_of(self.longspan("plan", "tiny.yaml", "--memory", "1GB", *arguments).output, "with reserve")
+        def refused(memory, *arguments):
+            result = self.longspan("plan", "tiny.yaml", "--memory", f"{memory:.0f}", *arguments, code=2)
+            self.assert_one_sentence(result, "tiny.yaml: expected at most ", " for each rank, found ")
+            return result.output
+        one, two = needed(), needed("--ranks", "2", "--set", "parallel.tensor=2")
+        keys = r"keys that would make it fit(?:, with smaller batches)?\n +[\d.]+ .?B +not known  (\S.*)\n"
+        named = re.search(keys, refused(0.8 * one))[1].split()
+        self.longspan("plan", "tiny.yaml", "--memory", f"{0.8 * one:.0f}", *(word for key in named for word in ("--set", key)))
+        for layout in ("parallel.data=2", "parallel.data=1"):  # one that does not fit, and one of other than 2 ranks
+            output = refused(0.8 * min(one, two), "--ranks", "2", "--set", layout)
+            self.assertRegex(output, r"(?s)\nno layout of 2 ranks fits; the smallest\n.*for the first of them: " + keys)
+
+    def test_plan_counts_the_parameters(self):
+        self.longspan("train", "tiny.yaml")
+        moments = int(re.search(r"(?m)^ +optimizer +\d+ tensors +(\d+) elements", self.longspan("inspect", "run").output)[1])
+        self.assertIn(f"\n{moments // 2} parameters (", self.longspan("plan", "tiny.yaml").output)
+
     def test_plan(self):
         def plan(*arguments, code=0):
             return self.longspan("plan", "tiny.yaml", *arguments, code=code)
@@ -276,9 +296,9 @@ class Training(jobs.TestCase):
             self.assertRegex(gpu, r"\non GPUs.*\n(.*\n)*  workspace +\d\d\.\d+ MB\n")
         self.assertIn("\non GPUs", plan("--memory", "1GB", "--set", "run.device=cuda").output)
         self.assertNotIn("\non GPUs", plan("--memory", "1GB").output)
-        output = plan("--ranks", "2", "--memory", "200kB").output
-        self.assertIn("does not fit", output)
-        self.assertRegex(output, "keys that would make it fit|no key makes it fit; the least is")
+        result = plan("--ranks", "2", "--memory", "200kB", code=2)
+        self.assertIn("does not fit", result.output)
+        self.assertRegex(result.output, "keys that would make it fit|no key makes it fit; the least is")
         for arguments, code, part in [
                 (["--ranks", "0"], 2, "--ranks"),
                 (["--device", "abacus"], 2, 'known are a100-40gb'),
