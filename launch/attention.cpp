@@ -155,7 +155,10 @@ Command attention_command() {
                            arguments->heads,
                            "LAYER:HEAD, both counted from 0, with commas between several; layers "
                            "as the model comes to them, one that recurs each time")
+                ->type_name("LAYER:HEAD")
                 ->required()
+                ->expected(1)
+                ->take_all()
                 ->delimiter(',')
                 ->allow_extra_args(false);
             app.add_option("--tokens", arguments->tokens, "of the text that are read, at most")

@@ -26,6 +26,20 @@ std::vector<std::string> choices_in(const std::string& type) {
   return choices;
 }
 
+// The type's name alone: the parser puts the descriptions of the checks after it.
+std::string value_name(const CLI::Option& option) {
+  std::string name = option.get_type_name();
+  try {
+    for (int i = 0;; ++i) {
+      const std::string check =
+          const_cast<CLI::Option&>(option).get_validator(i)->get_description();
+      if (!check.empty()) name.resize(name.size() - check.size() - 1);
+    }
+  } catch (const CLI::OptionNotFound&) {  // that was the last one
+  }
+  return name;
+}
+
 CommandOption option_of(const CLI::Option& option) {
   CommandOption result;
   if (option.get_positional()) {
@@ -35,9 +49,8 @@ CommandOption option_of(const CLI::Option& option) {
     for (const std::string& name : option.get_lnames()) result.names.push_back("--" + name);
   }
   if (option.get_items_expected_max() > 0) {
-    const std::string type = option.get_type_name();
-    result.choices = choices_in(type);
-    result.value = type.substr(0, type.find_first_of(":{ "));
+    result.choices = choices_in(option.get_type_name());
+    result.value = value_name(option);
     if (result.value.empty()) result.value = "VALUE";
   }
   result.meaning = option.get_description();

@@ -7,6 +7,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 
@@ -67,8 +68,8 @@ std::string completed_values(const CommandOption& option, const std::vector<std:
   if (!option.choices.empty()) return fmt::format("{}", fmt::join(option.choices, " "));
   if (option.value == "KEY=VALUE") return configuration_keys;
   if (option.value == "COMMAND") return fmt::format("{}", fmt::join(names, " "));
-  const bool is_number = option.value == "INT" || option.value == "UINT" || option.value == "FLOAT";
-  return is_number ? nothing_known : any_file;
+  constexpr std::array numbers = {"INT", "UINT", "FLOAT", "FIRST:LAST", "LAYER:HEAD"};
+  return std::ranges::count(numbers, option.value) > 0 ? nothing_known : any_file;
 }
 
 std::vector<std::string> words_at(const CommandEntry& program, const CommandEntry& command) {

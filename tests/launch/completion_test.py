@@ -166,6 +166,8 @@ class Manual(jobs.TestCase):
         self.assertIn("longspan-train(1)", shown("longspan.1"))
 
     def test_mistakes(self):
+        for command, value in (("train", "FIRST:LAST"), ("train", "KEY=VALUE"), ("attention", "LAYER:HEAD"), ("generate", "INT")):
+            self.assertRegex(self.longspan("man", command).output, rf"\\fI{value}\\fR\n")
         self.assert_one_sentence(self.longspan("man", "trian", code=2), '"trian" is not a command', 'did you mean "train"?')
         self.assert_one_sentence(self.longspan("man", "train", "--into", "x", code=2), "--into writes all pages")
         self.assert_one_sentence(self.longspan("man", "--into", "text.txt", code=1), "text.txt: cannot be made")

@@ -195,12 +195,12 @@ class Example(jobs.TestCase):
     def test_pixels_from_data_to_drawings(self):
         self.images()
         folder = self.tree / "runs" / "pixels"
-        folder.mkdir()
-        (folder / "made").touch()
+        (self.tree / "launch" / "pixels").write_text("#!/bin/sh\n")  # they are made
         small = ("--set training.steps=2 --set training.warmup=1 --set model.width=8 --set model.layers=1 --set data.batch_tokens=3136 "
                  "--set training.validation_every=2 --set run.threads=1")
         output = self.example("pixels", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
         self.assertRegex(output, r"runs/images/test-images: .*bits per dimension [\d.]+")
+        self.assertRegex(output, r"(?m)^\S+  .* are in runs/images$")
         for name in "sheet", "completed":
             self.assertEqual((folder / f"{name}.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
 

@@ -27,7 +27,10 @@ double norm(const Tensor& tensor) {
 
 }  // namespace
 
-int main(int, char** arguments) try {
+int main(int count, char** arguments) try {
+  if (count != 2)
+    throw ConfigurationError(
+        "read_checkpoint: expected 1 argument, the folder of checkpoints; found {}", count - 1);
   const CheckpointSearch search = latest_good_checkpoint(arguments[1]);
   for (const std::string& sentence : search.skipped) std::cerr << sentence << "\n";
   if (!search.found) throw DataError("{}: there is no checkpoint that verifies", arguments[1]);

@@ -47,7 +47,11 @@ class Counting : public Source {
 
 }  // namespace
 
-int main(int, char** arguments) {
+int main(int count, char** arguments) {
+  if (count != 2) {
+    std::cerr << "train_on_own_data: expected 1 argument, the folder for checkpoints\n";
+    return 2;
+  }
   DecoderOptions decoder;
   decoder.common.layers = 1;
   decoder.common.width = 32;
@@ -68,8 +72,7 @@ int main(int, char** arguments) {
   TrainingState state;
   trainer.save(state, source.cursor_rows());
   state.add("source", source.cursors(), true);
-  CheckpointInfo info;
-  info.step = trainer.steps();
+  const CheckpointInfo info = {.step = trainer.steps()};
   const auto saved = save_checkpoint(arguments[1], info, state, {});
   std::cout << "from " << first << " to " << last << ", saved as " << saved.filename().string()
             << "\n";
