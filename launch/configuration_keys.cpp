@@ -89,20 +89,25 @@ void warn_of_unread_keys(OptionTable& table, const Configuration& configuration)
     const DataOptions& data = configuration.data;
     if (data.tokenizer != TokenizerKind::sentencepiece)
       return "data.tokenizer is not sentencepiece";
-    const bool is_trained = data.tokenizer_model.empty();
+    const bool is_trained = trains_tokenizer(data);
     return is_trained && data.tokenizer_kind != SubwordKind::unigram
                ? "data.tokenizer_kind is not unigram"
                : "";
   });
 }
 
+// The data as a run finds them that starts from weights: their checkpoint may have a tokenizer.
+DataOptions data_before_start(const Configuration& configuration) {
+  DataOptions data = configuration.data;
+  if (!configuration.training.start_from.path.empty() && data.tokenizer_model.empty())
+    data.saved_tokenizer.emplace();
+  return data;
+}
+
 // Of data that the task can read.
 void check_data(OptionTable& table, const Configuration& configuration) {
   table.check({"data.tokenizer", "run.task"}, [&configuration]() -> std::string {
-    constexpr std::array<std::string_view, 4> readers = {
-        "language_model", "translation", "classification", "tagging"};
-    if (configuration.data.tokenizer != TokenizerKind::tokenizer_json ||
-        std::ranges::count(readers, configuration.task) > 0)
+    if (configuration.data.tokenizer != TokenizerKind::tokenizer_json || reads_text(configuration))
       return "";
     return "data.tokenizer: tokenizer_json is for run.task: language_model, translation, "
            "classification and tagging; run.task is " +
@@ -119,6 +124,9 @@ void check_data(OptionTable& table, const Configuration& configuration) {
     return "data.tokenizer: ids is for data.format: tokens, files of ids that are there already, "
            "and for run.task: translation, classification and tagging; run.task is " +
            configuration.task;
+  });
+  table.check({"data.tokenizer", "data.tokenizer_kind"}, [&configuration] {
+    return tokenizer_kind_problem(data_before_start(configuration));
   });
   table.check({"data.format", "run.task"}, [&configuration]() -> std::string {
     const bool reads_images = configuration.data.format == DataFormat::images;
@@ -252,8 +260,16 @@ void declare_all(Configuration& configuration, const Family* family) {
                "data.subword_sampling",
                "data.test",
                "data.test_target"},
-              [&configuration] { return configuration.task_kind().problem(configuration.data); });
+              [&configuration] {
+                return configuration.task_kind().problem(data_before_start(configuration));
+              });
   if (family != nullptr) declare_family(configuration, *family);
+}
+
+bool reads_text(const Settings& settings) {
+  constexpr std::array<std::string_view, 4> readers = {
+      "language_model", "translation", "classification", "tagging"};
+  return std::ranges::count(readers, settings.task) > 0;
 }
 
 void declare_checks(Configuration& configuration) {

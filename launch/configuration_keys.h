@@ -9,6 +9,9 @@ namespace longspan {
 // together. Without a family `model` has only the keys that all share.
 void declare_all(Configuration& configuration, const Family* family);
 
+// Whether run.task is a task of texts.
+bool reads_text(const Settings& settings);
+
 // What else must hold of the values when a run is made of them.
 void declare_checks(Configuration& configuration);
 // And how the ranks of a training divide its batch.

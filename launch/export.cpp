@@ -12,6 +12,7 @@
 #include "framework/core/option_text.h"
 #include "framework/runs/checkpoint_values.h"
 #include "framework/runs/loading.h"
+#include "framework/runs/resume.h"
 #include "framework/tasks/labelled_task.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "framework/weights/adapters.h"
@@ -21,6 +22,7 @@
 #include "framework/weights/transfer.h"
 #include "launch/command.h"
 #include "launch/configuration.h"
+#include "launch/exported_tokenizer.h"
 #include "launch/model_values.h"
 #include "launch/number_check.h"
 #include "launch/reading_progress.h"
@@ -40,6 +42,7 @@ struct ExportArguments {
   double shard_gigabytes = 5;
   bool adapters = false;
   std::string base;
+  std::string chat_template;
 };
 
 // Keys of `model` that say how it is trained, and nothing of what it then computes.
@@ -78,6 +81,22 @@ std::unique_ptr<Configuration> trained_configuration(const Checkpoint& checkpoin
   }
 }
 
+// The longest sequence that a model with rotary positions is for: model.longest, or else what it
+// was trained on, what its scaling reaches, or what it was imported with.
+std::int64_t rotary_positions(const ModelValues& values, const Scalars& scalars) {
+  const std::int64_t segment = values.integer("data.segment");
+  const auto original = static_cast<double>(values.integer_or("model.rotary_original", 0));
+  // A dynamic scaling begins behind what is written.
+  if (values.is("model.rotary_scaling", "dynamic")) return static_cast<std::int64_t>(original);
+  if (!values.is("model.longest", "none"))
+    return std::max(values.integer("model.longest"), segment);
+  const double reached = values.number_or("model.rotary_factor", 1) * original;
+  const bool is_scaled = !values.is("model.rotary_scaling", "none") && reached < 1e15;
+  return std::max({segment,
+                   is_scaled ? static_cast<std::int64_t>(reached) : 0,
+                   scalars.get_or<std::int64_t>(import_positions_scalar, 0)});
+}
+
 // What the run left to its data and to other keys is said in numbers, and what is the default is
 // left out.
 ModelValues plain_values(const Configuration& configuration, const Checkpoint& checkpoint) {
@@ -87,6 +106,9 @@ ModelValues plain_values(const Configuration& configuration, const Checkpoint& c
       values[key] = fmt::format("{}", checkpoint.shape_of(weight)[0]);
   };
   say("model.vocabulary", "embedding/weight");
+  if (values.contains("model.rotary_scaling") && values["model.positions"] == "rotary")
+    values["model.longest"] =
+        fmt::format("{}", rotary_positions(ModelValues(values), checkpoint.scalars()));
   // Of the only stack, or of one of two that are alike.
   for (const std::string stack : {"", "encoder/"}) {
     const std::string table = stack + "positions/weight";
@@ -174,17 +196,9 @@ struct Exported {
   nlohmann::ordered_json special_tokens;  // ids by the keys of config.json
   std::string type;  // Architecture::model_type that it was imported from; "" of another run
   DType dtype;
-  // Of what makes texts of texts, its special tokens, and generation_config.json as it was there;
-  // "" where it was not.
-  TokenIds token_ids = {};
-  std::string generation = {};
+  TokenIds token_ids = {};      // of what makes texts of texts, its special tokens
+  std::string generation = {};  // generation_config.json; "": none
 };
-
-void write_generation_config(const Exported& run, const fs::path& path) {
-  nlohmann::ordered_json ids;
-  write_token_ids(run.token_ids, ids);
-  write_text_file(path, run.generation.empty() ? ids.dump(2) + "\n" : run.generation);
-}
 
 void write_config(const Architecture& architecture, const Exported& run, const fs::path& path) {
   nlohmann::ordered_json config = {{"architectures", {architecture.model_classes.front()}}};
@@ -195,10 +209,9 @@ void write_config(const Architecture& architecture, const Exported& run, const f
   if (architecture.write_pixels)
     write_text_file(path.parent_path() / pixels_config_name,
                     architecture.write_pixels(run.values).dump(2) + "\n");
-  if (!run.token_ids.empty()) {
-    write_token_ids(run.token_ids, config);
-    write_generation_config(run, path.parent_path() / generation_config_name);
-  }
+  if (!run.token_ids.empty()) write_token_ids(run.token_ids, config);
+  if (!run.generation.empty())
+    write_text_file(path.parent_path() / generation_config_name, run.generation);
   // Version 5 of transformers reads this name too.
   config["torch_dtype"] = dtype_there(run.dtype);
   write_text_file(path, config.dump(2) + "\n");
@@ -263,15 +276,85 @@ const Architecture& write_fitting(const Exported& run, const fs::path& path) {
                            fmt::join(families, ", "));
 }
 
+std::string generation_of_pairs(const Scalars& scalars, const TokenIds& ids) {
+  const auto imported = scalars.get_or<std::string>(generation_config_scalar, "");
+  if (!imported.empty() && scalars.has(token_ids_scalar)) return imported;
+  nlohmann::ordered_json config;
+  write_token_ids(ids, config);
+  return config.dump(2) + "\n";
+}
+
+// Which tokens begin, end and fill the texts of the model. Returns those of its documents.
+DocumentTokens add_token_ids(const Scalars& scalars,
+                             const Tokenizer& tokenizer,
+                             const Configuration& configuration,
+                             Exported& exported) {
+  const auto padding = padding_id(tokenizer);
+  const auto add = [&](const char* key, const nlohmann::ordered_json& id) {
+    if (!exported.special_tokens.contains(key) || exported.special_tokens[key].is_null())
+      exported.special_tokens[key] = id;
+  };
+  if (configuration.task_kind().has_pairs) {
+    exported.token_ids = token_ids_of(scalars, tokenizer, configuration.data);
+    exported.generation = generation_of_pairs(scalars, exported.token_ids);
+    DocumentTokens tokens;
+    const auto begin = exported.token_ids.find("bos_token_id");
+    const auto end = exported.token_ids.find("eos_token_id");
+    if (begin != exported.token_ids.end()) tokens.begin = begin->second;
+    if (end != exported.token_ids.end()) tokens.ends = {end->second};
+    return tokens;
+  }
+  if (padding) add("pad_token_id", *padding);
+  if (configuration.task != "language_model") return {};
+  DocumentTokens tokens = document_tokens_of(scalars, tokenizer, configuration.data);
+  if (tokens.begin) add("bos_token_id", *tokens.begin);
+  if (!tokens.ends.empty()) exported.special_tokens["eos_token_id"] = end_ids(tokens);
+  if (!tokens.ends.empty() || scalars.has(generation_config_scalar))
+    exported.generation = generation_config_text(scalars, tokens, padding);
+  return tokens;
+}
+
+// Tokens that the written model reads at most; 0 where its config.json does not say.
+std::int64_t positions_of(const ModelValues& values) {
+  const auto& all = values.all();
+  if (!all.contains("model.longest")) return 0;
+  return values.integer_or("model.longest", 0);
+}
+
+// An import without a tokenizer has that of bytes, and no text was ever read with it.
+bool has_tokenizer(const Exported& run, const Tokenizer& tokenizer, const Checkpoint& checkpoint) {
+  const bool is_import = !run.type.empty() && !checkpoint.has(cursor_name);
+  return !is_import || tokenizer.kind() != TokenizerKind::bytes;
+}
+
+// What adapters are added to: the imported folder, or else the run that theirs started from.
+std::string base_of(const ExportArguments& arguments,
+                    const Checkpoint& checkpoint,
+                    const Configuration& configuration,
+                    const Session& session) {
+  if (!arguments.base.empty()) return arguments.base;
+  auto base = checkpoint.scalars().get_or<std::string>(import_folder_scalar, "");
+  if (!base.empty()) return base;
+  base = configuration.training.start_from.path.text();
+  warn(session,
+       {base.empty()
+            ? "base_model_name_or_path is null: nothing says which model the adapters are added "
+              "to; name it by --base"
+            : fmt::format("base_model_name_or_path is {}, a run, which peft does not read: export "
+                          "it, and name its folder by --base",
+                          base)});
+  return base;
+}
+
 // The adapters alone, for whoever has the model that they were trained beside.
-void export_adapters_alone(const ExportArguments& arguments,
+void export_adapters_alone(const std::string& base,
                            const Checkpoint& checkpoint,
                            const Architecture& architecture,
                            const ModelValues& values,
                            DType dtype,
                            NewFolder& folder) {
   remove_configs(folder.inside() / model_config_name);
-  export_adapters(checkpoint, architecture, values, arguments.base, folder.inside(), dtype);
+  export_adapters(checkpoint, architecture, values, base, folder.inside(), dtype);
   folder.finish();
 }
 
@@ -294,10 +377,7 @@ void export_run(const ExportArguments& arguments, Session& session) {
       .special_tokens = special_tokens_of(scalars, place),
       .type = scalars.get_or<std::string>(imported_type_scalar, ""),
       .dtype = dtype};
-  if (configuration->task_kind().has_pairs) {
-    exported.token_ids = token_ids_of(scalars, tokenizer, configuration->data);
-    exported.generation = scalars.get_or<std::string>(generation_config_scalar, "");
-  }
+  const DocumentTokens tokens = add_token_ids(scalars, tokenizer, *configuration, exported);
   const Architecture& architecture = write_fitting(exported, folder.inside() / model_config_name);
   const auto tell = [&](const std::string& what) {
     print(session,
@@ -310,7 +390,8 @@ void export_run(const ExportArguments& arguments, Session& session) {
                       arguments.run));
   };
   if (arguments.adapters) {
-    export_adapters_alone(arguments, checkpoint, architecture, values, dtype, folder);
+    const std::string base = base_of(arguments, checkpoint, *configuration, session);
+    export_adapters_alone(base, checkpoint, architecture, values, dtype, folder);
     return tell("adapters for " + architecture.name);
   }
   export_weights(checkpoint,
@@ -319,8 +400,17 @@ void export_run(const ExportArguments& arguments, Session& session) {
                  folder.inside(),
                  dtype,
                  static_cast<std::int64_t>(arguments.shard_gigabytes * 1e9));
-  if (const JsonTokenizer* const model = tokenizer.json_tokenizer())
-    write_text_file(folder.inside() / "tokenizer.json", model->json());
+  if (!image_of(scalars) && has_tokenizer(exported, tokenizer, checkpoint)) {
+    TokenizerExport files = {.tokenizer = tokenizer,
+                             .scalars = scalars,
+                             .tokens = tokens,
+                             .model_type = architecture.model_type,
+                             .positions = positions_of(values)};
+    if (!arguments.chat_template.empty())
+      files.chat_template = InputFile(arguments.chat_template).text(std::int64_t{1} << 20);
+    if (const std::string why = write_tokenizer_files(files, folder.inside()); !why.empty())
+      warn(session, {why});
+  }
   folder.finish();
   tell(architecture.name);
 }
@@ -363,6 +453,13 @@ Command export_command() {
                            "with --adapters, what adapter_config.json names as the model that they "
                            "are added to")
                 ->needs(adapters)
+                ->check(not_empty_text());
+            app.add_option("--chat-template",
+                           arguments->chat_template,
+                           "a Jinja file that makes a text of a conversation, as the package "
+                           "transformers reads it; without it the imported one")
+                ->type_name("FILE")
+                ->excludes(adapters)
                 ->check(not_empty_text());
             app.add_option("--shard",
                            arguments->shard_gigabytes,

@@ -15,6 +15,7 @@
 #include "launch/number_check.h"
 #include "launch/opened_run.h"
 #include "launch/prompt_text.h"
+#include "launch/sentence_tokens.h"
 
 namespace longspan {
 namespace {
@@ -24,7 +25,7 @@ constexpr std::int64_t most_samples = 1 << 20;
 
 struct GenerateArguments {
   RunArguments run;
-  std::string prompt = "\n";
+  std::optional<std::string> prompt;
   std::string prompt_file;
   GenerationOptions generation;
   std::optional<std::int64_t> segment;
@@ -84,10 +85,16 @@ TranslateOptions decoding_of(const GenerateArguments& arguments) {
   return decoding;
 }
 
+DocumentTokens tokens_of(const OpenedRun& opened) {
+  return document_tokens_of(
+      opened.checkpoint.scalars(), opened.tokenizer, opened.configuration->data);
+}
+
 GenerationOptions options_of(const GenerateArguments& arguments, const OpenedRun& opened) {
   GenerationOptions options = arguments.generation;
   options.segment = arguments.segment.value_or(opened.configuration->data.segment);
   options.vocabulary = opened.tokenizer.vocabulary();
+  options.ends = tokens_of(opened).ends;
   return options;
 }
 
@@ -98,7 +105,7 @@ ExitCode run_generate(const GenerateArguments& arguments, Session& session) {
     return generate_images(arguments.images, arguments.generation, opened, session);
   if (!arguments.lines.input.empty())
     return generate_lines(arguments.lines, decoding_of(arguments), opened, session);
-  const Prompt prompt = text.prompt(opened.tokenizer, session);
+  const Prompt prompt = text.prompt(opened.tokenizer, session, tokens_of(opened).begin);
   const GenerationOptions options = options_of(arguments, opened);
   Printer printer(session,
                   TokenText(opened.tokenizer, text.last_tokens()),
@@ -131,7 +138,7 @@ Generated values(const GenerateArguments& arguments,
         request.lines, name, decoding_of(arguments), opened, session, request.after_token);
     return made;
   }
-  const Prompt prompt = text.prompt(opened.tokenizer, session);
+  const Prompt prompt = text.prompt(opened.tokenizer, session, tokens_of(opened).begin);
   const auto samples = generate(
       *opened.model, prompt, options_of(arguments, opened), [&](std::int64_t, std::int64_t) {
         if (request.after_token) request.after_token();
@@ -148,7 +155,10 @@ void bind_generate(CLI::App& app, GenerateArguments& arguments) {
   add_images(app, arguments.images);
   GenerationOptions& options = arguments.generation;
   auto* prompt =
-      app.add_option("--prompt", arguments.prompt, "the text to go on from; without it a new line");
+      app.add_option("--prompt",
+                     arguments.prompt,
+                     "the text to continue; without it a new document, which begins after the "
+                     "end-of-text token where the model has one, and else after a newline");
   app.add_option(
          "--prompt-file",
          arguments.prompt_file,
@@ -157,7 +167,10 @@ void bind_generate(CLI::App& app, GenerateArguments& arguments) {
                      most_prompt_bytes >> 20))
       ->check(not_empty_text())
       ->excludes(prompt);
-  app.add_option("--tokens", options.tokens, "tokens of each sample")
+  app.add_option("--tokens",
+                 options.tokens,
+                 "tokens of each sample; fewer where the model ends the text (data.end_of_text, or "
+                 "eos_token_id of an import)")
       ->transform(whole_number<std::int64_t>(0))
       ->capture_default_str();
   app.add_option("--samples", options.samples, "texts to write, or images to make")

@@ -18,6 +18,7 @@
 #include "framework/weights/transfer.h"
 #include "launch/command.h"
 #include "launch/configuration.h"
+#include "launch/exported_tokenizer.h"
 #include "launch/model_values.h"
 #include "launch/number_check.h"
 #include "launch/sentence_tokens.h"
@@ -253,7 +254,13 @@ void import(const ImportArguments& arguments, const Session& session) {
   TrainingState state = imported.state();
   state.scalars.set(imported_type_scalar, architecture.model_type);
   state.scalars.set(tokenizer_scalar, tokenizer.value_or(Tokenizer()).to_json());
+  state.scalars.set(import_folder_scalar, fs::absolute(folder).lexically_normal().string());
+  if (const auto longest = said_of(meaning.settings, "model.longest", ""); !longest.empty())
+    state.scalars.set(import_positions_scalar, std::stoll(longest));
   keep_token_ids(meaning.token_ids, folder, state.scalars);
+  if (!image)
+    for (std::string& remark : keep_tokenizer_files(folder, state.scalars))
+      meaning.remarks.push_back(std::move(remark));
   if (const auto special = config.special_tokens(); !special.empty())
     state.scalars.set(special_tokens_scalar, special.dump());
   if (!meaning.labels.empty()) save_labels(config.place(), meaning, state.scalars);

@@ -27,6 +27,7 @@
 #include "launch/configuration.h"
 #include "launch/number_check.h"
 #include "launch/plan_text.h"
+#include "launch/saved_tokenizer.h"
 
 namespace longspan {
 namespace {
@@ -338,6 +339,7 @@ ExitCode run_plan(const PlanArguments& arguments, Session& session) {
   const ConfigurationText source =
       read_configuration(arguments.configuration.file, arguments.configuration.settings, world);
   const auto configuration = configure(source);
+  take_saved_tokenizer(*configuration, world);
   warn(session, configuration->table.warnings());
   const Here here = find_here(arguments, *configuration, session);
   if (world.rank() == 0) {

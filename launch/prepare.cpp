@@ -23,6 +23,7 @@
 #include "launch/configuration.h"
 #include "launch/number_check.h"
 #include "launch/plan_text.h"
+#include "launch/saved_tokenizer.h"
 
 namespace longspan {
 namespace {
@@ -153,6 +154,7 @@ void prepare(const Settings& settings, const TokenMaking& making, const Session&
 ExitCode run_prepare(const PrepareArguments& arguments, Session& session) {
   const auto& [file, settings] = arguments.configuration;
   const auto configuration = configure(read_configuration(file, settings, session.world()));
+  take_saved_tokenizer(*configuration, session.world());
   warn(session, configuration->table.warnings());
   if (configuration->task != "language_model")
     throw ConfigurationError(

@@ -4,13 +4,40 @@
 
 #include "framework/core/byte_text.h"
 #include "framework/core/error.h"
+#include "framework/core/option_text.h"
 #include "framework/data/text_input.h"
 #include "framework/runs/reading.h"
+#include "framework/tokenizers/json_tokenizer.h"
 #include "launch/command.h"
 
 namespace longspan {
 
 namespace {
+
+constexpr const char* newline = "\n";
+
+// Tokens that stand for this text and nothing else.
+bool stands_for(const Tokenizer& tokenizer, const std::string& text) {
+  try {
+    const std::vector<std::int64_t> ids = tokenizer.encode(text, "the first token");
+    return !ids.empty() && tokenizer.decode(ids) == text;
+  } catch (const DataError&) {
+    return false;  // a character that it lacks
+  }
+}
+
+// A newline, a space, or the first token that can be read back; "" where there is none.
+std::string first_text(const Tokenizer& tokenizer) {
+  for (const char* const text : {newline, " "})
+    if (stands_for(tokenizer, text)) return text;
+  const JsonTokenizer* const model = tokenizer.json_tokenizer();
+  for (std::int64_t id = 0; id < tokenizer.vocabulary(); ++id) {
+    if (model != nullptr && model->is_special(id)) continue;
+    const std::string text = tokenizer.decode({&id, 1});
+    if (!text.empty() && stands_for(tokenizer, text)) return text;
+  }
+  return "";
+}
 
 std::string whole(const InputFile& file) {
   std::string text(static_cast<std::size_t>(file.size()), '\0');
@@ -20,7 +47,8 @@ std::string whole(const InputFile& file) {
 
 }  // namespace
 
-PromptText::PromptText(std::string words, const std::string& file) : words_(std::move(words)) {
+PromptText::PromptText(std::optional<std::string> words, const std::string& file)
+    : words_(std::move(words)) {
   if (file.empty()) return;
   file_ = open_plain_text(file);
   if (file_->size() > most_prompt_bytes)
@@ -33,11 +61,44 @@ PromptText::PromptText(std::string words, const std::string& file) : words_(std:
         most_prompt_bytes >> 20);
 }
 
-Prompt PromptText::prompt(const Tokenizer& tokenizer, const Session& session) {
+void PromptText::begin_document(const Tokenizer& tokenizer,
+                                const Session& session,
+                                std::optional<std::int64_t> begin) {
+  words_ = "";
+  if (begin) {
+    tokens_ = {*begin};
+    return;
+  }
+  if (tokenizer.kind() == TokenizerKind::ids)
+    throw ConfigurationError(
+        "longspan generate: expected a prompt, found none, and data.tokenizer: ids has no newline "
+        "to begin with; give token ids, 0 to {}, as in --prompt \"17 4\", or set data.end_of_text",
+        tokenizer.vocabulary() - 1);
+  const std::string found = first_text(tokenizer);
+  if (found.empty())
+    throw ConfigurationError(
+        "longspan generate: expected a prompt, found none, and no token of the vocabulary stands "
+        "for text; give one with --prompt or --prompt-file");
+  tokens_ = tokenizer.encode(found, "the first token");
+  words_ = found;
+  if (found != newline)
+    inform(session,
+           fmt::format("the vocabulary has no newline: the text begins with {}; --prompt gives "
+                       "another beginning",
+                       in_quotes(found)));
+}
+
+Prompt PromptText::prompt(const Tokenizer& tokenizer,
+                          const Session& session,
+                          std::optional<std::int64_t> first) {
   const bool is_ids = tokenizer.kind() == TokenizerKind::ids;
   if (!file_ || is_ids || tokenizer.needs_token_file()) {
-    tokens_ = file_ ? tokenizer.encode(whole(*file_), file_->path())
-                    : tokenizer.encode(words_, "the prompt");
+    if (file_)
+      tokens_ = tokenizer.encode(whole(*file_), file_->path());
+    else if (words_)
+      tokens_ = tokenizer.encode(*words_, "the prompt");
+    else
+      begin_document(tokenizer, session, first);
     if (is_ids && tokens_.empty())
       throw ConfigurationError(
           "the prompt has no token; data.tokenizer is ids, so it is numbers of tokens, 0 to {}, "
@@ -60,7 +121,7 @@ Prompt PromptText::prompt(const Tokenizer& tokenizer, const Session& session) {
 }
 
 void PromptText::print(const Session& session) const {
-  if (!file_) return longspan::print(session, words_);
+  if (!file_) return longspan::print(session, words_.value_or(""));
   constexpr std::int64_t most = 1 << 20;
   for (std::int64_t at = 0; at < file_->size();) {
     std::string piece(static_cast<std::size_t>(std::min(most, file_->size() - at)), '\0');

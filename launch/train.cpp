@@ -10,6 +10,7 @@
 
 #include "launch/command.h"
 #include "launch/configuration.h"
+#include "launch/saved_tokenizer.h"
 
 namespace longspan {
 namespace {
@@ -45,6 +46,7 @@ Action bind(CLI::App& app) {
 
 ExitCode train(Session& session, const ConfigurationText& source, const TrainingHooks& hooks) {
   const auto configuration = configure(source);
+  take_saved_tokenizer(*configuration, session.world());
   if (hooks.profiled) refuse(problem_of(*hooks.profiled, configuration->training.steps));
   return run_training(
       session,

@@ -64,6 +64,7 @@ std::string unread(const DataOptions& options, bool trains) {
   if (options.tokenizer != TokenizerKind::sentencepiece &&
       options.tokenizer != TokenizerKind::tokenizer_json)
     return fmt::format("data.tokenizer is {}", name_of(options.tokenizer));
+  if (trains && options.starts_with_saved) return "training.start_from gives the tokenizer";
   return trains && !options.tokenizer_model.empty() ? "data.tokenizer_model gives a model" : "";
 }
 
@@ -72,9 +73,9 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
             options.tokenizer_model,
             "with data.tokenizer: sentencepiece, a model that is there already, a .model file; "
             "with tokenizer_json the file tokenizer.json, or a folder with that or with the files "
-            "of a slow tokenizer, such as vocab.json and merges.txt or vocab.txt. Without it one "
-            "is trained on data.train and kept in the run's "
-            "directory");
+            "of a slow tokenizer, such as vocab.json and merges.txt or vocab.txt. Without it that "
+            "of the checkpoint which the run continues or starts from (training.start_from) is "
+            "used, and without one it is trained on data.train and kept in the run's directory");
   table.add("data.tokenizer_kind",
             options.tokenizer_kind,
             "the kind of model that is trained: of sentencepiece unigram, bpe (byte pairs), char "
@@ -214,6 +215,18 @@ Tokenizer characters_of_all(const std::vector<Tokenizer>& tokenizers, bool with_
   return Tokenizer::characters(found, with_unknown);
 }
 
+// Whether a tokenizer of characters has those of another, and both or neither <unknown>.
+bool has_characters(const Tokenizer& tokenizer, const Tokenizer& other) {
+  if (tokenizer.kind() != TokenizerKind::characters ||
+      tokenizer.has_unknown() != other.has_unknown())
+    return false;
+  for (std::int64_t id = other.has_unknown() ? 1 : 0; id < other.vocabulary(); ++id) {
+    const std::int64_t found = tokenizer.id_of(decode_utf8(other.decode({&id, 1})).code_point);
+    if (found < 0 || (tokenizer.has_unknown() && found == Tokenizer::unknown_id)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void declare(OptionTable& table, DataOptions& options) {
@@ -294,22 +307,6 @@ void declare(OptionTable& table, DataOptions& options) {
              {"char", BleuTokens::characters},
              {"zh", BleuTokens::chinese},
              {"none", BleuTokens::white_space}});
-  table.check({"data.tokenizer", "data.tokenizer_kind"}, [&options]() -> std::string {
-    const bool trains_json =
-        trains_tokenizer(options) && options.tokenizer == TokenizerKind::tokenizer_json;
-    const bool is_of_json = options.tokenizer_kind == SubwordKind::bpe ||
-                            options.tokenizer_kind == SubwordKind::word_pieces;
-    if (trains_json && !is_of_json)
-      return fmt::format(
-          "data.tokenizer: tokenizer_json without data.tokenizer_model, which names one that is "
-          "there, trains one of data.tokenizer_kind bpe or wordpiece; it is {}",
-          name_of(options.tokenizer_kind));
-    if (trains_tokenizer(options) && !trains_json &&
-        options.tokenizer_kind == SubwordKind::word_pieces)
-      return "data.tokenizer_kind: wordpiece is of data.tokenizer: tokenizer_json; it is "
-             "sentencepiece";
-    return "";
-  });
   declare_ids(table, options);
   declare_order(table, options);
   table.add("data.batch",
@@ -343,15 +340,34 @@ std::string unread_document_key(const DataOptions& options, std::string_view key
   return "";
 }
 
+std::string tokenizer_kind_problem(const DataOptions& options) {
+  const bool trains_json =
+      trains_tokenizer(options) && options.tokenizer == TokenizerKind::tokenizer_json;
+  const bool is_of_json = options.tokenizer_kind == SubwordKind::bpe ||
+                          options.tokenizer_kind == SubwordKind::word_pieces;
+  if (trains_json && !is_of_json)
+    return fmt::format(
+        "data.tokenizer: tokenizer_json without data.tokenizer_model, which names one that is "
+        "there, trains one of data.tokenizer_kind bpe or wordpiece; it is {}",
+        name_of(options.tokenizer_kind));
+  if (trains_tokenizer(options) && !trains_json &&
+      options.tokenizer_kind == SubwordKind::word_pieces)
+    return "data.tokenizer_kind: wordpiece is of data.tokenizer: tokenizer_json; it is "
+           "sentencepiece";
+  return "";
+}
+
 bool trains_tokenizer(const DataOptions& options) {
   const bool is_of_subwords = options.tokenizer == TokenizerKind::sentencepiece ||
                               options.tokenizer == TokenizerKind::tokenizer_json;
-  return is_of_subwords && options.tokenizer_model.empty();
+  return is_of_subwords && options.tokenizer_model.empty() && !options.saved_tokenizer;
 }
 
 Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listener) {
   if (options.tokenizer == TokenizerKind::bytes) return {};
   if (options.tokenizer == TokenizerKind::ids) return Tokenizer::ids(options.vocabulary);
+  if (options.saved_tokenizer && options.tokenizer != TokenizerKind::characters)
+    return *options.saved_tokenizer;
   if (trains_tokenizer(options))
     throw DataError(
         "{}: its subword model is trained by longspan train; data.tokenizer_model names one that "
@@ -369,7 +385,11 @@ Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listene
                         : characters_of_documents(
                               std::move(text), options.documents, options.unknown, listener));
   }
-  return found.size() == 1 ? found.front() : characters_of_all(found, options.unknown);
+  const Tokenizer all =
+      found.size() == 1 ? found.front() : characters_of_all(found, options.unknown);
+  return options.saved_tokenizer && has_characters(*options.saved_tokenizer, all)
+             ? *options.saved_tokenizer
+             : all;
 }
 
 std::int64_t planned_vocabulary(const DataOptions& options, const ScanListener& listener) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -39,6 +40,9 @@ struct DataOptions {
   TokenizerKind tokenizer = TokenizerKind::bytes;  // data.tokenizer
   bool unknown = false;       // data.unknown: characters that the training text lacks have an id
   NamedPath tokenizer_model;  // data.tokenizer_model: a file; none: trained on data.train
+  // Of the checkpoint that the run continues or starts from; replaces one that would be trained.
+  std::optional<Tokenizer> saved_tokenizer = {};
+  bool starts_with_saved = false;                     // that checkpoint is another run's
   SubwordKind tokenizer_kind = SubwordKind::unigram;  // data.tokenizer_kind: of what is trained
   std::int64_t vocabulary = 8192;       // data.vocabulary: likewise; of ids how many there are
   IdBits token_bits = IdBits::fitting;  // data.token_bits: of files of ids
@@ -69,11 +73,17 @@ void declare(OptionTable& table, DataOptions& options);
 // the beginnings of the files.
 std::string unread_document_key(const DataOptions& options, std::string_view key);
 
-// Whether the run trains a model of subwords on data.train (text_files.h).
+// Whether the run trains a model of subwords on data.train (text_files.h), which it does where no
+// model is named and no checkpoint has one.
 bool trains_tokenizer(const DataOptions& options);
 
+// What keeps a tokenizer of data.tokenizer_kind from being trained, as a sentence; empty where
+// nothing does.
+std::string tokenizer_kind_problem(const DataOptions& options);
+
 // The tokenizer that the options ask for; characters are those of data.train, which is read for
-// them. Throws DataError, also for one that a run trains (text_files.h).
+// them, or the saved ones where these have all of them. Throws DataError, also for one that a run
+// trains (text_files.h).
 Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listener = {});
 
 // How many ids it will have; of a subword model that is still to be trained, at most. Throws

@@ -106,6 +106,7 @@ Tokenizer prepare_tokenizer(const DataOptions& options,
                             const Communicator& all,
                             const ScanListener& listener) {
   const bool is_json = options.tokenizer == TokenizerKind::tokenizer_json;
+  if (options.saved_tokenizer) return make_tokenizer(options, listener);
   if (!is_json && options.tokenizer != TokenizerKind::sentencepiece)
     return make_tokenizer(options, listener);
   const bool trains = trains_tokenizer(options);

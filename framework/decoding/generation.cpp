@@ -216,12 +216,16 @@ std::vector<std::vector<std::int64_t>> generate(const Model& model,
   for (std::size_t s = 0; s < samples; ++s) logits.insert(logits.end(), first.begin(), first.end());
   const Random random = Random(options.seed).child("generation");
   std::vector<std::int64_t> chosen(samples);
-  for (std::int64_t i = 0; i < options.tokens; ++i) {
+  std::vector<bool> ended(samples);
+  for (std::int64_t i = 0; i < options.tokens && std::ranges::count(ended, false) > 0; ++i) {
     if (i > 0) logits = reader.read(chosen);
     for (std::size_t s = 0; s < samples; ++s) {
+      if (ended[s]) continue;  // its end is read again: streams have equal lengths
       const auto row = std::span<const double>(logits).subspan(s * vocabulary, allowed);
       const double uniform = uniform_at(random.child(s), static_cast<std::uint64_t>(i));
       chosen[s] = draw(row, options.sampling, uniform);
+      ended[s] = std::ranges::count(options.ends, chosen[s]) > 0;
+      if (ended[s]) continue;
       result[s].push_back(chosen[s]);
       if (sink) sink(static_cast<std::int64_t>(s), chosen[s]);
     }

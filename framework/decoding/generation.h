@@ -15,11 +15,12 @@
 namespace longspan {
 
 struct GenerationOptions {
-  std::int64_t tokens = 200;  // of each sample
+  std::int64_t tokens = 200;  // of each sample, at most
   std::int64_t samples = 1;
   std::uint64_t seed = 1;
   SamplingOptions sampling = {};
-  std::int64_t vocabulary = 0;  // only ids below it are chosen; 0: all of the model's
+  std::int64_t vocabulary = 0;          // only ids below it are chosen; 0: all of the model's
+  std::vector<std::int64_t> ends = {};  // ids that end a sample, and are not part of it
   // Rows remembered; none: as many as in training. 0: as a model that has no memory.
   std::optional<std::int64_t> memory = {};
   // Tokens of the prompt read in one pass. Without memory: the window that is read anew for each

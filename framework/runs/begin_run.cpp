@@ -53,14 +53,15 @@ void tell_what_is_otherwise(const RunParts& run, const Checkpoint& checkpoint) {
     run.log.info("training.start_from is not used: the run goes on from a checkpoint");
 }
 
-void begin_anew(RunParts& run, const std::string& id) {
+// What is retained of an import that it starts from.
+Scalars begin_anew(RunParts& run, const std::string& id) {
   const ResumingRun asking = run.resuming();
   put_metrics_aside(asking, id);
   const ReadWatch watch = watch_of(asking, run.settings.training.start_from.path);
   Scalars of_data;
   run.task->save(of_data);
   const LabelSet labels = labels_of(of_data, run.settings.run.directory.text());
-  start_from(
+  return start_from(
       {run.settings, run.text, run.task->tokenizer(), labels, run.mesh.world, run.log, watch},
       run.trainer.model());
 }
@@ -87,7 +88,7 @@ RunHistory resume_or_begin_anew(RunParts& run) {
   if (checkpoint)
     resume(run, history, *checkpoint, path);
   else
-    begin_anew(run, history.id);
+    history.imported = begin_anew(run, history.id);
   history.skipped = skipped_data(run, history.id, path, checkpoint);
   if (checkpoint) tell_what_is_otherwise(run, *checkpoint);
   history.first_step = run.trainer.steps();

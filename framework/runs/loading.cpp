@@ -1,5 +1,8 @@
 #include "framework/runs/loading.h"
 
+#include <algorithm>
+#include <array>
+
 #include "checkpoints/step_directory.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/runs/checkpoint_values.h"
@@ -13,6 +16,8 @@ namespace {
 
 constexpr const char* configuration_name = "config.yaml";
 constexpr const char* manifest_name = "manifest.json";
+// Another run's data and labels decide these.
+constexpr std::array<std::string_view, 2> of_one_run = {"import/token_ids", "import/label_names"};
 
 namespace fs = std::filesystem;
 
@@ -105,6 +110,14 @@ Tokenizer tokenizer_of(const Checkpoint& checkpoint, const DataOptions& options)
   if (!checkpoint.scalars().has(tokenizer_scalar)) return make_tokenizer(options);
   return Tokenizer::from_json(checkpoint.scalars().get<std::string>(tokenizer_scalar),
                               checkpoint.path().string());
+}
+
+Scalars import_scalars(const Scalars& scalars, bool all) {
+  Scalars found;
+  for (const auto& [name, value] : scalars.values())
+    if (name.starts_with(import_prefix) && (all || std::ranges::count(of_one_run, name) == 0))
+      found.values().emplace(name, value);
+  return found;
 }
 
 }  // namespace longspan

@@ -15,6 +15,14 @@ namespace longspan {
 // The scalar under which a checkpoint keeps Tokenizer::to_json of its run.
 inline constexpr const char* tokenizer_scalar = "data/tokenizer";
 
+// Scalars of a checkpoint whose names begin so hold what an import read next to the weights, for an
+// export.
+inline constexpr const char* import_prefix = "import/";
+// The folder that was imported.
+inline constexpr const char* import_folder_scalar = "import/folder";
+// The longest sequence that its config.json allows.
+inline constexpr const char* import_positions_scalar = "import/positions";
+
 // Fills the weights from a checkpoint of any layout and of either master type (f64 is rounded to
 // f32, f32 widened). Collective where parameters share something out. Throws DataError.
 void load_weights(const Checkpoint& checkpoint, const Parameters& parameters);
@@ -48,5 +56,9 @@ std::optional<OpenedCheckpoint> open_checkpoint(const std::optional<std::string>
 
 // The tokenizer that the checkpoint was trained with; of the options where it says nothing.
 Tokenizer tokenizer_of(const Checkpoint& checkpoint, const DataOptions& options);
+
+// What a checkpoint retains of an import. `all`: for the same run; otherwise for a run that starts
+// from its weights and reads the same tokens: without names of labels and ids of the data's keys.
+Scalars import_scalars(const Scalars& scalars, bool all);
 
 }  // namespace longspan

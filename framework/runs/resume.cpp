@@ -232,8 +232,8 @@ void judge_checkpoint(const ResumingRun& run,
         path,
         trains_tokenizer(settings.data)
             ? " (data.tokenizer_model can name the model that the run made)"
-        : tokenizer.json_tokenizer() != nullptr
-            ? " (longspan export writes the tokenizer.json again)"
+        : tokenizer.needs_token_file()
+            ? ", or leave out data.tokenizer_model to use the tokenizer of the checkpoint"
         : tokenizer.kind() == TokenizerKind::ids ? " (data.vocabulary too)"
                                                  : "",
         new_run_with_its_weights);

@@ -53,6 +53,7 @@ TrainingState state_of(const RunParts& run, const RunHistory& history) {
   state.scalars.set(tokenizer_scalar, run.task->tokenizer().to_json());
   run.task->identity().save(state.scalars);
   run.task->save(state.scalars);
+  for (const auto& [name, value] : history.imported.values()) state.scalars.values()[name] = value;
   save_layout(state.scalars, run.layout());
   history.losses.save(state.scalars);
   if (history.best) history.best->save(state.scalars);
@@ -62,6 +63,7 @@ TrainingState state_of(const RunParts& run, const RunHistory& history) {
 
 void restore(RunParts& run, RunHistory& history, const Checkpoint& checkpoint) {
   history.losses = SavedLosses::of(checkpoint.scalars());
+  history.imported = import_scalars(checkpoint.scalars(), true);
   const CursorRows rows = run.loader.cursor_rows();
   const Tensor now = run.loader.cursors();
   run.trainer.restore(checkpoint, rows, now.shape()[0]);

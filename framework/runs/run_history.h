@@ -18,6 +18,7 @@ struct RunHistory {
   SavedLosses losses = {};
   std::optional<BestSoFar> best = {};  // with checkpoint.keep_best
   SkippedData skipped = {};
+  Scalars imported = {};  // import_scalars
 
   // Takes what a step has given, and whether its validation is the best so far. Where that has not
   // the figure of checkpoint.keep_best the log says so, once.

@@ -52,11 +52,7 @@ bool begins_with(const std::string& name, const std::string& beginning) {
 
 Checkpoint open_meant(const StartingRun& run) {
   const NamedPath& path = run.settings.training.start_from.path;
-  // As rank 0 sees it: another node may see it later.
-  std::error_code unused;
-  const bool is_seen = run.world.rank() == 0 && std::filesystem::exists(path.text(), unused);
-  if (run.world.all_reduce(std::int64_t{is_seen}, Reduction::maximum) == 0)
-    throw DataError("{}: there is no such run or checkpoint{}", path.told(), path.help_to_find());
+  require_start(path, run.world);
   const NamedCheckpoint found = find_checkpoint(
       path, run.settings.run.directory.text(), run.world, value_problems, run.watch);
   for (const std::string& sentence : found.skipped) run.log.warning("{}", sentence);
@@ -262,7 +258,7 @@ void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
   if (options_.vocabulary == StartVocabulary::same)
     throw ConfigurationError(
         "{}: the vocabulary of {} has {} {} in {} rows, that of this run {} in {}{}; set "
-        "training.start_from_vocabulary to grow to take the rows of those that both have, or {}",
+        "training.start_from_vocabulary to grow to take the rows of those that both have{}, or {}",
         key,
         place(),
         saved.vocabulary(),
@@ -271,6 +267,9 @@ void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
         run_.tokenizer.vocabulary(),
         rows,
         saved == run_.tokenizer ? "" : ", not all the same",
+        run_.settings.data.tokenizer_model.empty()
+            ? ""
+            : ", or leave out data.tokenizer_model to use the tokenizer of the checkpoint",
         otherwise);
   rows_ = matching_rows({saved, saved_rows_}, {run_.tokenizer, rows});
 }
@@ -412,14 +411,39 @@ std::string WeightsTaken::told_of_untrained() const {
 
 }  // namespace
 
-void start_from(const StartingRun& run, Model& model) {
-  if (run.settings.training.start_from.path.empty()) return;
+void require_start(const NamedPath& path, const Communicator& world) {
+  // As rank 0 sees it: another node may see it later.
+  std::error_code unused;
+  const bool is_seen = world.rank() == 0 && std::filesystem::exists(path.text(), unused);
+  if (world.all_reduce(std::int64_t{is_seen}, Reduction::maximum) == 0)
+    throw DataError("{}: there is no such run or checkpoint{}", path.told(), path.help_to_find());
+}
+
+Scalars start_from(const StartingRun& run, Model& model) {
+  if (run.settings.training.start_from.path.empty()) return {};
   const Checkpoint checkpoint = open_meant(run);
   const WeightsTaken taken(run, checkpoint, model);
   taken.fill(model.parameters());
   run.log.info("{}", taken.told());
+  const DataOptions& data = run.settings.data;
+  if (data.starts_with_saved && data.saved_tokenizer == run.tokenizer &&
+      run.tokenizer.kind() != TokenizerKind::bytes)
+    run.log.info(
+        "the tokenizer is that of {}{}",
+        checkpoint.path().string(),
+        data.tokenizer_model.empty()
+            ? ""
+            : fmt::format("; data.tokenizer_model, {}, is not there", data.tokenizer_model.text()));
   if (const std::string told = taken.told_of_untrained(); !told.empty())
     run.log.warning("{}", told);
+  const Scalars& saved = checkpoint.scalars();
+  if (tokenizer_of(checkpoint, run.settings.data) == run.tokenizer)
+    return import_scalars(saved, false);
+  Scalars retained;
+  for (const char* const name : {import_folder_scalar, import_positions_scalar})
+    if (const auto found = saved.values().find(name); found != saved.values().end())
+      retained.values().insert(*found);
+  return retained;
 }
 
 }  // namespace longspan

@@ -215,6 +215,28 @@ TEST(Generation, KeptKeysGiveTheLogitsOfReadingAllAgain) {
   }
 }
 
+TEST(Generation, StopsEachSampleAtAnEnd) {
+  for (const std::int64_t memory : {0, 12}) {
+    const auto model = make_transformer_xl(small_transformer_xl(2, 12), small_setting());
+    GenerationOptions options = {.tokens = 30, .samples = 3, .seed = 5, .memory = memory};
+    const auto whole = generate(*model, prompt, options);
+    options.ends = {whole[0][7], whole[1][20]};
+    std::vector<Tokens> expected;
+    for (const Tokens& sample : whole) {
+      const auto end = std::ranges::find_first_of(sample, options.ends);
+      expected.emplace_back(sample.begin(), end);
+    }
+    ASSERT_LE(expected[0].size(), 7u);
+    ASSERT_LE(expected[1].size(), 20u);
+    std::vector<Tokens> heard(3);
+    const auto found = generate(*model, prompt, options, [&](std::int64_t sample, std::int64_t id) {
+      heard[static_cast<std::size_t>(sample)].push_back(id);
+    });
+    EXPECT_EQ(found, expected);
+    EXPECT_EQ(heard, expected);
+  }
+}
+
 TEST(Generation, DependsOnTheSeedAndOnNothingElse) {
   const auto model = make_transformer_xl(small_transformer_xl(2, 12), small_setting());
   const GenerationOptions options = {.tokens = 30, .samples = 3, .seed = 5};

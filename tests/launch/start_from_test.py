@@ -163,6 +163,68 @@ class StartFrom(jobs.TestCase):
                 self.assertIn("of 9 rows of the vocabulary 9 are taken and 0 new, 3 of the 12 there are left out", back.output)
                 self.assertEqual(self.hashes(self.run_at(f"back-{number}")), self.hashes(self.run_at("few"), 4))
 
+    def new_text(self):
+        """A text of other words, whose characters are among those of text.txt."""
+        letters = sorted(set((self.directory / "text.txt").read_text()) - {"\n"})
+        words = ["".join(letters[(i * j + i) % len(letters)] for j in range(5)) for i in range(1, 60)]
+        (self.directory / "new.txt").write_text("".join(" ".join(words[i % 50:]) + "\n" for i in range(40)))
+
+    def tokenizers(self, run):
+        return [path.name for path in self.run_at(run).path.glob("tokenizer-*")]
+
+    def test_takes_the_trained_tokenizer(self):
+        self.new_text()
+        kinds = {"pieces": {"data.tokenizer": "sentencepiece", "data.vocabulary": 300},
+                 "pairs": {"data.tokenizer": "tokenizer_json", "data.tokenizer_kind": "bpe", "data.vocabulary": 300}}
+        for kind, settings in kinds.items():
+            self.train(kind, settings={**settings, "training.steps": 4})
+            wanted = self.run_at(kind).state(4)["scalars"]["data/tokenizer"]
+            new = {"data.train": "new.txt"}
+            # As it was trained; by its kind alone; and where nothing is said of it.
+            for number, said in enumerate((settings, {"data.tokenizer": settings["data.tokenizer"]}, {})):
+                for layout in Layout(1, 1), Layout(2, 1):
+                    name = f"{kind}-{number}-{layout.ranks}"
+                    with self.subTest(run=name):
+                        result = self.begin(name, {**new, **said}, layout, start=kind)
+                        self.assertIn(f"the tokenizer is that of {kind}/checkpoints/step-000000004", result.output)
+                        self.assertEqual("data.vocabulary is set, but training.start_from gives the tokenizer" in result.output,
+                                         "data.vocabulary" in said)
+                        self.assertEqual(self.tokenizers(name), [])
+                        self.assertEqual(self.run_at(name).state(1)["scalars"]["data/tokenizer"], wanted)
+                        self.assertEqual(self.hashes(self.run_at(name)), self.hashes(self.run_at(kind), 4))
+                        # It is continued with it, too.
+                        self.begin(name, {**new, **said, "training.steps": 2}, layout, start=kind)
+                        self.assertEqual(self.run_at(name).state(2)["scalars"]["data/tokenizer"], wanted)
+            # One that is asked for is trained.
+            self.begin(f"{kind}-grown", {**new, **settings, "data.vocabulary": 280, "training.start_from_vocabulary": "grow"}, start=kind)
+            self.assertEqual(len(self.tokenizers(f"{kind}-grown")), 1)
+            self.begin(f"{kind}-anew", {**new, **settings, "data.vocabulary": 280, "training.start_from_anew": "[embedding, output]"}, start=kind)
+            self.assertEqual(len(self.tokenizers(f"{kind}-anew")), 1)
+            # A plan counts its ids.
+            plans = [self.longspan("plan", "tiny.yaml", *jobs.flat({**new, **said})).output
+                     for said in ({"training.start_from": kind}, settings)]
+            self.assertEqual(plans[0], plans[1])
+        other = {"data.tokenizer_model": next(self.run_at("pieces-grown").path.glob("tokenizer-*")), "data.tokenizer": "sentencepiece"}
+        self.assert_one_sentence(self.begin("named", {"data.train": "new.txt", **other}, start="pieces", code=2),
+                                 "or leave out data.tokenizer_model to use the tokenizer of the checkpoint")
+
+    def test_takes_the_characters_where_they_are_enough(self):
+        self.new_text()
+        self.train("letters", settings={"data.tokenizer": "characters", "training.steps": 4})
+        (self.directory / "few.txt").write_text((self.directory / "new.txt").read_text().replace("e", ""))
+        for layout in Layout(1, 1), Layout(2, 1):
+            name = f"few-{layout.ranks}"
+            self.begin(name, {"data.tokenizer": "characters", "data.train": "few.txt"}, layout, start="letters")
+            self.assertEqual(self.hashes(self.run_at(name)), self.hashes(self.run_at("letters"), 4))
+
+    def test_a_run_continues_on_another_text_with_its_tokenizer(self):
+        self.new_text()
+        settings = {"data.tokenizer": "sentencepiece", "data.vocabulary": 300}
+        self.train("pieces", settings={**settings, "training.steps": 4})
+        result = self.train("pieces", settings={**settings, "data.train": "new.txt", "training.steps": 5})
+        self.assertIn("new.txt holds another text than the checkpoint was trained on", result.output)
+        self.assertEqual(len(self.tokenizers("pieces")), 1)
+
     def test_keys_that_have_no_effect_are_told(self):
         result = self.train("plain", settings={**STILL, "training.start_from_anew": "[output]", "training.start_from_changed": "[model]",
                                                "training.start_from_vocabulary": "grow"})

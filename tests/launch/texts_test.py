@@ -100,6 +100,21 @@ class UnknownCharacters(jobs.TestCase):
         self.assertNotIn("unknown", self.longspan("evaluate", "run", "--data", "known.txt").output)
 
 
+class AnEndOfText(jobs.TestCase):
+    documents = {"data.documents": "line", "data.end_of_text": "0", "training.steps": 60, "training.learning_rate": 0.03,
+                 "data.tokenizer": "bytes"}
+
+    def test_ends_what_is_generated(self):
+        (self.directory / "text.txt").write_text("abcd\n" * 3000)
+        self.train(settings=self.documents)
+        for ranks in 1, 2:
+            result = self.longspan("generate", "run", "--prompt", "ab", "--tokens", 200, "--temperature", 0, ranks=ranks)
+            self.assertEqual(result.output, "abcd\n")
+            # A document begins after the end of another.
+            result = self.longspan("generate", "run", "--tokens", 200, "--temperature", 0, "--samples", 2, ranks=ranks)
+            self.assertEqual(result.output, "abcd\n\nabcd\n")
+
+
 class Prompts(jobs.TestCase):
     def setUp(self):
         super().setUp()
@@ -128,6 +143,26 @@ class Prompts(jobs.TestCase):
                 self.assertTrue(expected.startswith(words))
                 self.assertEqual(self.generate("--prompt-file", "words.txt", *arguments).output, expected)
                 self.assertEqual(self.generate("--prompt-file", "words.txt", *arguments, ranks=2).output, expected)
+
+    def test_without_one_a_vocabulary_without_newline_begins_with_what_it_has(self):
+        for number, (text, begin) in enumerate([("abc abd " * 500, " "), ("abcabd" * 600, "a")]):
+            (self.directory / "flat.txt").write_text(text)
+            self.train(f"flat-{number}", settings={"data.train": "flat.txt", "data.tokenizer": "characters", "training.steps": 1})
+            for ranks in 1, 2:
+                result = self.longspan("generate", f"flat-{number}", "--tokens", "5", ranks=ranks)
+                self.assertEqual(len(result.output), 7)
+                self.assertTrue(result.output.startswith(begin))
+                self.assertIn(f'the vocabulary has no newline: the text begins with "{begin}"; --prompt gives', result.errors)
+        self.assertTrue(self.generate().output.startswith("\n"))
+
+    def test_without_one_tokens_without_text_need_one(self):
+        (self.directory / "ids.bin").write_bytes(bytes([1, 0, 2, 0, 3, 0]) * 800)
+        ids = {"data.format": "tokens", "data.train": "ids.bin", "data.tokenizer": "ids", "data.vocabulary": 5, "training.steps": 1}
+        self.train("ids", settings=ids)
+        result = self.longspan("generate", "ids", code=2)
+        self.assert_one_sentence(result, "expected a prompt, found none", '--prompt "17 4"')
+        self.train("ended", settings={**ids, "data.end_of_text": "3"})
+        self.longspan("generate", "ended", "--tokens", "3")
 
     def test_the_largest_takes_no_more_memory_than_itself(self):
         with open(self.directory / "long.txt", "wb") as file:

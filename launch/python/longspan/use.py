@@ -116,7 +116,7 @@ def generate(
 ) -> Union[list[Sample], list[str]]:
     """What a trained model makes, as `longspan generate` does with these options: the same ids for the same seed.
 
-    Of a language model: `samples` texts that go on with `prompt` (a new line without it), each a Sample with its `ids` and its
+    Of a language model: `samples` texts that continue `prompt` (a new document without it), each a Sample with its `ids` and its
     `text`. Of a task that makes something of lines: `lines`, and a line for each of them. All ranks of a job call it together.
     """
     given = dict(locals())

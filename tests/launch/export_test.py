@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""What an export has next to the weights: the tokenizer, special tokens, how its models generate.
+
+    tests/launch/export_test.py build/launch/longspan
+
+What is compared with the package transformers needs an environment that has it (launch/setup --peers).
+"""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from peers import PeersTestCase
+
+# Digits, capitals, accents, ends of lines, and the names of tokens.
+TEXT = "It's 12345 or 1984: Balo TIR\n\n  éclair, 漢字\t x\r\n<s> balo</s> tir <|endoftext|>ka [MASK]\n"
+LLAMA = {"family": "decoder", "layers": 1, "width": 16, "heads": 2, "positions": "rotary", "norm_kind": "rms",
+         "feed_forward_kind": "gated", "feed_forward_bias": False, "activation": "silu", "attention_bias": [], "dropout": 0}
+MODELS = {"llama": LLAMA, "qwen2": {**LLAMA, "attention_bias": ["query", "key", "value"]}, "qwen3": {**LLAMA, "query_key_norm": True},
+          "gpt2": {"family": "decoder", "layers": 1, "width": 16, "heads": 2, "positions": "learned", "dropout": 0}}
+
+
+# Without which transformers 5 takes the tokenizer of Qwen 2 for any of this type.
+OWN_CODE = {"qwen2": {"auto_map": {"AutoTokenizer": [None, "tokenization_verbatim.VerbatimTokenizer"]}}}
+
+
+class ExportTestCase(jobs.TestCase):
+    def setUp(self):
+        super().setUp()
+        source = random.Random(1)
+        words = ["balo", "tir", "Men", "It's", "12345", "1984", "éclair", "ka", "x"]
+        self.documents = [" ".join(source.choices(words, k=9)) for _ in range(300)]
+        (self.directory / "book.txt").write_text("\n".join(self.documents) + "\n")
+
+    def run_of(self, model, directory, code=0, **settings):
+        """A run of a step on the book, a document a line."""
+        sections = {"run": {"directory": directory, "threads": 1}, "model": MODELS[model],
+                    "data": {"train": "book.txt", "batch": 2, "segment": 8},
+                    "training": {"steps": 1, "learning_rate": 0.01, "warmup": 0}, "metrics": {"timing": False}}
+        for key, value in settings.items():
+            section, name = key.split("__")
+            sections[section] = {**sections[section], name: value}
+        (self.directory / f"{directory}.yaml").write_text(json.dumps(sections))
+        return self.longspan("train", f"{directory}.yaml", code=code)
+
+    def export(self, run, *arguments, code=0):
+        return self.longspan("export", run, "--to", f"{run}-given", *arguments, code=code)
+
+    def json(self, path):
+        return json.loads((self.directory / path).read_text())
+
+    def ids_of(self, path, text):
+        """Of a tokenizer.json, by Longspan."""
+        result = subprocess.run([self.program, "tokenizer", "encode", path], input=text.encode(), capture_output=True,
+                                cwd=self.directory, timeout=jobs.MOST_SECONDS, check=True)
+        return [int(id) for id in result.stdout.split()]
+
+
+PAIRS = {"data__tokenizer": "tokenizer_json", "data__tokenizer_kind": "bpe", "data__vocabulary": 300, "data__documents": "line",
+         "data__end_of_text": "<|endoftext|>"}
+
+
+class Export(ExportTestCase):
+    def test_writes_the_special_tokens_of_an_own_run(self):
+        for model in MODELS:
+            with self.subTest(model=model):
+                self.run_of(model, model, **PAIRS)
+                self.export(model)
+                config = self.json(f"{model}-given/config.json")
+                self.assertEqual(config["model_type"], model)
+                self.assertEqual((config["eos_token_id"], config["bos_token_id"]), (0, 0))
+                generation = self.json(f"{model}-given/generation_config.json")
+                self.assertEqual(generation, {"bos_token_id": 0, "eos_token_id": 0})
+                special = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
+                self.assertEqual(self.json(f"{model}-given/special_tokens_map.json"), special)
+                found = self.json(f"{model}-given/tokenizer_config.json")
+                # The class that reads tokenizer.json as it is, whatever the model's type.
+                self.assertEqual(found, {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 8,
+                                         "model_input_names": ["input_ids", "attention_mask"],
+                                         "clean_up_tokenization_spaces": False, **special, **OWN_CODE.get(model, {})})
+                self.assertEqual((self.directory / f"{model}-given" / "tokenization_verbatim.py").exists(), model in OWN_CODE)
+
+    def test_writes_a_tokenizer_json_of_every_kind(self):
+        for name, settings in KINDS.items():
+            with self.subTest(kind=name):
+                self.run_of("llama", name, **settings)
+                self.export(name)
+                ids = self.ids_of(f"{name}-given/tokenizer.json", TEXT_OF[name])
+                self.assertEqual(ids, self.saved_ids(name, TEXT_OF[name]))
+                # No token beyond the rows of the model.
+                self.assertLess(max(ids), self.json(f"{name}-given/config.json")["vocab_size"])
+
+    def saved_ids(self, run, text):
+        """By the tokenizer of the checkpoint itself."""
+        model = next(self.run_at(run).path.glob("tokenizer-*"), None)
+        if model is not None:
+            return self.ids_of(model, text)
+        if run == "bytes":
+            return list(text.encode())
+        return [sorted(set((self.directory / "book.txt").read_text())).index(letter) for letter in text]
+
+    def test_a_cased_wordpiece_stays_cased(self):
+        (self.directory / "labels.tsv").write_text("".join(f"{'ab'[i % 2]}\t{line}\n" for i, line in enumerate(self.documents)))
+        self.longspan("tokenizer", "train", "book.txt", "--kind", "wordpiece", "--cased", "--vocabulary", 120,
+                      "--output", "cased.json")
+        (self.directory / "kinds.yaml").write_text(json.dumps({
+            "run": {"directory": "kinds", "threads": 1, "task": "classification"},
+            "model": {"family": "encoder", "layers": 1, "width": 16, "heads": 2, "norm": "post", "positions": "learned", "longest": 64,
+                      "embedding_norm": True, "token_types": 2, "class_layer": True, "scaled_embeddings": False, "activation": "gelu",
+                      "dropout": 0.1},
+            "data": {"train": "labels.tsv", "tokenizer": "tokenizer_json", "tokenizer_model": "cased.json", "batch_tokens": 256,
+                     "longest": 47},
+            "training": {"steps": 1, "warmup": 0}}))
+        self.longspan("train", "kinds.yaml")
+        self.export("kinds")
+        found = self.json("kinds-given/tokenizer_config.json")
+        self.assertEqual(found["tokenizer_class"], "PreTrainedTokenizerFast")
+        self.assertEqual(found["model_input_names"], ["input_ids", "token_type_ids", "attention_mask"])
+        self.assertEqual([found[role] for role in ("cls_token", "sep_token", "pad_token", "unk_token", "mask_token")],
+                         ["[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"])
+        self.assertEqual((self.directory / "kinds-given" / "tokenizer.json").read_bytes(), (self.directory / "cased.json").read_bytes())
+
+    def test_positions_are_those_that_the_model_is_for(self):
+        for name, settings, wanted in (("plain", {}, 8), ("longest", {"model__longest": 64}, 64),
+                                       ("yarn", {"model__rotary_scaling": "yarn", "model__rotary_factor": 4, "model__rotary_original": 16}, 64)):
+            with self.subTest(name):
+                self.run_of("llama", name, **settings)
+                self.export(name)
+                self.assertEqual(self.json(f"{name}-given/config.json")["max_position_embeddings"], wanted)
+                self.assertEqual(self.json(f"{name}-given/tokenizer_config.json")["model_max_length"], wanted)
+
+    def test_a_chat_template_is_taken_from_a_file(self):
+        template = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
+        (self.directory / "chat.jinja").write_text(template)
+        self.run_of("llama", "chat", **PAIRS)
+        self.export("chat", "--chat-template", "chat.jinja")
+        self.assertEqual((self.directory / "chat-given" / "chat_template.jinja").read_text(), template)
+        self.assertEqual(self.json("chat-given/tokenizer_config.json")["chat_template"], template)
+
+    def imported(self, **files):
+        """A model of others with these files next to its weights, as the run "taken"."""
+        self.run_of("llama", "old", **PAIRS)
+        self.export("old")
+        (self.directory / "old-given").rename(self.directory / "theirs")
+        for name in "tokenizer_config.json", "special_tokens_map.json", "generation_config.json":
+            (self.directory / "theirs" / name).unlink()
+        for name, text in files.items():
+            (self.directory / "theirs" / name.replace("__", ".")).write_text(text)
+        self.longspan("import", "theirs", "--to", "taken")
+
+    def test_an_import_gets_its_files_back_and_so_does_a_run_that_starts_from_it(self):
+        files = {"tokenizer_config__json": '{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"}',
+                 "special_tokens_map__json": '{"eos_token": "<|endoftext|>"}', "chat_template__jinja": "{{ messages[0].content }}",
+                 "generation_config__json": '{"eos_token_id": [0, 7], "temperature": 0.6}'}
+        self.imported(**files)
+        data = {key: value for key, value in PAIRS.items() if key == "data__tokenizer"}
+        self.run_of("llama", "tuned", **data, training__start_from="taken", model__vocabulary=300)
+        # And continued.
+        self.run_of("llama", "tuned", **data, training__start_from="taken", model__vocabulary=300, training__steps=2)
+        for run in "taken", "tuned":
+            self.export(run)
+            for name, text in files.items():
+                self.assertEqual((self.directory / f"{run}-given" / name.replace("__", ".")).read_text(), text, (run, name))
+            self.assertEqual(self.json(f"{run}-given/config.json")["eos_token_id"], 0)
+        self.assertEqual(self.json("tuned-given/config.json")["max_position_embeddings"], 8)
+
+    def test_generation_ends_where_the_import_says(self):
+        for where, files in (("generation_config", {"generation_config__json": json.dumps({"eos_token_id": list(range(300))})}),
+                             ("config", {})):
+            with self.subTest(where):
+                self.imported(**files)
+                if where == "config":
+                    config = {**self.json("theirs/config.json"), "eos_token_id": list(range(300))}
+                    (self.directory / "theirs" / "config.json").write_text(json.dumps(config))
+                self.longspan("import", "theirs", "--to", where)
+                self.assertEqual(self.longspan("generate", where, "--prompt", "balo", "--tokens", 50).output, "balo\n")
+                shutil.rmtree(self.directory / "theirs")
+                for run in "old", "taken":
+                    shutil.rmtree(self.directory / run)
+
+    def test_a_file_that_is_none_is_reported(self):
+        self.imported()
+        (self.directory / "theirs" / "tokenizer_config.json").write_text("[1]")
+        result = self.longspan("import", "theirs", "--to", "again")
+        self.assertIn("tokenizer_config.json: left out, and not in an export: expected a JSON object", result.errors)
+
+    def test_adapters_name_what_they_are_added_to(self):
+        self.imported()
+        adapters = {"training__adapters": {"rank": 2, "layers": ["query"]}}
+        self.run_of("llama", "tuned", data__tokenizer="tokenizer_json", training__start_from="taken", model__vocabulary=300, **adapters)
+        self.assertNotIn("warning", self.export("tuned", "--adapters").errors)
+        self.assertEqual(self.json("tuned-given/adapter_config.json")["base_model_name_or_path"], str(self.directory / "theirs"))
+        self.run_of("llama", "own", **PAIRS, training__start_from="old", **adapters)
+        result = self.export("own", "--adapters")
+        self.assertIn("base_model_name_or_path is old, a run, which peft does not read: export it, and name its folder by --base",
+                      result.errors)
+
+
+KINDS = {"bytes": {}, "characters": {"data__tokenizer": "characters"},
+         "unigram": {"data__tokenizer": "sentencepiece", "data__vocabulary": 300},
+         "pieces": {"data__tokenizer": "sentencepiece", "data__tokenizer_kind": "bpe", "data__vocabulary": 300},
+         "pairs": PAIRS}
+TEXT_OF = {name: "balo Men x\n12345 éclair" if name == "characters" else TEXT.replace("<s>", "").replace("</s>", "") for name in KINDS}
+
+
+class Peers(PeersTestCase, ExportTestCase):
+    """AutoTokenizer of the package transformers on what was exported."""
+
+    peer_script = "auto_tokenizer.py"
+
+    def test_auto_tokenizer_reads_the_same_ids(self):
+        runs = []
+        for model in MODELS:
+            for name, settings in KINDS.items() if model == "llama" else [("pairs", PAIRS)]:
+                runs.append(f"{model}-{name}")
+                self.run_of(model, runs[-1], **settings)
+                self.export(runs[-1])
+        for run in runs:
+            text = TEXT_OF[run.split("-")[1]]
+            (self.directory / "theirs.txt").write_bytes(text.encode())
+            found, = json.loads(self.peer("theirs.txt", f"{run}-given")).values()
+            ids = self.ids_of(f"{run}-given/tokenizer.json", text)
+            with self.subTest(run=run):
+                self.assertEqual(found["ids"], ids)
+                self.assertEqual(found["text"], text)
+                self.assertLessEqual(found["size"], self.json(f"{run}-given/config.json")["vocab_size"])
+
+
+if __name__ == "__main__":
+    jobs.main()

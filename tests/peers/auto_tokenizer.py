@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""What AutoTokenizer of the package transformers makes of a text, for tests/launch/export_test.py.
+
+    python auto_tokenizer.py TEXT FOLDER...
+
+Prints an object: of each folder the ids, the special tokens by role, and a conversation by its chat template, where it has one.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import json
+import sys
+from pathlib import Path
+
+from transformers import AutoTokenizer
+
+ROLES = "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"
+
+
+def read(folder, text):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return {"ids": ids, "text": tokenizer.decode(ids), "inputs": tokenizer.model_input_names,
+            "longest": tokenizer.model_max_length, "size": len(tokenizer),
+            "special": {role: getattr(tokenizer, role) for role in ROLES if getattr(tokenizer, role, None) is not None},
+            "chat": tokenizer.chat_template and tokenizer.apply_chat_template([{"role": "user", "content": "a"}], tokenize=False)}
+
+
+if __name__ == "__main__":
+    text = Path(sys.argv[1]).read_bytes().decode()
+    print(json.dumps({folder: read(folder, text) for folder in sys.argv[2:]}))
