@@ -124,8 +124,9 @@ TEST(ReportPage, NumbersThatNeverChangeHaveNoChart) {
   std::vector<ReportedRun> runs;
   runs.push_back(std::move(run));
   const std::string page = report_page(std::move(runs), 0, library);
+  const auto data = data_of(page);
   std::vector<std::string> columns;
-  for (const auto& chart : data_of(page)["charts"]) columns.push_back(chart["columns"][0]);
+  for (const auto& chart : data["charts"]) columns.push_back(chart["columns"][0]);
   EXPECT_EQ(
       columns,
       (std::vector<std::string>{"loss", "validation_accuracy", "learning_rate", "gradient_norm"}));
