@@ -4,9 +4,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
-#include <map>
 #include <memory>
-#include <string>
 
 #include "launch/command.h"
 #include "launch/number_check.h"
@@ -30,21 +28,6 @@ void bind_text(CLI::App& app, EvaluateArguments& arguments) {
          "images, of the labels of an IDX file")
       ->check(not_empty_text())
       ->needs(data);
-}
-
-// Of pairs.
-void bind_bleu(CLI::App& app, EvaluateArguments& arguments) {
-  std::map<std::string, BleuTokens> names;
-  for (const BleuTokens tokens : {BleuTokens::thirteen_a,
-                                  BleuTokens::characters,
-                                  BleuTokens::chinese,
-                                  BleuTokens::white_space})
-    names.emplace(name_of(tokens), tokens);
-  app.add_option("--bleu-tokenizer",
-                 arguments.bleu_tokenizer,
-                 "sacreBLEU's tokenizer for BLEU: 13a, char, zh or none; without it "
-                 "data.bleu_tokenizer")
-      ->transform(CLI::CheckedTransformer(names).description(""));
 }
 
 // Of a task that reads streams.
@@ -117,7 +100,6 @@ Evaluation bind_evaluation(CLI::App& app) {
   const auto arguments = std::make_shared<EvaluateArguments>();
   bind_text(app, *arguments);
   add_decoding(app, arguments->decoding);
-  bind_bleu(app, *arguments);
   bind_streams(app, *arguments);
   return [arguments](Session& session, const ScanListener& heard) {
     return evaluate_run(*arguments, session, heard);

@@ -214,15 +214,13 @@ Evaluated evaluate_task(const EvaluateArguments& arguments,
         "--by-position and --needles are for run.task: language_model; this model is of {}",
         configuration.task);
   const NamedPath file = text_file(arguments, configuration.data);
-  DataOptions data = configuration.data;
-  data.bleu_tokenizer = arguments.bleu_tokenizer.value_or(data.bleu_tokenizer);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
   const Measurement measured =
       configuration.task_kind().evaluate({.model = *run.model,
                                           .tokenizer = run.tokenizer,
                                           .labels = run.labels,
                                           .image = run.image,
-                                          .data = data,
+                                          .data = configuration.data,
                                           .file = file,
                                           .target = target_file(arguments, configuration.data),
                                           .decoding = arguments.decoding.options,
@@ -244,10 +242,6 @@ Evaluated evaluate_run(const EvaluateArguments& arguments,
                        const ScanListener& heard) {
   const OpenedRun opened = open_run(arguments.run, session, DefaultAxis::data);
   refuse_unused(arguments.decoding, *opened.configuration, "evaluate");
-  if (arguments.bleu_tokenizer && opened.configuration->task_kind().decoded_goals.empty())
-    throw ConfigurationError(
-        "longspan evaluate: --bleu-tokenizer requires run.task: translation, found {}",
-        opened.configuration->task);
   if (opened.configuration->task_kind().evaluate)
     return evaluate_task(arguments, opened, session, heard);
   const DataOptions& data = opened.configuration->data;

@@ -27,8 +27,7 @@ struct EvaluateArguments {
   std::int64_t by_position = 0;
   std::int64_t needles = 0;
   std::int64_t depths = 10;
-  std::string data_target;                   // of pairs
-  std::optional<BleuTokens> bleu_tokenizer;  // likewise; none: data.bleu_tokenizer
+  std::string data_target;  // of pairs
   DecodingArguments decoding;
 };
 

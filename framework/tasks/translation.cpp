@@ -127,7 +127,7 @@ void add_decoded(Measurement& measured,
   if (rounds_to_zero(score) && bleu_tokenizer != BleuTokens::characters && lack_spaces(targets))
     measured.text +=
         "; BLEU counts words, and the references have no spaces between words: set "
-        "data.bleu_tokenizer (longspan evaluate: --bleu-tokenizer) to char, or for Chinese to zh";
+        "data.bleu_tokenizer to char, or for Chinese to zh";
 }
 
 class TranslationTask : public Task {

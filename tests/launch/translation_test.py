@@ -120,10 +120,10 @@ class Translation(jobs.TestCase):
         self.assertRegex(self.longspan("evaluate", "run", "--beam", "1").output,
                          r"validation\.source: loss [\d.]+, perplexity [\d.]+, [\d.]+ bits per byte, BLEU \(char\) [\d.]+, chrF [\d.]+")
         # Lines of one word have no 4-gram of words.
-        words = self.longspan("evaluate", "run", "--bleu-tokenizer", "13a").output
+        words = self.longspan("evaluate", "run", "--set", "data.bleu_tokenizer=13a").output
         self.assertIn(", BLEU 0.00, chrF ", words)
         self.assertIn("; BLEU counts words, and the references have no spaces between words: set data.bleu_tokenizer", words)
-        self.assertIn("--bleu-tokenizer", self.longspan("evaluate", "run", "--bleu-tokenizer", "intl", code=2).errors)
+        self.assertIn("data.bleu_tokenizer", self.longspan("evaluate", "run", "--set", "data.bleu_tokenizer=intl", code=2).errors)
         self.longspan("generate", "run", "--input", "validation.source", "--output", "out")
         one = (self.directory / "out").read_text()
         lines = (self.directory / "validation.target").read_text().splitlines()
