@@ -253,7 +253,7 @@ TEST(IdFile, RejectsAnIndexOfMegatronThatIsDamagedOrOfOtherIds) {
   EXPECT_THAT(with(17, 5), HasSubstr("sequence 1 has 3 ids from byte 8 on"));
   EXPECT_THAT(with(18, 9), HasSubstr("its header has 9 sequences and 2 documents"));
   EXPECT_THAT(with(42, 7), HasSubstr("its sequences have 12 ids"));
-  EXPECT_THAT(with(79, 4), HasSubstr("document 1 begins with sequence 4 of 3"));
+  EXPECT_THAT(with(78, 4), HasSubstr("document 1 begins with sequence 4 of 3"));
   files.write("ids.idx", files.index.substr(0, 20));
   EXPECT_THAT(files.refusal(), HasSubstr("expected at least 34 bytes, found 20"));
   files.write("ids.idx", "another kind of index");

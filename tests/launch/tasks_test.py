@@ -102,7 +102,7 @@ class Tagging(TestCase):
         self.write("train.txt", "go\tO\nin\tO\n")
         self.write("validation.txt", "".join(f"a{n}\tO\n" for n in range(10)) + "\n" + "".join(f"b{n}\tO\n" for n in range(20)))
         settings = {**self.task, "data.longest": 5, "data.too_long": "cut", "training.steps": 4}
-        for layout in Layout(1, 1), Layout(2, 1):
+        for layout in Layout(1, 1), Layout(2, 1), Layout(1, 2, context=2, sequence=True):
             name = f"cut-{layout.ranks}"
             log = self.train(name, layout, settings).output
             line = self.run_at(name).metrics()[-1]

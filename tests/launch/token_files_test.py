@@ -115,7 +115,7 @@ class TokenFiles(jobs.TestCase):
             output = self.train_ids(f"apart-{layout.ranks}", layout, **apart).output
             self.assertIn("train.bin: 6000 tokens in 4 documents", output)
         first, second = (self.run_at(f"apart-{ranks}").metrics() for ranks in (1, 2))
-        self.assertEqual([line["tokens"] for line in first][:2], [99, 99 + 99])  # 101 begins a document that is read next
+        self.assertEqual([line["tokens"] for line in first][:2], [99, 199])  # the first document ends with the first segment
         for one, other in zip(first, second, strict=True):
             self.assertAlmostEqual(one["loss"], other["loss"], delta=1e-4)
         write_index(self.directory / "train.idx", code=4, width=4)
