@@ -21,6 +21,10 @@ struct RandomFeatures {
   // The shift is the largest exponent of a row, so that its largest feature is 1 / sqrt(count);
   // with this it is the largest u, as in lucidrains' implementation.
   bool shifts_by_projection = false;
+  // Of the softmax's features the backward pass receives the gradients of their logarithms, which
+  // FeatureMap::exponential (attention/linear_attention.h) gives: they are small where those of the
+  // features themselves are about the inverse of a feature, which f16 cannot hold.
+  bool log_gradients = false;
 
   std::int64_t features(std::int64_t count) const {
     return map == RandomMap::trigonometric ? 2 * count : count;

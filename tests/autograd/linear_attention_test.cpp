@@ -119,18 +119,22 @@ TEST(RandomFeaturesOp, Gradients) {
 // The shifts are constants of which attention is no function.
 TEST(RandomFeaturesOp, GradientsThroughTheSoftmaxsFeatures) {
   const Tensor projection = random_tensor({5, dim}, 9);
-  for (const bool causal : {true, false})
+  for (const auto& [causal, log_gradients] :
+       {std::pair(true, false), {true, true}, {false, false}, {false, true}})
     expect_gradients(
-        [&](const auto& in) {
-          const RandomFeatures map = {.scale = 0.7};
+        [&, log_gradients = log_gradients, causal = causal](const auto& in) {
+          const RandomFeatures map = {.scale = 0.7, .log_gradients = log_gradients};
           const ShiftedFeatures key = random_features(in[1], projection, map);
           const KeyWeights weights = weights_of_shifts(key.shift, causal);
-          return linear_attention(random_features(in[0], projection, map).features,
-                                  key.features,
-                                  in[2],
-                                  Variable(weights.log_weight),
-                                  Variable(weights.decay),
-                                  {.causal = causal, .epsilon = 0});
+          return linear_attention(
+              random_features(in[0], projection, map).features,
+              key.features,
+              in[2],
+              Variable(weights.log_weight),
+              Variable(weights.decay),
+              {.map = log_gradients ? FeatureMap::exponential : FeatureMap::identity,
+               .causal = causal,
+               .epsilon = 0});
         },
         {rows(dim, 1), rows(dim, 2), rows(4, 3)});
 }

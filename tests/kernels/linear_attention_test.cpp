@@ -68,6 +68,20 @@ std::vector<Case> cases() {
        1e-3,
        false,
        true},
+      {"whole, exponentials", 2, 9, 4, 2, 3, 5, false, FeatureMap::exponential},
+      {"causal, exponentials",
+       2,
+       9,
+       9,
+       2,
+       3,
+       5,
+       true,
+       FeatureMap::exponential,
+       Divisor::sum,
+       1e-3,
+       true,
+       true},
       {"empty rows behind", 1, 1, 1, 1, 1, 1}};
   Case parts = {"in parts",
                 2,
@@ -132,7 +146,7 @@ struct Numbers {
                  normal_values<T>(c.batch * c.time * c.heads * c.values, 6)};
     // Where no map makes features, they are those of a map that is never negative, but of the
     // divisor that may be.
-    if (c.map == FeatureMap::identity && c.divisor == Divisor::sum)
+    if (c.map != FeatureMap::elu_plus_one && c.divisor == Divisor::sum)
       for (Values* x : {&n.query, &n.key})
         for (double& value : *x) value = rounded<T>(std::abs(value));
     for (double& value : n.decay) value = -std::abs(value);
@@ -162,9 +176,12 @@ struct Dense {
  private:
   static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
   double feature(double x) const {
-    return c_.map == FeatureMap::identity ? x : x > 0 ? x + 1 : std::exp(x);
+    return c_.map != FeatureMap::elu_plus_one ? x : x > 0 ? x + 1 : std::exp(x);
   }
-  double slope(double x) const { return c_.map == FeatureMap::identity || x > 0 ? 1 : std::exp(x); }
+  double slope(double x) const {
+    if (c_.map == FeatureMap::exponential) return x;
+    return c_.map == FeatureMap::identity || x > 0 ? 1 : std::exp(x);
+  }
   double weight(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     double log = c_.weighs ? n_.log_weight[at((b * c_.keys + j) * c_.heads + h)] : 0;
     for (std::int64_t l = j + 1; c_.decays && l <= i; ++l)

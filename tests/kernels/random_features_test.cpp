@@ -33,7 +33,7 @@ struct Expected {
         double du = 0;
         if (map.map == RandomMap::softmax) {
           made[static_cast<std::size_t>(c)] = std::exp(u - squares - shifted) * norm;
-          du = from * made[static_cast<std::size_t>(c)];
+          du = map.log_gradients ? from : from * made[static_cast<std::size_t>(c)];
         } else if (map.map == RandomMap::relu) {
           made[static_cast<std::size_t>(c)] = std::max(u, 0.0) + map.floor;
           du = u > 0 ? from : 0;
@@ -66,6 +66,7 @@ TYPED_TEST(RandomFeaturesOf, AreTheirDefinitionAndItsGradient) {
   using A = Accumulator<T>;
   const RandomFeatures maps[] = {{.map = RandomMap::softmax, .scale = 0.7},
                                  {.map = RandomMap::softmax, .shifts_by_projection = true},
+                                 {.map = RandomMap::softmax, .scale = 0.7, .log_gradients = true},
                                  {.map = RandomMap::relu, .scale = 0.7, .floor = 0.125},
                                  {.map = RandomMap::trigonometric, .scale = 0.7}};
   for (const RandomFeatures& map : maps) {

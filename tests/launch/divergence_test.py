@@ -5,6 +5,7 @@
 """
 
 import json
+import random
 import signal
 import sys
 from pathlib import Path
@@ -62,6 +63,33 @@ class Diverging(jobs.TestCase):
     @staticmethod
     def hashes(state, name):
         return [piece["hash"] for piece in state["tensors"][name]["pieces"]]
+
+
+class F16(jobs.TestCase):
+    """Attention whose features are divided by their sums over the keys, at a high learning rate."""
+
+    sections = {
+        "run": {"threads": 1},
+        "model": {"family": "decoder", "layers": 1, "width": 64, "heads": 2, "dropout": 0},
+        "data": {"train": "letters.txt", "batch": 1, "segment": 512},
+        "training": {"steps": 60, "learning_rate": 0.05, "warmup": 1},
+        "checkpoint": {"every": 0},
+        "metrics": {"every": 1, "timing": False},
+    }
+
+    def test_trains_linear_attention_as_float32_does(self):
+        letters = random.Random(1).choices("abcde", k=60 * 512)
+        (self.directory / "letters.txt").write_text("".join(letters))
+        for kind in "performer", "linear", "random_features":
+            with self.subTest(kind=kind):
+                losses = {}
+                for compute in "float32", "f16":
+                    name = f"{kind}-{compute}"
+                    self.train(name, settings={"model.attention": kind, "precision.compute": compute})
+                    metrics = self.run_at(name).metrics()
+                    losses[compute] = sum(line["loss"] for line in metrics[-10:]) / 10
+                # A uniform choice of five letters has ln 5 = 1.609 nats.
+                self.assertLess(abs(losses["f16"] - losses["float32"]), 0.01)
 
 
 class Unsound(jobs.TestCase):

@@ -15,8 +15,10 @@
 
 namespace longspan {
 
-// What makes features of queries and keys on the way: nothing, or elu(x) + 1.
-enum class FeatureMap : std::uint8_t { identity, elu_plus_one };
+// The feature map that is applied to queries and keys as they are read: the identity, or elu(x) + 1.
+// With `exponential` they are exponentials already, and dquery and dkey are the gradients of their
+// logarithms.
+enum class FeatureMap : std::uint8_t { identity, elu_plus_one, exponential };
 
 enum class Divisor : std::uint8_t {
   none,        // out = n

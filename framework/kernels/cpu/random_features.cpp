@@ -59,7 +59,7 @@ void write_gradient(const RandomFeaturesGradient& call) {
       A sum = 0;
 #pragma omp simd reduction(+ : sum)
       for (std::int64_t c = 0; c < count; ++c) {
-        const A du = feature_gradient(call.map.map, floor, out, dout, count, c);
+        const A du = feature_gradient(call.map, floor, out, dout, count, c);
         sum += du;
         put(dproduct[c], scale * du);
       }

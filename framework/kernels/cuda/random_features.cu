@@ -59,7 +59,7 @@ __global__ void write_gradient(RandomFeatures map,
   const A scale = static_cast<A>(map.scale);
   A sum = 0;
   for (std::int64_t c = threadIdx.x; c < count; c += blockDim.x) {
-    const A du = feature_gradient(map.map,
+    const A du = feature_gradient(map,
                                   static_cast<A>(map.floor),
                                   out + blockIdx.x * features,
                                   dout + blockIdx.x * features,

@@ -29,15 +29,16 @@ struct FeatureRow {
 // The gradient with respect to u of feature c, from the features themselves. T: their type.
 template <typename T>
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline Accumulator<T> feature_gradient(
-    RandomMap map,
+    const RandomFeatures& map,
     Accumulator<T> floor,
     const T* out,
     const T* dout,
     std::int64_t count,
     std::int64_t c) {
   using A = Accumulator<T>;
-  if (map == RandomMap::softmax) return wide(dout[c]) * wide(out[c]);
-  if (map == RandomMap::relu) return wide(out[c]) > floor ? wide(dout[c]) : A{0};
+  if (map.map == RandomMap::softmax)
+    return map.log_gradients ? wide(dout[c]) : wide(dout[c]) * wide(out[c]);
+  if (map.map == RandomMap::relu) return wide(out[c]) > floor ? wide(dout[c]) : A{0};
   return wide(dout[c]) * wide(out[count + c]) - wide(dout[count + c]) * wide(out[c]);
 }
 

@@ -60,7 +60,8 @@ PerformerMechanism::PerformerMechanism(const Scope& scope, const Options& option
       count_(options.features.count.value_or(default_count(options.dim))),
       dim_(options.dim),
       map_{.map = options.features.relu ? RandomMap::relu : RandomMap::softmax,
-           .scale = std::pow(static_cast<double>(options.dim), -0.25)} {}
+           .scale = std::pow(static_cast<double>(options.dim), -0.25),
+           .log_gradients = !options.features.relu} {}
 
 const Tensor& PerformerMechanism::projection(const Pass& pass) const {
   const std::int64_t steps = parameters_->steps();
@@ -101,11 +102,14 @@ Variable PerformerMechanism::operator()(const Projected& input,
   Projected meeting = input;
   meeting.query = query.features;
   meeting.key = key.features;
-  const Variable mixed =
-      attend_by_features(meeting,
-                         Variable(log_weight),
-                         Variable(decay),
-                         {.causal = causal, .divisor = Divisor::sum, .epsilon = smallest_sum});
+  const Variable mixed = attend_by_features(
+      meeting,
+      Variable(log_weight),
+      Variable(decay),
+      {.map = map_.log_gradients ? FeatureMap::exponential : FeatureMap::identity,
+       .causal = causal,
+       .divisor = Divisor::sum,
+       .epsilon = smallest_sum});
   if (top.defined()) {
     input.state->resize(2);
     input.state->back() = top;

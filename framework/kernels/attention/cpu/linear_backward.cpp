@@ -145,6 +145,8 @@ void write_gradient(
     // elu'(x) + 1 is 1 where the feature is over 1, otherwise the feature itself.
     if (p.call.map == FeatureMap::elu_plus_one && weight != 0)
       d *= std::min(features[c] / weight, T{1});
+    else if (p.call.map == FeatureMap::exponential)
+      d = gradient[c] * features[c];  // the features have the weight already
     to[c] = static_cast<In>(d);
   }
 }

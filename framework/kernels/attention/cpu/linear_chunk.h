@@ -65,7 +65,7 @@ class LinearProblem {
   }
   void read_features(const Tensor& x, LinearItem at, Interval rows_at, T* to) const {
     read(x, at, rows_at, feature_step, to);
-    if (call.map == FeatureMap::identity) return;
+    if (call.map != FeatureMap::elu_plus_one) return;
     for (std::int64_t r = 0; r < rows_at.end - rows_at.begin; ++r) {
       T* const row = to + r * feature_step;
 #pragma omp simd

@@ -109,7 +109,7 @@ template <typename T>
 __device__ Accumulator<T> feature(const LinearView<T>& v, T x) {
   using A = Accumulator<T>;
   const A value = wide(x);
-  if (v.map == FeatureMap::identity) return value;
+  if (v.map != FeatureMap::elu_plus_one) return value;
   return value > 0 ? value + 1 : exponential(value);
 }
 // What a gradient with respect to a feature is multiplied by.
@@ -118,6 +118,7 @@ __device__ Accumulator<T> slope(const LinearView<T>& v, T x) {
   using A = Accumulator<T>;
   if (v.map == FeatureMap::identity) return A{1};
   const A made = feature(v, x);
+  if (v.map == FeatureMap::exponential) return made;
   return made < 1 ? made : A{1};
 }
 
