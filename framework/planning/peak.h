@@ -5,8 +5,8 @@
 
 namespace longspan {
 
-// Floating-point operations a second of a 1024 x 1024 x 1024 matrix product of `dtype` (float64:
-// 256 x 256 x 256) with this process's threads, or on a GPU of one that takes a millisecond: the
+// Floating-point operations a second of matrix products of `dtype` with this process's threads, of
+// square matrices up to 1024 (float64: 256), or on a GPU up to one that takes a millisecond: the
 // best of the runs in about `seconds`.
 double matmul_peak(const Device& device, DType dtype, double seconds = 0.1);
 

@@ -30,7 +30,8 @@ void add_timing(std::vector<MetricField>& fields, const StepTiming& timing) {
     fields.push_back({MetricGroup::time, std::move(name), value});
   };
   add("tokens_per_second", timing.tokens_per_second);
-  add("model_flops_utilisation", timing.model_flops_utilisation);
+  if (timing.model_flops_utilisation)
+    add("model_flops_utilisation", *timing.model_flops_utilisation);
   fields.push_back({MetricGroup::memory, "peak_memory_bytes", timing.peak_memory_bytes});
   add("step_seconds", timing.times.step);
   add("reading_seconds", timing.times.reading);

@@ -18,7 +18,8 @@ namespace longspan {
 // What differs from run to run.
 struct StepTiming {
   double tokens_per_second = 0;
-  double model_flops_utilisation = 0;  // of the measured peak of all ranks
+  // Of the measured peak of all ranks; none where the steps exceed it.
+  std::optional<double> model_flops_utilisation = {};
   std::int64_t peak_memory_bytes = 0;  // of the rank that needs most
   // Of a step, as a mean of those since the record before; as "step_seconds", "reading_seconds",
   // ...

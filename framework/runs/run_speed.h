@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "framework/planning/needed_flops.h"
 #include "framework/runs/metrics.h"
@@ -35,7 +36,7 @@ class RunSpeed {
 
   // Since it began again.
   double tokens_per_second() const { return meter_.tokens_per_second(); }
-  double utilisation() const { return meter_.flops_per_second() / peak_; }
+  std::optional<double> utilisation() const { return meter_.utilisation(peak_); }
   // Of all steps.
   double seconds_a_step() const { return meter_.seconds_a_step(); }
   // Collective. All of it since it began again, which it does anew.

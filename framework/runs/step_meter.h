@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "framework/core/stopwatch.h"
 
@@ -67,6 +68,12 @@ class StepMeter {
 
   double tokens_per_second() const { return static_cast<double>(recent_.tokens) / recent_.seconds; }
   double flops_per_second() const { return recent_.flops / recent_.seconds; }
+  // The part of `peak`, operations a second, that they are. None above it: then the peak was
+  // measured too low, as on a busy machine, or more operations were counted than are made.
+  std::optional<double> utilisation(double peak) const {
+    const double share = flops_per_second() / peak;
+    return share <= 1 ? std::optional(share) : std::nullopt;
+  }
   double seconds_a_step() const { return seconds_ / static_cast<double>(steps_); }
 
  private:

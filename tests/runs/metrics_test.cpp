@@ -87,6 +87,21 @@ TEST(Metrics, ALineHasTheFieldsOfTheContract) {
       R"("validation_loss": 1.5, "validation_bits_per_byte": 2.25, "validation_unknown": 7})");
 }
 
+TEST(Metrics, HaveNoUtilizationAboveThePeak) {
+  StepMeter meter;
+  meter.add({.seconds = 2, .tokens = 64, .flops = 1e9});
+  EXPECT_EQ(meter.utilisation(1e9), 0.5);
+  EXPECT_EQ(meter.utilisation(5e8), 1);
+  EXPECT_FALSE(meter.utilisation(4.9e8));
+  EXPECT_FALSE(meter.utilisation(0));
+  StepMetrics metrics{.step = 5, .tokens = 640, .loss = 2, .learning_rate = 1e-5};
+  metrics.timing =
+      StepTiming{.tokens_per_second = 32, .model_flops_utilisation = meter.utilisation(1e6)};
+  EXPECT_EQ(json_line(metrics).find("utilisation"), std::string::npos);
+  metrics.timing->model_flops_utilisation = meter.utilisation(1e9);
+  EXPECT_NE(json_line(metrics).find(R"("model_flops_utilisation": 0.5)"), std::string::npos);
+}
+
 TEST(Metrics, TermsAreNamedWhereTheLossHasSeveral) {
   StepMetrics metrics{.step = 5, .tokens = 640, .loss = 2, .learning_rate = 1e-5};
   metrics.terms = {{"loss", 2}};
