@@ -75,6 +75,7 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
   source.of_another_job = true;
   auto configuration = understood(source, location);
   set_threads(configuration->run.threads, session.local_size());
+  auto spinning = std::make_unique<SpinControl>(session.local_size());
   session.set_time_limit(std::chrono::duration<double>(configuration->run.time_limit));
 
   std::optional<std::string> named;
@@ -124,7 +125,8 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
   load_weights(opened.checkpoint, model->parameters());
   model->parameters().set_steps(
       opened.checkpoint.scalars().get_or<std::int64_t>("trainer/steps", 0));
-  return {std::move(configuration),
+  return {std::move(spinning),
+          std::move(configuration),
           run,
           std::move(opened.checkpoint),
           std::move(tokenizer),

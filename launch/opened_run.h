@@ -9,6 +9,7 @@
 
 #include "framework/comm/session.h"
 #include "framework/runs/loading.h"
+#include "framework/runs/threads.h"
 #include "launch/configuration.h"
 
 namespace CLI {
@@ -30,6 +31,7 @@ void add_run(CLI::App& app, RunArguments& arguments);
 enum class DefaultAxis { data, tensor };
 
 struct OpenedRun {
+  std::unique_ptr<SpinControl> spinning;
   std::unique_ptr<Configuration> configuration;
   std::filesystem::path directory;  // the run's
   Checkpoint checkpoint;

@@ -331,6 +331,7 @@ ExitCode run_plan(const PlanArguments& arguments, Session& session) {
   const Communicator& world = session.world();
   set_threads(0, session.local_size());
   if (arguments.calibrate) {
+    const SpinControl spinning(session.local_size());
     calibrate(arguments, session);
     if (arguments.configuration.file.empty()) return ExitCode::ok;
   }

@@ -166,6 +166,7 @@ ExitCode run_prepare(const PrepareArguments& arguments, Session& session) {
     throw ConfigurationError(
         "longspan prepare: data.format is tokens, whose files hold tokens already");
   set_threads(configuration->run.threads, session.local_size());
+  const SpinControl spinning(session.local_size());
   prepare(*configuration, {.part = arguments.part << 20}, session);
   return ExitCode::ok;
 }

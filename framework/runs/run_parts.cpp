@@ -8,7 +8,6 @@
 #include "framework/runs/memory_advice.h"
 #include "framework/runs/reading.h"
 #include "framework/runs/run_device.h"
-#include "framework/runs/threads.h"
 
 namespace longspan {
 namespace {
@@ -87,6 +86,7 @@ RunParts::RunParts(const RunInputs& inputs)
     : RunInputs(inputs),
       mesh(make_mesh(session, settings)),
       threads(mesh.world.all_reduce(std::int64_t{omp_get_max_threads()}, Reduction::maximum)),
+      spinning(session.local_size()),
       device(run_device(settings.run, settings.precision, mesh.world, session.local_rank())),
       collectives(settings.parallel.transport, mesh, device),
       directory(opened(life.directory, settings.run.directory, mesh.world)),

@@ -18,6 +18,7 @@
 #include "framework/runs/run_directory.h"
 #include "framework/runs/run_speed.h"
 #include "framework/runs/stop_request.h"
+#include "framework/runs/threads.h"
 #include "framework/runs/tracker.h"
 #include "framework/runs/training_run.h"
 #include "framework/settings/settings.h"
@@ -62,6 +63,7 @@ struct RunParts : RunInputs {
   std::int64_t program_bytes = process_memory().now;  // before any of it was made
   ProcessMesh mesh;
   std::int64_t threads;  // of the rank that has most: nodes may differ
+  SpinControl spinning;
   Device device;
   GpuCollectives collectives;
   RunDirectory& directory;

@@ -3,15 +3,116 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "framework/core/stopwatch.h"
 
 namespace longspan {
+namespace {
+
+// The time that threads of this process ran, and that they waited for a core.
+class CoreTimes {
+ public:
+  struct Seconds {
+    double running = 0;
+    double delayed = 0;
+  };
+
+  // Since the call before. Nothing where the kernel does not count it.
+  Seconds read() {
+    constexpr int most_threads_read = 32;  // each costs some microseconds
+    Seconds sum;
+    int count = 0;
+    std::error_code gone;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", gone)) {
+      if (++count > most_threads_read) break;
+      Seconds now;  // in nanoseconds
+      std::ifstream file(task.path() / "schedstat");
+      if (!(file >> now.running >> now.delayed)) continue;
+      Seconds& before = last_[task.path().filename().string()];
+      sum.running += std::max(0.0, now.running - before.running) / 1e9;
+      sum.delayed += std::max(0.0, now.delayed - before.delayed) / 1e9;
+      before = now;
+    }
+    return sum;
+  }
+
+ private:
+  std::map<std::string, Seconds> last_;  // by thread
+};
+
+// The calling thread's team of `threads`, which sleeps; of 1: no team.
+void hold_team(int threads) {
+  if (threads == 1) {
+    omp_pause_resource(omp_pause_soft, omp_get_initial_device());
+    return;
+  }
+#pragma omp parallel num_threads(threads)
+  asm volatile("");  // without it the compiler leaves out the region
+}
+
+// Holds a team of `threads` as long as there is contention.
+void watch_contention(const std::stop_token& stop, int threads) {
+  const Stopwatch clock;
+  CoreTimes times;
+  Contention contention;
+  std::mutex mutex;
+  std::condition_variable_any condition;
+  std::unique_lock lock(mutex);
+  times.read();
+  hold_team(threads);
+  for (bool found = true; !stop.stop_requested();) {
+    // Often at first, since a run may be short.
+    const auto pause = std::chrono::milliseconds(clock.seconds() < 2 ? 50 : 250);
+    condition.wait_for(lock, stop, pause, [] { return false; });
+    const CoreTimes::Seconds since = times.read();
+    const bool before =
+        std::exchange(found, contention.update(clock.seconds(), since.running, since.delayed));
+    if (found != before) hold_team(found ? threads : 1);
+  }
+}
+
+}  // namespace
 
 std::int64_t even_share(int local_ranks) { return std::max(1, omp_get_num_procs() / local_ranks); }
 
 void set_threads(std::int64_t wanted, int local_ranks) {
   if (wanted == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) wanted = even_share(local_ranks);
   if (wanted > 0) omp_set_num_threads(static_cast<int>(wanted));
+}
+
+bool Contention::update(double now, double running, double delayed) {
+  running_ += running;
+  delayed_ += delayed;
+  if (running_ + delayed_ < 0.02) return found_;  // too little to decide from
+  // A machine of its own has some too: its other threads, and those of the system.
+  const bool delays = delayed_ > 0.1 * (running_ + delayed_);
+  running_ = delayed_ = 0;
+  if (delays == found_ || (found_ && now - since_ < shortest_)) return found_;
+  // Threads that sleep soon are delayed little where others compute: to spin is then tried more and
+  // more rarely.
+  if (delays) shortest_ = now - since_ > 10 ? 1 : std::min(2 * std::max(shortest_, 0.5), 60.0);
+  found_ = delays;
+  since_ = now;
+  return found_;
+}
+
+SpinControl::SpinControl(int local_ranks) {
+  constexpr int most_threads_held = 1024;  // on this machine
+  for (const char* name : {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"})
+    if (std::getenv(name) != nullptr) return;
+  // Of a team all but the first thread are counted, and the process' own first one.
+  const int threads = std::max(2, omp_get_num_procs() - omp_get_max_threads() + 2);
+  if (omp_get_max_threads() == 1 || threads * local_ranks > most_threads_held) return;
+  watch_ = std::jthread(watch_contention, threads);
 }
 
 }  // namespace longspan

@@ -4,10 +4,14 @@
     tests/launch/training_test.py build/launch/longspan
 """
 
+import os
 import shutil
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
@@ -387,6 +391,29 @@ class RebuiltStreams(jobs.TestCase):
                                          "layers, or set precision.compute to float64")
                 self.assertEqual(len(self.run_at(directory).metrics()), 2)
                 self.assertEqual(self.run_at(directory).steps(), [])
+
+
+class BusyMachine(jobs.TestCase):
+    SETTINGS = {"run.threads": 2, "model.width": 64, "data.segment": 64, "training.steps": 12, "checkpoint.every": 0}
+
+    def seconds(self, name, **environment):
+        began = time.monotonic()
+        with mock.patch.dict(os.environ, environment):
+            self.train(name, settings=self.SETTINGS)
+        return time.monotonic() - began
+
+    def test_training_is_not_slowed_by_more_than_the_cores_others_take(self):
+        # Unbounded spinning is 10 to 30 times slower than none; noise is not.
+        for _ in os.sched_getaffinity(0):
+            for _ in range(2):
+                hog = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+                self.addCleanup(hog.wait)
+                self.addCleanup(hog.kill)
+        bounded, passive = [], []
+        for number in range(3):
+            bounded.append(self.seconds(f"bounded-{number}"))
+            passive.append(self.seconds(f"passive-{number}", OMP_WAIT_POLICY="passive"))
+        self.assertLess(min(bounded), 3 * min(passive))
 
 
 class Metrics(jobs.TestCase):

@@ -1,11 +1,30 @@
 #include "framework/kernels/cpu/matmul_onednn.h"
 
+#include <omp.h>
+
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <tuple>
 
 namespace longspan {
 namespace {
+
+// A product of fewer operations takes one thread about as long as the others need to begin and end.
+constexpr double serial_flops = 1 << 20;
+
+// The threads of a product of so many operations, while this lives.
+class ProductThreads {
+ public:
+  explicit ProductThreads(double flops) {
+    if (flops < serial_flops) omp_set_num_threads(1);
+  }
+  ProductThreads(const ProductThreads&) = delete;
+  ProductThreads& operator=(const ProductThreads&) = delete;
+  ~ProductThreads() { omp_set_num_threads(before_); }
+
+ private:
+  int before_ = omp_get_max_threads();
+};
 
 // What a primitive is made for.
 struct Key {
@@ -158,6 +177,7 @@ bool bf16_is_native() {
 }
 
 void matmul_onednn(Cpu cpu, const Matmul& matmul, const MatmulExtents& extents) {
+  const ProductThreads threads(extents.flops());
   try {
     auto& products = cpu.state->kept<Products>();
     if (is_for_sgemm(matmul)) {
