@@ -63,8 +63,8 @@ RUN_BY = {
     f"source <({PROGRAM} completion": ("completion_test.py", ['"completion", "bash"']),
     f"{PROGRAM} man": ("completion_test.py", ['"man"', '["train"]']),
     f"{PROGRAM} plan --calibrate": ("commands_test.py", None),
-    "pip install launch/python": ("python_test.py", ['"install"', '"launch" / "python"']),
-    "pip wheel launch/python": ("python_test.py", ['"wheel"', '"launch" / "python"']),
+    "pip install -v launch/python": ("python_test.py", ['"install"', '"launch" / "python"']),
+    "launch/package --wheel": ("python_test.py", ['"launch" / "package", "--wheel"']),
     "mpirun -n 2 python": ("python_test.py", ["ranks_test.py"]),
     "mpirun -n 2": ("commands_test.py", ["mpirun", "train"]),
 }

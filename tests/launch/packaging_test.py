@@ -9,6 +9,7 @@ Nobody builds by them here: container tools, dnf, conda and Spack are not to be 
 import ast
 import re
 import subprocess
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -89,6 +90,57 @@ class Recipes(unittest.TestCase):
                 for option in re.findall(r"--[\w-]+", arguments):
                     with self.subTest(recipe=path.name, option=option):
                         self.assertIn(option, told)
+
+
+class Wheel(unittest.TestCase):
+    """launch/package --wheel with a Python that only seems to compile."""
+
+    python = """#!/bin/sh
+[ "$1" != -c ] || exit 0 # it has what builds
+[ "$4" != --version ] && [ "$3" != --version ] || exit 0
+printf '%s ' "$@" >"$0.words"
+echo "  noise of pip"
+echo "  [1/2] Building CXX object a.o"
+[ ! -f "$0.fails" ] || { echo "  a.cpp: an error" && exit 1; }
+while [ "$1" != --wheel-dir ]; do shift; done
+echo wheel >"$2/longspan-0.1.0-cp312-abi3-linux_x86_64.whl"
+"""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.output = Path(self.folder.name) / "out"
+        self.program = Path(self.folder.name) / "python"
+        self.program.write_text(self.python)
+        self.program.chmod(0o755)
+
+    def package(self, *arguments):
+        return subprocess.run([SOURCE / "launch" / "package", "--wheel", "--python", self.program, "--output", self.output, *arguments],
+                              capture_output=True, text=True, check=False)
+
+    def test_prints_progress_and_the_wheel(self):
+        result = self.package()
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("[1/2] Building CXX object a.o\n", result.stdout)
+        self.assertNotIn("noise", result.stdout)
+        wheel = self.output / "longspan-0.1.0-cp312-abi3-linux_x86_64.whl"
+        self.assertEqual(wheel.read_text(), "wheel\n")
+        self.assertIn(f"{wheel}: 6 bytes\n", result.stdout)
+        words = Path(f"{self.program}.words").read_text().split()
+        for word in ("wheel", "--verbose", "--no-build-isolation", str(SOURCE / "launch" / "python")):
+            self.assertIn(word, words)
+
+    def test_reports_what_fails(self):
+        Path(f"{self.program}.fails").touch()
+        result = self.package()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("a.cpp: an error\npackage: pip made no wheel", result.stderr)
+        for arguments, message in ((("--compression", "xz"), "--compression is of packages of Debian"),
+                                   (("--build", "."), "--build is of packages of Debian"),
+                                   (("--python", "nowhere"), "there is no program nowhere")):
+            result = self.package(*arguments)
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn(message, result.stderr)
 
 
 if __name__ == "__main__":

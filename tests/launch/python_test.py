@@ -33,11 +33,15 @@ def python_that_builds():
 
 
 def make(python, folder):
-    """The wheel, installed into a folder of its own."""
-    pip = [python, "-m", "pip", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder / "wheels", SOURCE / "launch" / "python"], check=True)
+    """The wheel, and the package installed into a folder of its own, which compiles nothing more."""
+    printed = subprocess.run([SOURCE / "launch" / "package", "--wheel", "--python", python, "--output", folder / "wheels"], check=True,
+                             stdout=subprocess.PIPE, text=True).stdout
+    print(printed)
     wheel, = (folder / "wheels").glob("longspan-*.whl")
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--target", folder / "site", wheel], check=True)
+    if f"{wheel}: {wheel.stat().st_size} bytes" not in printed:
+        sys.exit("launch/package --wheel does not name its wheel")
+    subprocess.run([python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", "--no-build-isolation",
+                    "--target", folder / "site", SOURCE / "launch" / "python"], check=True)
     return folder / "site"
 
 
