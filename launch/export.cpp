@@ -308,7 +308,8 @@ DocumentTokens add_token_ids(const Scalars& scalars,
   if (configuration.task != "language_model") return {};
   DocumentTokens tokens = document_tokens_of(scalars, tokenizer, configuration.data);
   if (tokens.begin) add("bos_token_id", *tokens.begin);
-  if (!tokens.ends.empty()) exported.special_tokens["eos_token_id"] = end_ids(tokens);
+  if (configuration.data.documents.end_of_text) exported.special_tokens.erase("eos_token_id");
+  if (!tokens.ends.empty()) add("eos_token_id", end_ids(tokens));
   if (!tokens.ends.empty() || scalars.has(generation_config_scalar))
     exported.generation = generation_config_text(scalars, tokens, padding);
   return tokens;

@@ -190,6 +190,16 @@ Json normalizer_of(const SentencePieceModel& model) {
   return {{"type", "Sequence"}, {"normalizers", std::move(steps)}};
 }
 
+// A text that is called like a byte's piece, as "<0x0A>", is no such piece. The package finds it in
+// a unigram model whatever its score is: that of an unknown character is lower.
+Json pre_tokenizer_of(const SentencePieceModel& model) {
+  if (model.kind != SentencePieceModel::unigram) return nullptr;
+  return {{"type", "Split"},
+          {"pattern", {{"Regex", "<(?=0x[0-9A-F]{2}>)"}}},
+          {"behavior", "Isolated"},
+          {"invert", false}};
+}
+
 Json decoder_of(const SentencePieceModel& model) {
   Json steps = {
       replaced({{"String", written_space}}, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
@@ -250,7 +260,8 @@ std::optional<Json> json_of_subwords(const SubwordModel& subwords) {
   if (model.kind == SentencePieceModel::words || model.spaces_after_words || !has_unknown ||
       (end != "\n" && end != "<0x0A>"))
     return std::nullopt;
-  Json file = file_of(normalizer_of(model), nullptr, decoder_of(model), model_of(model));
+  Json file =
+      file_of(normalizer_of(model), pre_tokenizer_of(model), decoder_of(model), model_of(model));
   for (std::size_t id = 0; id < model.pieces.size(); ++id) {
     const Piece& piece = model.pieces[id];
     const bool is_special = piece.type == Piece::control || piece.type == Piece::unknown;

@@ -18,7 +18,7 @@ import jobs
 from peers import PeersTestCase
 
 # Digits, capitals, accents, ends of lines, and the names of tokens.
-TEXT = "It's 12345 or 1984: Balo TIR\n\n  éclair, 漢字\t x\r\n<s> balo</s> tir <|endoftext|>ka [MASK]\n"
+TEXT = "It's 12345 or 1984: Balo TIR\n\n  éclair, 漢字\t x\r\n<s> balo</s> tir <|endoftext|>ka [MASK]"
 LLAMA = {"family": "decoder", "layers": 1, "width": 16, "heads": 2, "positions": "rotary", "norm_kind": "rms",
          "feed_forward_kind": "gated", "feed_forward_bias": False, "activation": "silu", "attention_bias": [], "dropout": 0}
 MODELS = {"llama": LLAMA, "qwen2": {**LLAMA, "attention_bias": ["query", "key", "value"]}, "qwen3": {**LLAMA, "query_key_norm": True},
@@ -33,7 +33,8 @@ class ExportTestCase(jobs.TestCase):
     def setUp(self):
         super().setUp()
         source = random.Random(1)
-        words = ["balo", "tir", "Men", "It's", "12345", "1984", "éclair", "ka", "x"]
+        syllables = "ba lo Tir men ka su é cl air ro".split()
+        words = ["".join(source.choices(syllables, k=source.randint(1, 4))) for _ in range(60)] + ["It's", "12345", "1984", "x"]
         self.documents = [" ".join(source.choices(words, k=9)) for _ in range(300)]
         (self.directory / "book.txt").write_text("\n".join(self.documents) + "\n")
 
@@ -55,10 +56,10 @@ class ExportTestCase(jobs.TestCase):
         return json.loads((self.directory / path).read_text())
 
     def ids_of(self, path, text):
-        """Of a tokenizer.json, by Longspan."""
+        """Of each line, by Longspan."""
         result = subprocess.run([self.program, "tokenizer", "encode", path], input=text.encode(), capture_output=True,
                                 cwd=self.directory, timeout=jobs.MOST_SECONDS, check=True)
-        return [int(id) for id in result.stdout.split()]
+        return [[int(id) for id in line.split()] for line in result.stdout.decode().split("\n")][:-1]
 
 
 PAIRS = {"data__tokenizer": "tokenizer_json", "data__tokenizer_kind": "bpe", "data__vocabulary": 300, "data__documents": "line",
@@ -93,7 +94,7 @@ class Export(ExportTestCase):
                 ids = self.ids_of(f"{name}-given/tokenizer.json", TEXT_OF[name])
                 self.assertEqual(ids, self.saved_ids(name, TEXT_OF[name]))
                 # No token beyond the rows of the model.
-                self.assertLess(max(ids), self.json(f"{name}-given/config.json")["vocab_size"])
+                self.assertLess(max(map(max, filter(None, ids))), self.json(f"{name}-given/config.json")["vocab_size"])
 
     def saved_ids(self, run, text):
         """By the tokenizer of the checkpoint itself."""
@@ -101,20 +102,22 @@ class Export(ExportTestCase):
         if model is not None:
             return self.ids_of(model, text)
         if run == "bytes":
-            return list(text.encode())
-        return [sorted(set((self.directory / "book.txt").read_text())).index(letter) for letter in text]
+            return [list(line.encode()) for line in text.split("\n")]
+        letters = sorted(set((self.directory / "book.txt").read_text()))
+        return [[letters.index(letter) for letter in line] for line in text.split("\n")]
 
     def test_a_cased_wordpiece_stays_cased(self):
         (self.directory / "labels.tsv").write_text("".join(f"{'ab'[i % 2]}\t{line}\n" for i, line in enumerate(self.documents)))
-        self.longspan("tokenizer", "train", "book.txt", "--kind", "wordpiece", "--cased", "--vocabulary", 120,
-                      "--output", "cased.json")
+        self.longspan("tokenizer", "train", "book.txt", "--kind", "wordpiece", "--cased", "--vocabulary", 260,
+                      "--output", "cased.json",
+                      *(f"--special={name}" for name in ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map("[unused{}]".format, range(180))]))
         (self.directory / "kinds.yaml").write_text(json.dumps({
             "run": {"directory": "kinds", "threads": 1, "task": "classification"},
             "model": {"family": "encoder", "layers": 1, "width": 16, "heads": 2, "norm": "post", "positions": "learned", "longest": 64,
                       "embedding_norm": True, "token_types": 2, "class_layer": True, "scaled_embeddings": False, "activation": "gelu",
                       "dropout": 0.1},
             "data": {"train": "labels.tsv", "tokenizer": "tokenizer_json", "tokenizer_model": "cased.json", "batch_tokens": 256,
-                     "longest": 47},
+                     "longest": 63, "too_long": "cut"},
             "training": {"steps": 1, "warmup": 0}}))
         self.longspan("train", "kinds.yaml")
         self.export("kinds")
@@ -159,9 +162,9 @@ class Export(ExportTestCase):
                  "generation_config__json": '{"eos_token_id": [0, 7], "temperature": 0.6}'}
         self.imported(**files)
         data = {key: value for key, value in PAIRS.items() if key == "data__tokenizer"}
-        self.run_of("llama", "tuned", **data, training__start_from="taken", model__vocabulary=300)
+        self.run_of("llama", "tuned", **data, training__start_from="taken", model__vocabulary=300, model__feed_forward=48)
         # And continued.
-        self.run_of("llama", "tuned", **data, training__start_from="taken", model__vocabulary=300, training__steps=2)
+        self.run_of("llama", "tuned", **data, training__start_from="taken", model__vocabulary=300, model__feed_forward=48, training__steps=2)
         for run in "taken", "tuned":
             self.export(run)
             for name, text in files.items():
@@ -192,7 +195,7 @@ class Export(ExportTestCase):
     def test_adapters_name_what_they_are_added_to(self):
         self.imported()
         adapters = {"training__adapters": {"rank": 2, "layers": ["query"]}}
-        self.run_of("llama", "tuned", data__tokenizer="tokenizer_json", training__start_from="taken", model__vocabulary=300, **adapters)
+        self.run_of("llama", "tuned", data__tokenizer="tokenizer_json", training__start_from="taken", model__vocabulary=300, model__feed_forward=48, **adapters)
         self.assertNotIn("warning", self.export("tuned", "--adapters").errors)
         self.assertEqual(self.json("tuned-given/adapter_config.json")["base_model_name_or_path"], str(self.directory / "theirs"))
         self.run_of("llama", "own", **PAIRS, training__start_from="old", **adapters)
@@ -205,7 +208,7 @@ KINDS = {"bytes": {}, "characters": {"data__tokenizer": "characters"},
          "unigram": {"data__tokenizer": "sentencepiece", "data__vocabulary": 300},
          "pieces": {"data__tokenizer": "sentencepiece", "data__tokenizer_kind": "bpe", "data__vocabulary": 300},
          "pairs": PAIRS}
-TEXT_OF = {name: "balo Men x\n12345 éclair" if name == "characters" else TEXT.replace("<s>", "").replace("</s>", "") for name in KINDS}
+TEXT_OF = {name: "balo men x\n12345 éclair" if name == "characters" else TEXT.replace("<s>", "").replace("</s>", "") for name in KINDS}
 
 
 class Peers(PeersTestCase, ExportTestCase):
@@ -214,21 +217,22 @@ class Peers(PeersTestCase, ExportTestCase):
     peer_script = "auto_tokenizer.py"
 
     def test_auto_tokenizer_reads_the_same_ids(self):
-        runs = []
+        texts = {}
         for model in MODELS:
             for name, settings in KINDS.items() if model == "llama" else [("pairs", PAIRS)]:
-                runs.append(f"{model}-{name}")
-                self.run_of(model, runs[-1], **settings)
-                self.export(runs[-1])
-        for run in runs:
-            text = TEXT_OF[run.split("-")[1]]
+                run = f"{model}-{name}"
+                texts.setdefault(TEXT_OF[name], []).append(run)
+                self.run_of(model, run, **settings)
+                self.export(run)
+        for text, runs in texts.items():
             (self.directory / "theirs.txt").write_bytes(text.encode())
-            found, = json.loads(self.peer("theirs.txt", f"{run}-given")).values()
-            ids = self.ids_of(f"{run}-given/tokenizer.json", text)
-            with self.subTest(run=run):
-                self.assertEqual(found["ids"], ids)
-                self.assertEqual(found["text"], text)
-                self.assertLessEqual(found["size"], self.json(f"{run}-given/config.json")["vocab_size"])
+            found = json.loads(self.peer("theirs.txt", *(f"{run}-given" for run in runs)))
+            for run in runs:
+                theirs = found[f"{run}-given"]
+                with self.subTest(run=run):
+                    self.assertEqual(theirs["ids"], self.ids_of(f"{run}-given/tokenizer.json", text))
+                    self.assertEqual(theirs["text"], text.split("\n"))
+                    self.assertLessEqual(theirs["size"], self.json(f"{run}-given/config.json")["vocab_size"])
 
 
 if __name__ == "__main__":

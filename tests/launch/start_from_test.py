@@ -174,8 +174,8 @@ class StartFrom(jobs.TestCase):
 
     def test_takes_the_trained_tokenizer(self):
         self.new_text()
-        kinds = {"pieces": {"data.tokenizer": "sentencepiece", "data.vocabulary": 300},
-                 "pairs": {"data.tokenizer": "tokenizer_json", "data.tokenizer_kind": "bpe", "data.vocabulary": 300}}
+        kinds = {"pieces": {"data.tokenizer": "sentencepiece", "data.vocabulary": 285},
+                 "pairs": {"data.tokenizer": "tokenizer_json", "data.tokenizer_kind": "bpe", "data.vocabulary": 285}}
         for kind, settings in kinds.items():
             self.train(kind, settings={**settings, "training.steps": 4})
             wanted = self.run_at(kind).state(4)["scalars"]["data/tokenizer"]
@@ -196,12 +196,12 @@ class StartFrom(jobs.TestCase):
                         self.begin(name, {**new, **said, "training.steps": 2}, layout, start=kind)
                         self.assertEqual(self.run_at(name).state(2)["scalars"]["data/tokenizer"], wanted)
             # One that is asked for is trained.
-            self.begin(f"{kind}-grown", {**new, **settings, "data.vocabulary": 280, "training.start_from_vocabulary": "grow"}, start=kind)
+            self.begin(f"{kind}-grown", {**new, **settings, "data.vocabulary": 282, "training.start_from_vocabulary": "grow"}, start=kind)
             self.assertEqual(len(self.tokenizers(f"{kind}-grown")), 1)
-            self.begin(f"{kind}-anew", {**new, **settings, "data.vocabulary": 280, "training.start_from_anew": "[embedding, output]"}, start=kind)
+            self.begin(f"{kind}-anew", {**new, **settings, "data.vocabulary": 282, "training.start_from_anew": "[embedding, output]"}, start=kind)
             self.assertEqual(len(self.tokenizers(f"{kind}-anew")), 1)
             # A plan counts its ids.
-            plans = [self.longspan("plan", "tiny.yaml", *jobs.flat({**new, **said})).output
+            plans = [self.longspan("plan", "tiny.yaml", *jobs.flat({**new, **said})).output.split("\n", 1)[1]
                      for said in ({"training.start_from": kind}, settings)]
             self.assertEqual(plans[0], plans[1])
         other = {"data.tokenizer_model": next(self.run_at("pieces-grown").path.glob("tokenizer-*")), "data.tokenizer": "sentencepiece"}
@@ -219,7 +219,7 @@ class StartFrom(jobs.TestCase):
 
     def test_a_run_continues_on_another_text_with_its_tokenizer(self):
         self.new_text()
-        settings = {"data.tokenizer": "sentencepiece", "data.vocabulary": 300}
+        settings = {"data.tokenizer": "sentencepiece", "data.vocabulary": 285}
         self.train("pieces", settings={**settings, "training.steps": 4})
         result = self.train("pieces", settings={**settings, "data.train": "new.txt", "training.steps": 5})
         self.assertIn("new.txt holds another text than the checkpoint was trained on", result.output)

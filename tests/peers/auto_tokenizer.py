@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What AutoTokenizer of the package transformers makes of a text, for tests/launch/export_test.py.
+"""What AutoTokenizer of the package transformers makes of lines, for tests/launch/export_test.py.
 
     python auto_tokenizer.py TEXT FOLDER...
 
@@ -18,8 +18,8 @@ ROLES = "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_to
 
 def read(folder, text):
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return {"ids": ids, "text": tokenizer.decode(ids), "inputs": tokenizer.model_input_names,
+    ids = [tokenizer(line, add_special_tokens=False)["input_ids"] for line in text.split("\n")]
+    return {"ids": ids, "text": [tokenizer.decode(line) for line in ids], "inputs": tokenizer.model_input_names,
             "longest": tokenizer.model_max_length, "size": len(tokenizer),
             "special": {role: getattr(tokenizer, role) for role in ROLES if getattr(tokenizer, role, None) is not None},
             "chat": tokenizer.chat_template and tokenizer.apply_chat_template([{"role": "user", "content": "a"}], tokenize=False)}
