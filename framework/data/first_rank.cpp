@@ -2,12 +2,14 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <future>
-#include <limits>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -18,11 +20,39 @@ namespace longspan {
 namespace {
 
 constexpr std::chrono::milliseconds patience(200);
-constexpr std::int64_t finished = std::numeric_limits<std::int64_t>::max();
+constexpr double finished = 2;  // more than all
 
-struct Progress {
-  std::atomic<std::int64_t> done = 0;
+// How far the work is. It may read several files, one after another.
+class Progress {
+ public:
+  void set(const ScanProgress& told) {
+    const std::lock_guard lock(mutex_);
+    path_ = told.path;
+    done_ = told.done;
+    size_ = told.size;
+  }
+  // Of the file that is read now.
+  double share() const {
+    const std::lock_guard lock(mutex_);
+    return size_ > 0 ? std::min(1.0, static_cast<double>(done_) / static_cast<double>(size_)) : 0;
+  }
+  // False where the work has reported nothing yet.
+  bool report(const ScanListener& listener) const {
+    std::unique_lock lock(mutex_);
+    const std::string path = path_;
+    const ScanProgress progress = {path, std::min(done_, size_), size_};
+    lock.unlock();
+    if (progress.size > 0) listener(progress);
+    return progress.size > 0;
+  }
+
   std::atomic<bool> is_unwanted = false;
+
+ private:
+  mutable std::mutex mutex_;
+  std::string path_;
+  std::int64_t done_ = 0;
+  std::int64_t size_ = 0;
 };
 
 // What it tells is kept in `progress`, which it owns too.
@@ -33,7 +63,7 @@ std::future<std::string> start(std::function<std::string(const ScanListener&)> w
         omp_set_num_threads(threads);
         return work([&progress](const ScanProgress& told) {
           if (progress->is_unwanted) throw Failure("{}: nobody waits for it", told.path);
-          progress->done = told.done;
+          progress->set(told);
         });
       });
   std::future<std::string> result = task.get_future();
@@ -67,15 +97,16 @@ std::string on_chosen_ranks(const Communicator& all,
   if (is_chosen) future = start(std::move(work), progress);
   std::string result;
   while (true) {
-    std::int64_t done = finished;
+    double share = finished;
     if (future.valid()) {
       const bool is_ready = future.wait_for(patience) == std::future_status::ready;
       if (is_ready) result = future.get();
-      done = is_ready ? finished : progress->done.load();
+      share = is_ready ? finished : progress->share();
     }
-    done = all.all_reduce(done, Reduction::minimum);
-    if (done == finished) return result;
-    if (listener) listener({path, done, size});
+    const double least = all.all_reduce(share, Reduction::minimum);
+    if (least == finished) return result;
+    if (!listener || (share == least && progress->report(listener))) continue;
+    listener({path, std::llround(least * static_cast<double>(size)), size});
   }
 }
 

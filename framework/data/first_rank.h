@@ -11,7 +11,8 @@
 namespace longspan {
 
 // Calls `work` on the ranks that are chosen, and returns there what it returns, elsewhere "", when
-// all of it is done. The rest as below; what is told is how far the slowest is.
+// all of it is done. The rest as below; the slowest rank hears what its work tells, the others its
+// share.
 std::string on_chosen_ranks(const Communicator& all,
                             bool is_chosen,
                             const std::string& path,
@@ -24,8 +25,8 @@ std::string on_chosen_ranks(const Communicator& all,
 // thrown on rank 0. It runs on a thread of its own, with as many OpenMP threads as the caller has,
 // and must own what it uses.
 //
-// What the work tells the listener it is given, `listener` hears on every rank, several times a
-// second, on the thread of the caller: `path` and `size` are those of the file. What that throws is
+// What the work tells the listener it is given, `listener` hears several times a second on rank 0,
+// on the thread of the caller; on the other ranks the same share of `path`. What that throws is
 // thrown here, and the work is not waited for: it ends when it next tells how far it is.
 std::string on_first_rank(const Communicator& all,
                           const std::string& path,

@@ -30,6 +30,13 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder, const std::s
   return entries;
 }
 
+// 0 where it cannot be asked for.
+std::int64_t size_of_file(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path, error);
+  return error ? 0 : static_cast<std::int64_t>(size);
+}
+
 // The files of a folder by their names in it, sorted.
 struct Listing {
   std::vector<std::string> images;  // "LABEL/NAME.png"
@@ -69,7 +76,8 @@ ImageFolder look_through(const NamedPath& path, const ScanListener& heard) {
   if (!found.others.empty())
     folder.note = fmt::format(
         "{}: left out {} without PNG images", path.text(), some_in_quotes(found.others, "name"));
-  std::int64_t looked = 0;
+  std::int64_t looked = 0, size = 0;  // bytes
+  for (const std::string& file : folder.files) size += size_of_file(folder.path + "/" + file);
   for (const std::string& file : folder.files) {
     const std::string whole = folder.path + "/" + file;
     for_each_character(file, 0, true, whole, [](char32_t, std::int64_t) {});
@@ -81,7 +89,8 @@ ImageFolder look_through(const NamedPath& path, const ScanListener& heard) {
                       to_string(shape),
                       folder.files.front(),
                       to_string(folder.shape));
-    if (heard) heard({folder.path, ++looked, std::ssize(folder.files)});
+    looked += size_of_file(whole);
+    if (heard) heard({folder.path, looked, size});
   }
   return folder;
 }

@@ -38,6 +38,12 @@ ExampleCoverage OrderedReader::coverage() const {
           .longest = lengths_.options().longest};
 }
 
+std::size_t OrderedReader::examples_read() const {
+  return next_ == 0
+             ? 0
+             : static_cast<std::size_t>(plan_.batches[static_cast<std::size_t>(next_ - 1)].end);
+}
+
 Batch OrderedReader::next() {
   require(!done(), "{}: all {} batches were read", lengths_.examples().path(), batches());
   const Range& range = plan_.batches[static_cast<std::size_t>(next_)];

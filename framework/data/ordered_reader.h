@@ -47,6 +47,8 @@ class OrderedReader {
   // Equal on all ranks.
   std::int64_t batches() const { return std::ssize(plan_.batches); }
   bool done() const { return next_ == batches(); }
+  // Of all ranks, so far.
+  std::size_t examples_read() const;
   // Throws Failure when done.
   Batch next();
   // Back to the first batch.

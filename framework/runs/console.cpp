@@ -24,6 +24,39 @@ std::string_view cut(std::string_view text, int columns) {
   return text.substr(0, static_cast<std::size_t>(std::max(columns, 0)));
 }
 
+// Columns that the text takes: colors take none, and of UTF-8 only the first byte of a character.
+int columns_in(std::string_view text) {
+  int columns = 0;
+  bool in_color = false;
+  for (const char c : text) {
+    if (c == '\x1b') in_color = true;
+    if (!in_color && (static_cast<unsigned char>(c) & 0xC0) != 0x80) ++columns;
+    if (c == 'm') in_color = false;
+  }
+  return columns;
+}
+
+// The text with its lines broken between words, so that each takes at most so many columns as far
+// as words do; the lines after the first are indented.
+std::string wrapped(std::string_view text, int columns) {
+  constexpr std::string_view indent = "\n  ";
+  std::string lines;
+  int used = 0;
+  while (!text.empty()) {
+    // A word with the blanks before it, which are left out where a line is broken.
+    const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    const int wanted = columns_in(text.substr(0, end));
+    const bool breaks = used > 0 && used + wanted > columns;
+    lines += breaks ? indent : text.substr(0, begin);
+    lines += word;
+    used = breaks ? static_cast<int>(indent.size()) - 1 + columns_in(word) : used + wanted;
+    text.remove_prefix(end);
+  }
+  return lines;
+}
+
 }  // namespace
 
 struct Console::State {
@@ -65,7 +98,7 @@ void Console::line(std::string_view text) const {
   // One write a line, so that the output of other processes does not come between.
   std::string output;
   if (!state_->status.empty()) output += state_->over_status();
-  output += text;
+  output += state_->terminal.width ? wrapped(text, state_->width() - 1) : std::string(text);
   output += '\n';
   const std::string_view status = state_->fitted_status();
   output += status;

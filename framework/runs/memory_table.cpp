@@ -2,6 +2,8 @@
 
 #include <fstream>
 
+#include "framework/core/byte_text.h"
+
 namespace longspan {
 namespace {
 
@@ -35,10 +37,9 @@ std::string memory_text(const MemoryAccount& account) {
 }
 
 void log_memory(const Log& log, const MemoryAccount& account) {
-  log.info("peak memory of this rank: {}; in all {:.1f} MB, the process {:.1f} MB",
-           memory_text(account),
-           megabytes(account.known()),
-           megabytes(process_memory().peak));
+  const std::int64_t peak = process_memory().peak;
+  log.info("peak memory of this rank: {}", byte_text(static_cast<double>(peak)));
+  log.note("of which are known {:.1f} MB: {}", megabytes(account.known()), memory_text(account));
 }
 
 }  // namespace longspan

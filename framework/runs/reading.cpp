@@ -1,5 +1,6 @@
 #include "framework/runs/reading.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "framework/core/byte_text.h"
@@ -10,8 +11,10 @@ namespace {
 
 std::string share_text(const ScanProgress& progress) {
   const auto size = static_cast<double>(progress.size);
-  return fmt::format(
-      "{:.0f}% of {}", 100 * static_cast<double>(progress.done) / size, byte_text(size));
+  if (progress.size <= 0) return byte_text(0);
+  // A file that grows while it is read has no more than all of it.
+  const double share = std::min(1.0, static_cast<double>(progress.done) / size);
+  return fmt::format("{:.0f}% of {}", 100 * share, byte_text(size));
 }
 
 }  // namespace

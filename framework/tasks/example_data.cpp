@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "framework/core/stopwatch.h"
 #include "framework/data/bucketed_source.h"
 
 namespace longspan {
@@ -76,6 +77,18 @@ std::vector<BatchShape> batches_of(std::shared_ptr<const Examples> examples,
                                    const DataOptions& data,
                                    std::uint64_t seed) {
   return BucketedSource(std::move(examples), data.buckets, seed, {}).shapes();
+}
+
+std::function<void(std::size_t)> progress(const std::function<void(const std::string&)>& say,
+                                          const std::string& examples,
+                                          std::size_t all,
+                                          double seconds) {
+  if (!say) return {};
+  return [=, since = Stopwatch()](std::size_t done) mutable {
+    if (since.seconds() < seconds) return;
+    since = Stopwatch();
+    say(fmt::format("{} of {} {} are done", done, all, examples));
+  };
 }
 
 }  // namespace longspan

@@ -52,6 +52,13 @@ class ExampleData {
 // "truncated" (examples that were cut) where there are any, and text.
 void add_coverage(const ExampleCoverage& coverage, Measurement& measured);
 
+// Says every so many seconds how many of the examples are done; `say` may be empty, and then the
+// result is. `examples`: "images".
+std::function<void(std::size_t)> progress(const std::function<void(const std::string&)>& say,
+                                          const std::string& examples,
+                                          std::size_t all,
+                                          double seconds = 20);
+
 // The fields of so many rows with such columns, by name: their shapes.
 using FieldShapes =
     std::function<std::map<std::string, Shape>(std::int64_t rows, const Lengths& columns)>;

@@ -103,7 +103,8 @@ Measurement measure(const LabelledKind& kind,
                     const MeasuredFile& file,
                     const BucketOptions& buckets,
                     const BatchDivision& division,
-                    const ExampleSample& sample) {
+                    const ExampleSample& sample,
+                    const std::function<void(std::size_t)>& told = {}) {
   const ProcessMesh& mesh = model.parameters().mesh();
   OrderedReader reader(file.examples, buckets, division, sample);
   const auto scores = kind.scores ? kind.scores(file.labels) : nullptr;
@@ -117,6 +118,7 @@ Measurement measure(const LabelledKind& kind,
       answers = model.answers({.fields = batch.fields}, Pass{});
     else
       answers.terms = model.losses({.fields = batch.fields}, Pass{}).terms;
+    if (told) told(reader.examples_read());
     if (mesh.tensor.rank() != 0) continue;
     nats += sum(answers.terms.front().values).value().item();
     if (mesh.context.rank() != 0) continue;
@@ -326,7 +328,11 @@ Measurement evaluate_file(const LabelledKind& kind, const EvaluateRequest& reque
                  file,
                  request.data.buckets,
                  {mesh.data_coordinate(), mesh.data.size(), 1},
-                 {});
+                 {},
+                 progress(request.say,
+                          kind.example + "s",
+                          static_cast<std::size_t>(file.examples->size()),
+                          request.say_every));
 }
 
 // Of each line its labels, with a space between them; of one that names several examples a line

@@ -10,6 +10,7 @@
 #include "framework/model/tag_readout.h"
 #include "framework/tasks/environment_file.h"
 #include "framework/tasks/environment_task.h"
+#include "framework/tasks/example_data.h"
 
 namespace longspan {
 namespace {
@@ -71,7 +72,8 @@ Measurement recall_measurement(const RecallSums& sums) {
 Measurement measure(const Environment& environment,
                     const Model& model,
                     const EpisodeLayout& layout,
-                    std::int64_t most) {
+                    std::int64_t most,
+                    const std::function<void(std::size_t)>& told = {}) {
   const ProcessMesh& mesh = model.parameters().mesh();
   EpisodeSource source(environment,
                        layout,
@@ -89,6 +91,7 @@ Measurement measure(const Environment& environment,
     reading.fields = batch.fields;
     Answers answers = model.answers(reading, Pass{});
     reading.carried = std::move(answers.carried);
+    if (told) told(static_cast<std::size_t>(i + 1));
     if (mesh.tensor.rank() != 0) continue;
     sums.nats += sum(answers.terms.front().values).value().item();
     if (mesh.context.rank() != 0) continue;
@@ -212,8 +215,16 @@ TaskKind recall_task() {
             "data.segment, data.batch"};
   };
   kind.evaluate = [](const EvaluateRequest& request) {
+    const Environment environment = environment_of(request);
+    const EpisodeLayout layout = {request.data.batch, request.data.segment};
+    const std::int64_t segments =
+        episodes_of(environment, layout.segment, 0) * layout.segments_of(environment);
     return measure(
-        environment_of(request), request.model, {request.data.batch, request.data.segment}, 0);
+        environment,
+        request.model,
+        layout,
+        0,
+        progress(request.say, "segments", static_cast<std::size_t>(segments), request.say_every));
   };
   kind.write = write;
   return kind;

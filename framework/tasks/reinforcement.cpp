@@ -10,6 +10,7 @@
 #include "framework/reinforcement/rollouts.h"
 #include "framework/tasks/environment_file.h"
 #include "framework/tasks/environment_task.h"
+#include "framework/tasks/example_data.h"
 
 namespace longspan {
 namespace {
@@ -41,7 +42,11 @@ Measurement played_measurement(const PlayedSums& sums) {
 }
 
 // The first `each` episodes of the rows of this rank.
-PlayedSums play(const Model& model, Lives& lives, std::int64_t segment, std::int64_t each) {
+PlayedSums play(const Model& model,
+                Lives& lives,
+                std::int64_t segment,
+                std::int64_t each,
+                const std::function<void(std::size_t)>& told) {
   PlayedSums sums;
   StepReader reader(model, segment);
   const auto is_done = [each](const Life& life) { return life.episode >= each; };
@@ -58,6 +63,7 @@ PlayedSums play(const Model& model, Lives& lives, std::int64_t segment, std::int
       sums.episodes += 1;
       sums.successes += lives.environment().succeeded(life.now) ? 1 : 0;
     }
+    if (told) told(static_cast<std::size_t>(sums.episodes));
     lives.begin_ended(outcomes);
   }
   return sums;
@@ -67,7 +73,8 @@ PlayedSums play(const Model& model, Lives& lives, std::int64_t segment, std::int
 Measurement measure(const Environment& environment,
                     const Model& model,
                     const DataOptions& data,
-                    std::int64_t most) {
+                    std::int64_t most,
+                    const EvaluateRequest* request = nullptr) {
   const ProcessMesh& mesh = model.parameters().mesh();
   Lives lives(
       {.environment = environment,
@@ -76,7 +83,14 @@ Measurement measure(const Environment& environment,
        .actions = Random(1).child("validation actions"),
        .greedy = data.rollouts.greedy,
        .host = model.parameters().device().host()});
-  PlayedSums sums = play(model, lives, data.segment, episodes_of(environment, data.segment, most));
+  const std::int64_t each = episodes_of(environment, data.segment, most);
+  std::function<void(std::size_t)> told;
+  if (request)
+    told = progress(request->say,
+                    "episodes",
+                    static_cast<std::size_t>(each) * lives.rows().size(),
+                    request->say_every);
+  PlayedSums sums = play(model, lives, data.segment, each, told);
   if (mesh.tensor.rank() != 0 || mesh.context.rank() != 0) sums = {};
   const Tensor all = Tensor::from<double>(
       std::vector<double>{sums.reward, sums.episodes, sums.successes, sums.entropy, sums.actions},
@@ -181,7 +195,7 @@ TaskKind reinforcement_task() {
             "data.segment, data.batch"};
   };
   kind.evaluate = [](const EvaluateRequest& request) {
-    return measure(environment_of(request), request.model, request.data, 0);
+    return measure(environment_of(request), request.model, request.data, 0, &request);
   };
   return kind;
 }

@@ -125,6 +125,7 @@ struct EvaluateRequest {
   TranslateOptions decoding = {};
   ScanListener listener = {};                        // hears of files that are read
   std::function<void(const std::string&)> say = {};  // hears how far it is
+  double say_every = 20;                             // seconds
 };
 
 // Lines that a trained model is to do something with.

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <filesystem>
 
-#include "framework/core/stopwatch.h"
 #include "framework/core/unsigned_nan.h"
 #include "framework/data/line_file.h"
 #include "framework/data/lines.h"
@@ -41,7 +40,8 @@ Measurement loss_of(const Model& model,
                     const std::shared_ptr<const Examples>& examples,
                     const BucketOptions& buckets,
                     std::int64_t parts,
-                    const ExampleSample& sample) {
+                    const ExampleSample& sample,
+                    const std::function<void(std::size_t)>& told = {}) {
   const NoGradient unrecorded;
   const ProcessMesh& mesh = model.parameters().mesh();
   OrderedReader reader(
@@ -52,6 +52,7 @@ Measurement loss_of(const Model& model,
     const Batch batch = model.body().prepared(reader.next(), std::nullopt);
     const Losses losses = model.losses({.fields = batch.fields}, Pass{});
     watched.add(losses.watched, batch);
+    if (told) told(reader.examples_read());
     if (mesh.tensor.rank() != 0) continue;
     likelihood.nats += sum(losses.terms.front().values).value().item();
     if (mesh.context.rank() != 0) continue;
@@ -221,19 +222,6 @@ class TranslationTask : public Task {
   ExampleData data_;
 };
 
-// Says how many of the lines are done, now and then.
-std::function<void(std::size_t)> progress(const std::function<void(const std::string&)>& say,
-                                          std::size_t lines) {
-  if (!say) return {};
-  const auto since = std::make_shared<Stopwatch>();
-  return [=](std::size_t done) {
-    constexpr double seconds_between_lines = 20;
-    if (since->seconds() < seconds_between_lines) return;
-    *since = Stopwatch();
-    say(fmt::format("{} of {} lines are done", done, lines));
-  };
-}
-
 std::string pairs_problem(const DataOptions& data) {
   if (data.tokenizer == TokenizerKind::characters)
     return "data.tokenizer is characters, which are those of data.train alone; with run.task: "
@@ -301,7 +289,14 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
                                    request.listener,
                                    {},
                                    request.data.sentence);
-  Measurement measured = loss_of(request.model, examples, request.data.buckets, 1, {});
+  Measurement measured = loss_of(
+      request.model,
+      examples,
+      request.data.buckets,
+      1,
+      {},
+      progress(
+          request.say, "pairs", static_cast<std::size_t>(examples->size()), request.say_every));
   if (!std::isfinite(measured.figures.front().value)) return measured;
   TranslateOptions decoding = request.decoding;
   decoding.longest_source = request.data.buckets.longest;  // as the loss is
@@ -316,14 +311,14 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
               decoding,
               request.data.bleu_tokenizer,
               request.file,
-              progress(request.say, sources.size()));
+              progress(request.say, "lines", sources.size(), request.say_every));
   return measured;
 }
 
 std::vector<std::string> write_targets(const WriteRequest& request) {
   TranslateOptions decoding = request.decoding;
   decoding.sentence = request.data.sentence;
-  const auto say = progress(request.say, request.lines.size());
+  const auto say = progress(request.say, "lines", request.lines.size());
   const auto found = translate(request.model,
                                request.tokenizer,
                                request.lines,

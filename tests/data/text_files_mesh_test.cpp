@@ -1,7 +1,11 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <string>
 #include <thread>
+#include <tuple>
+#include <vector>
 
 #include "framework/core/error.h"
 #include "framework/data/first_rank.h"
@@ -57,6 +61,30 @@ TEST(TextFilesMesh, RanksWaitForTheFirstHoweverLongItTakes) {
         });
     EXPECT_EQ(result, "done");
     EXPECT_GE(told, 2);  // in 0.7 s
+  });
+}
+
+// A tokenizer is trained on two files, of which the second is the larger.
+TEST(TextFilesMesh, EachFileHasAShareOfItself) {
+  testing::on_ranks(2, [](const Communicator& all) {
+    std::vector<std::string> told;
+    const ScanListener listener = [&told](const ScanProgress& progress) {
+      EXPECT_LE(progress.done, progress.size);
+      const std::string words =
+          fmt::format("{} {} of {}", progress.path, progress.done, progress.size);
+      if (told.empty() || told.back() != words) told.push_back(words);
+    };
+    on_first_rank(all, "source", 10, listener, [](const ScanListener& heard) {
+      for (const auto& [path, done, size] :
+           {std::tuple(std::string("source"), 5, 10), std::tuple(std::string("target"), 30, 40)}) {
+        heard({path, done, size});
+        std::this_thread::sleep_for(std::chrono::milliseconds(700));
+      }
+      return std::string();
+    });
+    const std::vector<std::string> first = {"source 5 of 10", "target 30 of 40"};
+    const std::vector<std::string> second = {"source 5 of 10", "source 8 of 10"};
+    EXPECT_EQ(told, all.rank() == 0 ? first : second);
   });
 }
 

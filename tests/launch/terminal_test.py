@@ -99,6 +99,19 @@ class Screen(jobs.TestCase):
                     self.assertEqual(ESCAPE.findall(terminal.text), [])
                     self.assertIn("step 8/8", terminal.text)
 
+    def test_memory_is_one_figure_and_no_word_is_broken(self):
+        terminal = self.training({"training.steps": 8, "run.directory": "runs/with-a-long-name"}, columns=44)
+        self.assertEqual(terminal.wait(), 0, terminal.text)
+        shown = ESCAPE.sub("", terminal.text).replace("\r", "")
+        self.assertEqual(len(re.findall(r"peak memory of this rank: [\d.]+ MB\n", shown)), 1, shown)
+        self.assertNotIn("activations", shown)
+        log = (self.directory / "runs/with-a-long-name/log.txt").read_text()
+        self.assertRegex(log, r"info of which are known [\d.]+ MB: weights [\d.]+ MB, gradients .* program [\d.]+ MB\n")
+        # Only a word that is longer than the terminal is wide takes more.
+        longer = [line for line in shown.split("\n") if len(line) > 43 and len(line.split()) > 1]
+        self.assertEqual([line for line in longer if "%" not in line], [])
+        self.assertIn("\n  ", shown)
+
     def test_a_pipe_has_plain_lines(self):
         result = subprocess.run([self.program, "train", "tiny.yaml", *jobs.flat(self.warned())], cwd=self.directory,
                                 env={**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm", "CUDA_VISIBLE_DEVICES": ""},

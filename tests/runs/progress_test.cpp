@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "framework/core/error.h"
+#include "framework/runs/reading.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::progress_test {
@@ -128,6 +129,29 @@ TEST(Progress, ALogLineGoesAboveTheBar) {
   log.info("hello");
   console.status("");
   EXPECT_EQ(screen.text(), "\r\x1b[K[bar]\r\x1b[Khello\n[bar]\r\x1b[K");
+}
+
+TEST(Console, BreaksLinesBetweenWordsWhereATerminalHasAWidth) {
+  const Screen screen;
+  const Console console(screen.stream(),
+                        {.has_status = true, .has_colours = true, .width = [] { return 21; }});
+  console.line(console.painted("warning:", Colour::yellow) + " peak memory of this rank: 52.1 MB");
+  console.line("saved runs/of-a-long-name/step-000000004 in 1 s");
+  console.line("caf\u00e9 12345678901234567");
+  EXPECT_EQ(screen.text(),
+            "\x1b[33mwarning:\x1b[0m peak memory\n  of this rank: 52.1\n  MB\n"
+            "saved\n  runs/of-a-long-name/step-000000004\n  in 1 s\n"
+            "caf\u00e9\n  12345678901234567\n");
+  const Screen file;
+  Console(file.stream(), Terminal()).line(std::string(300, 'x') + " y");
+  EXPECT_EQ(file.text(), std::string(300, 'x') + " y\n");
+}
+
+TEST(Reading, ReportsAShareOfAtMostAllOfTheFile) {
+  const std::string path = "book.txt";
+  EXPECT_EQ(reading_text({path, 500, 2000}), "reading book.txt: 25% of 2.0 kB");
+  EXPECT_EQ(reading_text({path, 2340, 2000}), "reading book.txt: 100% of 2.0 kB");
+  EXPECT_EQ(reading_text({path, 3, 0}), "reading book.txt: 0 bytes");
 }
 
 TEST(Progress, TheBarFollowsTheWidthOfTheTerminal) {

@@ -7,7 +7,9 @@
 #include <limits>
 #include <numbers>
 
+#include "framework/tasks/task.h"
 #include "models/universal_transformer.h"
+#include "tests/models/image_testing.h"
 #include "tests/support/small_models.h"
 
 namespace longspan::evaluation_test {
@@ -334,6 +336,35 @@ TEST(Evaluation, RefusesWhatTheModelCannotDo) {
   EXPECT_EQ(sentence_of<ConfigurationError>(
                 [&] { evaluate_recomputing(*decoder, file.corpus, 0, {.segment = 4}); }),
             "a window of 0 tokens; at least 1 is needed to predict");
+}
+
+TEST(Evaluate, ReportsHowManyImagesAreDone) {
+  using namespace std::string_literals;
+  const TemporaryFile images("\0\0\x08\x03\0\0\0\3\0\0\0\2\0\0\0\2abcdefghijkl"s);
+  ImageTransformerOptions options;
+  options.common = testing::small_options(1);
+  ModelSetting setting = small_setting();
+  setting.segment = 4;
+  setting.classes = 1;
+  setting.image = ImageShape{2, 2, 1};
+  const auto model = testing::make_image_transformer(options, setting);
+  const Tokenizer bytes;
+  DataOptions data;
+  data.format = DataFormat::images;
+  data.buckets.batch_tokens = 4;  // an image a batch
+  std::vector<std::string> told;
+  task_kind("pixels").evaluate({.model = *model,
+                                .tokenizer = bytes,
+                                .labels = LabelSet({"image"}),
+                                .image = setting.image,
+                                .data = data,
+                                .file = images.path(),
+                                .target = NamedPath(),
+                                .say = [&](const std::string& text) { told.push_back(text); },
+                                .say_every = 0});
+  EXPECT_EQ(told,
+            (std::vector<std::string>{
+                "1 of 3 images are done", "2 of 3 images are done", "3 of 3 images are done"}));
 }
 
 }  // namespace
