@@ -74,12 +74,15 @@ RunLocation locate_run(const fs::path& path) {
   if (const fs::path run = whole.parent_path();
       whole.filename() == checkpoints_name && is_there(run / configuration_name))
     return {.configuration = run / configuration_name, .run = run};
-  if (!is_there(path))
-    throw ConfigurationError(
-        "{}: there is no such file{}", path.string(), NamedPath(path.string()).help_to_find());
+  if (!is_there(path)) {
+    const std::string help = NamedPath(path.string()).help_to_find();
+    if (path.extension() == ".yaml" || path.extension() == ".yml")
+      throw ConfigurationError("{}: there is no such file{}", path.string(), help);
+    throw DataError("{}: there is no such run or checkpoint{}", path.string(), help);
+  }
   if (is_running(path))
     throw DataError("{}: the run that is starting there has saved nothing yet", path.string());
-  throw ConfigurationError(
+  throw DataError(
       "{}: is neither a configuration, nor a run directory (with a {}), nor a checkpoint (with a "
       "{})",
       path.string(),

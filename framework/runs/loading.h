@@ -37,8 +37,8 @@ struct RunLocation {
 };
 
 // `path` is a configuration, a run directory, its folder of checkpoints, or the directory of one of
-// its steps. Throws ConfigurationError for anything else, DataError for a checkpoint that no
-// configuration lies with.
+// its steps. Throws DataError where no run is, and for a checkpoint that no configuration
+// lies with, ConfigurationError where a name that ends as YAML is not there.
 RunLocation locate_run(const std::filesystem::path& path);
 
 struct OpenedCheckpoint {

@@ -102,9 +102,11 @@ TEST_F(Loading, FindsRunsAndCheckpointsAndConfigurations) {
   EXPECT_FALSE(folder.checkpoint);
   fs::remove(step / "manifest.json");  // it is no mistake in the command line
   EXPECT_EQ(locate_run(step).checkpoint, step);
-  EXPECT_THROW(locate_run(directory_ / ".."), ConfigurationError);
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { locate_run("/nowhere/at/all"); }),
-            "/nowhere/at/all: there is no such file");
+  EXPECT_THROW(locate_run(directory_ / ".."), DataError);
+  EXPECT_EQ(sentence_of<DataError>([&] { locate_run("/nowhere/at/all"); }),
+            "/nowhere/at/all: there is no such run or checkpoint");
+  EXPECT_EQ(sentence_of<ConfigurationError>([&] { locate_run("/nowhere/run.yaml"); }),
+            "/nowhere/run.yaml: there is no such file");
 }
 
 TEST_F(Loading, OpensTheNewestStepThatVerifiesOrTheOneNamed) {
