@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <climits>
 #include <csignal>
@@ -17,6 +19,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "framework/core/error.h"
 
@@ -28,6 +31,8 @@ constexpr int code_of_libraries = -1;
 
 // The log of a run; an empty path where there is none yet.
 std::array<char, PATH_MAX> log_path = {};
+// That log, locked by this process: it writes what one process alone is to write. -1: it does not.
+int held_log = -1;
 // Of local time, which cannot be asked for when a signal has come.
 std::chrono::seconds log_offset{0};
 
@@ -35,7 +40,7 @@ std::chrono::seconds log_offset{0};
 // there is nobody to tell.
 void write_line(int file, std::string_view begin, std::initializer_list<std::string_view> parts) {
   constexpr std::string_view end = "\n";
-  std::array<iovec, 5> pieces = {};
+  std::array<iovec, 6> pieces = {};
   int count = 0;
   const auto add = [&](std::string_view part) {
     pieces[static_cast<std::size_t>(count++)] = {const_cast<char*>(part.data()), part.size()};
@@ -46,7 +51,7 @@ void write_line(int file, std::string_view begin, std::initializer_list<std::str
   [[maybe_unused]] const ssize_t written = ::writev(file, pieces.data(), count);
 }
 
-// "2026-01-31 12:00:00.000 error ", as the log's other lines begin.
+// "2026-01-31 12:00:00.000 ", as the log's lines begin.
 std::size_t write_time(std::array<char, 40>& text) {
   using namespace std::chrono;
   const auto now = floor<milliseconds>(system_clock::now() + log_offset);
@@ -55,7 +60,7 @@ std::size_t write_time(std::array<char, 40>& text) {
   const hh_mm_ss time(now - day);
   return fmt::format_to_n(text.data(),
                           text.size(),
-                          "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:03} error ",
+                          "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:03} ",
                           static_cast<int>(date.year()),
                           static_cast<unsigned>(date.month()),
                           static_cast<unsigned>(date.day()),
@@ -66,13 +71,24 @@ std::size_t write_time(std::array<char, 40>& text) {
       .size;
 }
 
+// `begin`: the level and, of its parts, the first ones.
+void write_log_line(int log,
+                    std::string_view level,
+                    std::initializer_list<std::string_view> parts) {
+  std::array<char, 40> text;
+  const std::string_view time(text.data(), write_time(text));
+  std::array<std::string_view, 4> words = {level};
+  std::size_t count = 1;
+  for (const std::string_view part : parts) words[count++] = part;
+  write_line(log, time, {words[0], words[1], words[2], words[3]});
+}
+
 void say(std::initializer_list<std::string_view> parts) noexcept {
   write_line(STDERR_FILENO, "longspan: ", parts);
   if (log_path[0] == '\0') return;
   const int log = ::open(log_path.data(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (log < 0) return;
-  std::array<char, 40> time;
-  write_line(log, {time.data(), write_time(time)}, parts);
+  write_log_line(log, "error ", parts);
   ::close(log);
 }
 
@@ -133,8 +149,25 @@ void log_sudden_end_in(const std::filesystem::path& log) {
   std::tm local = {};
   if (path.size() >= log_path.size() || ::localtime_r(&now, &local) == nullptr) return;
   log_offset = std::chrono::seconds(local.tm_gmtoff);
+  if (held_log >= 0) ::close(std::exchange(held_log, -1));
   path.copy(log_path.data(), path.size());
   log_path[path.size()] = '\0';
+}
+
+void write_once_to_log(std::string_view level, std::string_view sentence) noexcept {
+  if (held_log < 0 && log_path[0] != '\0') {
+    const int log = ::open(log_path.data(), O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (log >= 0 && ::flock(log, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      ::close(log);
+      return;
+    }
+    held_log = log;
+  }
+  // A status line may be where it is written.
+  const bool is_alone_on_terminal =
+      ::isatty(STDOUT_FILENO) != 0 && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr;
+  write_line(STDOUT_FILENO, is_alone_on_terminal ? "\r\x1b[K" : "", {sentence});
+  if (held_log >= 0) write_log_line(held_log, level, {" ", sentence});
 }
 
 void speak_at_sudden_end() {

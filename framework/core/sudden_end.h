@@ -1,7 +1,8 @@
-// What is said where the program ends without coming back to main.
+// What is said where the program ends without coming back to main, and by handlers of signals.
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 namespace longspan {
 
@@ -20,5 +21,10 @@ void speak_at_sudden_end();
 // and the sentence, in local time. Not where the file is gone by then. Not to be called while
 // another thread does.
 void log_sudden_end_in(const std::filesystem::path& log);
+
+// For the handler of a signal that does not end the process: a line on standard output and, with
+// its level, at the end of that log. Of the processes with one log, only the first to call it
+// writes: it holds a lock on the log until it ends. `level`: "info" or "warning".
+void write_once_to_log(std::string_view level, std::string_view sentence) noexcept;
 
 }  // namespace longspan

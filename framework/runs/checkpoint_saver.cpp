@@ -35,6 +35,7 @@ bool CheckpointSaver::save(const CheckpointInfo& info,
     tell_unsound(info.step);
     return false;
   }
+  since_begin_ = {};  // the loss may have taken a step
   const std::filesystem::path path = save_checkpoint(directory_, info, state, world_);
   step_ = info.step;
   best_ = best_of(state);
@@ -125,6 +126,12 @@ void CheckpointSaver::tell(const std::filesystem::path& path, double waited) {
 std::optional<std::int64_t> CheckpointSaver::best_of(const TrainingState& state) const {
   const auto best = best_step(state.scalars);
   return best ? std::optional(best->step) : std::nullopt;
+}
+
+void CheckpointSaver::resume_from(std::int64_t step, std::optional<std::int64_t> best) {
+  step_ = whole_step_ = step;
+  best_ = whole_best_ = best;
+  has_older_ = true;
 }
 
 void CheckpointSaver::remove_older() {

@@ -58,7 +58,9 @@ class CheckpointSaver {
 
   // The step of the last save that was started and not given up; -1: none.
   std::int64_t step() const { return step_; }
-  void set_step(std::int64_t step) { step_ = step; }
+  // A run resumes from that step of the directory, of which it knows that best one: `remove_older`
+  // may remove what the run before left when it stopped.
+  void resume_from(std::int64_t step, std::optional<std::int64_t> best);
 
  private:
   void begin();

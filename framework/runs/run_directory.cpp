@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <random>
@@ -17,6 +18,7 @@
 #include "framework/core/error.h"
 #include "framework/core/host_name.h"
 #include "framework/core/system_message.h"
+#include "framework/runs/run_state.h"
 
 namespace longspan {
 namespace {
@@ -38,15 +40,15 @@ bool is_taken(int lock) {
   return false;
 }
 
-// Takes the lock; a sentence where it cannot be had.
-std::string take_lock(const NamedPath& named, Descriptor& lock) {
+// Takes the lock; a sentence where it cannot be had. `made`: whether it made the directory.
+std::string take_lock(const NamedPath& named, Descriptor& lock, bool& made) {
   const fs::path path = named.text();
   const std::string it = fmt::format("{}run.directory \"{}\"", named.before(), path.string());
   std::error_code error;
-  fs::create_directories(path, error);
+  made = fs::create_directories(path, error);
   if (error)
     return fmt::format("{} cannot be made: {}{}", it, error.message(), named.help_to_find());
-  lock = Descriptor(open((path / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+  lock = Descriptor(open((path / lock_name).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
   if (!lock.defined())
     return fmt::format("{} cannot be written: {}{}", it, system_message(), named.help_to_find());
   // Some network file systems have no locks: then the user's care has to do.
@@ -122,12 +124,25 @@ std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& wo
          "it";
 }
 
+// In place, as the lock is on this file. Without it a run counts as one of an older version.
+void write_mark(const Descriptor& lock, const RunMark& mark) {
+  const std::string text = to_text(mark);
+  if (ftruncate(lock.get(), 0) != 0) return;
+  [[maybe_unused]] const auto written = pwrite(lock.get(), text.data(), text.size(), 0);
+}
+
 }  // namespace
 
 RunDirectory::RunDirectory(const NamedPath& path, const Communicator& world)
     : path_(path.text()), writes_(world.rank() == 0) {
   std::string sentence;
-  if (writes_) sentence = take_lock(path, lock_);
+  if (writes_) {
+    std::error_code error;
+    is_first_ = !fs::exists(path_ / lock_name, error) && !fs::exists(log(), error);
+    sentence = take_lock(path, lock_, made_);
+    const auto before = run_mark(path_);
+    follows_killed_ = before && !before->has_ended;
+  }
   if (writes_ && sentence.empty()) sentence = trouble_with(checkpoints());
   sentence = world.broadcast(sentence, 0);
   if (!sentence.empty()) throw ConfigurationError("{}", sentence);
@@ -137,13 +152,41 @@ RunDirectory::RunDirectory(const NamedPath& path, const Communicator& world)
     throw ConfigurationError("{}run.directory \"{}\": {}", path.before(), path_.string(), sentence);
 }
 
+RunDirectory::~RunDirectory() {
+  if (marked_) write_mark(lock_, {.layout = *marked_, .has_ended = true});
+}
+
+void RunDirectory::mark_running(const MeshShape& layout) {
+  if (!writes_) return;
+  marked_ = layout;
+  write_mark(lock_, {.layout = layout, .has_ended = false});
+}
+
+void RunDirectory::remove_if_unused() noexcept try {
+  if (!writes_ || !is_first_ || is_lost()) return;
+  const auto is_own = [&](const fs::directory_entry& entry) {
+    const fs::path name = entry.path().filename();
+    return name == lock_name || name == log().filename() ||
+           (name == checkpoints_name && fs::is_empty(entry.path()));
+  };
+  const fs::directory_iterator entries(path_);
+  if (!std::all_of(begin(entries), end(entries), is_own)) return;
+  fs::remove(checkpoints());
+  fs::remove(log());
+  fs::remove(path_ / lock_name);
+  marked_.reset();
+  if (made_) fs::remove(path_);
+} catch (const fs::filesystem_error&) {
+  // What is left is an empty run.
+}
+
 bool RunDirectory::is_lost() const {
   if (!writes_) return false;
   struct stat held {};
   struct stat there {};
   if (fstat(lock_.get(), &held) != 0) return errno == ESTALE;
   // Whatever else keeps the path from being looked up may pass.
-  if (stat((path_ / ".lock").c_str(), &there) != 0)
+  if (stat((path_ / lock_name).c_str(), &there) != 0)
     return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
   return held.st_dev != there.st_dev || held.st_ino != there.st_ino;
 }

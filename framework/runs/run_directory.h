@@ -2,10 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "checkpoints/files.h"
-#include "framework/comm/communicator.h"
+#include "framework/comm/process_mesh.h"
 #include "framework/core/named_path.h"
 
 namespace longspan {
@@ -23,6 +24,16 @@ class RunDirectory {
   RunDirectory(const NamedPath& path, const Communicator& world);
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
+  // Writes that the run has ended, where it was marked.
+  ~RunDirectory();
+
+  // On rank 0: writes into the lock file (run_state.h) that a run of that layout trains.
+  void mark_running(const MeshShape& layout);
+  // On rank 0: whether the run before this one was killed, or its machine lost.
+  bool follows_killed() const { return follows_killed_; }
+  // On rank 0: removes what this object made, where nothing else is there: of a run that fails
+  // before it begins.
+  void remove_if_unused() noexcept;
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / checkpoints_name; }
@@ -44,6 +55,10 @@ class RunDirectory {
  private:
   std::filesystem::path path_;
   bool writes_;
+  bool made_ = false;      // the directory
+  bool is_first_ = false;  // no run was there before
+  bool follows_killed_ = false;
+  std::optional<MeshShape> marked_;
   Descriptor lock_;
 };
 

@@ -27,6 +27,11 @@ bool saves_cursors(const ProcessMesh& mesh, const CursorRows& rows) {
 
 }  // namespace
 
+std::optional<std::int64_t> RunHistory::best_step() const {
+  if (!best || !best->best()) return std::nullopt;
+  return best->best()->step;
+}
+
 bool RunHistory::add(std::int64_t step,
                      double loss,
                      const std::optional<Measurement>& validation,

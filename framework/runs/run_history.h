@@ -20,6 +20,9 @@ struct RunHistory {
   SkippedData skipped = {};
   Scalars imported = {};  // import_scalars
 
+  // Of checkpoint.keep_best, so far.
+  std::optional<std::int64_t> best_step() const;
+
   // Takes what a step has given, and whether its validation is the best so far. Where that has not
   // the figure of checkpoint.keep_best the log says so, once.
   bool add(std::int64_t step,

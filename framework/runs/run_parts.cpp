@@ -23,8 +23,11 @@ ProcessMesh make_mesh(Session& session, const Settings& settings) {
 
 RunDirectory& opened(std::optional<RunDirectory>& directory,
                      const NamedPath& path,
-                     const Communicator& world) {
-  if (!directory) directory.emplace(path, world);
+                     const ProcessMesh& mesh) {
+  if (!directory) {
+    directory.emplace(path, mesh.world);
+    directory->mark_running(mesh.shape);
+  }
   return *directory;
 }
 
@@ -89,7 +92,7 @@ RunParts::RunParts(const RunInputs& inputs)
       spinning(session.local_size()),
       device(run_device(settings.run, settings.precision, mesh.world, session.local_rank())),
       collectives(settings.parallel.transport, mesh, device),
-      directory(opened(life.directory, settings.run.directory, mesh.world)),
+      directory(opened(life.directory, settings.run.directory, mesh)),
       console(speaks() && !hooks.is_quiet ? Console(stdout, terminal_of_output()) : Console()),
       log(open_log(session, console, directory, settings.run.log_level)),
       profiler(hooks.profiled, mesh, directory, log),

@@ -3,8 +3,24 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
+
+#include "framework/comm/process_mesh.h"
 
 namespace longspan {
+
+// The file of a run's directory that its process holds a lock on.
+inline constexpr const char* lock_name = ".lock";
+
+// What the lock file says of the last process that trained there.
+struct RunMark {
+  MeshShape layout = {};
+  bool has_ended = false;  // by itself, whatever came of it: false of one that was killed
+};
+std::string to_text(const RunMark& mark);
+// Nothing where the file has none, as of a run of an older version.
+std::optional<RunMark> run_mark(const std::filesystem::path& run) noexcept;
 
 // Whether a process trains into that directory now, as far as the file system tells of locks.
 bool is_running(const std::filesystem::path& run) noexcept;

@@ -6,9 +6,12 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <string_view>
 
+#include "framework/comm/launcher.h"
 #include "framework/core/error.h"
+#include "framework/core/sudden_end.h"
 
 namespace longspan {
 namespace {
@@ -19,9 +22,45 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 constexpr std::array signals = {SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGINT};
 
+std::atomic<bool> answers{false};       // StopRequest::answer_signals
+std::atomic<bool> is_of_mpirun{false};  // one of several ranks
+std::atomic<bool> has_answered{false};
+std::atomic<bool> has_warned{false};  // of mpirun's SIGTERM
+
+constexpr std::string_view sentence_of(int signal) {
+  switch (signal) {
+    case SIGTERM:
+      return "SIGTERM: saves and stops after this step";
+    case SIGHUP:
+      return "SIGHUP: saves and stops after this step";
+    case SIGUSR1:
+      return "SIGUSR1: saves and stops after this step";
+    default:
+      return "SIGUSR2: saves and stops after this step";
+  }
+}
+
+void answer(int signal) {
+  if (signal == SIGTERM && is_of_mpirun) {
+    if (has_warned.exchange(true)) return;
+    write_once_to_log(
+        "warning",
+        "SIGTERM: mpirun ends the job, as it does when a rank was killed (kill -9, no memory left) "
+        "or when it is asked to end. It kills the ranks in about 2 s: a longer step is lost");
+    return;
+  }
+  if (has_answered.exchange(true)) return;
+  write_once_to_log("info", sentence_of(signal));
+}
+
 void ask(int signal) {
   stop_asked.store(true, std::memory_order_relaxed);
-  if (signal != SIGINT) return;
+  if (signal != SIGINT) {
+    const int error = errno;
+    if (answers) answer(signal);
+    errno = error;
+    return;
+  }
   constexpr std::string_view answer =
       "\nsaves and stops after this step; once more stops at once\n";
   const int error = errno;
@@ -66,8 +105,17 @@ StopRequest::StopRequest() : stack_(std::size_t{1} << 16) {
 }
 // What was asked for is done: a second signal must not end the process before it has said how.
 StopRequest::~StopRequest() {
+  answers = false;
   handle_with(SIG_IGN);
   sigaltstack(&outer_, nullptr);
+}
+
+void StopRequest::answer_signals() const {
+  if (std::getenv(launcher_variable) != nullptr || std::getenv(end_variable) != nullptr) return;
+  const char* const ranks = std::getenv("OMPI_COMM_WORLD_SIZE");
+  has_answered = has_warned = false;
+  is_of_mpirun = ranks != nullptr && std::string_view(ranks) != "1";
+  answers = true;
 }
 
 bool StopRequest::asked() const { return stop_asked.load(std::memory_order_relaxed); }

@@ -24,6 +24,11 @@ class StopRequest {
   // Whether one of the signals has come to this process.
   bool asked() const;
 
+  // From now on a line on standard output and in the run's log answers the first of the signals,
+  // once for all ranks: steps take their time. SIGINT has its own line on standard error.
+  // `longspan run` answers itself for the ranks that it started.
+  void answer_signals() const;
+
  private:
   // Handlers run on a stack of their own: oneDNN's products keep numbers below the stack pointer,
   // further than the 128 bytes that a signal leaves alone, and with other numbers write beyond

@@ -1,11 +1,13 @@
 #include "framework/runs/training_run.h"
 
+#include <cerrno>
 #include <cmath>
 #include <limits>
 #include <optional>
 
 #include "framework/comm/launcher.h"
 #include "framework/core/stopwatch.h"
+#include "framework/core/system_message.h"
 #include "framework/runs/begin_run.h"
 #include "framework/runs/going_back.h"
 #include "framework/runs/introduction.h"
@@ -51,6 +53,8 @@ class TrainingLoop {
   bool save(bool beside);
   void judge_save(double loss);
   double loss_of_weights();
+  double tried_loss();
+  void hear_stop();
 
   std::int64_t step() const { return run_.trainer.steps(); }
   bool due(std::int64_t every) const { return every > 0 && step() % every == 0; }
@@ -72,6 +76,7 @@ class TrainingLoop {
 void TrainingLoop::make_steps() try {
   if (at_last_step()) tell_that_nothing_is_left(run_.log, step(), run_.settings.training.steps);
   run_.speed.begin_again();
+  if (!run_.hooks.is_quiet) run_.stop_request.answer_signals();
   while (!ends()) {
     run_.profiler.begin_step(step() + 1);
     after_step(make_step());
@@ -86,11 +91,13 @@ void TrainingLoop::make_steps() try {
 
 ExitCode TrainingLoop::end() {
   run_.progress.finish();
+  hear_stop();
   // Documents may end before the step that would have judged it.
   if (run_.saver.awaits_loss()) judge_save(loss_of_weights());
   finish_save(run_);
   const bool is_saved = run_.saver.step() == step() || save(false);
-  if (is_saved && is_sound_) remove_older(run_);
+  // After a stop only the first step of the run that resumes shows what was saved to be good.
+  if (is_saved && is_sound_ && !stopping_) remove_older(run_);
   // Whoever asked it to stop may not wait for long: the checkpoint comes first.
   write_profile(run_);
   return end_run(run_,
@@ -173,7 +180,16 @@ bool TrainingLoop::report(const StepResult& result) {
 
 std::optional<Measurement> TrainingLoop::validate_where_due() {
   if (!due(run_.settings.training.validation_every) && !at_last_step()) return std::nullopt;
-  return validate(run_);
+  std::optional<Measurement> found = validate(run_);
+  hear_stop();
+  return found;
+}
+
+// Collective. Validating and saving take their time: a stop that was requested meanwhile does not
+// wait for another step.
+void TrainingLoop::hear_stop() {
+  const std::int64_t asked = run_.wants_stop() ? 1 : 0;
+  if (run_.mesh.world.all_reduce(asked, Reduction::maximum) == 1) stopping_ = true;
 }
 
 // Of a step that was skipped for the same reason it says nothing.
@@ -189,7 +205,10 @@ void TrainingLoop::judge_reconstruction(const StepResult& result) const {
 // What the run ends with is saved at its end.
 void TrainingLoop::save_where_due(bool is_best) {
   save_is_due_ = save_is_due_ || is_best || due(run_.settings.checkpoint.every);
-  if (save_is_due_ && is_sound_ && !ends()) save_is_due_ = !save(true);
+  if (save_is_due_ && is_sound_ && !ends()) {
+    save_is_due_ = !save(true);
+    if (!run_.saver.under_way()) hear_stop();
+  }
   if (is_best && !ends() && run_.saver.step() != step()) history_.best->withdraw(step());
 }
 
@@ -206,13 +225,63 @@ void TrainingLoop::judge_save(double loss) {
   if (history_.best) history_.best->withdraw(saved);
 }
 
-// No number where they give none, or no gradient. They are tried on a batch that has given both
-// before: one that never does says nothing of them.
+// NaN where they give no finite loss or no finite gradient.
 double TrainingLoop::loss_of_weights() {
   // What was restored and has made no step had one when it was saved.
   if (sound_batch_.fields.empty()) return 0;
+  // A job that is asked to stop may have less time left than a step takes: the last step had a
+  // finite loss and gradient, and its update left finite weights.
+  if (stopping_ && is_sound_ && run_.trainer.has_finite_weights())
+    return history_.losses.loss.value_or(0);
+  return tried_loss();
+}
+
+// Of a step that is not counted, on a batch that has given a finite loss and gradient before: one
+// that never does says nothing of the weights.
+double TrainingLoop::tried_loss() {
+  if (run_.speaks()) tell_launcher(fmt::format("a trial of the weights of step {}", step()));
+  const Stopwatch stopwatch;
   const StepResult tried = run_.trainer.try_step(sound_batch_);
+  const double seconds = stopwatch.seconds();
+  run_.speed.times().saving -= seconds;  // by which it is called
+  run_.log.info("step {}: a trial of the weights took {:.2f} s: loss {:.4f}, gradient norm {:.4f}",
+                step(),
+                seconds,
+                tried.loss,
+                tried.gradient_norm);
+  if (run_.speaks()) tell_launcher(fmt::format("the checkpoint of step {}", step()));
   return tried.is_sound() ? tried.loss : std::numeric_limits<double>::quiet_NaN();
+}
+
+// Until it ends or may not begin again.
+ExitCode run_life(const RunInputs& given) try {
+  Settings now = given.settings;
+  while (true) {
+    RunParts run({given.session, now, given.text, given.hooks, given.stop_request, given.life});
+    TrainingLoop loop(run);
+    if (const auto code = loop.run()) return *code;
+    now.checkpoint.resume = resume_after_divergence(now.checkpoint.resume, loop.has_saved());
+  }
+} catch (const DocumentsEnded&) {
+  // Before the first step.
+  if (given.life.diverged.empty()) throw;
+  throw DivergedError("{}; what is read only once cannot go back: start again",
+                      given.life.diverged);
+}
+
+// A clause. One rank alone may ask.
+std::string after_failure(const Failure& failure, const RunLife& life) try {
+  const std::string_view sentence = failure.what();
+  const auto says = [&](int error) {
+    return sentence.find(system_message(error)) != sentence.npos;
+  };
+  const bool is_full = says(ENOSPC) || says(EDQUOT);
+  if (!is_full && steps_in(life.directory->checkpoints()).empty()) return "";
+  return fmt::format("; {}{}",
+                     is_full ? "free space on the disk, then start the run again: " : "",
+                     where_to_go_on(life.directory->checkpoints(), life.wish));
+} catch (const std::exception&) {
+  return "";
 }
 
 }  // namespace
@@ -224,18 +293,20 @@ ExitCode run_training(Session& session,
   // First: a signal while a long text is read is not to kill the run.
   const StopRequest stop_request;
   RunLife life = {.wish = settings.checkpoint.resume};
-  Settings now = settings;
   try {
-    while (true) {
-      RunParts run({session, now, text, hooks, stop_request, life});
-      TrainingLoop loop(run);
-      if (const auto code = loop.run()) return *code;
-      now.checkpoint.resume = resume_after_divergence(now.checkpoint.resume, loop.has_saved());
-    }
-  } catch (const DocumentsEnded&) {
-    // Before the first step.
-    if (life.diverged.empty()) throw;
-    throw DivergedError("{}; what is read only once cannot go back: start again", life.diverged);
+    return run_life({session, settings, text, hooks, stop_request, life});
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Failure& failure) {
+    if (!life.directory) throw;
+    life.directory->remove_if_unused();
+    throw Failure("{}{}", failure.what(), after_failure(failure, life));
+  } catch (const ConfigurationError&) {
+    if (life.directory) life.directory->remove_if_unused();
+    throw;
+  } catch (const DataError&) {
+    if (life.directory) life.directory->remove_if_unused();
+    throw;
   }
 } catch (const OutOfMemory& error) {
   // Planning takes its time, in which other ranks run out of memory too: one is to speak.

@@ -15,6 +15,15 @@ void complete_gradients(const Parameters& parameters) {
       parameter->variable.zero_gradient();
 }
 
+void sum_squares_of_runs(const Parameters& parameters,
+                         Tensor ParameterRun::*which,
+                         const Tensor& total) {
+  std::vector<Tensor> tensors;
+  for (const ParameterRun& run : parameters.runs())
+    if (run.answered_for) tensors.push_back(run.*which);
+  on(parameters.device(), [&](auto backend) { sum_of_squares(backend, tensors, total); });
+}
+
 }  // namespace
 
 Optimizer::Optimizer(const OptimizerOptions& options, const Parameters& parameters)
@@ -67,10 +76,11 @@ void Optimizer::judge(const Checkpoint& checkpoint) const {
 
 void sum_squared_gradients(const Parameters& parameters, const Tensor& total) {
   complete_gradients(parameters);
-  std::vector<Tensor> gradients;
-  for (const ParameterRun& run : parameters.runs())
-    if (run.answered_for) gradients.push_back(run.own_gradient);
-  on(parameters.device(), [&](auto backend) { sum_of_squares(backend, gradients, total); });
+  sum_squares_of_runs(parameters, &ParameterRun::own_gradient, total);
+}
+
+void sum_squared_weights(const Parameters& parameters, const Tensor& total) {
+  sum_squares_of_runs(parameters, &ParameterRun::own_master, total);
 }
 
 double clip_factor(double norm, double limit) {

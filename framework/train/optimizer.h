@@ -54,6 +54,9 @@ class Optimizer {
 // not waited for.
 void sum_squared_gradients(const Parameters& parameters, const Tensor& total);
 
+// The same of the weights (masters): finite where all of them are.
+void sum_squared_weights(const Parameters& parameters, const Tensor& total);
+
 // min(1, limit / (norm + 1e-6)), or 1 where the limit is 0.
 double clip_factor(double norm, double limit);
 

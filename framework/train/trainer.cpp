@@ -220,6 +220,13 @@ StepResult Trainer::try_step(const Batch& given) {
   return result;
 }
 
+bool Trainer::has_finite_weights() const {
+  const Parameters& parameters = model_->parameters();
+  const Tensor total = Tensor::empty({1}, DType::f64, parameters.device(), MemoryTag::workspace);
+  sum_squared_weights(parameters, total);
+  return std::isfinite(mesh().world.all_reduce(total.to_host().item(), Reduction::sum));
+}
+
 StepResult Trainer::step(const Batch& given, const StepRequest& request) {
   const Batch batch =
       model_->body().prepared(given, random_.child(static_cast<std::uint64_t>(steps_)));

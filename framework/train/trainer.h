@@ -88,6 +88,9 @@ class Trainer {
   // changes.
   StepResult try_step(const Batch& batch);
 
+  // Collective. Whether every trained weight is finite: one pass over the weights, no step.
+  bool has_finite_weights() const;
+
   // Steps so far, skipped ones included, and those skipped.
   std::int64_t steps() const { return steps_; }
   std::int64_t skipped() const { return skipped_; }

@@ -6,6 +6,7 @@
 
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -104,6 +105,43 @@ class Resume(jobs.TestCase):
                 self.assertEqual(self.stop_and_resume(Layout(1, 1), number), 75)
                 shutil.rmtree(self.directory / "stopped")
                 shutil.rmtree(self.directory / "unbroken")
+
+    def test_stop_saves_without_another_step(self):
+        # Steps of seconds, and a small model, which is saved in less.
+        jobs.write_text(self.directory / "text.txt", words=60000)
+        slow = {"data.segment": 2048, "data.batch": 4, "model.memory": 0, "model.layers": 4, "checkpoint.every": 0,
+                "training.steps": 1000, "data.validation": ""}
+        job = self.start_training("slow", settings={**slow, "metrics.timing": True})
+        until(lambda: job.ended() or "step 2/" in job.output())
+        job.signal(signal.SIGTERM)
+        result = job.wait()
+        self.assertEqual(result.code, 75, result.output + result.errors)
+        step = max(line["step_seconds"] for line in self.run_at("slow").metrics())
+        saving = float(re.search(r"saved .* in ([\d.]+) s; training waited", result.output).group(1))
+        self.assertLess(saving, step / 2, result.output)
+        self.assertNotIn("trial", result.output)
+        # It answers at once, on standard output without a terminal, and in the log.
+        answer = "SIGTERM: saves and stops after this step"
+        self.assertEqual(result.output.count(answer), 1, result.output)
+        self.assertEqual(self.run_at("slow").log().count(f" info {answer}"), 1)
+        # The run's end has a trial, whose time is apart from the save.
+        ended = self.train("ended", settings={"training.steps": 2}).output
+        self.assertRegex(ended, r"step 2: a trial of the weights took [\d.]+ s: loss [\d.]+, gradient norm [\d.]+\nsaved ")
+
+    def test_stop_keeps_older_checkpoints_until_the_next_run_has_made_a_step(self):
+        often = {**self.settings, "checkpoint.keep": 1, "checkpoint.every": 5, "training.steps": 1000000,
+                 "training.schedule_steps": STEPS}
+        job = self.start_training("run", settings=often)
+        until(lambda: job.ended() or self.run_at().steps())
+        job.signal(signal.SIGUSR1)
+        result = job.wait()
+        self.assertEqual(result.code, 75, result.output + result.errors)
+        self.assertEqual(result.output.count("SIGUSR1: saves and stops after this step"), 1)
+        before = self.run_at().steps()
+        self.assertIn(f"stopped on request after step {before[-1]}", result.output)
+        self.assertLessEqual(len(before), 2)
+        self.train("run", settings={**often, "training.steps": before[-1] + 1})
+        self.assertEqual(self.run_at().steps(), [before[-1] + 1])
 
     def test_save_and_stop_under_mpirun(self):
         self.assertEqual(self.stop_and_resume(Layout(2, 2), signal.SIGUSR1), 75)

@@ -4,7 +4,10 @@
     tests/launch/run_directory_test.py build/launch/longspan
 """
 
+import os
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -73,6 +76,32 @@ class TakenAway(jobs.TestCase):
         moved.rename(run.path)
         last = run.steps()[-1]
         self.assertIn(f"at step {last}", self.train(settings={"training.steps": last + 1}).output)
+
+
+class FullDisk(jobs.TestCase):
+    def test_the_error_names_the_step_that_is_saved_and_how_to_continue(self):
+        if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
+            self.skipTest("needs a file system that is too small, which only root can make")
+        (self.directory / "small").mkdir()
+        script = 'mount -t tmpfs -o size=1m none small && exec "$0" "$@"'
+        settings = {"run.directory": "small/run", "checkpoint.every": 1, "checkpoint.keep": 100, "training.steps": 100000}
+        for background in True, False:
+            for ranks in 1, 2:
+                with self.subTest(background=background, ranks=ranks):
+                    settings["checkpoint.background"] = background
+                    command = [self.program, "train", "tiny.yaml", *jobs.flat({**settings, "parallel.data": ranks})]
+                    if ranks > 1:
+                        command = [jobs.MPIRUN, ranks, *command]
+                    job = jobs.Job("/usr/bin/unshare", ["-m", "sh", "-c", script, *command], 1, self.directory)
+                    self.addCleanup(job.close)
+                    result = job.wait()
+                    self.assertEqual(result.code, 1, result.output + result.errors)
+                    saved = max(int(step) for step in re.findall(r"saved small/run/checkpoints/step-(\d+)", result.output))
+                    self.assertRegex(
+                        result.errors,
+                        rf"(?m)^longspan: .*No space left on device.*; free space on the disk, then start the run again: "
+                        rf"started again the run goes on from small/run/checkpoints/step-{saved:09}")
+                    self.assertEqual(result.errors.count("longspan: "), 1, result.errors)
 
 
 class NothingLeft(jobs.TestCase):

@@ -1,6 +1,7 @@
 // What a step leaves behind that had no finite loss.
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <map>
 
 #include "framework/train/trainer.h"
@@ -98,6 +99,23 @@ TEST(AStepThatIsTried, FindsWhatTheStepWouldAndChangesNothing) {
   ruined.step(batch_of(0));
   EXPECT_FALSE(ruined.try_step(batch_of(0)).is_sound());
   EXPECT_EQ(ruined.skipped(), 0);
+}
+
+TEST(Trainer, ReportsWhetherItsWeightsAreFinite) {
+  Trainer trainer = make_trainer(0.1);
+  trainer.step(batch_of(0));
+  EXPECT_TRUE(trainer.has_finite_weights());
+  const auto before = tensors_of(trainer);
+  EXPECT_TRUE(trainer.has_finite_weights());
+  EXPECT_EQ(tensors_of(trainer), before);
+  for (const double value : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+    const Tensor master = trainer.model().parameters().trained().back()->own_master;
+    const double was = master.span<double>().back();
+    master.span<double>().back() = value;
+    EXPECT_FALSE(trainer.has_finite_weights());
+    master.span<double>().back() = was;
+  }
+  EXPECT_TRUE(trainer.has_finite_weights());
 }
 
 }  // namespace
