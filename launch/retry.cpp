@@ -69,6 +69,7 @@ class Attempts {
  public:
   Attempts(const RunCommandLine& line, const ConfigurationText& source, const StartJob& start);
   int run();
+  int run_once();
 
  private:
   std::vector<std::string> silent_hosts();
@@ -272,6 +273,18 @@ Turn Attempts::look_for_places() {
   return {.line = found.line};
 }
 
+// A rank that was killed says nothing itself; one that failed has.
+int Attempts::run_once() {
+  const JobEnd end = start_(line_);
+  ++attempts_;
+  const bool is_told = end.was_asked || is_final(end.code);
+  const bool was_killed = end.code > 128 || read_run_record(directory_).state == RunState::killed;
+  if (!is_told && was_killed)
+    say(LogLevel::error,
+        fmt::format("{} {}; {}", failure_of(end.code), take_progress(), how_to_go_on()));
+  return end.code;
+}
+
 int Attempts::run() {
   RunCommandLine line = line_;
   silent_hosts();  // whether there is a way to ask them: the first attempt has all of them
@@ -302,7 +315,8 @@ int Attempts::run() {
 int run_again_and_again(const RunCommandLine& line,
                         const ConfigurationText& source,
                         const StartJob& start) {
-  return Attempts(line, source, start).run();
+  Attempts attempts(line, source, start);
+  return line.retry.most == 0 ? attempts.run_once() : attempts.run();
 }
 
 }  // namespace longspan

@@ -20,6 +20,8 @@ using StartJob = std::function<JobEnd(const RunCommandLine&)>;
 // attempts in a row have come no further, which is judged by the last step saved and the last one
 // logged.
 //
+// Without `line.retry.most` it runs the training once, and says where it was killed.
+//
 // Returns the exit code of the last attempt, or that of a stop on request where a signal came in
 // between. Each attempt, why and on what, is told on standard error and in the log of the run.
 int run_again_and_again(const RunCommandLine& line,

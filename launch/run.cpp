@@ -227,8 +227,9 @@ int run_on_ranks(const RunCommandLine& line) {
   const StartJob start = [program = own_program()](const RunCommandLine& each) {
     return start_job(each, program);
   };
-  if (line.retry.most == 0) return start(settled).code;
-  if (line.command.front() != "train")
+  const bool trains = line.command.front() == "train";
+  if (line.retry.most == 0 && !(trains && source)) return start(settled).code;
+  if (!trains)
     throw ConfigurationError(
         "longspan run: {} is for train, which goes on from what it has saved; found {}",
         retry_option,

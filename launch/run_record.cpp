@@ -41,8 +41,9 @@ std::optional<std::int64_t> number_of(const SavedConfiguration& configuration, c
   return found == configuration.values.end() ? std::nullopt : integer_of(found->second);
 }
 
-// The last line of a log, of at most so many bytes; "" where there is none.
-std::string last_line(const fs::path& log) {
+// The end of a log, of at most so many bytes, which begins with a whole line; "" where there is
+// none.
+std::string end_of(const fs::path& log) {
   constexpr std::int64_t most = 1 << 14;
   const Descriptor file(::open(log.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
@@ -51,9 +52,7 @@ std::string last_line(const fs::path& log) {
   std::string text(static_cast<std::size_t>(status.st_size - begin), '\0');
   const ssize_t count = ::pread(file.get(), text.data(), text.size(), begin);
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, count)));
-  while (text.ends_with('\n')) text.pop_back();
-  const std::size_t before = text.rfind('\n');
-  return before == std::string::npos ? text : text.substr(before + 1);
+  return begin == 0 ? text : text.substr(text.find('\n') + 1);
 }
 
 // The error that a line of a log tells of; "" where it tells of none. A line is a date, a time, a
@@ -65,6 +64,30 @@ std::string error_in(std::string_view line) {
   const std::size_t time = line.find(' ', date + 1);
   if (time == std::string_view::npos || !line.substr(time).starts_with(level)) return "";
   return std::string(line.substr(time + level.size()));
+}
+
+// What a log says last.
+struct LogEnd {
+  std::string error;      // its last line, where that is an error
+  bool is_error_of_rank;  // the last line that is not of `longspan run`
+};
+
+LogEnd log_end(const fs::path& log) {
+  constexpr std::string_view launcher = " longspan run: ";
+  std::string text = end_of(log);
+  LogEnd end = {};
+  for (bool is_last = true; !text.empty(); is_last = false) {
+    while (text.ends_with('\n')) text.pop_back();
+    const std::size_t before = text.rfind('\n');
+    const std::string line = before == std::string::npos ? text : text.substr(before + 1);
+    text.resize(before == std::string::npos ? 0 : before);
+    const std::string error = error_in(line);
+    if (is_last) end.error = error;
+    if (line.find(launcher) != std::string::npos) continue;
+    end.is_error_of_rank = !error.empty();
+    break;
+  }
+  return end;
 }
 
 // As the errors say it that come with the exit code of a run that diverged.
@@ -83,6 +106,12 @@ std::int64_t changed_at(const fs::path& run) {
   return newest;
 }
 
+void take_layout(RunRecord& run, const MeshShape& layout) {
+  run.data = layout.data;
+  run.context = layout.context;
+  run.tensor = layout.tensor;
+}
+
 // Of the newest checkpoint: its step and layout. Returns the step, -1 without one.
 std::int64_t take_checkpoint(RunRecord& run) {
   for (int attempt = 0; attempt < 3; ++attempt) {
@@ -97,9 +126,7 @@ std::int64_t take_checkpoint(RunRecord& run) {
     const fs::path newest = folder / step_name(steps.back());
     try {
       const CheckpointInfo info = Checkpoint::open(newest).info();
-      run.data = info.layout.data;
-      run.context = info.layout.context;
-      run.tensor = info.layout.tensor;
+      take_layout(run, info.layout);
       return info.step;
     } catch (const std::exception& error) {
       std::error_code ignored;
@@ -123,13 +150,27 @@ void take_metrics(RunRecord& run) {
 }
 
 // Of one that does not train now. `saved`: the step of its newest checkpoint, or -1.
-RunState state_of(const RunRecord& run, std::int64_t saved) {
-  if (!run.ended_by.empty())
+RunState state_of(const RunRecord& run, std::int64_t saved, bool was_killed) {
+  if (!was_killed && !run.ended_by.empty())
     return tells_of_divergence(run.ended_by) ? RunState::diverged : RunState::failed;
-  if (run.step == 0) return RunState::never_started;
   // The last step counts once it is saved; of a run whose checkpoints were removed its metrics do.
-  const std::int64_t reached = saved < 0 ? run.step : saved;
-  return run.steps && reached >= *run.steps ? RunState::finished : RunState::stopped;
+  const std::int64_t reached = saved < 0 && !was_killed ? run.step : saved;
+  if (run.steps && reached >= *run.steps && reached > 0) return RunState::finished;
+  if (was_killed) return RunState::killed;
+  return run.step == 0 ? RunState::never_started : RunState::stopped;
+}
+
+// How the run ended, which does not train now.
+void take_end(RunRecord& run, std::int64_t saved, const std::optional<RunMark>& mark) {
+  LogEnd end = log_end(run.path / log_file);
+  run.ended_by = std::move(end.error);
+  const bool was_killed = mark && !mark->has_ended && !end.is_error_of_rank;
+  run.state = state_of(run, saved, was_killed);
+  if (run.state == RunState::finished) run.ended_by.clear();
+  if (run.state == RunState::killed && run.ended_by.empty())
+    run.ended_by =
+        "the run was killed, or its machine was lost; start it again to resume from its newest "
+        "checkpoint";
 }
 
 // Adds the runs and the other folders that are in a folder. Links are not followed.
@@ -165,6 +206,8 @@ std::string name_of(RunState state) {
       return "finished";
     case RunState::stopped:
       return "stopped";
+    case RunState::killed:
+      return "killed";
     case RunState::diverged:
       return "diverged";
     case RunState::failed:
@@ -177,7 +220,7 @@ bool is_run(const fs::path& directory) {
   std::error_code error;
   const auto has = [&](const char* name) { return fs::exists(directory / name, error); };
   return has(metrics_file) ||
-         (has(checkpoints_folder) && (has(configuration_file) || has(".lock")));
+         (has(checkpoints_folder) && (has(configuration_file) || has(lock_name)));
 }
 
 RunsBelow runs_below(const fs::path& directory) {
@@ -223,8 +266,12 @@ RunRecord read_run_record(const fs::path& path) {
   take_metrics(run);
   const std::int64_t saved = take_checkpoint(run);
   run.step = std::max(run.step, saved);
-  if (!runs_now) run.ended_by = error_in(last_line(path / log_file));
-  run.state = runs_now ? RunState::running : state_of(run, saved);
+  const std::optional<RunMark> mark = run_mark(path);
+  if (mark) take_layout(run, mark->layout);
+  if (runs_now)
+    run.state = RunState::running;
+  else
+    take_end(run, saved, mark);
   run.changed_at = changed_at(path);
   return run;
 }

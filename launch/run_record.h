@@ -20,7 +20,8 @@ enum class RunState : std::uint8_t {
   never_started,  // it has made no step
   running,        // a process trains into the directory, as far as the file system tells of locks
   finished,       // it is at training.steps
-  stopped,        // on the way: on request, or it was killed
+  stopped,        // before training.steps, on request
+  killed,         // it did not end by itself, and no rank has logged an error
   diverged,       // log.txt ends with that
   failed          // log.txt ends with another error
 };
@@ -35,10 +36,11 @@ struct RunRecord {
   std::optional<std::int64_t> steps;  // training.steps
   MetricsLine last;                   // of the last logged step; null where there is none
   MetricsLine validation;             // of the last step with a validation, likewise
-  // Ranks by axis: of the newest checkpoint, else of the configuration; empty where unknown.
+  // Ranks by axis: of the last process that trained there, else of the newest checkpoint, else of
+  // the configuration; empty where unknown.
   std::optional<std::int64_t> data, context, tensor;
   std::int64_t changed_at = 0;  // seconds since 1970 of its last sign of life; 0: there is none
-  std::string ended_by;         // the error at the end of log.txt, of a run that diverged or failed
+  std::string ended_by;         // why: of a run that was killed, diverged or failed
   std::vector<std::string> troubles;  // what of it cannot be read, a sentence each
 };
 

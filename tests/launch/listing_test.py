@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
-from jobs import DIVERGING, until
+from jobs import DIVERGING, Layout, until
 
 # So many steps that it trains until it is asked to stop.
 LONG = {"training.steps": 1_000_000, "checkpoint.every": 0, "metrics.timing": True}
@@ -57,6 +57,66 @@ class Listing(jobs.TestCase):
         table = self.longspan("list", "runs").output
         self.assertRegex(table, r"(?m)^runs/done +finished +8 of 8 +\d\S+ +\d\S+ +20\d\d-\d\d-\d\d \d\d:\d\d +1 x 1 x 1$")
         self.assertRegex(table, r"(?m)^runs/below/diverged: training diverged: ")
+
+    def test_a_killed_run_is_told_from_a_stopped_one(self):
+        for ranks in 1, 2:
+            with self.subTest(ranks=ranks):
+                name = f"runs/killed-{ranks}"
+                job = self.start_training(name, Layout(ranks, 1), LONG)
+                until(lambda: job.ended() or "step 2/" in job.output())
+                job.signal(signal.SIGKILL, "one")
+                result = job.wait()
+                self.assertNotEqual(result.code, 0)
+                log = self.run_at(name).log()
+                if ranks > 1:  # a rank that was left
+                    words = "SIGTERM: mpirun ends the job, as it does when a rank was killed"
+                    self.assertEqual(log.count(f" warning {words}"), 1, log)
+                    self.assertEqual(result.output.count(words), 1, result.output)
+                found = self.list("runs")[Path(name).name]
+                self.assertEqual((found["state"], found["layout"]["data"]), ("killed", ranks))
+                self.assertIn("was killed", found["ended_by"])
+                table = self.longspan("list", "runs").output
+                self.assertRegex(table, rf"(?m)^{name} +killed +\d+ of 1000000 .* {ranks} x 1 x 1$")
+                self.assertRegex(self.longspan("tail", name, "--follow").errors, rf"{name}: killed, step \d+ of 1000000")
+                self.train(name, Layout(ranks, 1), {"training.steps": 2, "checkpoint.every": 0})
+                self.assertIn("warning the run that trained here before did not end by itself", self.run_at(name).log())
+                self.assertEqual(self.list("runs")[Path(name).name]["state"], "finished")
+
+    def test_a_running_run_has_the_layout_of_its_ranks(self):
+        job = self.start("train", "tiny.yaml", *jobs.flat({**LONG, "run.directory": "runs/going"}), ranks=2)
+        until(lambda: job.ended() or "step 2/" in job.output())
+        found = self.list("runs")["going"]
+        self.assertEqual((found["state"], found["layout"]), ("running", {"data": 2, "context": 1, "tensor": 1}))
+        job.signal(signal.SIGUSR1)
+        self.assertEqual(job.wait().code, 75)
+        self.assertEqual(self.list("runs")["going"]["state"], "stopped")
+
+    def test_a_run_that_fails_before_it_begins_is_not_listed(self):
+        (self.directory / "runs").mkdir()
+        for number, (settings, code) in enumerate([({"data.train": "nowhere.txt"}, 3), ({"data.validation": "nowhere.txt"}, 3),
+                                                   ({"training.start_from": "nowhere"}, 3),
+                                                   ({"checkpoint.resume": "nowhere"}, 3)]):
+            for ranks in 1, 2:
+                with self.subTest(settings=settings, ranks=ranks):
+                    result = self.train(f"runs/{number}-{ranks}", Layout(ranks, 1), settings, code=code)
+                    self.assert_one_sentence(result, "nowhere")
+                    self.assertEqual(os.listdir(self.directory / "runs"), [])
+        # What was there stays.
+        (self.directory / "runs/mine").mkdir()
+        (self.directory / "runs/mine/notes").write_text("mine")
+        self.train("runs/mine", settings={"data.train": "nowhere.txt"}, code=3)
+        self.assertEqual((self.directory / "runs/mine/notes").read_text(), "mine")
+
+    def test_a_run_that_is_not_there_has_one_exit_code(self):
+        (self.directory / "empty").mkdir()
+        for name in "nowhere", "empty":
+            for words in (["tail", name], ["compare", name, "runs"], ["inspect", name], ["verify", name], ["evaluate", name],
+                          ["generate", name], ["export", name, "--to", "x"],
+                          ["attention", name, "--text", "text.txt", "--heads", "0:0"], ["import", name, "--to", "x"]):
+                with self.subTest(words=words):
+                    self.assert_one_sentence(self.longspan(*words, code=3), name)
+        for words in ["evaluate", "nowhere.yaml"], ["train", "nowhere.yaml"]:
+            self.assert_one_sentence(self.longspan(*words, code=2), "nowhere.yaml")
 
     def test_what_was_logged_is_read_from_the_end(self):
         lines = [f'{{"step": {step}, "tokens": 1, "loss": {step}.5}}' for step in range(1, 5000)]

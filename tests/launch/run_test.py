@@ -195,6 +195,28 @@ class AStop(RunTestCase):
         self.assertEqual(process.wait(60), 75)
         self.assertEqual(len(self.run_at().steps()), 1)
 
+    def test_is_not_what_a_killed_rank_ends_in(self):
+        for ranks in 1, 2:
+            with self.subTest(ranks=ranks):
+                name = f"run-{ranks}"
+                settings = {**QUICK, "parallel.data": ranks, "checkpoint.every": 20, "run.directory": name}
+                job = jobs.Job(self.program, ["run", "-n", ranks, "--", "train", "tiny.yaml", *jobs.flat(settings)], 1,
+                               self.directory)
+                self.addCleanup(job.close)
+                self.assertTrue(until(lambda: job.ended() or self.run_at(name).steps()), job.errors())
+                ranks_of_job = [process for process, command in jobs.processes_with(job.mark)
+                                if command.startswith(self.program) and " run " not in command]
+                os.kill(ranks_of_job[-1], signal.SIGKILL)
+                result = job.wait()
+                self.assertEqual(result.code, 137, result.errors)
+                words = (r"longspan run: signal 9 \(Killed\) ended a rank after step \d+, of which step \d+ is saved; "
+                         r"start again to go on\n")
+                self.assertEqual(len(re.findall(words, result.errors)), 1, result.errors)
+                self.assertRegex(self.run_at(name).log(), " error " + words + r"\Z")
+                listed = self.longspan("list", name).output
+                self.assertRegex(listed, rf"(?m)^{name} +killed ")
+                self.assertIn("signal 9 (Killed) ended a rank", listed)
+
     def test_twice_ends_at_once(self):
         terminal = self.training(of={**SLOW, "model.width": 768, "model.feed_forward": 3072})
         self.assertTrue(terminal.shows(r"step [0-9]+/", 300), terminal.text)
