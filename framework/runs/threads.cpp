@@ -92,9 +92,10 @@ void set_threads(std::int64_t wanted, int local_ranks) {
 bool Contention::update(double now, double running, double delayed) {
   running_ += running;
   delayed_ += delayed;
-  if (running_ + delayed_ < 0.02) return found_;  // too little to decide from
-  // A machine of its own has some too: its other threads, and those of the system.
-  const bool delays = delayed_ > 0.1 * (running_ + delayed_);
+  if (running_ + delayed_ < 0.1) return found_;  // too little to decide from
+  // An idle machine has some too: its other threads, and those of the system. A busy program on
+  // each core makes it a half.
+  const bool delays = delayed_ > 0.3 * (running_ + delayed_);
   running_ = delayed_ = 0;
   if (delays == found_ || (found_ && now - since_ < shortest_)) return found_;
   // Threads that sleep soon are delayed little where others compute: to spin is then tried more and
