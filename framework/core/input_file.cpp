@@ -38,6 +38,9 @@ int open_for_reading(const char* path) {
   return descriptor < 0 ? open() : descriptor;
 }
 
+constexpr const char* of_one_process =
+    "; only the process that is given a pipe can read it: with several ranks write it to a file";
+
 // The descriptor that a path such as /dev/stdin or /dev/fd/3 names; -1 for another path.
 int own_descriptor(const std::string& path) {
   if (path == "/dev/stdin") return STDIN_FILENO;
@@ -70,8 +73,7 @@ int opened(const NamedPath& path) {
   throw DataError("{}: cannot be opened for reading: {}{}",
                   path.told(),
                   system_message(reason),
-                  is_of_another ? "; a pipe of one process cannot be read by other ranks: write "
-                                  "it to a file first"
+                  is_of_another      ? of_one_process
                   : reason == ENOENT ? path.help_to_find()
                                      : "");
 }
@@ -155,7 +157,8 @@ std::int64_t size_of(int descriptor, const NamedPath& path) {
                     path.told(),
                     S_ISDIR(status.st_mode)
                         ? fmt::format(" but a directory; name its files, as {}/*", path.text())
-                        : "");
+                    : own_descriptor(path) >= 0 ? of_one_process
+                                                : "");
   if (status.st_size == 0) throw DataError("{}: is empty", path.told());
   return status.st_size;
 }

@@ -76,10 +76,10 @@ std::string shortened(std::string_view text, std::size_t most) {
 
 std::string some_in_quotes(std::span<const std::string> words, const std::string& noun) {
   constexpr std::size_t most = 3;
-  std::string text = fmt::format("{} {}{}", words.size(), noun, words.size() == 1 ? " " : "s, as ");
+  std::string text = noun;
   for (std::size_t i = 0; i < std::min(most, words.size()); ++i)
-    text += (i == 0 ? "" : ", ") + in_quotes(words[i]);
-  return text;
+    text += (i == 0 ? " " : ", ") + in_quotes(words[i]);
+  return words.size() > most ? text + fmt::format(" and {} more", words.size() - most) : text;
 }
 
 std::string lower_case(std::string_view text) {

@@ -19,7 +19,7 @@ std::string in_quotes(std::string_view text);
 // The same without quotes and escapes, for words that others made of what a file says.
 std::string shortened(std::string_view text, std::size_t most = 80);
 
-// "2 folders, as \"a\" and \"b\"": how many, and the first few.
+// "folders \"a\", \"b\", \"c\" and 7 more", of the noun "folders": the first few words.
 std::string some_in_quotes(std::span<const std::string> words, const std::string& noun);
 
 // With small letters A to Z.

@@ -39,12 +39,12 @@ std::vector<std::shared_ptr<const InputFile>> texts_of(const DataOptions& option
   return files;
 }
 
-// Whether there are such texts, and none has JSON lines.
-bool lacks_json_lines(const DataOptions& options) {
+// Whether there are such texts, and all have JSON lines, or none has.
+bool all_are_json_lines(const DataOptions& options, bool wanted) {
   try {
     const auto files = texts_of(options);
-    return !files.empty() && std::ranges::none_of(files, [&](const auto& file) {
-      return is_json_lines(*file, options.documents);
+    return !files.empty() && std::ranges::all_of(files, [&](const auto& file) {
+      return is_json_lines(*file, options.documents) == wanted;
     });
   } catch (const DataError&) {
     return false;
@@ -331,11 +331,13 @@ std::string unread_document_key(const DataOptions& options, std::string_view key
   if (options.format != DataFormat::text)
     return fmt::format("data.format is {}",
                        options.format == DataFormat::images ? "images" : "tokens");
-  if (key == "data.text_field" && lacks_json_lines(options))
+  if (key == "data.text_field" && all_are_json_lines(options, false))
     return "no file of data.train, data.validation and data.test has an object of JSON with that "
            "field in its first line";
+  if (key == "data.documents" && all_are_json_lines(options, true))
+    return "all files have JSON lines, each of which is a document";
   if (key == "data.end_of_text" && options.documents.boundary == DocumentBoundary::none &&
-      lacks_json_lines(options))
+      all_are_json_lines(options, false))
     return "data.documents is none, so that texts have no documents to end";
   return "";
 }

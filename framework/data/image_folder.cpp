@@ -72,10 +72,11 @@ ImageFolder look_through(const NamedPath& path, const ScanListener& heard) {
         "{}: has no folder with PNG files; one for each label is needed, as {}/cat/1.png{}",
         path.told(),
         path.text(),
-        found.others.empty() ? "" : "; found " + some_in_quotes(found.others, "other name"));
+        found.others.empty() ? "" : "; found " + some_in_quotes(found.others, "files"));
   if (!found.others.empty())
-    folder.note = fmt::format(
-        "{}: left out {} without PNG images", path.text(), some_in_quotes(found.others, "name"));
+    folder.note = fmt::format("{}: does not read {}, which have no PNG image",
+                              path.text(),
+                              some_in_quotes(found.others, "files"));
   std::int64_t looked = 0, size = 0;  // bytes
   for (const std::string& file : folder.files) size += size_of_file(folder.path + "/" + file);
   for (const std::string& file : folder.files) {

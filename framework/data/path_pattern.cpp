@@ -71,7 +71,8 @@ std::string literal(const std::string& path) {
 
 // As shell_matches; a component ** is any number of folders.
 std::vector<std::string> all_matches(const std::string& pattern, const NamedPath& path) {
-  std::vector<fs::path> parts(fs::path(pattern).begin(), fs::path(pattern).end());
+  const fs::path whole(pattern);
+  const std::vector<fs::path> parts(whole.begin(), whole.end());
   const auto several = std::ranges::find(parts, fs::path(any_folders));
   if (several == parts.end()) return shell_matches(pattern, path);
   fs::path before, after;
@@ -95,7 +96,8 @@ std::vector<std::string> all_matches(const std::string& pattern, const NamedPath
 // Whether a pattern has a component **. Throws DataError where it is a part of one.
 bool is_recursive(const NamedPath& path) {
   bool found = false;
-  for (const fs::path& part : fs::path(path.text())) {
+  const fs::path whole(path.text());
+  for (const fs::path& part : whole) {
     if (part.string().find(any_folders) == std::string::npos) continue;
     if (part != any_folders)
       throw DataError(
@@ -141,10 +143,9 @@ std::vector<NamedPath> files_of(const PathList& paths, const ScanListener& liste
     listener({part.path,
               0,
               0,
-              fmt::format("{}: matches {}, which {} read; write ** for the files in folders",
+              fmt::format("{}: does not read the matching {}; write ** for their files",
                           part.path.text(),
-                          some_in_quotes(folders, "folder"),
-                          folders.size() == 1 ? "is not" : "are not")});
+                          some_in_quotes(folders, "folders"))});
   }
   return files;
 }

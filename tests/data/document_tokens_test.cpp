@@ -325,7 +325,7 @@ TEST(DocumentTokens, WhatIsWrongIsSaidWithItsPlaceAndLeavesNothing) {
     const Text text(name, content);
     const std::string said =
         sentence_of<DataError>([&] { make_tokens(text.path, form, tokenizer, text.cache()); });
-    EXPECT_TRUE(text.cached().empty());
+    EXPECT_TRUE(!fs::exists(text.cache()) || text.cached().empty());
     return said.starts_with(text.path) ? said.substr(text.path.size()) : said;
   };
   const Tokenizer characters = Tokenizer::characters(std::vector<char32_t>{'a', 'b'}, false);

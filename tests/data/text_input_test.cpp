@@ -115,7 +115,7 @@ TEST(TextInput, ALanguageModelReadsTheSameTokens) {
     options.tokenizer = TokenizerKind::characters;
     options.train = path;
     EXPECT_EQ(make_tokenizer(options),
-              Tokenizer::characters(std::u32string(U"\nfirsteco nd"), false));
+              Tokenizer::characters(std::u32string(U"\nfirstecond"), false));
     options.tokenizer = TokenizerKind::bytes;
   }
   // Each of several.
@@ -251,7 +251,8 @@ TEST(PathPattern, FoldersThatMatchAreReported) {
   EXPECT_TRUE(notes.empty());
   EXPECT_EQ(files_of(PathList(folder.path() + "/*"), listener).size(), 1);
   ASSERT_EQ(notes.size(), 1);
-  EXPECT_THAT(notes[0], HasSubstr("matches 1 folder \"" + folder.path() + "/more\""));
+  EXPECT_THAT(notes[0],
+              HasSubstr("does not read the matching folders \"" + folder.path() + "/more\""));
 }
 
 TEST(DataOptions, DocumentKeysWithoutEffectAreNamed) {
@@ -264,6 +265,7 @@ TEST(DataOptions, DocumentKeysWithoutEffectAreNamed) {
   options.train = folder.write("a.json", "{\"body\": \"a\"}\n");
   EXPECT_EQ(unread_document_key(options, "data.text_field"), "");
   EXPECT_EQ(unread_document_key(options, "data.end_of_text"), "");
+  EXPECT_THAT(unread_document_key(options, "data.documents"), HasSubstr("JSON lines"));
   options.format = DataFormat::tokens;
   EXPECT_THAT(unread_document_key(options, "data.documents"), HasSubstr("data.format is tokens"));
 }

@@ -203,7 +203,7 @@ class Mistakes(Prepare):
                 ({"data.train": "bytes.txt"}, 3, "bytes.txt: byte 5: found bytes ff, which are not UTF-8"),
                 ({"data.train": "blank.txt", "data.documents": "line"}, 3, "blank.txt: the tokenizer sees nothing in it"),
                 ({"data.train": "nowhere.jsonl"}, 3, "nowhere.jsonl: cannot be opened for reading"),
-                ({"data.end_of_text": "<eod>"}, 2, "data.end_of_text: found \"<eod>\"; wanted an id from 0 to 264"),
+                ({"data.documents": "line", "data.end_of_text": "<eod>"}, 2, "data.end_of_text: found \"<eod>\"; wanted an id from 0 to 264"),
                 ({"data.documents": "page"}, 2, "data.documents: found \"page\"; allowed: none, file, line or paragraph"),
                 ({"data.token_cache": "text.txt/cache"}, 2, "text.txt/cache: cannot be written: Not a directory")]:
             with self.subTest(more=more):

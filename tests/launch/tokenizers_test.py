@@ -151,8 +151,8 @@ class Command(Subwords):
         self.assertEqual((self.directory / "lines.json").read_bytes(), (self.directory / "plain.json").read_bytes())
         result = self.tokenizer(*train, "c.json", "0.jsonl.gz", code=3)
         self.assert_one_sentence(result, '0.jsonl.gz:1: found no field "text"')
-        result = self.tokenizer(*train, "c.model", "0.jsonl.gz", "--text-field", "body", code=2)
-        self.assert_one_sentence(result, "--text-field is of a tokenizer.json")
+        result = self.tokenizer(*train, "c.model", "?.jsonl.gz", "--text-field", "body")
+        self.assertEqual(result.output, b"c.model: 330 pieces of kind unigram\n")
 
     def test_help_is_that_of_the_innermost_word(self):
         self.assertIn(b"a .model file of SentencePiece, or a tokenizer.json, whose", self.tokenizer("train", "--help").output)
