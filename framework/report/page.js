@@ -133,7 +133,11 @@
     const numbers = { axisLabelFormatter: written, valueFormatter: (value) => escaped(written(value)) };
     return {
       labels: [" x", ...curves.map((curve) => curve.label)],
-      series: Object.fromEntries(curves.map((curve) => [curve.label, { color: curve.colour, strokePattern: curve.dash, drawPoints: isSparse(curve) && !chart.stacked }])),
+      series: Object.fromEntries(curves.map((curve) => [curve.label, {
+        color: curve.colour,
+        strokePattern: curve.dash,
+        drawPoints: isSparse(curve) && !chart.stacked,
+      }])),
       pointSize: 2.5,
       xRangePad: 4,  // a point at the end is seen whole
       customBars: isRanged,
