@@ -22,10 +22,9 @@ constexpr std::string_view written_space = "\xE2\x96\x81";
 constexpr std::int64_t most_model_bytes = std::int64_t{1} << 30;
 // Of a line that the library fails on. Each takes as long as the line.
 constexpr int most_cuts = 16;
-// Parts of a text. Those of unigram models are longer: their sums are rounded, and a text of one
-// part has the ids of the library's own tools.
-constexpr std::size_t short_part = std::size_t{1} << 17;
-constexpr std::size_t long_part = std::size_t{1} << 22;
+// Bytes of a part of a text, at least. Sums of unigram models are rounded in older versions of the
+// library: short parts have the ids that newer ones give the whole text.
+constexpr std::size_t part_bytes = 1024;
 
 std::int64_t find_line_end(const sentencepiece::SentencePieceProcessor& processor) {
   for (const char* piece : {"\n", "<0x0A>"}) {
@@ -87,7 +86,6 @@ struct SubwordModel::Loaded {
   bool encodes_lines = true;
   bool goes_by_parts = false;
   bool adds_space = false;  // before a text
-  std::size_t part_bytes = short_part;
 
   // Adds the tokens of the line; false where the library fails.
   bool encode(std::string_view line, std::vector<SubwordToken>& tokens) const;
@@ -121,7 +119,6 @@ SubwordModel::SubwordModel(std::string bytes, const std::string& place) {
     loaded->encodes_lines = loaded->line_end >= 0 && encodes_by_lines(*file);
     loaded->goes_by_parts = begins_pieces_at_spaces(*file);
     loaded->adds_space = file->add_dummy_prefix;
-    if (file->model_type == SentencePieceFile::ModelType::unigram) loaded->part_bytes = long_part;
   } else {
     loaded->encodes_lines = loaded->line_end >= 0;
   }
@@ -138,8 +135,6 @@ bool SubwordModel::encodes_lines() const { return loaded_->encodes_lines; }
 
 bool SubwordModel::goes_by_parts() const { return loaded_->goes_by_parts; }
 
-std::size_t SubwordModel::part_bytes() const { return loaded_->part_bytes; }
-
 // A space between letters of ASCII: no normalizer looks over it.
 std::size_t SubwordModel::place_to_cut(std::string_view text, std::size_t least) const {
   if (!loaded_->goes_by_parts) return std::string_view::npos;
@@ -154,7 +149,7 @@ void SubwordModel::encode(std::string_view text,
                           bool goes_on,
                           const std::function<void(const SubwordToken&)>& sink) const {
   while (!text.empty()) {
-    const std::string_view part = text.substr(0, place_to_cut(text, loaded_->part_bytes));
+    const std::string_view part = text.substr(0, place_to_cut(text, part_bytes));
     text.remove_prefix(part.size());
     // The model puts the space of a later part there again.
     const std::int64_t dropped = goes_on && loaded_->adds_space && part.starts_with(' ') ? 1 : 0;

@@ -66,10 +66,9 @@ class SubwordModel {
   void encode(std::string_view text,
               bool goes_on,
               const std::function<void(const SubwordToken&)>& sink) const;
-  // Whether a text may be encoded in parts of `part_bytes()` or more; the first place at byte
-  // `least` or later where one may end, npos where there is none.
+  // Whether a text may be encoded in parts; the first place at byte `least` or later where one may
+  // end, npos where there is none.
   bool goes_by_parts() const;
-  std::size_t part_bytes() const;
   std::size_t place_to_cut(std::string_view text, std::size_t least) const;
   // The likeliest segmentations of a line, each with the logarithm of its probability, the
   // likeliest first, at most `most`. One, and the usual one, of a model that has no probabilities,

@@ -32,7 +32,6 @@ DocumentReading reading_of(const Tokenizer& tokenizer) {
       pieces != nullptr && !pieces->encodes_lines()) {
     if (!pieces->goes_by_parts()) return {.parts = DocumentParts::none};
     return {.parts = DocumentParts::places,
-            .part = pieces->part_bytes(),
             .place_to_cut = [pieces](std::string_view text, std::size_t least) {
               return pieces->place_to_cut(text, least);
             }};

@@ -146,9 +146,8 @@ class SlowTokenizer {
   std::string json();
 
  private:
-  const nlohmann::json* text_of(const nlohmann::json& object, const char* key) const;
   std::optional<SlowKind> said_kind() const;
-  SlowKind found_kind(bool has_word_ends) const;
+  SlowKind found_kind() const;
   void read_vocabulary();
   void read_lines();
   void read_merges();
@@ -219,11 +218,11 @@ std::optional<SlowKind> SlowTokenizer::said_kind() const {
 }
 
 // As the pieces say.
-SlowKind SlowTokenizer::found_kind(bool has_word_ends) const {
+SlowKind SlowTokenizer::found_kind() const {
   if (files_.kind == SlowVocabulary::lines) return SlowKind::bert;
   if (files_.kind == SlowVocabulary::sentencepiece)
     return files_.vocabulary.place.ends_with("spiece.model") ? SlowKind::t5 : SlowKind::llama;
-  if (has_word_ends && has("<|startoftext|>") && has("<|endoftext|>")) return SlowKind::clip;
+  if (has_word_ends_ && has("<|startoftext|>") && has("<|endoftext|>")) return SlowKind::clip;
   return has("<s>") && has("</s>") && has("<mask>") ? SlowKind::roberta : SlowKind::gpt2;
 }
 
@@ -393,7 +392,8 @@ void SlowTokenizer::add_special(const std::string& role, const JsonPlace& json) 
   Json token = added_token(json, true);
   // As the package has it of a text alone.
   if (role == "mask" && kind_ == SlowKind::roberta && json.is_text()) token["lstrip"] = true;
-  special_[role.empty() ? "+" + token["content"].get<std::string>() : role] = std::move(token);
+  const std::string key = role.empty() ? "+" + token["content"].get<std::string>() : role;
+  special_[key] = std::move(token);
 }
 
 // Those of the class, in whose place tokenizer_config.json puts others, and special_tokens_map.json
@@ -626,7 +626,7 @@ void SlowTokenizer::add_llama() {
     steps.push_back(Json{{"type", "Precompiled"},
                          {"precompiled_charsmap", to_base64(pieces_->precompiled_charsmap)}});
   if (pieces_->remove_extra_whitespaces) {
-    replace("Regex", "\\A +| +\\z", "");
+    replace("Regex", R"((?<![\s\S]) +| +(?![\s\S]))", "");
     replace("Regex", " {2,}", " ");
   }
   // As older versions have it each part between added tokens begins with a space.
@@ -658,7 +658,8 @@ void SlowTokenizer::add_llama() {
 
 std::string SlowTokenizer::json() {
   read_vocabulary();
-  kind_ = said_kind().value_or(found_kind(has_word_ends_));
+  const std::optional<SlowKind> said = said_kind();
+  kind_ = said ? *said : found_kind();
   refuse_other_ids();
   read_special_tokens();
   add_tokens();

@@ -8,6 +8,8 @@ namespace longspan {
 namespace {
 
 constexpr std::size_t most_ids = std::size_t{1} << 24;
+// Ids without a piece, of a small vocabulary.
+constexpr std::size_t most_gap = std::size_t{1} << 18;
 
 // The word itself.
 class WholeWords : public WordModel {
@@ -56,7 +58,7 @@ std::string kind_of(const JsonPlace& json) {
 WordVocabulary read_word_vocabulary(const JsonPlace& json) {
   if (!json.value().is_object()) json.refuse("an object of pieces and their ids");
   WordVocabulary vocabulary;
-  const std::size_t most = std::min(most_ids, 8 * json.size() + 1024);
+  const std::size_t most = std::min(most_ids, 8 * json.size() + most_gap);
   for (const auto& [piece, id] : json.value().items()) {
     const auto number =
         JsonPlace(id, json.place() + "." + piece).integer(0, static_cast<std::int64_t>(most) - 1);

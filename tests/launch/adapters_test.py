@@ -17,6 +17,7 @@ import jobs
 import import_encoders_test
 from import_test import ImportTestCase, read_safetensors
 from jobs import Layout
+from package_tokenizer import tokenizer_json
 from peers import PeersTestCase
 
 ADAPTERS = {"training.start_from": "old", "training.adapters.rank": 2, "training.adapters.alpha": 3,
@@ -148,7 +149,7 @@ class Exported(ImportTestCase):
     """A GPT-2 that is taken in, tuned and given back."""
 
     def tune(self, **settings):
-        self.folder()
+        (self.folder() / "tokenizer.json").write_text(tokenizer_json([]))  # of bytes
         self.take()
         every = {**ADAPTERS, **SHORT, "run.directory": "tuned", "training.start_from": "taken", **settings}
         self.longspan("train", "taken/config.yaml", *jobs.flat(every))
@@ -255,6 +256,7 @@ class Peers(PeersTestCase, ImportTestCase):
         self.need("peft")
         for kind, layers in ("gpt2", "[layers]"), ("qwen2", "[attention/query, attention/value]"):
             self.peer("make", "models", kind)
+            (self.directory / "models" / kind / "tokenizer.json").write_text(tokenizer_json([]))
             self.take(f"models/{kind}", kind)
             every = {**ADAPTERS, **SHORT, "run.directory": f"{kind}-tuned", "training.start_from": kind,
                      "training.adapters.layers": layers}

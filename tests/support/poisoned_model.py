@@ -6,6 +6,8 @@ import math
 import random
 import struct
 
+from package_tokenizer import tokenizer_json
+
 WIDTH, LAYERS, HEADS, HIDDEN, VOCABULARY = 16, 2, 4, 32, 259
 BATCH, SEGMENT = 8, 8  # data.batch and data.segment
 
@@ -59,6 +61,7 @@ def _write_llama(folder, change):
         "model_type": "llama", "vocab_size": VOCABULARY, "hidden_size": WIDTH, "intermediate_size": HIDDEN,
         "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": HEADS,
         "max_position_embeddings": 64, "tie_word_embeddings": False}))
+    (folder / "tokenizer.json").write_text(tokenizer_json([]))  # of bytes
 
 
 def poison(text, bad, first, count):
