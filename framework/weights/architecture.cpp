@@ -40,6 +40,17 @@ std::vector<const Architecture*> of_type(const std::string& model_type) {
   return found;
 }
 
+// "architectures", with today's names of classes: version 2 of transformers and the first
+// conversions of Llama had others.
+std::vector<std::string> model_classes_of(const ModelConfig& config) {
+  std::vector<std::string> names = config.texts("architectures");
+  for (std::string& name : names) {
+    if (name == "T5WithLMHeadModel") name = "T5ForConditionalGeneration";
+    if (name == "LLaMAForCausalLM") name = "LlamaForCausalLM";
+  }
+  return names;
+}
+
 // Those of "model_type"; where it is missing, as in files before version 3 of transformers, those
 // of the first known class in "architectures".
 std::vector<const Architecture*> candidates(const ModelConfig& config) {
@@ -52,7 +63,7 @@ std::vector<const Architecture*> candidates(const ModelConfig& config) {
           fmt::format("found {}; Longspan imports {}", in_quotes(type), either(model_types())));
     return found;
   }
-  const std::vector<std::string> model_classes = config.texts("architectures");
+  const std::vector<std::string> model_classes = model_classes_of(config);
   for (const std::string& model_class : model_classes)
     for (const Architecture& each : architectures())
       if (std::ranges::count(each.model_classes, model_class) > 0) return of_type(each.model_type);
@@ -127,7 +138,7 @@ std::vector<std::string> architecture_names() {
 const Architecture& architecture_of(const ModelConfig& config) {
   const std::vector<const Architecture*> found = candidates(config);
   const Architecture* meant = found.front();
-  for (const std::string& model_class : config.texts("architectures")) {
+  for (const std::string& model_class : model_classes_of(config)) {
     const auto has = [&](const Architecture* each) {
       return std::ranges::count(each->model_classes, model_class) > 0;
     };

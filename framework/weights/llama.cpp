@@ -235,13 +235,10 @@ std::vector<Architecture> architectures() {
   std::vector<Architecture> all;
   for (const LlamaKind& kind : kinds) {
     const std::string model_class = kind.model_class;
-    std::vector<std::string> model_classes = {model_class + "ForCausalLM", model_class + "Model"};
-    // As the first conversions of Llama have it.
-    if (model_class == "Llama") model_classes.emplace_back("LLaMAForCausalLM");
     all.push_back({.model_type = kind.model_type,
                    .name = kind.name,
                    .family = "decoder",
-                   .model_classes = std::move(model_classes),
+                   .model_classes = {model_class + "ForCausalLM", model_class + "Model"},
                    .prefix = "model.",
                    .read = [&kind](const ModelConfig& config) { return read(kind, config); },
                    .write = [&kind](const ModelValues& values) { return write(kind, values); },

@@ -224,8 +224,7 @@ Architecture architecture() {
   return {.model_type = "t5",
           .name = "T5",
           .family = "encoder_decoder",
-          // The third is the first's name in version 2 of transformers.
-          .model_classes = {"T5ForConditionalGeneration", "T5Model", "T5WithLMHeadModel"},
+          .model_classes = {"T5ForConditionalGeneration", "T5Model"},
           .prefix = "",
           .read = read,
           .write = write,

@@ -161,7 +161,7 @@ class ImportTestCase(jobs.TestCase):
     def loss(self, ids, run="taken"):
         """A run without a tokenizer reads ids of 16 bits."""
         reads_ids = "tokenizer: ids" in (self.directory / run / "config.yaml").read_text()
-        (self.directory / "ids").write_bytes(array.array("H", ids).tobytes() if reads_ids else bytes(ids))
+        (self.directory / "ids").write_bytes(array.array("H", list(ids)).tobytes() if reads_ids else bytes(ids))
         result = self.longspan("evaluate", run, "--data", "ids", "--json")
         return json.loads(result.output)["loss"]
 
@@ -282,8 +282,10 @@ class Import(ImportTestCase):
         (self.directory / "mine.yaml").write_text(json.dumps({
             **self.sections, "model": {"family": "decoder", "layers": LAYERS, "width": WIDTH, "heads": HEADS, "positions": "learned",
                                        "feed_forward": HIDDEN, "longest": POSITIONS, "vocabulary": VOCABULARY}}))
+        (self.directory / "train.bin").write_bytes(array.array("H", list(range(259)) * 4).tobytes())
         settings = {"run.directory": "mine", "training.start_from": "taken", "training.learning_rate": 0, "training.steps": 1,
-                    "training.warmup": 0}
+                    "training.warmup": 0, "data.format": "tokens", "data.tokenizer": "ids", "data.vocabulary": VOCABULARY,
+                    "data.train": "train.bin"}
         result = self.longspan("train", "mine.yaml", *jobs.flat(settings))
         self.assertIn("the weights are those of taken/checkpoints/step-000000000, step 0", result.output)
         self.give(run="mine")
@@ -600,7 +602,7 @@ class Peers(PeersTestCase, ImportTestCase):
         # package keeps the angles of a longer segment for one that follows, unless that is as short as those of training.)
         for text, segments in (b"ab", (64,)), (bytes(range(256)) + b"lord", (64, 100)):
             (self.directory / "ids").write_bytes(text)
-            (self.directory / "ids-16").write_bytes(array.array("H", text).tobytes())
+            (self.directory / "ids-16").write_bytes(array.array("H", list(text)).tobytes())
             theirs, again = (json.loads(self.peer("losses", folder, "ids", *segments)) for folder in ("models", "given"))
             for kind in kinds:
                 self.assertEqual(theirs[kind].keys(), again[kind].keys())
