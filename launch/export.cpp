@@ -298,7 +298,9 @@ DocumentTokens add_token_ids(const Scalars& scalars,
     exported.token_ids = token_ids_of(scalars, tokenizer, configuration.data);
     exported.generation = generation_of_pairs(scalars, exported.token_ids);
     DocumentTokens tokens;
-    const auto begin = exported.token_ids.find("bos_token_id");
+    auto begin = exported.token_ids.find("bos_token_id");
+    if (begin == exported.token_ids.end())
+      begin = exported.token_ids.find("decoder_start_token_id");
     const auto end = exported.token_ids.find("eos_token_id");
     if (begin != exported.token_ids.end()) tokens.begin = begin->second;
     if (end != exported.token_ids.end()) tokens.ends = {end->second};

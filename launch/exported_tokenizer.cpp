@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "checkpoints/files.h"
@@ -73,6 +74,27 @@ Json special_tokens(const JsonTokenizer& model, const DocumentTokens& tokens) {
   return found;
 }
 
+// With names for the ids behind those of the tokenizer, which begin and end the texts of pairs.
+std::string with_names(const std::string& json, const DocumentTokens& tokens) {
+  const JsonTokenizer model(json, "tokenizer.json");
+  std::map<std::int64_t, std::array<const char*, 2>> added;
+  for (const std::int64_t end : tokens.ends)
+    if (end >= model.vocabulary()) added[end] = {"</s>", "<|end|>"};
+  if (tokens.begin && *tokens.begin >= model.vocabulary())
+    added[*tokens.begin] = {"<s>", "<|begin|>"};
+  if (added.empty()) return json;
+  Json file = Json::parse(json);
+  for (const auto& [id, names] : added)
+    file["added_tokens"].push_back({{"id", id},
+                                    {"content", model.id_of(names[0]) < 0 ? names[0] : names[1]},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", true}});
+  return file.dump() + "\n";
+}
+
 Json config_of(const TokenizerExport& from, const Json& special) {
   // Of a class of this name neither version of the package changes what tokenizer.json says.
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
@@ -131,12 +153,13 @@ std::vector<std::string> keep_tokenizer_files(const fs::path& folder, Scalars& s
 }
 
 std::string write_tokenizer_files(const TokenizerExport& from, const fs::path& folder) {
-  const std::optional<std::string> json = package_json(from.tokenizer);
-  if (!json)
+  const std::optional<std::string> text = package_json(from.tokenizer);
+  if (!text)
     return fmt::format("no tokenizer.json stands for this tokenizer ({})",
                        name_of(from.tokenizer.kind()));
-  write_text_file(folder / "tokenizer.json", *json);
-  const Json special = special_tokens(JsonTokenizer(*json, "tokenizer.json"), from.tokens);
+  const std::string json = with_names(*text, from.tokens);
+  write_text_file(folder / "tokenizer.json", json);
+  const Json special = special_tokens(JsonTokenizer(json, "tokenizer.json"), from.tokens);
   std::string config = imported(from.scalars, config_name);
   std::string map = imported(from.scalars, special_tokens_name);
   // A folder without one says nothing of special tokens.
@@ -156,8 +179,8 @@ std::string write_tokenizer_files(const TokenizerExport& from, const fs::path& f
   if (!map.empty()) write_text_file(folder / special_tokens_name, map);
   if (!from.chat_template)
     for (const char* const name : {template_name, "chat_template.json"})
-      if (const std::string text = imported(from.scalars, name); !text.empty())
-        write_text_file(folder / name, text);
+      if (const std::string kept = imported(from.scalars, name); !kept.empty())
+        write_text_file(folder / name, kept);
   return "";
 }
 

@@ -82,11 +82,12 @@ bool asks_for(const Configuration& configuration, const std::string& saved) {
     const auto is_same = [&](const char* key) {
       return !then.contains(key) || then.at(key) == now.at(key);
     };
-    const auto model = then.find("data.tokenizer_model");
-    const bool was_named = model != then.end() && model->second != "''" && !model->second.empty();
+    const bool is_trained =
+        configuration.data.tokenizer_model.empty() && is_same("data.tokenizer_model");
     const bool is_kind =
         may_take_kind(configuration) || (is_same("data.tokenizer") && is_same("data.unknown"));
-    return is_kind && (was_named || (is_same("data.tokenizer_kind") && is_same("data.vocabulary")));
+    return is_kind &&
+           (!is_trained || (is_same("data.tokenizer_kind") && is_same("data.vocabulary")));
   } catch (const DataError&) {
     return false;
   }
