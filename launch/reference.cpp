@@ -35,11 +35,13 @@ std::vector<OptionDescription> about(const std::vector<OptionDescription>& refer
     return section;
   if (word.find('.') != std::string::npos)
     return chosen([&](const auto& option) { return option.key.starts_with(word); });
+  std::string name = word;
+  std::ranges::replace(name, '-', '_');
   std::set<std::string_view> named;  // by a name of the field
   for (const FieldName& entry : field_names())
-    if (begins_word(entry.names, word)) named.insert(entry.key);
+    if (begins_word(entry.names, name)) named.insert(entry.key);
   return chosen([&](const auto& option) {
-    return named.contains(option.key) || begins_word(option.key, word) ||
+    return named.contains(option.key) || begins_word(option.key, name) ||
            begins_word(option.documentation, word);
   });
 }

@@ -19,7 +19,7 @@ constexpr std::size_t width = 100;  // columns of a line
 struct KeyLine {
   std::string key;
   std::string value;
-  bool is_commented = false;  // it is the user's to set
+  bool is_commented = false;  // it is the user's to set, or has no effect until that is
 };
 
 bool reads_images(const Family& family) { return family.tasks.front() == "pixels"; }
@@ -72,7 +72,7 @@ std::vector<KeyLine> lines_of(const Family& family) {
            {"training.validation_every", "200"},
            {"checkpoint.every", "200"},
            {"metrics.every", "20"}})
-    lines.push_back({key, value});
+    lines.push_back({key, value, key == std::string_view("training.validation_every")});
   return lines;
 }
 

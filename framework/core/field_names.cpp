@@ -349,7 +349,7 @@ std::string hint_of(const FieldName& entry) {
 
 // The key whose last part is near to that of `written`; "" where none is.
 std::string key_of_near_leaf(std::string_view written, std::span<const std::string> keys) {
-  constexpr std::size_t shortest = 5;  // of less, too much is near
+  constexpr std::size_t shortest = 6;  // of less, too much is near
   const std::string_view leaf = leaf_of(written);
   if (leaf.size() < shortest) return "";
   std::vector<std::string> leaves;
@@ -386,12 +386,16 @@ NameMatch match(std::string_view written, const FieldName& entry) {
   return best;
 }
 
+std::string field_hint(std::string_view written, std::span<const std::string> keys) {
+  const FieldName* const entry = entry_named(written, keys, NameMatch::whole);
+  return entry == nullptr ? "" : hint_of(*entry);
+}
+
 std::string key_hint(std::string_view written, std::span<const std::string> keys) {
   const bool has_leaf = std::ranges::any_of(
       keys, [&](const std::string& key) { return leaf_of(key) == leaf_of(written); });
   if (!has_leaf)
-    if (const FieldName* entry = entry_named(written, keys, NameMatch::beginning))
-      return hint_of(*entry);
+    if (std::string hint = field_hint(written, keys); !hint.empty()) return hint;
   if (const std::string near = nearest(written, keys); !near.empty()) return meant(near);
   if (const FieldName* entry = entry_named(written, keys, NameMatch::within))
     return hint_of(*entry);

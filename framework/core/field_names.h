@@ -31,7 +31,10 @@ NameMatch match(std::string_view written, const FieldName& entry);
 // or "" where no key is near. A word without a dot may name a key without its section.
 std::string key_hint(std::string_view written, std::span<const std::string> keys);
 
-// The same for a value of `key` that is none of its choices.
+// The same where `written` is one of the field's names, else "".
+std::string field_hint(std::string_view written, std::span<const std::string> keys);
+
+// The same as key_hint for a value of `key` that is none of its choices.
 std::string value_hint(std::string_view key,
                        std::string_view written,
                        std::span<const std::string> choices);

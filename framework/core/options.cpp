@@ -237,11 +237,15 @@ void OptionTable::refuse_unknown(const Assignment& assignment) {
        dot = key.rfind('.', dot - 1)) {
     const Entry* parent = find(key.substr(0, dot));
     if (parent == nullptr) continue;
+    std::vector<std::string> keys;
+    if (++unknown_keys_ <= most_told)
+      for (const Entry& entry : entries_) keys.push_back(entry.key);
     return complain({assignment.mark,
-                     fmt::format("{}: found a section with the key {}; allowed: {}",
+                     fmt::format("{}: found a section with the key {}; allowed: {}{}",
                                  parent->key,
                                  in_quotes(key.substr(dot + 1)),
-                                 allowed_sentence(*parent->binding, parent->rule)),
+                                 allowed_sentence(*parent->binding, parent->rule),
+                                 field_hint(key, keys)),
                      parent->key});
   }
   // To look for a near word takes long, and the sentences of more than these are not told.

@@ -371,7 +371,8 @@ TEST(Configuration, HintsKnowTheFieldsNames) {
         {"parallel.tensor_parallel_size=1", "parallel.tensor"},
         {"checkpoint.save_total_limit=1", "checkpoint.keep"},
         {"metrics.logging_steps=1", "metrics.every"}})
-    EXPECT_EQ(hint(setting), fmt::format("did you mean \"{}\"?", key)) << setting;
+    EXPECT_TRUE(hint(setting).ends_with(fmt::format("did you mean \"{}\"?", key)))
+        << setting << ": " << hint(setting);
   EXPECT_NE(hint("model.use_flash_attention=true").find("as FlashAttention does"),
             std::string::npos);
   EXPECT_NE(hint("training.nucleus=1").find("longspan generate --top-p"), std::string::npos);
