@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
@@ -10,6 +11,9 @@
 #include "framework/core/named_path.h"
 
 namespace longspan {
+
+// Whether a file or folder has this path; false also where the system does not answer.
+bool is_there(const std::filesystem::path& path);
 
 // Owns the open file. Nothing of it is held in memory, so it may be many times larger than that.
 // Reading is thread-safe. Symbolic links are followed.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 #include "framework/data/lines.h"
 #include "framework/data/subword_model.h"
 #include "framework/tokenizers/json_tokenizer.h"
@@ -20,11 +21,6 @@ namespace fs = std::filesystem;
 // A longer document is encoded alone, and its tokens are not gathered.
 constexpr std::size_t longest_gathered = std::size_t{1} << 23;
 constexpr std::int64_t tokens_at_once = 65536;
-
-bool is_there(const fs::path& path) {
-  std::error_code unused;
-  return fs::exists(path, unused);
-}
 
 DocumentReading reading_of(const Tokenizer& tokenizer) {
   if (tokenizer.kind() == TokenizerKind::bytes) return {.parts = DocumentParts::bytes};

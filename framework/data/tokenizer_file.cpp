@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 #include "framework/core/json_bounds.h"
 #include "framework/data/new_file.h"
 #include "framework/data/text_input.h"
@@ -45,11 +46,6 @@ constexpr VocabularyName vocabulary_names[] = {{"vocab.json", SlowVocabulary::js
                                                {"vocab.txt", SlowVocabulary::lines},
                                                {"tokenizer.model", SlowVocabulary::sentencepiece},
                                                {"spiece.model", SlowVocabulary::sentencepiece}};
-
-bool is_there(const fs::path& path) {
-  std::error_code unused;
-  return fs::exists(path, unused);
-}
 
 // Those of a folder that has no tokenizer.json.
 std::optional<VocabularyName> slow_vocabulary_in(const fs::path& folder) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "checkpoints/step_directory.h"
+#include "framework/core/input_file.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/runs/checkpoint_values.h"
 #include "framework/runs/named_checkpoint.h"
@@ -20,11 +21,6 @@ constexpr const char* manifest_name = "manifest.json";
 constexpr std::array<std::string_view, 2> of_one_run = {"import/token_ids", "import/label_names"};
 
 namespace fs = std::filesystem;
-
-bool is_there(const fs::path& path) {
-  std::error_code unused;
-  return fs::exists(path, unused);
-}
 
 }  // namespace
 
