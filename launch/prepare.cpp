@@ -34,10 +34,10 @@ struct PrepareArguments {
 };
 
 // Each once, the largest first: it takes longest.
-std::vector<NamedPath> files_to_prepare(const DataOptions& data) {
+std::vector<NamedPath> files_to_prepare(const DataOptions& data, const ScanListener& say) {
   std::vector<NamedPath> files;
   for (const PathList* list : {&data.train, &data.validation, &data.test})
-    for (const NamedPath& file : files_of(*list))
+    for (const NamedPath& file : files_of(*list, say))
       if (std::ranges::find(files, file.text(), &NamedPath::text) == files.end())
         files.push_back(file);
   std::ranges::stable_sort(files, std::greater(), [](const NamedPath& file) {
@@ -136,7 +136,7 @@ void prepare(const Settings& settings, const TokenMaking& making, const Session&
                   Report report(session);
                   const Stopwatch stopwatch;
                   prepare_files(
-                      files_to_prepare(data),
+                      files_to_prepare(data, say),
                       data.documents,
                       tokenizer,
                       cache,
