@@ -119,7 +119,7 @@ void declare_ids(OptionTable& table, DataOptions& options) {
   table.add("data.token_bits",
             options.token_bits,
             "with data.format: tokens, the bits of an id, which is unsigned and little endian: 16, "
-            "32, 64, or auto: what an .npy header or Megatron-LM's .idx says, else 16 where the "
+            "32, 64, or auto: the bits of an .npy header or Megatron-LM's .idx, else 16 where the "
             "vocabulary has at most 65536 ids, else 32",
             {{"auto", IdBits::fitting},
              {"16", IdBits::sixteen},

@@ -14,8 +14,8 @@
 
 namespace longspan {
 
-// Ids as id_layout.h has them; where an index of Megatron-LM lies next to the file, of the dtype
-// and with the documents that it says. A value; copies share the file. Reading is thread-safe.
+// Ids as in id_layout.h; where an index of Megatron-LM lies next to the file, with its dtype and
+// its documents. A value; copies share the file. Reading is thread-safe.
 class IdFile {
  public:
   // Looks at 256 places that are spread over the file (at all of a file below 1 MiB), so that

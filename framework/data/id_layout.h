@@ -19,7 +19,7 @@ struct IdLayout {
 };
 
 // That of NumPy's .npy where the file begins as one, which must be an array of whole numbers along
-// one axis; else the bare ids that `bits` says. Throws DataError for another format of files, such
+// one axis; else bare ids of `bits`. Throws DataError for another format of files, such
 // as archives and text, and for a header that does not agree with the file or with `bits`.
 IdLayout id_layout_of(const InputFile& file, std::int64_t vocabulary, IdBits bits);
 
