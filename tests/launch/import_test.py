@@ -290,7 +290,7 @@ class Import(ImportTestCase):
         self.assertIn("the weights are those of taken/checkpoints/step-000000000, step 0", result.output)
         self.give(run="mine")
         self.assertEqual({name: data for name, (_, _, data) in self.given().items()}, self.weights)
-        result = self.longspan("train", "taken/config.yaml", "--set", "data.train=text.txt", code=2)
+        result = self.longspan("train", "taken/config.yaml", "--set", "data.train=train.bin", code=2)
         self.assert_one_sentence(result, "holds weights that were imported", "training.start_from: taken")
 
     def test_says_what_the_vocabulary_lacks(self):
