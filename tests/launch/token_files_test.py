@@ -73,8 +73,7 @@ class TokenFiles(jobs.TestCase):
         (self.directory / "prompt").write_text("17\n4\n")
         again = self.longspan("generate", "run", "--prompt-file", "prompt", "--tokens", 6, "--temperature", 0).output.split()
         self.assertEqual(again, words)
-        self.assert_one_sentence(self.longspan("generate", "run", code=2), "the prompt has no token; data.tokenizer is ids, so "
-                                 "it is numbers of tokens, 0 to 299")
+        self.assert_one_sentence(self.longspan("generate", "run", code=2), "expected a prompt, found none", "give token ids, 0 to 299")
         self.assert_one_sentence(self.longspan("generate", "run", "--prompt", "In the", code=3), 'the prompt: byte 0: found '
                                  '"In"; wanted the number of a token, 0 to 299: data.tokenizer is ids')
 
