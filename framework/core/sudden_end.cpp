@@ -19,7 +19,6 @@
 #include <new>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "framework/core/error.h"
 
@@ -31,7 +30,7 @@ constexpr int code_of_libraries = -1;
 
 // The log of a run; an empty path where there is none yet.
 std::array<char, PATH_MAX> log_path = {};
-// That log, locked by this process: it writes what one process alone is to write. -1: it does not.
+// That log, open for handlers of signals: another one may lie at its path later. -1: it is not.
 int held_log = -1;
 // Of local time, which cannot be asked for when a signal has come.
 std::chrono::seconds log_offset{0};
@@ -81,6 +80,20 @@ void write_log_line(int log,
   std::size_t count = 1;
   for (const std::string_view part : parts) words[count++] = part;
   write_line(log, time, {words[0], words[1], words[2], words[3]});
+}
+
+// Whether a rank has logged already why the job ends. A longer last line counts as none.
+bool ends_with_error(int log) {
+  std::array<char, 1 << 13> end;
+  const off_t size = ::lseek(log, 0, SEEK_END);
+  const off_t begin = size > off_t{end.size()} ? size - off_t{end.size()} : 0;
+  const ssize_t count = ::pread(log, end.data(), end.size(), begin);
+  std::string_view line(end.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  if (const std::size_t before = line.rfind('\n'); before != line.npos)
+    line.remove_prefix(before + 1);
+  constexpr std::size_t time = 23;  // "2026-01-31 12:00:00.000"
+  return line.size() > time && line.substr(time).starts_with(" error ");
 }
 
 void say(std::initializer_list<std::string_view> parts) noexcept {
@@ -149,19 +162,19 @@ void log_sudden_end_in(const std::filesystem::path& log) {
   std::tm local = {};
   if (path.size() >= log_path.size() || ::localtime_r(&now, &local) == nullptr) return;
   log_offset = std::chrono::seconds(local.tm_gmtoff);
-  if (held_log >= 0) ::close(std::exchange(held_log, -1));
   path.copy(log_path.data(), path.size());
   log_path[path.size()] = '\0';
 }
 
+void open_log_for_signals() {
+  if (held_log >= 0) ::close(held_log);
+  held_log = log_path[0] == '\0' ? -1 : ::open(log_path.data(), O_RDWR | O_APPEND | O_CLOEXEC);
+}
+
 void write_once_to_log(std::string_view level, std::string_view sentence) noexcept {
-  if (held_log < 0 && log_path[0] != '\0') {
-    const int log = ::open(log_path.data(), O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (log >= 0 && ::flock(log, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      ::close(log);
-      return;
-    }
-    held_log = log;
+  if (held_log >= 0) {
+    if (::flock(held_log, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return;
+    if (ends_with_error(held_log)) return;
   }
   // A status line may be where it is written.
   const bool is_alone_on_terminal =

@@ -113,6 +113,7 @@ StopRequest::~StopRequest() {
 void StopRequest::answer_signals() const {
   if (std::getenv(launcher_variable) != nullptr || std::getenv(end_variable) != nullptr) return;
   const char* const ranks = std::getenv("OMPI_COMM_WORLD_SIZE");
+  open_log_for_signals();
   has_answered = has_warned = false;
   is_of_mpirun = ranks != nullptr && std::string_view(ranks) != "1";
   answers = true;

@@ -118,7 +118,7 @@ class AFailedRank(RetryTestCase):
         self.assertTrue(result.errors.endswith(
             "longspan run: gives up: it was started again once, which is all that --retry allows\n"), result.errors)
         self.assertEqual(self.said()[-1][0], "error")
-        self.assertIn("failed", self.longspan("list", ".").output)
+        self.assertRegex(self.longspan("list", ".").output, r"(?m)^./run +killed ")
 
     def test_at_the_same_step_three_times_ends(self):
         # No step is logged or saved: each attempt fails where the one before did.

@@ -343,6 +343,7 @@ TEST(Evaluate, ReportsHowManyImagesAreDone) {
   const TemporaryFile images("\0\0\x08\x03\0\0\0\3\0\0\0\2\0\0\0\2abcdefghijkl"s);
   ImageTransformerOptions options;
   options.common = testing::small_options(1);
+  options.common.tied_embeddings = false;
   ModelSetting setting = small_setting();
   setting.segment = 4;
   setting.classes = 1;
