@@ -6,6 +6,7 @@
 
 #include "checkpoints/files.h"
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 #include "framework/core/option_text.h"
 #include "framework/weights/model_config.h"
 
@@ -13,11 +14,6 @@ namespace longspan {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_there(const fs::path& path) {
-  std::error_code unused;
-  return fs::exists(path, unused);
-}
 
 // Weights in a format that is not read, for the message.
 std::string other_weights(const fs::path& folder) {
