@@ -83,7 +83,8 @@ TEST_F(Recall, WhatDoesNotGoTogetherIsTold) {
   DataOptions missing = other;
   missing.train = NamedPath{"/nowhere/world.txt", "data.train", "c.yaml:1:1"};
   EXPECT_EQ(complaint([&] { opened(missing); }),
-            "c.yaml:1:1: data.train: /nowhere/world.txt: cannot be opened for reading: No such file or directory");
+            "c.yaml:1:1: data.train: /nowhere/world.txt: cannot be opened for reading: No such "
+            "file or directory");
   DataOptions words = other;
   words.tokenizer = TokenizerKind::characters;
   EXPECT_EQ(recall_task().problem(words),

@@ -126,8 +126,10 @@ TEST_F(Safetensors, FilesThatAreNoneAreRefused) {
   EXPECT_EQ(refusal_of_header("[]"), "header: found a list; wanted an object");
   EXPECT_EQ(refusal_of_header("3"), "header: found 3; wanted an object");
   EXPECT_EQ(refusal_of_header("{}", 1), "1 bytes lie behind the last tensor, which no tensor has");
-  EXPECT_EQ(refusal_of([&] { SafetensorsFile file(directory_.path()); }),
-            directory_.path().string() + ": is not a regular file");
+  EXPECT_NE(refusal_of([&] {
+              SafetensorsFile file(directory_.path());
+            }).find(directory_.path().string() + ": is not a regular file but a directory"),
+            std::string::npos);
   EXPECT_NE(refusal_of([&] {
               SafetensorsFile file(directory_.path() / "no");
             }).find("cannot be opened for reading"),

@@ -15,9 +15,9 @@
 
 namespace longspan {
 
-// The feature map that is applied to queries and keys as they are read: the identity, or elu(x) + 1.
-// With `exponential` they are exponentials already, and dquery and dkey are the gradients of their
-// logarithms.
+// The feature map that is applied to queries and keys as they are read: the identity, or elu(x)
+// + 1. With `exponential` they are exponentials already, and dquery and dkey are the gradients of
+// their logarithms.
 enum class FeatureMap : std::uint8_t { identity, elu_plus_one, exponential };
 
 enum class Divisor : std::uint8_t {
