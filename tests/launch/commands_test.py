@@ -165,13 +165,13 @@ class TrainedRun(jobs.TestCase):
         unsaved = ("has saved no checkpoint yet and is not running: step 24 of 24 is the last that it logged; "
                    "train first: longspan train empty/config.yaml")
         for arguments, code, part in [
-                (["evaluate", "nowhere"], 2, "nowhere: there is no such file"),
-                (["generate", "nowhere"], 2, "nowhere: there is no such file"),
+                (["evaluate", "nowhere"], 3, "nowhere: there is no such run or checkpoint"),
+                (["generate", "nowhere"], 3, "nowhere: there is no such run or checkpoint"),
                 (["inspect", "nowhere"], 3, "nowhere: there is no such directory"),
                 (["verify", "nowhere"], 3, "nowhere: there is no such directory"),
                 (["evaluate", "run", "--data", "missing.txt"], 3, "missing.txt: cannot be opened"),
-                (["evaluate", "run", "--data", "pipe"], 3, "pipe: is not a regular file"),
-                (["generate", "run", "--prompt-file", "pipe"], 3, "pipe: is not a regular file"),
+                (["evaluate", "run", "--data", "pipe"], 3, "pipe: is a named pipe to which nothing is written"),
+                (["generate", "run", "--prompt-file", "pipe"], 3, "pipe: is a named pipe to which nothing is written"),
                 (["evaluate", "run", "--split", "test"], 2, "data.test is not set"),
                 (["evaluate", "run", "--split", "tset"], 2, "--split"),
                 (["evaluate", "run", "--checkpoint", "nowhere"], 3, "nowhere"),
@@ -201,7 +201,7 @@ class Training(jobs.TestCase):
                 (["tiny.yaml", "--set", "model.family=transformer-xl"], 2, ['did you mean "transformer_xl"?']),
                 (["tiny.yaml", "--set", "data.train=missing.txt"], 3, ["missing.txt: cannot be opened"]),
                 (["tiny.yaml", "--set", "data.train=."], 3, [".: "]),
-                (["tiny.yaml", "--set", "data.train=pipe"], 3, ["pipe: is not a regular file"]),
+                (["tiny.yaml", "--set", "data.train=pipe"], 3, ["pipe: is a named pipe to which nothing is written"]),
                 (["tiny.yaml", "--set", "data.train=empty.txt"], 3, ["empty.txt"]),
                 (["tiny.yaml", "--set", "data.train=short.txt"], 3, ["short.txt"]),
                 (["tiny.yaml", "--set", "data.validation=missing.txt"], 3, ["missing.txt: cannot be opened"]),
