@@ -308,9 +308,9 @@ class Commands(jobs.TestCase):
             if not is_of_the_suite(words):
                 continue
             with self.subTest(page=page, command=words):
-                for path in re.findall(r"(?<!build/)\btests/[\w./]+", words):
+                for path in re.findall(r"(?<!build/)(?<!build-cuda/)\btests/[\w./]+", words):
                     self.assertTrue((SOURCE / path).exists(), path)
-                for name in re.findall(r"build/tests/(\w+?)(?:_mesh)?(?:_test)?(?: |$)", words):
+                for name in re.findall(r"build(?:-cuda)?/tests/(\w+?)(?:_mesh)?(?:_test)?(?: |$)", words):
                     self.assertTrue(f"longspan_tests({name} " in lists or f"add_executable({name} " in lists, name)
                 for folder, suite in re.findall(r"build/tests/([a-z]+?)(?:_mesh)?_test --gtest_filter=(\w+)\.", words):
                     tests = "".join(file.read_text() for file in (SOURCE / "tests" / folder).glob("*_test.cpp"))
