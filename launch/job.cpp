@@ -400,8 +400,8 @@ int JobWatch::exit_code() const {
       return static_cast<int>(ExitCode::stopped);
     }
   }
-  // mpirun says so itself; of a training launch/retry.h does.
-  if (code > 128 && !job_.by_mpirun && !job_.saves)
+  // mpirun reports it itself.
+  if (code > 128 && !job_.by_mpirun && !job_.caller_reports)
     say(fmt::format("signal {} ({}) ended a rank{}",
                     code - 128,
                     ::strsignal(code - 128),

@@ -11,8 +11,9 @@ namespace longspan {
 struct Job {
   std::vector<std::string> command;  // mpirun, which passes SIGUSR1 on to every rank, or the rank
   bool by_mpirun = false;
-  bool saves = false;    // SIGUSR1 asks the ranks to save and stop
-  bool is_local = true;  // all ranks run on this machine
+  bool saves = false;           // SIGUSR1 asks the ranks to save and stop
+  bool is_local = true;         // all ranks run on this machine
+  bool caller_reports = false;  // which signal ended a rank alone, in place of `run_job`
   // As long as mpirun may take to start its daemons on other machines. It is asked to stop after
   // that, or once a rank is heard.
   std::chrono::seconds daemons_start{60};

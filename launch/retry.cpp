@@ -44,6 +44,9 @@ bool is_final(int code) {
                              [&](ExitCode each) { return code == static_cast<int>(each); });
 }
 
+// A second Ctrl-C ends the job, which `run_job` has reported.
+bool was_interrupted_twice(const JobEnd& end) { return end.was_asked && end.code == 128 + SIGINT; }
+
 // What an exit code says of a job that is worth another attempt, whose code is not final.
 std::string failure_of(int code) {
   if (code == static_cast<int>(ExitCode::rank_failed)) return "a rank failed or hung";
@@ -75,6 +78,8 @@ class Attempts {
   std::vector<std::string> silent_hosts();
   bool is_asked_within(std::chrono::milliseconds time);
   std::string why(const JobEnd& end);
+  void report_killed(int code);
+  std::optional<fs::file_time_type> marked_at() const;
   Progress progress() const;
   bool goes_on_from_own() const;
   std::string how_to_go_on() const;
@@ -90,7 +95,7 @@ class Attempts {
 
   const RunCommandLine& line_;
   const StartJob& start_;
-  RetryHosts hosts_;
+  std::optional<RetryHosts> hosts_;  // only with --retry: a list of hosts may be a pipe
   fs::path directory_;
   NamedPath resume_;               // checkpoint.resume
   std::int64_t saved_before_ = 0;  // the newest step in the directory before the first attempt
@@ -108,7 +113,8 @@ class Attempts {
 Attempts::Attempts(const RunCommandLine& line,
                    const ConfigurationText& source,
                    const StartJob& start)
-    : line_(line), start_(start), hosts_(line, source) {
+    : line_(line), start_(start) {
+  if (line.retry.most > 0) hosts_.emplace(line, source);
   const auto configuration = configure(source);
   directory_ = configuration->run.directory.text();
   resume_ = configuration->checkpoint.resume;
@@ -183,7 +189,7 @@ bool Attempts::is_asked_within(std::chrono::milliseconds time) {
 
 // The hosts that do not answer.
 std::vector<std::string> Attempts::silent_hosts() {
-  Silence silence = hosts_.ask();
+  Silence silence = hosts_->ask();
   if (silence.was_asked) was_asked_ = true;
   if (!silence.doubt.empty()) say(LogLevel::warning, silence.doubt);
   return std::move(silence.hosts);
@@ -255,14 +261,14 @@ bool Attempts::wait_for_directory() {
 Turn Attempts::look_for_places() {
   const std::vector<std::string> silent = silent_hosts();
   if (was_asked_) return {};
-  if (hosts_.are_all(silent)) {
+  if (hosts_->are_all(silent)) {
     say(LogLevel::warning, silence_of(silent));
     return {};
   }
   RunCommandLine line = line_;
   const bool changes_resume = resume_ != "auto" && goes_on_from_own();
   if (changes_resume) add_settings(line, {"checkpoint.resume=auto"});
-  const PlacedLine found = hosts_.placed(std::move(line), silent);
+  const PlacedLine found = hosts_->placed(std::move(line), silent);
   if (!found.trouble.empty()) return {.trouble = found.trouble};
   say(LogLevel::info,
       fmt::format("attempt {} starts on {}{}{}",
@@ -273,15 +279,28 @@ Turn Attempts::look_for_places() {
   return {.line = found.line};
 }
 
-// A rank that was killed says nothing itself; one that failed has.
+// A killed rank logs nothing itself; a failed rank has logged its error.
+void Attempts::report_killed(int code) {
+  say(LogLevel::error, fmt::format("{} {}; {}", failure_of(code), take_progress(), how_to_go_on()));
+}
+
+// When a run last wrote its mark (run_state.h); nothing without one.
+std::optional<fs::file_time_type> Attempts::marked_at() const {
+  std::error_code error;
+  const auto written = fs::last_write_time(directory_ / lock_name, error);
+  return error ? std::nullopt : std::optional(written);
+}
+
 int Attempts::run_once() {
+  const auto marked_before = marked_at();
   const JobEnd end = start_(line_);
   ++attempts_;
-  const bool is_told = end.was_asked || is_final(end.code);
-  const bool was_killed = end.code > 128 || read_run_record(directory_).state == RunState::killed;
-  if (!is_told && was_killed)
-    say(LogLevel::error,
-        fmt::format("{} {}; {}", failure_of(end.code), take_progress(), how_to_go_on()));
+  if (is_final(end.code) || was_interrupted_twice(end)) return end.code;
+  // A job that failed before it trained leaves the mark of an earlier run.
+  const bool has_trained = marked_at() != marked_before;
+  const bool was_killed =
+      end.code > 128 || (has_trained && read_run_record(directory_).state == RunState::killed);
+  if (was_killed) report_killed(end.code);
   return end.code;
 }
 
@@ -294,7 +313,10 @@ int Attempts::run() {
     ++attempts_;
     const std::string reason = why(end);
     if (was_asked_) return stopped();
-    if (reason.empty()) return ended_with(end.code);
+    if (reason.empty()) {
+      if (end.was_asked && end.code > 128 && !was_interrupted_twice(end)) report_killed(end.code);
+      return ended_with(end.code);
+    }
     say(LogLevel::warning,
         fmt::format(
             "attempt {} ended with code {} {}: {}", attempts_, end.code, take_progress(), reason));

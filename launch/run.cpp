@@ -158,7 +158,7 @@ RunCommandLine with_ranks(const RunCommandLine& line,
   return settled;
 }
 
-JobEnd start_job(const RunCommandLine& line, const std::string& program) {
+JobEnd start_job(const RunCommandLine& line, const std::string& program, bool caller_reports) {
   // A rank alone needs no mpirun.
   std::vector<std::string> words;
   const bool by_mpirun = line.ranks != 1 || !line.options.empty();
@@ -171,7 +171,8 @@ JobEnd start_job(const RunCommandLine& line, const std::string& program) {
   return run_job({.command = words,
                   .by_mpirun = by_mpirun,
                   .saves = line.command.front() == "train",
-                  .is_local = is_local(line.options)});
+                  .is_local = is_local(line.options),
+                  .caller_reports = caller_reports});
 }
 
 }  // namespace
@@ -223,12 +224,13 @@ int run_on_ranks(const RunCommandLine& line) {
   // What is wrong is told once, and before anything starts.
   const std::optional<ConfigurationText> source = configuration_of(line.command);
   const RunCommandLine settled = with_ranks(line, source);
-  // Looked up once: where it lies something else may lie later.
-  const StartJob start = [program = own_program()](const RunCommandLine& each) {
-    return start_job(each, program);
-  };
   const bool trains = line.command.front() == "train";
-  if (line.retry.most == 0 && !(trains && source)) return start(settled).code;
+  const bool can_read_run = trains && source;
+  // Looked up once: where it lies something else may lie later.
+  const StartJob start = [program = own_program(), can_read_run](const RunCommandLine& each) {
+    return start_job(each, program, can_read_run);
+  };
+  if (line.retry.most == 0 && !can_read_run) return start(settled).code;
   if (!trains)
     throw ConfigurationError(
         "longspan run: {} is for train, which goes on from what it has saved; found {}",

@@ -82,5 +82,17 @@ TEST_F(AskedJob, IsNotStoppedWhereOnlyMpirunAskedItsRanks) {
   EXPECT_EQ(end_of(said + "exit 75", soon, false).code, 75);
 }
 
+TEST_F(AskedJob, ReportsTheSignalThatEndsARankAloneUnlessItsCallerDoes) {
+  for (const bool caller_reports : {false, true}) {
+    ::testing::internal::CaptureStderr();
+    const JobEnd end = run_job({.command = {"/bin/sh", "-c", "kill -9 $$"},
+                                .saves = true,
+                                .caller_reports = caller_reports});
+    const std::string errors = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(end.code, 137);
+    EXPECT_EQ(errors.find("signal 9 (Killed) ended a rank") == errors.npos, caller_reports);
+  }
+}
+
 }  // namespace
 }  // namespace longspan::job_test

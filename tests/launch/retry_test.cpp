@@ -1,6 +1,7 @@
 #include "launch/retry.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -14,6 +15,7 @@
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/files.h"
 #include "framework/core/error.h"
+#include "framework/runs/run_state.h"
 #include "launch/run_record.h"
 #include "tests/support/temporary_directory.h"
 
@@ -42,7 +44,7 @@ class Retry : public ::testing::Test {
     const RunCommandLine line = {.ranks = 3,
                                  .options = std::move(options),
                                  .command = {"train", "run.yaml"},
-                                 .retry = {.most = 3, .wait = 0, .letting_go = 0}};
+                                 .retry = {.most = retries_, .wait = 0, .letting_go = 0}};
     const ConfigurationText source = {"run.yaml",
                                       "{model: {family: decoder, layers: 2, width: 16, heads: 4}, "
                                       "data: {train: none.txt, batch: 6, segment: 32}}",
@@ -51,7 +53,7 @@ class Retry : public ::testing::Test {
                                        "run.device=cpu",
                                        "checkpoint.resume=" + resume_}};
     return run_again_and_again(line, source, [&](const RunCommandLine& each) {
-      return JobEnd{.code = attempt(each, ++attempts_)};
+      return JobEnd{.code = attempt(each, ++attempts_), .was_asked = is_asked_};
     });
   }
 
@@ -77,6 +79,8 @@ class Retry : public ::testing::Test {
   fs::path run_ = directory_.path() / "run";
   std::string resume_ = "auto";
   int attempts_ = 0;
+  int retries_ = 3;
+  bool is_asked_ = false;  // each attempt, to save and stop
   sigset_t before_ = {};
 };
 
@@ -210,6 +214,52 @@ TEST_F(Retry, GoesOnWhereTheCheckpointsCannotBeRead) {
   EXPECT_EQ(code, static_cast<int>(ExitCode::ok));
   EXPECT_THAT(told(),
               HasSubstr("attempt 2 ended with code 137 after step 10, of which step 10 is saved"));
+}
+
+// As where memory runs out while the last step finishes or saves.
+TEST_F(Retry, ReportsARankKilledAfterAStopRequest) {
+  is_asked_ = true;
+  for (const int retries : {0, 3}) {
+    retries_ = retries;
+    attempts_ = 0;
+    EXPECT_EQ(code_of({}, [](const RunCommandLine&, int) { return 130; }), 130);
+    EXPECT_THAT(told(), Not(HasSubstr("signal 2 (Interrupt) ended a rank")));
+    fs::remove(run_ / log_file);
+    EXPECT_EQ(code_of({}, [](const RunCommandLine&, int) { return 137; }), 137);
+    EXPECT_THAT(told(), HasSubstr("signal 9 (Killed) ended a rank"));
+    fs::remove(run_ / log_file);
+    EXPECT_EQ(attempts_, 2);
+  }
+}
+
+TEST_F(Retry, ReportsAKilledRunOnlyWhereTheJobMarkedIt) {
+  retries_ = 0;
+  log_step(3);
+  const auto mark = [this] { std::ofstream(run_ / lock_name) << to_text(RunMark{}); };
+  mark();
+  EXPECT_EQ(code_of({}, [](const RunCommandLine&, int) { return 1; }), 1);
+  EXPECT_EQ(told(), "");
+  ::usleep(20'000);  // longer than the clock of files takes
+  const auto train = [&](const RunCommandLine&, int) {
+    mark();
+    return 1;
+  };
+  EXPECT_EQ(code_of({}, train), 1);
+  EXPECT_THAT(told(), HasSubstr("error longspan run: "));
+}
+
+TEST_F(Retry, LeavesTheHostFileToMpirunWithoutRetries) {
+  retries_ = 0;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], "one\n", 4), 4);
+  ::close(ends[1]);
+  EXPECT_EQ(code_of({"--hostfile", fmt::format("/dev/fd/{}", ends[0])},
+                    [](const RunCommandLine&, int) { return 0; }),
+            0);
+  char text[8];
+  EXPECT_EQ(::read(ends[0], text, sizeof text), 4);
+  ::close(ends[0]);
 }
 
 }  // namespace
