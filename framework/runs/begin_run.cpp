@@ -42,8 +42,12 @@ void resume(RunParts& run,
   run.log.info("resumed from {} at step {}", path.string(), run.trainer.steps());
   resume_best(run, history.best, checkpoint.scalars());
   // One that was named may lie anywhere; this directory need not hold it, or not a good one.
-  if (run.settings.checkpoint.resume == "auto")
-    run.saver.resume_from(run.trainer.steps(), history.best_step());
+  if (run.settings.checkpoint.resume != "auto") return;
+  run.saver.resume_from(run.trainer.steps(), history.best_step());
+  if (run.directory.follows_killed() && run.life.diverged.empty())
+    run.log.warning(
+        "the run that trained here before did not end by itself (it was killed, a rank failed or a "
+        "machine was lost): what followed its newest checkpoint is computed again");
 }
 
 void tell_what_is_otherwise(const RunParts& run, const Checkpoint& checkpoint) {
@@ -99,10 +103,6 @@ RunHistory resume_or_begin_anew(RunParts& run) {
 }  // namespace
 
 RunHistory begin_run(RunParts& run) {
-  if (run.directory.follows_killed() && run.life.diverged.empty())
-    run.log.warning(
-        "the run that trained here before did not end by itself (it was killed, a rank failed or a "
-        "machine was lost): what followed its newest checkpoint is computed again");
   RunHistory history = resume_or_begin_anew(run);
   if (history.skipped.times > 0)
     run.log.info("passes over {} batches; has gone back {} times ({})",

@@ -78,9 +78,24 @@ class Listing(jobs.TestCase):
                 table = self.longspan("list", "runs").output
                 self.assertRegex(table, rf"(?m)^{name} +killed +\d+ of 1000000 .* {ranks} x 1 x 1$")
                 self.assertRegex(self.longspan("tail", name, "--follow").errors, rf"{name}: killed, step \d+ of 1000000")
+                # Nothing is saved that it could resume from.
                 self.train(name, Layout(ranks, 1), {"training.steps": 2, "checkpoint.every": 0})
-                self.assertIn("warning the run that trained here before did not end by itself", self.run_at(name).log())
+                self.assertNotIn("did not end by itself", self.run_at(name).log())
                 self.assertEqual(self.list("runs")[Path(name).name]["state"], "finished")
+
+    def test_a_killed_run_is_reported_where_it_is_resumed(self):
+        for is_named in False, True:
+            with self.subTest(is_named=is_named):
+                name = f"runs/resumed-{int(is_named)}"
+                run = self.run_at(name)
+                job = self.start_training(name, Layout(1, 1), {**LONG, "checkpoint.every": 20})
+                until(lambda: job.ended() or run.steps())
+                job.signal(signal.SIGKILL, "one")
+                job.wait()
+                last = run.steps()[-1]
+                self.train(name, settings={"training.steps": last + 1, "checkpoint.resume": last if is_named else "auto"})
+                words = "warning the run that trained here before did not end by itself"
+                self.assertEqual(words in run.log(), not is_named, run.log())
 
     def test_a_running_run_has_the_layout_of_its_ranks(self):
         job = self.start("train", "tiny.yaml", *jobs.flat({**LONG, "run.directory": "runs/going"}), ranks=2)
