@@ -39,6 +39,8 @@ int columns_in(std::string_view text) {
 // The text with its lines broken between words, so that each takes at most so many columns as far
 // as words do; the lines after the first are indented.
 std::string wrapped(std::string_view text, int columns) {
+  if (const std::size_t end = text.find('\n'); end != text.npos)
+    return wrapped(text.substr(0, end), columns) + "\n" + wrapped(text.substr(end + 1), columns);
   constexpr std::string_view indent = "\n  ";
   std::string lines;
   int used = 0;

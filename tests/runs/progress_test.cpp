@@ -142,6 +142,9 @@ TEST(Console, BreaksLinesBetweenWordsWhereATerminalHasAWidth) {
             "\x1b[33mwarning:\x1b[0m peak memory\n  of this rank: 52.1\n  MB\n"
             "saved\n  runs/of-a-long-name/step-000000004\n  in 1 s\n"
             "caf\u00e9\n  12345678901234567\n");
+  const Screen of_lines;
+  Console(of_lines.stream(), {.width = [] { return 21; }}).line("12345678\n12345678 1234567\n");
+  EXPECT_EQ(of_lines.text(), "12345678\n12345678 1234567\n\n");
   const Screen file;
   Console(file.stream(), Terminal()).line(std::string(300, 'x') + " y");
   EXPECT_EQ(file.text(), std::string(300, 'x') + " y\n");
