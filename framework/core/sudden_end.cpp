@@ -166,8 +166,13 @@ void log_sudden_end_in(const std::filesystem::path& log) {
   log_path[path.size()] = '\0';
 }
 
-void open_log_for_signals() {
+void close_log_for_signals() {
   if (held_log >= 0) ::close(held_log);
+  held_log = -1;
+}
+
+void open_log_for_signals() {
+  close_log_for_signals();
   held_log = log_path[0] == '\0' ? -1 : ::open(log_path.data(), O_RDWR | O_APPEND | O_CLOEXEC);
 }
 

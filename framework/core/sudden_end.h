@@ -22,12 +22,13 @@ void speak_at_sudden_end();
 // another thread does.
 void log_sudden_end_in(const std::filesystem::path& log);
 
-// Opens that log for `write_once_to_log`.
+// Opens that log for `write_once_to_log`, and closes it. No handler may write meanwhile.
 void open_log_for_signals();
+void close_log_for_signals();
 
 // For the handler of a signal that does not end the process: a line on standard output and, with
 // its level, at the end of that log. Of the processes with one log, only the first to call it
-// writes, as it locks the log until it ends, and none does once an error is the last line.
+// writes, as it locks the log until it closes it, and none does once an error is the last line.
 // `level`: "info" or "warning".
 void write_once_to_log(std::string_view level, std::string_view sentence) noexcept;
 

@@ -23,7 +23,7 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 constexpr std::array signals = {SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGINT};
 
 std::atomic<bool> answers{false};       // StopRequest::answer_signals
-std::atomic<bool> is_of_mpirun{false};  // one of several ranks
+std::atomic<bool> is_of_mpirun{false};  // a rank that mpirun has started
 std::atomic<bool> has_answered{false};
 std::atomic<bool> has_warned{false};  // of mpirun's SIGTERM
 
@@ -107,15 +107,16 @@ StopRequest::StopRequest() : stack_(std::size_t{1} << 16) {
 StopRequest::~StopRequest() {
   answers = false;
   handle_with(SIG_IGN);
+  close_log_for_signals();
   sigaltstack(&outer_, nullptr);
 }
 
 void StopRequest::answer_signals() const {
   if (std::getenv(launcher_variable) != nullptr || std::getenv(end_variable) != nullptr) return;
-  const char* const ranks = std::getenv("OMPI_COMM_WORLD_SIZE");
+  answers = false;
   open_log_for_signals();
   has_answered = has_warned = false;
-  is_of_mpirun = ranks != nullptr && std::string_view(ranks) != "1";
+  is_of_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
   answers = true;
 }
 

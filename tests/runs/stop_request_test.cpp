@@ -1,9 +1,19 @@
 #include "framework/runs/stop_request.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "checkpoints/files.h"
+#include "framework/comm/launcher.h"
+#include "framework/core/sudden_end.h"
+#include "tests/support/temporary_directory.h"
 
 namespace longspan::stop_request_test {
 namespace {
@@ -46,6 +56,38 @@ TEST(StopRequestDeathTest, DoesNotHearWhatItWasStartedToIgnore) {
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // where nothing has asked before
   EXPECT_EXIT(hang_up(), ::testing::ExitedWithCode(0), "");
+}
+
+void leave_mpirun() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", launcher_variable, end_variable}) unsetenv(name);
+}
+
+TEST(StopRequest, ReportsThatMpirunEndsItsOnlyRank) {
+  leave_mpirun();
+  setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
+  ::testing::internal::CaptureStdout();
+  {
+    const StopRequest stop;
+    stop.answer_signals();
+    raise(SIGTERM);
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStdout().find("SIGTERM: mpirun ends the job"), 0u);
+  leave_mpirun();
+}
+
+TEST(StopRequest, ReleasesTheLogAtItsEnd) {
+  leave_mpirun();
+  const testing::TemporaryDirectory directory;
+  const std::filesystem::path path = directory.path() / "log.txt";
+  const Descriptor log(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+  log_sudden_end_in(path);
+  {
+    const StopRequest stop;
+    stop.answer_signals();
+    raise(SIGUSR1);
+    EXPECT_NE(flock(log.get(), LOCK_EX | LOCK_NB), 0);
+  }
+  EXPECT_EQ(flock(log.get(), LOCK_EX | LOCK_NB), 0);
 }
 
 #if defined(__x86_64__)
