@@ -167,10 +167,15 @@ void take_end(RunRecord& run, std::int64_t saved, const std::optional<RunMark>& 
   const bool was_killed = mark && !mark->has_ended && !end.is_error_of_rank;
   run.state = state_of(run, saved, was_killed);
   if (run.state == RunState::finished) run.ended_by.clear();
-  if (run.state == RunState::killed && run.ended_by.empty())
+  if (run.state != RunState::killed || !run.ended_by.empty()) return;
+  if (shows_locks(run.path, *mark))
     run.ended_by =
         "the run was killed, or its machine was lost; start it again to resume from its newest "
         "checkpoint";
+  else
+    run.ended_by =
+        fmt::format("the run was killed, or is still running{}, where locks cannot be seen",
+                    mark->host.empty() ? "" : " on " + mark->host);
 }
 
 // Adds the runs and the other folders that are in a folder. Links are not followed.

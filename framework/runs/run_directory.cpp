@@ -124,11 +124,13 @@ std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& wo
          "it";
 }
 
-// In place, as the lock is on this file. Without it a run counts as one of an older version.
-void write_mark(const Descriptor& lock, const RunMark& mark) {
-  const std::string text = to_text(mark);
-  if (ftruncate(lock.get(), 0) != 0) return;
-  [[maybe_unused]] const auto written = pwrite(lock.get(), text.data(), text.size(), 0);
+// In place, as the lock is on this file, and in one call: a full disk leaves the mark before, and
+// who reads meanwhile finds one. Without a mark a run counts as one of an older version.
+void write_mark(const Descriptor& lock, const MeshShape& layout, bool has_ended) {
+  const std::string text = to_text({.layout = layout, .has_ended = has_ended, .host = host_name()});
+  const auto size = static_cast<ssize_t>(text.size());
+  if (pwrite(lock.get(), text.data(), text.size(), 0) != size) return;
+  [[maybe_unused]] const int cut = ftruncate(lock.get(), size);
 }
 
 }  // namespace
@@ -139,27 +141,32 @@ RunDirectory::RunDirectory(const NamedPath& path, const Communicator& world)
   if (writes_) {
     std::error_code error;
     is_first_ = !fs::exists(path_ / lock_name, error) && !fs::exists(log(), error);
+    made_checkpoints_ = !fs::exists(fs::symlink_status(checkpoints(), error));
     sentence = take_lock(path, lock_, made_);
     const auto before = run_mark(path_);
     follows_killed_ = before && !before->has_ended;
   }
-  if (writes_ && sentence.empty()) sentence = trouble_with(checkpoints());
+  if (writes_ && sentence.empty()) {
+    sentence = trouble_with(checkpoints());
+    if (!sentence.empty()) remove_made();
+  }
   sentence = world.broadcast(sentence, 0);
   if (!sentence.empty()) throw ConfigurationError("{}", sentence);
   if (writes_) remove_markers(checkpoints());
   sentence = trouble_of_ranks_with(checkpoints(), world);
-  if (!sentence.empty())
-    throw ConfigurationError("{}run.directory \"{}\": {}", path.before(), path_.string(), sentence);
+  if (sentence.empty()) return;
+  remove_made();
+  throw ConfigurationError("{}run.directory \"{}\": {}", path.before(), path_.string(), sentence);
 }
 
 RunDirectory::~RunDirectory() {
-  if (marked_) write_mark(lock_, {.layout = *marked_, .has_ended = true});
+  if (marked_) write_mark(lock_, *marked_, true);
 }
 
 void RunDirectory::mark_running(const MeshShape& layout) {
   if (!writes_) return;
   marked_ = layout;
-  write_mark(lock_, {.layout = layout, .has_ended = false});
+  write_mark(lock_, layout, false);
 }
 
 void RunDirectory::remove_if_unused() noexcept try {
@@ -167,17 +174,23 @@ void RunDirectory::remove_if_unused() noexcept try {
   const auto is_own = [&](const fs::directory_entry& entry) {
     const fs::path name = entry.path().filename();
     return name == lock_name || name == log().filename() ||
-           (name == checkpoints_name && fs::is_empty(entry.path()));
+           (name == checkpoints_name && entry.is_directory() && fs::is_empty(entry.path()));
   };
   const fs::directory_iterator entries(path_);
   if (!std::all_of(begin(entries), end(entries), is_own)) return;
-  fs::remove(checkpoints());
-  fs::remove(log());
-  fs::remove(path_ / lock_name);
-  marked_.reset();
-  if (made_) fs::remove(path_);
+  remove_made();
 } catch (const fs::filesystem_error&) {
   // What is left is an empty run.
+}
+
+void RunDirectory::remove_made() noexcept {
+  if (!writes_ || !is_first_) return;
+  std::error_code unused;  // what cannot be removed is an empty run
+  if (made_checkpoints_) fs::remove(checkpoints(), unused);
+  fs::remove(log(), unused);
+  fs::remove(path_ / lock_name, unused);
+  marked_.reset();
+  if (made_) fs::remove(path_, unused);
 }
 
 bool RunDirectory::is_lost() const {

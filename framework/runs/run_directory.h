@@ -32,7 +32,7 @@ class RunDirectory {
   // On rank 0: whether the run before this one was killed, or its machine lost.
   bool follows_killed() const { return follows_killed_; }
   // On rank 0: removes what this object made, where nothing else is there: of a run that fails
-  // before it begins.
+  // or is stopped before it begins.
   void remove_if_unused() noexcept;
 
   const std::filesystem::path& path() const { return path_; }
@@ -53,9 +53,12 @@ class RunDirectory {
   void write(const std::string& name, const std::string& text) const;
 
  private:
+  void remove_made() noexcept;
+
   std::filesystem::path path_;
   bool writes_;
-  bool made_ = false;      // the directory
+  bool made_ = false;  // the directory
+  bool made_checkpoints_ = false;
   bool is_first_ = false;  // no run was there before
   bool follows_killed_ = false;
   std::optional<MeshShape> marked_;

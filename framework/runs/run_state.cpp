@@ -3,22 +3,43 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "checkpoints/files.h"
+#include "framework/core/host_name.h"
 #include "framework/runs/metrics.h"
 
 namespace longspan {
+
+namespace {
+
+enum class LockState { free, held, unknown };
+
+LockState lock_state(const std::filesystem::path& run) noexcept try {
+  const Descriptor lock(::open((run / lock_name).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!lock.defined()) return LockState::unknown;
+  if (::flock(lock.get(), LOCK_SH | LOCK_NB) == 0) return LockState::free;
+  return errno == EWOULDBLOCK ? LockState::held : LockState::unknown;
+} catch (const std::exception&) {
+  return LockState::unknown;
+}
+
+}  // namespace
 
 std::string to_text(const RunMark& mark) {
   const nlohmann::ordered_json json = {{"data", mark.layout.data},
                                        {"context", mark.layout.context},
                                        {"tensor", mark.layout.tensor},
-                                       {"has_ended", mark.has_ended}};
-  return json.dump() + "\n";
+                                       {"has_ended", mark.has_ended},
+                                       {"host", mark.host}};
+  constexpr std::size_t size = 255;  // more than any host's name and layout
+  std::string text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  text.resize(std::max(size, text.size()), ' ');
+  return text + "\n";
 }
 
 std::optional<RunMark> run_mark(const std::filesystem::path& run) noexcept try {
@@ -37,14 +58,19 @@ std::optional<RunMark> run_mark(const std::filesystem::path& run) noexcept try {
   mark.layout.context = json.at("context").get<int>();
   mark.layout.tensor = json.at("tensor").get<int>();
   mark.has_ended = json.at("has_ended").get<bool>();
+  mark.host = json.value("host", "");
   return mark;
 } catch (const std::exception&) {
   return std::nullopt;
 }
 
-bool is_running(const std::filesystem::path& run) noexcept try {
-  const Descriptor lock(::open((run / lock_name).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  return lock.defined() && ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+bool is_running(const std::filesystem::path& run) noexcept {
+  return lock_state(run) == LockState::held;
+}
+
+bool shows_locks(const std::filesystem::path& run, const RunMark& mark) noexcept try {
+  const bool is_here = mark.host.empty() || mark.host == host_name();
+  return is_here && lock_state(run) != LockState::unknown;
 } catch (const std::exception&) {
   return false;
 }

@@ -5,6 +5,8 @@
 
 #include <fstream>
 
+#include "framework/core/host_name.h"
+#include "framework/runs/run_state.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::run_record_test {
@@ -22,6 +24,20 @@ TEST(RunRecord, TellsOfCheckpointsThatCannotBeReadBesideWhatItKnows) {
   EXPECT_EQ(record.step, 10);
   EXPECT_EQ(record.state, RunState::stopped);
   EXPECT_THAT(record.troubles, Contains(HasSubstr("checkpoints: cannot be read: ")));
+}
+
+TEST(RunRecord, AdvisesToStartAKilledRunAgainOnlyOnItsOwnHost) {
+  const testing::TemporaryDirectory directory;
+  std::ofstream(directory.path() / metrics_file) << "{\"step\": 10, \"loss\": 1.0}\n";
+  const auto ended_by = [&](const std::string& host) {
+    std::ofstream(directory.path() / lock_name) << to_text(RunMark{.host = host});
+    const RunRecord record = read_run_record(directory.path());
+    EXPECT_EQ(record.state, RunState::killed);
+    return record.ended_by;
+  };
+  EXPECT_THAT(ended_by(host_name()), HasSubstr("start it again"));
+  EXPECT_EQ(ended_by("elsewhere"),
+            "the run was killed, or is still running on elsewhere, where locks cannot be seen");
 }
 
 }  // namespace

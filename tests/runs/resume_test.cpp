@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <csignal>
 #include <fstream>
 #include <thread>
 
+#include "framework/runs/run_state.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::resume_test {
@@ -112,8 +114,42 @@ TEST(RunDirectory, ThatCannotHaveItsCheckpointsLeavesNoLock) {
   fs::create_directories(checkpoints.parent_path());
   std::ofstream(checkpoints) << "a file";
   EXPECT_THROW(RunDirectory((temporary.path() / "run").string(), {}), ConfigurationError);
+  EXPECT_FALSE(fs::exists(checkpoints.parent_path() / lock_name));
   fs::remove(checkpoints);
   EXPECT_NO_THROW(RunDirectory((temporary.path() / "run").string(), {}));
+}
+
+TEST(RunDirectory, LeavesEmptyCheckpointsOfTheUserWhereItIsNotUsed) {
+  const testing::TemporaryDirectory temporary;
+  const fs::path run = temporary.path() / "run";
+  fs::create_directories(temporary.path() / "large");
+  fs::create_directories(run);
+  fs::create_symlink("../large", run / checkpoints_name);
+  RunDirectory(run.string(), {}).remove_if_unused();
+  EXPECT_TRUE(fs::is_symlink(run / checkpoints_name));
+  EXPECT_FALSE(fs::exists(run / lock_name));
+}
+
+// A limit on the size of files refuses what is written, as a full disk does.
+TEST(RunDirectory, KeepsItsMarkWhereTheDiskIsFull) {
+  const testing::TemporaryDirectory temporary;
+  const fs::path run = temporary.path() / "run";
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  {
+    RunDirectory directory(run.string(), {});
+    directory.mark_running({.data = 3});
+    const rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  const auto mark = run_mark(run);
+  ASSERT_TRUE(mark);
+  EXPECT_EQ(mark->layout.data, 3);
+  EXPECT_FALSE(mark->has_ended);
+  EXPECT_EQ(to_text({.has_ended = true}).size(), to_text({.host = "a"}).size());
 }
 
 TEST(RunDirectory, IsWaitedForWhileItsLastRunEnds) {
