@@ -69,7 +69,7 @@ class TrainingLoop {
   Batch batch_ = {};         // of the last step
   Batch sound_batch_ = {};   // of the last one with a finite loss and gradient
   bool save_is_due_ = false;
-  bool is_sound_ = true;          // of the last step: its weights have a finite loss and gradient
+  bool is_sound_ = false;         // the last step made here had a finite loss and gradient
   std::int64_t last_update_ = 0;  // the last step here that was not skipped
 };
 
@@ -93,7 +93,10 @@ ExitCode TrainingLoop::end() {
   run_.progress.finish();
   hear_stop();
   // Documents may end before the step that would have judged it.
-  if (run_.saver.awaits_loss()) judge_save(loss_of_weights());
+  if (run_.saver.awaits_loss()) {
+    const Timed timed(run_.speed.times().saving);
+    judge_save(loss_of_weights());
+  }
   finish_save(run_);
   const bool is_saved = run_.saver.step() == step() || save(false);
   // After a stop only the first step of the run that resumes shows what was saved to be good.
@@ -275,13 +278,21 @@ std::string after_failure(const Failure& failure, const RunLife& life) try {
   const auto says = [&](int error) {
     return sentence.find(system_message(error)) != sentence.npos;
   };
-  const bool is_full = says(ENOSPC) || says(EDQUOT);
+  // The disk of TMPDIR may be the full one.
+  const std::string place = life.directory->path().string() + "/";
+  const bool is_full = (says(ENOSPC) || says(EDQUOT)) && sentence.find(place) != sentence.npos;
   if (!is_full && steps_in(life.directory->checkpoints()).empty()) return "";
   return fmt::format("; {}{}",
                      is_full ? "free space on the disk, then start the run again: " : "",
                      where_to_go_on(life.directory->checkpoints(), life.wish));
 } catch (const std::exception&) {
   return "";
+}
+
+// A run that ends before it has begun leaves no directory.
+ExitCode run_life_in_directory(const RunInputs& given) try { return run_life(given); } catch (...) {
+  if (given.life.directory) given.life.directory->remove_if_unused();
+  throw;
 }
 
 }  // namespace
@@ -294,19 +305,12 @@ ExitCode run_training(Session& session,
   const StopRequest stop_request;
   RunLife life = {.wish = settings.checkpoint.resume};
   try {
-    return run_life({session, settings, text, hooks, stop_request, life});
+    return run_life_in_directory({session, settings, text, hooks, stop_request, life});
   } catch (const OutOfMemory&) {
     throw;
   } catch (const Failure& failure) {
     if (!life.directory) throw;
-    life.directory->remove_if_unused();
     throw Failure("{}{}", failure.what(), after_failure(failure, life));
-  } catch (const ConfigurationError&) {
-    if (life.directory) life.directory->remove_if_unused();
-    throw;
-  } catch (const DataError&) {
-    if (life.directory) life.directory->remove_if_unused();
-    throw;
   }
 } catch (const OutOfMemory& error) {
   // Planning takes its time, in which other ranks run out of memory too: one is to speak.

@@ -117,6 +117,9 @@ class NothingLeft(jobs.TestCase):
             self.assertIn("nothing is left to train: the run is at step 8, which is training.steps = 8; set", there)
         self.assertEqual(self.run_at().metrics_bytes(), before)
         self.assertEqual(self.run_at().steps(), [4, 8])
+        # Without a step made from it, step 8 has not shown that it can replace step 4.
+        self.train(settings={"checkpoint.keep": 1})
+        self.assertEqual(self.run_at().steps(), [4, 8])
         self.assertIn("done: 10 steps", self.train(settings={"training.steps": 10}).output)
 
 
