@@ -217,6 +217,18 @@ class AStop(RunTestCase):
                 self.assertRegex(listed, rf"(?m)^{name} +killed ")
                 self.assertIn("signal 9 (Killed) ended a rank", listed)
 
+    def test_reports_a_killed_rank_whose_configuration_is_a_pipe(self):
+        os.mkfifo(self.directory / "pipe.yaml")
+        job = jobs.Job(self.program, ["run", "-n", 1, "--", "train", "pipe.yaml",
+                                      *jobs.flat({**QUICK, "checkpoint.every": 20})], 1, self.directory)
+        self.addCleanup(job.close)
+        (self.directory / "pipe.yaml").write_text((self.directory / "tiny.yaml").read_text())
+        self.assertTrue(until(lambda: job.ended() or self.run_at().steps()), job.errors())
+        os.kill([process for process, command in jobs.processes_with(job.mark) if " run " not in command][0], signal.SIGKILL)
+        result = job.wait()
+        self.assertEqual(result.code, 137, result.errors)
+        self.assertEqual(result.errors.count("longspan run: signal 9 (Killed) ended a rank"), 1, result.errors)
+
     def test_twice_ends_at_once(self):
         terminal = self.training(of={**SLOW, "model.width": 768, "model.feed_forward": 3072})
         self.assertTrue(terminal.shows(r"step [0-9]+/", 300), terminal.text)
