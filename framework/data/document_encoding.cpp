@@ -5,6 +5,7 @@
 
 #include "framework/core/error.h"
 #include "framework/data/character_scan.h"
+#include "framework/data/id_text.h"
 #include "framework/data/line_pieces.h"
 #include "framework/data/subword_model.h"
 #include "framework/tokenizers/json_tokenizer.h"
@@ -68,6 +69,25 @@ void encode_whole(const JsonTokenizer& model,
   if (at < end) sink({no_token, end - at});
 }
 
+// A number has its digits; the blanks before it have no token.
+void encode_ids(std::string_view text,
+                std::int64_t vocabulary,
+                std::string_view place,
+                const Sink& sink) {
+  std::size_t given = 0;
+  const auto skip_to = [&](std::size_t at) {
+    if (at > given) sink({no_token, static_cast<std::int64_t>(at - given)});
+    given = at;
+  };
+  for_each_id(text, vocabulary, place, [&](std::int64_t id, std::size_t begin, std::size_t end) {
+    skip_to(begin);
+    const std::size_t bytes = std::min(end - begin, static_cast<std::size_t>(most_token_bytes));
+    sink({id, static_cast<std::int64_t>(bytes)});
+    given += bytes;
+  });
+  skip_to(text.size());
+}
+
 }  // namespace
 
 void encode_document(const Tokenizer& tokenizer,
@@ -86,6 +106,8 @@ void encode_document(const Tokenizer& tokenizer,
     });
     return;
   }
+  if (tokenizer.kind() == TokenizerKind::ids)
+    return encode_ids(text, tokenizer.vocabulary(), place, sink);
   require_utf8(text, place, offset);
   if (const JsonTokenizer* const model = tokenizer.json_tokenizer())
     encode_whole(*model, text, place, goes_on ? std::max<std::int64_t>(offset, 1) : 0, sink);

@@ -7,11 +7,11 @@
 
 namespace longspan {
 
-std::vector<std::int64_t> ids_of_text(std::string_view text,
-                                      std::int64_t vocabulary,
-                                      std::string_view place) {
+void for_each_id(std::string_view text,
+                 std::int64_t vocabulary,
+                 std::string_view place,
+                 const std::function<void(std::int64_t, std::size_t, std::size_t)>& sink) {
   constexpr std::string_view blanks = " \t\r\n";
-  std::vector<std::int64_t> ids;
   for (std::size_t at = text.find_first_not_of(blanks); at != std::string_view::npos;) {
     const std::size_t end = std::min(text.find_first_of(blanks, at), text.size());
     const std::string_view word = text.substr(at, end - at);
@@ -26,9 +26,18 @@ std::vector<std::int64_t> ids_of_text(std::string_view text,
           at,
           in_quotes(word),
           vocabulary - 1);
-    ids.push_back(id);
+    sink(id, at, end);
     at = text.find_first_not_of(blanks, end);
   }
+}
+
+std::vector<std::int64_t> ids_of_text(std::string_view text,
+                                      std::int64_t vocabulary,
+                                      std::string_view place) {
+  std::vector<std::int64_t> ids;
+  for_each_id(text, vocabulary, place, [&ids](std::int64_t id, std::size_t, std::size_t) {
+    ids.push_back(id);
+  });
   return ids;
 }
 

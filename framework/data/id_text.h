@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,8 +10,14 @@
 
 namespace longspan {
 
-// "15 3 7" gives 15, 3 and 7. Throws DataError, naming `place` and the word, for what is no number
-// below `vocabulary`.
+// Calls sink(id, begin, end) for each number of a text, with the bytes that its digits have. Throws
+// DataError, naming `place` and the word, for what is no number below `vocabulary`.
+void for_each_id(std::string_view text,
+                 std::int64_t vocabulary,
+                 std::string_view place,
+                 const std::function<void(std::int64_t, std::size_t, std::size_t)>& sink);
+
+// "15 3 7" gives 15, 3 and 7. Throws as above.
 std::vector<std::int64_t> ids_of_text(std::string_view text,
                                       std::int64_t vocabulary,
                                       std::string_view place);

@@ -76,6 +76,18 @@ TEST(PairExamples, CountsBytesOfTheTextThatIsRead) {
   EXPECT_EQ(before, 12);
 }
 
+TEST(PairExamples, CutsLinesOfIds) {
+  const auto pairs = pairs_of("15 3\n", " 15  3 7\t9\n", Tokenizer::ids(20));
+  const std::vector<std::int64_t> rows = {0};
+  std::vector<std::int64_t> bytes;
+  for (const std::int64_t longest : {1, 2, 3, 4}) {
+    const Batch cut = pairs->read({.examples = rows, .columns = {16, 16}, .longest = longest});
+    EXPECT_EQ(at(cut, "length", 0), longest + 1);
+    bytes.push_back(cut.count("bytes"));
+  }
+  EXPECT_THAT(bytes, ElementsAre(3 + 1, 6 + 1, 8 + 1, 10 + 1));
+}
+
 TEST(PairExamples, FieldsOfATokenizerThatFramesTexts) {
   const TemporaryFile source("a b c\nb\n"), target("c\na b\n"), links("2-0 0-0\n0-1\n");
   const Tokenizer tokenizer = framing_tokenizer();
