@@ -12,7 +12,7 @@
 namespace longspan {
 
 // Raised when a tokenizer makes other tokens of the same text than it did before.
-inline constexpr int encoding_version = 4;
+inline constexpr int encoding_version = 5;
 
 // In place of an id: the bytes are such as the tokenizer sees nothing in.
 inline constexpr std::int64_t no_token = -1;

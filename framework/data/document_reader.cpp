@@ -149,7 +149,7 @@ std::string_view DocumentReader::part_to_place() {
       least = valid_;
     }
     if (reading_.most && valid_ > *reading_.most)
-      return text.substr(0, previous_character(text, *reading_.most + 1));
+      return text.substr(0, cut_of(text, *reading_.most));
     if (is_ended_) return text;
     if (text.size() > reading_.longest) refuse_length(at_.byte);
     fill();

@@ -34,8 +34,8 @@ struct DocumentReading {
   std::size_t longest = longest_document;   // bytes of what is given at once
   // With `places`: the first place at byte `least` of a text or later; npos where there is none.
   std::function<std::size_t(std::string_view text, std::size_t least)> place_to_cut = {};
-  // With `places`: where so many bytes have no place, a part ends behind a character; none: the
-  // part is as long as it is.
+  // With `places`: where so many bytes have no place, a part ends before their last space or behind
+  // a character; none: the part is as long as it is.
   std::optional<std::size_t> most = std::nullopt;
   std::size_t block = std::size_t{1} << 20;  // bytes that are read at once
 };

@@ -18,6 +18,10 @@ struct LinePiece {
   bool ends_line = false;  // a line's end follows
 };
 
+// Where a text of more than `longest` bytes is cut, at that byte or before: at its last space
+// there, or else between characters.
+std::size_t cut_of(std::string_view text, std::size_t longest);
+
 // Cuts `text`, which begins where a piece begins. When `last` is false, what could go on after it
 // is left. `used` is set to the bytes of the pieces, ends of lines included. `longest` is at least
 // 4; characters are not cut.

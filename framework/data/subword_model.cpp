@@ -10,7 +10,9 @@
 #include "framework/core/input_file.h"
 #include "framework/core/option_text.h"
 #include "framework/core/utf8.h"
+#include "framework/data/line_pieces.h"
 #include "framework/data/new_file.h"
+#include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/sentencepiece_file.h"
 
 namespace longspan {
@@ -60,8 +62,14 @@ bool encodes_by_lines(const SentencePieceFile& file) {
          });
 }
 
-bool is_letter_or_digit(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+// Whether the normalizer makes a space of a newline.
+bool has_newline_as_space(const sentencepiece::SentencePieceProcessor& processor) {
+  return processor.EncodeAsIds("a\nb") == processor.EncodeAsIds("a b");
+}
+
+// Of general category L or N: \w but for marks and punctuation such as "_".
+bool is_letter_or_digit(char32_t c) {
+  return is_number(c) || (is_word(c) && !is_mark(c) && !is_punctuation(c));
 }
 
 // Of some damaged models the library throws an exception of its own, which also tells of memory
@@ -86,6 +94,9 @@ struct SubwordModel::Loaded {
   bool encodes_lines = true;
   bool goes_by_parts = false;
   bool adds_space = false;  // before a text
+  bool has_newline_as_space = false;
+
+  bool is_space(char c) const { return c == ' ' || (c == '\n' && has_newline_as_space); }
 
   // Adds the tokens of the line; false where the library fails.
   bool encode(std::string_view line, std::vector<SubwordToken>& tokens) const;
@@ -119,6 +130,7 @@ SubwordModel::SubwordModel(std::string bytes, const std::string& place) {
     loaded->encodes_lines = loaded->line_end >= 0 && encodes_by_lines(*file);
     loaded->goes_by_parts = begins_pieces_at_spaces(*file);
     loaded->adds_space = file->add_dummy_prefix;
+    loaded->has_newline_as_space = has_newline_as_space(loaded->processor);
   } else {
     loaded->encodes_lines = loaded->line_end >= 0;
   }
@@ -135,13 +147,16 @@ bool SubwordModel::encodes_lines() const { return loaded_->encodes_lines; }
 
 bool SubwordModel::goes_by_parts() const { return loaded_->goes_by_parts; }
 
-// A space between letters of ASCII: no normalizer looks over it.
+// No normalizer's rule spans a space with a letter after it. The character before it may be a mark
+// or punctuation, as at the end of a line, but no space, which may be merged with this one.
 std::size_t SubwordModel::place_to_cut(std::string_view text, std::size_t least) const {
   if (!loaded_->goes_by_parts) return std::string_view::npos;
-  for (std::size_t at = text.find(' ', std::max<std::size_t>(least, 1));
-       at != std::string_view::npos && at + 1 < text.size();
-       at = text.find(' ', at + 1))
-    if (is_letter_or_digit(text[at - 1]) && is_letter_or_digit(text[at + 1])) return at;
+  for (std::size_t at = std::max<std::size_t>(least, 1); at + 1 < text.size(); ++at) {
+    if (!loaded_->is_space(text[at])) continue;
+    const char32_t before = character_before(text, at);
+    const bool ends_word = is_letter_or_digit(before) || is_mark(before) || is_punctuation(before);
+    if (ends_word && is_letter_or_digit(next_character(text.substr(at + 1)).code_point)) return at;
+  }
   return std::string_view::npos;
 }
 
@@ -149,10 +164,16 @@ void SubwordModel::encode(std::string_view text,
                           bool goes_on,
                           const std::function<void(const SubwordToken&)>& sink) const {
   while (!text.empty()) {
-    const std::string_view part = text.substr(0, place_to_cut(text, part_bytes));
+    const bool is_long = loaded_->goes_by_parts && text.size() > most_part_bytes;
+    const std::string_view looked_at =
+        is_long ? text.substr(0, previous_character(text, most_part_bytes)) : text;
+    std::size_t end = place_to_cut(looked_at, part_bytes);
+    if (end == std::string_view::npos && is_long) end = cut_of(text, most_part_bytes);
+    const std::string_view part = text.substr(0, end);
     text.remove_prefix(part.size());
     // The model puts the space of a later part there again.
-    const std::int64_t dropped = goes_on && loaded_->adds_space && part.starts_with(' ') ? 1 : 0;
+    const std::int64_t dropped =
+        goes_on && loaded_->adds_space && loaded_->is_space(part.front()) ? 1 : 0;
     auto tokens = encode_line(part.substr(static_cast<std::size_t>(dropped)));
     if (!tokens.empty()) tokens.front().bytes += dropped;
     for (const SubwordToken& token : tokens) sink(token);

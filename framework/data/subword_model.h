@@ -66,8 +66,10 @@ class SubwordModel {
   void encode(std::string_view text,
               bool goes_on,
               const std::function<void(const SubwordToken&)>& sink) const;
-  // Whether a text may be encoded in parts; the first place at byte `least` or later where one may
-  // end, npos where there is none.
+  // A part that has no such place ends at a space or between characters: ids may differ there.
+  static constexpr std::size_t most_part_bytes = std::size_t{1} << 20;
+  // Whether a text, valid UTF-8, may be encoded in parts; the first place at byte `least` or later
+  // where one may end, npos where there is none.
   bool goes_by_parts() const;
   std::size_t place_to_cut(std::string_view text, std::size_t least) const;
   // The likeliest segmentations of a line, each with the logarithm of its probability, the

@@ -27,10 +27,11 @@ DocumentReading reading_of(const Tokenizer& tokenizer) {
   if (const SubwordModel* const pieces = tokenizer.subword_model();
       pieces != nullptr && !pieces->encodes_lines()) {
     if (!pieces->goes_by_parts()) return {.parts = DocumentParts::none};
-    return {.parts = DocumentParts::places,
-            .place_to_cut = [pieces](std::string_view text, std::size_t least) {
-              return pieces->place_to_cut(text, least);
-            }};
+    return {
+        .parts = DocumentParts::places,
+        .place_to_cut = [pieces](std::string_view text,
+                                 std::size_t least) { return pieces->place_to_cut(text, least); },
+        .most = SubwordModel::most_part_bytes};
   }
   const JsonTokenizer* const model = tokenizer.json_tokenizer();
   if (model == nullptr) return {.parts = DocumentParts::lines};

@@ -185,6 +185,24 @@ TEST(DocumentReader, WithoutBlanksAPartIsAsLongAsItMayBe) {
   }
 }
 
+TEST(DocumentReader, WithoutPlacesAPartEndsBeforeTheLastSpace) {
+  std::string text;
+  while (text.size() < 600'000) text += "\u4e2d\u6587. ";
+  const NamedFile file("a.txt", text);
+  DocumentReader reader(file.open(),
+                        whole,
+                        {.parts = DocumentParts::places,
+                         .part = 40'000,
+                         .place_to_cut = [](auto, auto) { return std::string_view::npos; },
+                         .most = 100'000,
+                         .block = 7'001});
+  Texts parts;
+  for (Document document; reader.next(document);) parts.push_back(document.text);
+  EXPECT_EQ(joined(parts), text);
+  EXPECT_EQ(parts.size(), 7U);
+  for (std::size_t i = 1; i < parts.size(); ++i) EXPECT_EQ(parts[i].front(), ' ');
+}
+
 // What is said when all documents are read.
 std::string sentence(const std::string& name,
                      const std::string& content,

@@ -172,6 +172,27 @@ TEST(DocumentTokens, ThirdPartyModelsEncodeTheWholeText) {
   }
 }
 
+TEST(DocumentTokens, ThirdPartyModelsEncodeTextsWithoutPlacesToCutInBoundedParts) {
+  std::string content;
+  while (content.size() < 3 << 20) content += "中文";
+  const Tokenizer tokenizer = Tokenizer::subwords(SubwordModel(llama_model(), "model"));
+  const Text text("a.txt", content);
+  std::int64_t reports = 0;
+  const auto made = make_tokens(text.path,
+                                {},
+                                tokenizer,
+                                text.cache(),
+                                [&reports](const ScanProgress&) { ++reports; },
+                                {.part = 1 << 20, .batch = 1 << 20});
+  EXPECT_EQ(made.tokens->bytes(), std::ssize(content));
+  EXPECT_GE(reports, 3) << "one for each part of the text";
+  const std::vector<Ids> found = documents_in(*made.tokens);
+  ASSERT_EQ(found.size(), 1U);
+  const std::string beginning = content.substr(0, 900);
+  const Ids wanted = ids_of_library(llama_model(), beginning);
+  EXPECT_TRUE(std::ranges::equal(wanted, std::span(found[0]).first(wanted.size())));
+}
+
 TEST(DocumentTokens, BytesOfATokenAreThoseOfItsText) {
   const std::string content = subword_text(30, 3) + "\u00e9\n";
   for (const Tokenizer& tokenizer : every_tokenizer()) {

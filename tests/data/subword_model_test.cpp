@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <random>
+
 #include "framework/core/error.h"
 #include "framework/data/tokenizer.h"
 #include "tests/data/subword_text.h"
@@ -94,6 +96,54 @@ TEST(Subwords, PartsOfAWholeTextHaveItsIds) {
   std::int64_t found = 0;
   model.encode(text, false, [&found](const SubwordToken& token) { found += token.bytes; });
   EXPECT_EQ(found, std::ssize(text));
+}
+
+// Words of these syllables with `between` after each, and now and then a line's end.
+std::string words_of(const std::vector<std::string>& syllables,
+                     const std::string& between,
+                     std::size_t bytes) {
+  std::mt19937 generator(5);
+  std::string text;
+  while (text.size() < bytes) {
+    for (unsigned part = 0; part < 1 + generator() % 4; ++part)
+      text += syllables[generator() % syllables.size()];
+    text += generator() % 9 == 0 ? "\n" : between;
+  }
+  return text;
+}
+
+TEST(Subwords, PartsOfTextsInOtherScriptsHaveTheIdsOfTheWhole) {
+  const std::vector<std::string> syllables = {"го", "род", "μέ", "λα", "नमस्ते", "é", "ﷺ", "ͺ"};
+  for (const std::string& text : {words_of(syllables, " ", 9000), words_of(syllables, ", ", 9000)})
+    for (const std::string& bytes :
+         {llama_model(),
+          foreign_model("true", "2"),
+          foreign_model("false", "-1"),
+          foreign_model("true", "2", {{"character_coverage", "0.98"}})}) {
+      const SubwordModel model(bytes, "model");
+      ASSERT_TRUE(model.goes_by_parts());
+      EXPECT_EQ(Tokenizer::subwords(model).encode(text, "text"), ids_of_library(bytes, text));
+      std::int64_t found = 0;
+      model.encode(text, false, [&found](const SubwordToken& token) { found += token.bytes; });
+      EXPECT_EQ(found, std::ssize(text));
+      for (std::size_t least = 1000; least < 6000; least += 500) {
+        const std::size_t place = model.place_to_cut(text, least);
+        EXPECT_GE(place, least);
+        EXPECT_LT(place, least + 300);
+      }
+    }
+}
+
+TEST(Subwords, TextsWithoutSpacesAreCutAtNewlinesThatAreSpaces) {
+  const std::string text = words_of({"中", "文", "字", "。"}, "", 9000);
+  const std::string bytes = foreign_model("true", "2");
+  const SubwordModel model(bytes, "model");
+  EXPECT_EQ(Tokenizer::subwords(model).encode(text, "text"), ids_of_library(bytes, text));
+  const std::size_t place = model.place_to_cut(text, 1000);
+  ASSERT_LT(place, 1500U);
+  EXPECT_EQ(text[place], '\n');
+  // To a model that keeps its text a newline is no space.
+  EXPECT_EQ(SubwordModel(llama_model(), "model").place_to_cut(text, 1000), std::string::npos);
 }
 
 TEST(Subwords, ALinesEndIsThatOfBytesOrOfASentence) {
