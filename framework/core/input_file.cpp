@@ -186,7 +186,7 @@ InputFile::InputFile(NamedPath path, int patience) : path_(std::move(path)) {
 }
 
 InputFile::InputFile(NamedPath path, const std::function<std::size_t(std::span<char>)>& read)
-    : path_(std::move(path)), descriptor_(copied(path_, read)) {
+    : path_(std::move(path)), descriptor_(copied(path_, read)), is_copy_(true) {
   try {
     size_ = size_of(descriptor_, path_);
   } catch (...) {
@@ -199,7 +199,8 @@ InputFile::InputFile(InputFile&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
       size_(std::exchange(other.size_, 0)),
-      dropped_(std::exchange(other.dropped_, 0)) {}
+      dropped_(std::exchange(other.dropped_, 0)),
+      is_copy_(other.is_copy_) {}
 
 InputFile::~InputFile() {
   if (descriptor_ >= 0) ::close(descriptor_);

@@ -33,6 +33,8 @@ class InputFile {
   ~InputFile();
 
   const std::string& path() const { return path_; }
+  // Of what was read elsewhere, under the path that it was read from.
+  bool is_copy() const { return is_copy_; }
   // Bytes when the file was opened.
   std::int64_t size() const { return size_; }
 
@@ -51,6 +53,7 @@ class InputFile {
   int descriptor_ = -1;
   std::int64_t size_ = 0;
   std::int64_t dropped_ = 0;  // bytes before the first
+  bool is_copy_ = false;
 };
 
 }  // namespace longspan

@@ -16,9 +16,9 @@ void drop_mark(InputFile& file) {
   file.drop_first(static_cast<std::int64_t>(byte_order_mark(beginning, file.path())));
 }
 
-std::shared_ptr<const InputFile> decompressed(InputFile file) {
+std::shared_ptr<const InputFile> decompressed(InputFile file, UnpackedContent content) {
   const auto compressed = std::make_shared<const InputFile>(std::move(file));
-  UnpackedFile reader(compressed);
+  UnpackedFile reader(compressed, std::size_t{1} << 20, content);
   return std::make_shared<const InputFile>(NamedPath(compressed->path()),
                                            [&](std::span<char> out) { return reader.read(out); });
 }
@@ -32,7 +32,8 @@ std::shared_ptr<const InputFile> open_text(const NamedPath& path) {
 }
 
 std::shared_ptr<const InputFile> plain_text_of(InputFile file) {
-  if (packing_of(file) != Packing::none) return decompressed(std::move(file));
+  if (packing_of(file) != Packing::none)
+    return decompressed(std::move(file), UnpackedContent::text);
   drop_mark(file);
   return std::make_shared<const InputFile>(std::move(file));
 }
@@ -43,7 +44,8 @@ std::shared_ptr<const InputFile> open_plain_text(const NamedPath& path) {
 
 std::shared_ptr<const InputFile> open_decompressed(const NamedPath& path) {
   InputFile file(path);
-  if (packing_of(file) != Packing::none) return decompressed(std::move(file));
+  if (packing_of(file) != Packing::none)
+    return decompressed(std::move(file), UnpackedContent::bytes);
   return std::make_shared<const InputFile>(std::move(file));
 }
 

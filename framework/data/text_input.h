@@ -17,7 +17,7 @@ std::shared_ptr<const InputFile> open_text(const NamedPath& path);
 std::shared_ptr<const InputFile> open_plain_text(const NamedPath& path);
 std::shared_ptr<const InputFile> plain_text_of(InputFile file);
 
-// The bytes of a file that may be compressed by gzip or zstd.
+// The bytes of a file that may be compressed by gzip or zstd; they need not be text.
 std::shared_ptr<const InputFile> open_decompressed(const NamedPath& path);
 
 }  // namespace longspan

@@ -127,6 +127,7 @@ Packing packing_of(const InputFile& file) {
   else if (bytes == "\x28\xb5\x2f\xfd" ||
            (bytes.size() == 4 && bytes.substr(1) == "\x2a\x4d\x18" && (bytes[0] & 0xF0) == 0x50))
     packing = Packing::zstd;  // a frame, or one that is passed over
+  if (file.is_copy()) return packing;
   const std::string path = lower_case(file.path());
   for (const auto& [end, wanted] :
        {std::pair(".gz", Packing::gzip), std::pair(".zst", Packing::zstd)})
@@ -137,9 +138,11 @@ Packing packing_of(const InputFile& file) {
   return packing;
 }
 
-UnpackedFile::UnpackedFile(std::shared_ptr<const InputFile> file, std::size_t block)
+UnpackedFile::UnpackedFile(std::shared_ptr<const InputFile> file,
+                           std::size_t block,
+                           UnpackedContent content)
     : file_(std::move(file)), block_(block), unpacker_(unpacker_of(packing_of(*file_))) {
-  if (!is_packed()) return;
+  if (!is_packed() || content == UnpackedContent::bytes) return;
   std::string beginning(text_format_bytes, '\0');
   beginning.resize(read_packed(beginning));
   beginning.erase(0, byte_order_mark(beginning, path() + ", unpacked"));

@@ -14,18 +14,22 @@ namespace longspan {
 enum class Packing : std::uint8_t { none, gzip, zstd };
 
 // By the bytes that the file begins with, whatever it is called. Throws DataError where it is
-// called NAME.gz or NAME.zst and is not packed so.
+// called NAME.gz or NAME.zst, is no copy, and is not packed so.
 Packing packing_of(const InputFile& file);
 
+// bytes: binary data such as token ids, which may begin as any format does.
+enum class UnpackedContent : std::uint8_t { text, bytes };
+
 // Reads a file from its beginning to its end. Of a packed one members of gzip, or frames of zstd,
-// are read one after another as one text, without a byte order mark. It takes as much memory as a
+// are read one after another as one, a text without a byte order mark. It takes as much memory as a
 // block and the window of the packing, 128 MiB at most, whatever the file unpacks to.
 class UnpackedFile {
  public:
   // `block`: bytes of a packed file that are read at once. Throws DataError as `read` does, and as
-  // byte_order_mark does where what is packed is no text.
+  // byte_order_mark does where what is packed must be text and is none.
   explicit UnpackedFile(std::shared_ptr<const InputFile> file,
-                        std::size_t block = std::size_t{1} << 20);
+                        std::size_t block = std::size_t{1} << 20,
+                        UnpackedContent content = UnpackedContent::text);
   UnpackedFile(const UnpackedFile&) = delete;
   UnpackedFile& operator=(const UnpackedFile&) = delete;
   ~UnpackedFile();

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "framework/core/error.h"
+#include "framework/data/text_input.h"
 #include "tests/data/packed_text.h"
 #include "tests/data/temporary_file.h"
 
@@ -94,6 +95,16 @@ TEST(UnpackedFile, EveryCutAndEveryFlippedByteIsFound) {
       }
     }
   }
+}
+
+TEST(UnpackedFile, BytesMayBeginAsOtherFormatsDo) {
+  for (const std::string& bytes : {std::string("\x93NUMPY\1\0", 8),
+                                   std::string("\x5d\0\0\0\1\0\0\0", 8),
+                                   std::string("\xEF\xBB\xBF\0", 4)})
+    for (const std::string& packed : {gzip_of(bytes), zstd_of(bytes)}) {
+      const TemporaryFile file(packed);
+      EXPECT_EQ(open_decompressed(file.path())->text(100), bytes);
+    }
 }
 
 TEST(UnpackedFile, WhatFollowsAndWhatIsCalledWrongIsRefused) {
