@@ -1,5 +1,9 @@
 #include "framework/core/text_format.h"
 
+#include <bit>
+#include <cstdint>
+#include <limits>
+
 #include "framework/core/error.h"
 
 namespace longspan {
@@ -14,7 +18,7 @@ struct Format {
   std::string_view hint;  // begins with a verb
 };
 
-// No text in UTF-8 begins so, but for two with so many letters that chance is no cause of them.
+// Binary data, which are read as bytes, may begin as any short one by chance: see is_of.
 constexpr Format formats[] = {
     {"\x1f\x8b\x08"sv, 0, "data compressed by gzip", "decompress it with gzip -dc FILE > TEXT"},
     {"\x28\xb5\x2f\xfd"sv, 0, "data compressed by zstd", "decompress it with zstd -dc FILE > TEXT"},
@@ -35,7 +39,8 @@ constexpr Format formats[] = {
     {"PK\5\6"sv, 0, "an empty zip archive", "name another file"},
     {"7z\xbc\xaf\x27\x1c"sv, 0, "a 7z archive", "extract it with 7z x FILE"},
     {"Rar!\x1a\x07"sv, 0, "a rar archive", "extract it with unrar x FILE"},
-    {"ustar"sv, 257, "a tar archive", "extract it with tar -xf FILE"},
+    {"ustar\0"sv, 257, "a tar archive", "extract it with tar -xf FILE"},
+    {"ustar  \0"sv, 257, "a tar archive", "extract it with tar -xf FILE"},
     {"%PDF-"sv, 0, "a PDF document", "extract its text with pdftotext FILE TEXT"},
     {"PAR1\x15"sv, 0, "a Parquet file", "write its column of text as JSON lines"},
     {"ARROW1\0\0"sv, 0, "an Arrow file", "write its column of text as JSON lines"},
@@ -47,6 +52,53 @@ constexpr Format formats[] = {
     {"\xfe\xff"sv, 0, "UTF-16", "convert it with iconv -f UTF-16 -t UTF-8 FILE > TEXT"},
 };
 
+unsigned byte_at(std::string_view bytes, std::size_t at) {
+  return static_cast<unsigned char>(bytes[at]);
+}
+
+std::uint64_t little_endian(std::string_view bytes) {
+  std::uint64_t value = 0;
+  for (std::size_t i = bytes.size(); i-- > 0;) value = value << 8 | byte_at(bytes, i);
+  return value;
+}
+
+// A dictionary of 2^n or 3 * 2^n bytes, a length that may be unknown, and the coder's first byte,
+// which is 0.
+bool is_lzma(std::string_view bytes) {
+  if (bytes.size() < 14) return false;
+  const std::uint64_t dictionary = little_endian(bytes.substr(1, 4));
+  const std::uint64_t length = little_endian(bytes.substr(5, 8));
+  const bool has_size =
+      dictionary >= 4096 &&
+      (std::has_single_bit(dictionary) ||
+       (dictionary % 3 == 0 && std::has_single_bit(dictionary / 3)) || dictionary == 0xFFFFFFFF);
+  const bool has_length =
+      length == std::numeric_limits<std::uint64_t>::max() || length < std::uint64_t{1} << 48;
+  return has_size && has_length && byte_at(bytes, 13) == 0;
+}
+
+// Flags of 9 to 16 bits without the two that are never set, and a first code that is a byte.
+bool is_compress(std::string_view bytes) {
+  if (bytes.size() < 4) return false;
+  const unsigned flags = byte_at(bytes, 2), bits = flags & 0x1F;
+  return (flags & 0x60) == 0 && bits >= 9 && bits <= 16 &&
+         (bytes.size() < 5 || (byte_at(bytes, 4) & 1) == 0);
+}
+
+// Behind the mark: characters that text has, and no surrogate alone.
+bool is_utf16(std::string_view bytes, bool is_little) {
+  bool is_within = false;  // a pair of surrogates
+  for (std::size_t at = 2; at + 1 < bytes.size(); at += 2) {
+    const unsigned low = byte_at(bytes, is_little ? at : at + 1);
+    const unsigned unit = byte_at(bytes, is_little ? at + 1 : at) << 8 | low;
+    const bool is_later = unit >= 0xDC00 && unit <= 0xDFFF;
+    const bool is_control = unit < 0x20 && !(unit >= 9 && unit <= 13);
+    if (is_later != is_within || is_control || unit >= 0xFFFE) return false;
+    is_within = unit >= 0xD800 && unit <= 0xDBFF;
+  }
+  return bytes.size() >= 4;
+}
+
 bool is_of(std::string_view beginning, const Format& format) {
   if (beginning.size() < format.offset) return false;
   if (!beginning.substr(format.offset).starts_with(format.magic)) return false;
@@ -56,6 +108,10 @@ bool is_of(std::string_view beginning, const Format& format) {
     return block.starts_with("\x31\x41\x59\x26\x53\x59"sv) ||
            block.starts_with("\x17\x72\x45\x38\x50\x90"sv);
   }
+  if (format.magic == "\x5d\0\0"sv) return is_lzma(beginning);
+  if (format.magic == "\x1f\x9d"sv) return is_compress(beginning);
+  if (format.magic == "\xff\xfe"sv) return is_utf16(beginning, true);
+  if (format.magic == "\xfe\xff"sv) return is_utf16(beginning, false);
   return true;
 }
 

@@ -85,6 +85,10 @@ TEST(TextInput, NamesOtherFormatsAndHowToConvertThem) {
            {"\xFF\xFEh\0i\0"s, "UTF-16", "iconv -f UTF-16 -t UTF-8"},
            {"\xFE\xFF\0h\0i"s, "UTF-16", "iconv -f UTF-16 -t UTF-8"},
            {"\xFF\xFE\0\0h\0\0\0"s, "UTF-32", "iconv -f UTF-32 -t UTF-8"},
+           {"\xFF\xFE\x2D\x4E\x87\x65\x3D\xD8\0\xDE"s, "UTF-16", "iconv -f UTF-16 -t UTF-8"},
+           {"\x5D\0\0\x80\0\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\0"s, "lzma", "xz -dc"},
+           {"\x1F\x9D\x90h"s, "compress", "gzip -dc"},
+           {std::string(257, 'a') + "ustar  \0"s, "tar", "tar -xf"},
            {std::string(257, 'a') + "ustar\0"s, "tar", "tar -xf"}}) {
     for (const std::string& content : {beginning, gzip_of(beginning), zstd_of(beginning)}) {
       const TemporaryFile file(content);
@@ -100,6 +104,31 @@ TEST(TextInput, NamesOtherFormatsAndHowToConvertThem) {
   for (const std::string text : {"BZh, he said", "PK", "7z", "ustar"}) {
     const TemporaryFile file(text);
     EXPECT_EQ(whole(*open_plain_text(file.path())), text);
+  }
+}
+
+TEST(TextInput, CopiesOfCompressedFilesAreNotCompressed) {
+  const Folder folder;
+  for (const auto& [name, content] : {std::pair("a.jsonl.gz", gzip_of("{\"a\": 1}\n")),
+                                      std::pair("a.jsonl.zst", zstd_of("{\"a\": 1}\n"))}) {
+    const auto copy = open_plain_text(folder.write(name, content));
+    EXPECT_TRUE(is_json_lines(*copy, {})) << name;
+    EXPECT_EQ(plain_text_of(InputFile(copy->path()))->text(100), "{\"a\": 1}\n");
+  }
+}
+
+TEST(TextInput, BinaryDataAreNoOtherFormat) {
+  using namespace std::string_literals;
+  for (const std::string& bytes : {"\x5D\0\0\x80\0\0\0\1\1\1\1\1\1\1"s,
+                                   "\x5D\0\0\x01"s,
+                                   "\x1F\x9D\x80\1\1"s,
+                                   "\x1F\x9D"s,
+                                   "\xFF\xFE\1\0\2\0"s,
+                                   "\xFE\xFF\xD8\0\0a"s,
+                                   std::string(255, 'a') + "mustard and more"}) {
+    const TemporaryFile file(bytes);
+    EXPECT_EQ(sentence_of<DataError>([&] { open_plain_text(file.path()); }), "")
+        << ::testing::PrintToString(bytes);
   }
 }
 
