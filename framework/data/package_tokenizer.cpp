@@ -180,7 +180,8 @@ Json normalizer_of(const SentencePieceModel& model) {
   if (!model.charsmap.empty())
     steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", in_base64(model.charsmap)}});
   if (model.trims_spaces) {
-    steps.push_back({{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
+    // The step Strip would remove other white space too.
+    steps.push_back(replaced({{"Regex", R"((?<![\s\S]) +| +(?![\s\S]))"}}, ""));
     steps.push_back(replaced({{"Regex", " {2,}"}}, " "));
   }
   const char* const space = model.writes_spaces ? written_space : " ";
@@ -255,7 +256,8 @@ Json model_of(const SentencePieceModel& model) {
 
 std::optional<Json> json_of_subwords(const SubwordModel& subwords) {
   const SentencePieceModel model = read_model(subwords.bytes());
-  const std::string end = subwords.piece(subwords.line_end());
+  // A model that encodes a whole text has no token of its own for a line's end.
+  const std::string end = subwords.encodes_lines() ? subwords.piece(subwords.line_end()) : "\n";
   const bool has_unknown = std::ranges::count(model.pieces, Piece::unknown, &Piece::type) > 0;
   if (model.kind == SentencePieceModel::words || model.spaces_after_words || !has_unknown ||
       (end != "\n" && end != "<0x0A>"))

@@ -7,6 +7,7 @@
 #include "framework/core/error.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "tests/data/subword_text.h"
+#include "tests/data/third_party_model.h"
 
 namespace longspan::package_tokenizer_test {
 namespace {
@@ -52,6 +53,25 @@ TEST(PackageTokenizer, SubwordsHaveEqualIds) {
     const Tokenizer tokenizer =
         Tokenizer::subwords(subword_model(kind, kind == SubwordKind::characters ? 1000 : 320));
     for (const unsigned seed : {1, 2, 3, 4, 5, 6}) expect_equal_ids(tokenizer, varied_lines(seed));
+  }
+}
+
+TEST(PackageTokenizer, ThirdPartySubwordsHaveEqualIds) {
+  // The identity normalizer keeps white space other than spaces at both ends.
+  const std::unordered_map<std::string, std::string> identity = {
+      {"normalization_rule_name", "identity"}};
+  for (const std::string& bytes : {foreign_model("false", "-1"),
+                                   foreign_model("false", "2"),
+                                   foreign_model("true", "2", identity),
+                                   foreign_model("false", "-1", identity)}) {
+    const Tokenizer tokenizer = Tokenizer::subwords(SubwordModel(bytes, "model"));
+    const std::optional<std::string> json = package_json(tokenizer);
+    ASSERT_TRUE(json);
+    const JsonTokenizer package(*json, "tokenizer.json");
+    for (const std::string text :
+         {"balo tir", "  balo \n\n tir  men ", "\n balo\n", "\tbalo tir\t", "\u00a0balo\u3000"})
+      EXPECT_EQ(package.ids(text, "text"), tokenizer.encode(text, "text"))
+          << ::testing::PrintToString(text);
   }
 }
 
