@@ -112,7 +112,9 @@ void IdFile::refuse(std::int64_t token, std::int64_t id) const {
       token,
       id,
       8 * id_bytes(),
-      layout_.is_stated ? "by its header" : "data.token_bits",
+      index_              ? "by " + index_->path()
+      : layout_.is_stated ? "by its header"
+                          : "data.token_bits",
       vocabulary_,
       vocabulary_ - 1);
 }

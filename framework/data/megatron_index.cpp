@@ -57,13 +57,11 @@ std::optional<MegatronIndex> MegatronIndex::next_to(const InputFile& ids) {
   const fs::path path(ids.path());
   const fs::path index = fs::path(path).replace_extension(".idx");
   std::error_code unused;
-  if (path.extension() != ".bin" || fs::file_size(index, unused) == 0 ||
-      !fs::is_regular_file(index, unused))
-    return std::nullopt;
+  if (path.extension() != ".bin" || !fs::is_regular_file(index, unused)) return std::nullopt;
   auto file = std::make_shared<const InputFile>(index.string());
   if (file->size() < std::ssize(megatron_index_magic) ||
       read_bytes(*file, 0, std::ssize(megatron_index_magic)) != megatron_index_magic)
-    return std::nullopt;
+    refuse_index(*file, fmt::format("expected an index of Megatron-LM for {}", ids.path()));
   return MegatronIndex(std::move(file), ids);
 }
 
@@ -129,6 +127,16 @@ void MegatronIndex::read_sequences(const InputFile& ids) {
                             length,
                             begin,
                             tokens_ * id_bytes_));
+          if (length > ids.size() / id_bytes_ - tokens_)
+            refuse_index(*file_,
+                         fmt::format("sequence {} has {} ids of {} bits from byte {} on; {} has {} "
+                                     "bytes",
+                                     first + i,
+                                     length,
+                                     8 * id_bytes_,
+                                     begin,
+                                     ids.path(),
+                                     ids.size()));
           tokens_ += length;
           has_empty_sequences_ = has_empty_sequences_ || length == 0;
         });

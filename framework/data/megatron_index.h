@@ -20,7 +20,7 @@ inline constexpr std::string_view megatron_index_magic = std::string_view("MMIDI
 class MegatronIndex {
  public:
   // None where no such index is next to the ids. Reads it from its beginning to its end. Throws
-  // DataError for one that is damaged, of another version, or does not fit the ids.
+  // DataError for one of another format or version, that is damaged, or does not fit the ids.
   static std::optional<MegatronIndex> next_to(const InputFile& ids);
 
   const std::string& path() const { return file_->path(); }

@@ -228,6 +228,8 @@ TEST(IdFile, HasTheDtypeAndTheDocumentsOfMegatronsIndex) {
   EXPECT_EQ(documents.at(1).end, 6);
   EXPECT_THAT(files.refusal(IdBits::sixteen), HasSubstr("ids.idx the ids have 32 bits"));
   EXPECT_EQ(files.refusal(IdBits::thirty_two), "");
+  EXPECT_THAT(sentence_of<DataError>([&] { files.open(4); }),
+              HasSubstr("read as an id of 32 bits (by " + files.path("ids.idx") + ")"));
 }
 
 TEST(IdFile, LeavesOutDocumentsOfMegatronsIndexThatAreEmpty) {
@@ -252,12 +254,14 @@ TEST(IdFile, RejectsAnIndexOfMegatronThatIsDamagedOrOfOtherIds) {
   EXPECT_THAT(with(17, 6), HasSubstr("expected a dtype of whole numbers, found code 6"));
   EXPECT_THAT(with(17, 5), HasSubstr("sequence 1 has 3 ids from byte 8 on"));
   EXPECT_THAT(with(18, 9), HasSubstr("its header has 9 sequences and 2 documents"));
-  EXPECT_THAT(with(42, 7), HasSubstr("its sequences have 12 ids"));
+  EXPECT_THAT(with(42, 0), HasSubstr("its sequences have 5 ids"));
+  EXPECT_THAT(with(42, 7), HasSubstr("sequence 2 has 7 ids of 32 bits from byte 20 on"));
+  EXPECT_THAT(with(45, 0x7F), HasSubstr("sequence 2 has 2130706433 ids of 32 bits"));
   EXPECT_THAT(with(78, 4), HasSubstr("document 1 begins with sequence 4 of 3"));
   files.write("ids.idx", files.index.substr(0, 20));
   EXPECT_THAT(files.refusal(), HasSubstr("expected at least 34 bytes, found 20"));
   files.write("ids.idx", "another kind of index");
-  EXPECT_THAT(files.refusal(), HasSubstr("set data.token_bits to 32"));
+  EXPECT_THAT(files.refusal(), HasSubstr("ids.idx: expected an index of Megatron-LM for"));
 }
 
 TEST(IdFile, BytesThatAreNoWholeIdsAreRefused) {
