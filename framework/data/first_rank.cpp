@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "framework/core/error.h"
 
@@ -27,6 +28,10 @@ class Progress {
  public:
   void set(const ScanProgress& told) {
     const std::lock_guard lock(mutex_);
+    if (!told.note.empty()) {
+      notes_.push_back({told.path, told.note});
+      return;
+    }
     path_ = told.path;
     done_ = told.done;
     size_ = told.size;
@@ -46,10 +51,24 @@ class Progress {
     return progress.size > 0;
   }
 
+  // Each note once.
+  void report_notes(const ScanListener& listener) {
+    std::unique_lock lock(mutex_);
+    const std::vector<Note> notes = std::exchange(notes_, {});
+    lock.unlock();
+    for (const Note& note : notes) listener({note.path, 0, 0, note.text});
+  }
+
   std::atomic<bool> is_unwanted = false;
 
  private:
+  struct Note {
+    std::string path;
+    std::string text;
+  };
+
   mutable std::mutex mutex_;
+  std::vector<Note> notes_;
   std::string path_;
   std::int64_t done_ = 0;
   std::int64_t size_ = 0;
@@ -104,6 +123,7 @@ std::string on_chosen_ranks(const Communicator& all,
       share = is_ready ? finished : progress->share();
     }
     const double least = all.all_reduce(share, Reduction::minimum);
+    if (listener) progress->report_notes(listener);
     if (least == finished) return result;
     if (!listener || (share == least && progress->report(listener))) continue;
     listener({path, std::llround(least * static_cast<double>(size)), size});

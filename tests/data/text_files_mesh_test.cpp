@@ -88,6 +88,25 @@ TEST(TextFilesMesh, EachFileHasAShareOfItself) {
   });
 }
 
+TEST(TextFilesMesh, TheListenerHasEachNoteOnce) {
+  testing::on_ranks(2, [](const Communicator& all) {
+    std::vector<std::string> notes;
+    const ScanListener listener = [&notes](const ScanProgress& progress) {
+      if (!progress.note.empty()) notes.push_back(progress.path + ": " + progress.note);
+    };
+    on_first_rank(all, "text", 8, listener, [](const ScanListener& heard) {
+      const std::string path = "images";
+      heard({path, 0, 0, "one"});
+      heard({path, 5, 8});
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      heard({path, 0, 0, "two"});  // right before the end
+      return std::string();
+    });
+    const std::vector<std::string> all_notes = {"images: one", "images: two"};
+    EXPECT_EQ(notes, all.rank() == 0 ? all_notes : std::vector<std::string>());
+  });
+}
+
 TEST(TextFilesMesh, WhoStopsIsNotKeptByTheWork) {
   testing::on_ranks(2, [](const Communicator& all) {
     const auto begin = std::chrono::steady_clock::now();
