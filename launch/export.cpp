@@ -324,10 +324,11 @@ std::int64_t positions_of(const ModelValues& values) {
   return values.integer_or("model.longest", 0);
 }
 
-// An import without a tokenizer has that of bytes, and no text was ever read with it.
+// Ids have none, and an import of bytes without one never read a text.
 bool has_tokenizer(const Exported& run, const Tokenizer& tokenizer, const Checkpoint& checkpoint) {
   const bool is_import = !run.type.empty() && !checkpoint.has(cursor_name);
-  return !is_import || tokenizer.kind() != TokenizerKind::bytes;
+  return tokenizer.kind() != TokenizerKind::ids &&
+         (!is_import || tokenizer.kind() != TokenizerKind::bytes);
 }
 
 // What adapters are added to: the imported folder, or else the run that theirs started from.

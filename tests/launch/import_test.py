@@ -179,7 +179,9 @@ class Import(ImportTestCase):
                                         "with blanks between them\n")
         self.assertEqual(sorted(os.listdir(self.directory / "taken")), ["checkpoints", "config.yaml"])
         self.longspan("verify", "taken")
-        self.assertEqual(self.give().output, "given: GPT-2 of 2 layers in F32, step 0 of taken\n")
+        given = self.give()
+        self.assertEqual(given.output, "given: GPT-2 of 2 layers in F32, step 0 of taken\n")
+        self.assertEqual(given.errors, "")
         self.assertEqual(self.given(), {name: ("F32", shape, self.weights[name]) for name, shape in shapes().items()})
         config = json.loads((self.directory / "given" / "config.json").read_text())
         for key, value in CONFIG.items():
