@@ -62,6 +62,12 @@ std::function<void(const TensorFinder& find, ModelMeaning& meaning)> label_settl
                       both,
                       in_quotes(readout),
                       rows);
+    if (rows != meaning.num_labels && rows != std::ssize(names))
+      throw DataError("{}: {}, and tensor {} has {} rows; expected as many rows as one of the two",
+                      model_config_name,
+                      both,
+                      in_quotes(readout),
+                      rows);
     if (rows == meaning.num_labels) {
       const std::set<std::string> given(names.begin(), names.end());
       while (std::ssize(names) < rows) {

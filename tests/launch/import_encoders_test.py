@@ -321,6 +321,11 @@ class Labels(TestCase):
             self.give(f"{name}-taken", f"{name}-given")
             self.assertEqual(list(self.config(f"{name}-given")["id2label"].values()), names)
 
+    def test_rejects_rows_that_neither_count_has(self):
+        shapes = {**body(), "classifier.weight": [4, WIDTH], "classifier.bias": [4]}
+        self.folder(config={"num_labels": 5}, shapes=shapes)
+        self.assert_one_sentence(self.take(code=3), '"num_labels" is 5 and "id2label" has 3 labels', "has 4 rows; expected")
+
     def test_a_readout_of_one_row_stands_for_a_number(self):
         shapes = {**body(), "classifier.weight": [1, WIDTH], "classifier.bias": [1]}
         self.folder(config={"id2label": {"0": "a", "1": "b"}, "label2id": None, "num_labels": 1}, shapes=shapes)
