@@ -53,7 +53,7 @@ std::vector<TextSample> continuations(const Model& model,
                                 prompt,
                                 {.tokens = written,
                                  .samples = 1,
-                                 .seed = options.seed,
+                                 .seed = options.seed + static_cast<std::uint64_t>(i),
                                  .vocabulary = tokenizer.vocabulary(),
                                  .segment = options.segment});
     samples.push_back({text_after(tokenizer, {}, prompt),

@@ -45,8 +45,15 @@ class OfTexts(SamplesTest):
         self.assertEqual(len({one["output"] for one in samples}), 8)
         # They are what `generate` says.
         for one in samples[-2:]:
-            said = self.longspan("generate", "run", "--prompt", one["input"], "--tokens", 64, "--seed", 1).output
+            said = self.longspan("generate", "run", "--prompt", one["input"], "--tokens", 64, "--seed", 1 + one["sample"]).output
             self.assertEqual(one["input"] + one["output"], said[:-1])
+
+    def test_samples_of_one_passage_differ(self):
+        (self.directory / "held-out.txt").write_text("the same words again and again. " * 3)
+        self.train(settings={"metrics.samples": 3, "training.steps": 3})
+        samples = self.samples()
+        self.assertEqual(len({one["input"] for one in samples}), 1)
+        self.assertEqual(len({one["output"] for one in samples}), 3)
 
     def test_samples_of_bytes_begin_with_a_character(self):
         text = "\u00e4\u4e16\U0001f600" * 60  # 9 bytes each
