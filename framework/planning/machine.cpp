@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "framework/comm/gpu_collectives.h"
@@ -46,23 +47,42 @@ double cached_files(const std::filesystem::path& group) {
   return bytes;
 }
 
-// What the memory controllers of this process's control groups leave, from the innermost up.
-std::optional<double> left_by_control_groups() {
-  const std::filesystem::path root = "/sys/fs/cgroup";
-  std::ifstream groups("/proc/self/cgroup");
+// Calls `left` with the folder of each control group of this process that may limit `controller`,
+// from the innermost up. Returns the least that it returns; nothing where it returns nothing.
+std::optional<double> least_of_groups(
+    const std::filesystem::path& groups,
+    const std::filesystem::path& root,
+    const std::string& controller,
+    const std::function<std::optional<double>(const std::filesystem::path&)>& left) {
+  std::ifstream file(groups);
   std::optional<double> least;
-  for (std::string line; std::getline(groups, line);) {
-    if (!line.starts_with("0::/")) continue;
-    std::filesystem::path group = root / line.substr(4);
-    for (; group.string().size() >= root.string().size(); group = group.parent_path()) {
-      const auto most = number_in(group / "memory.max");
-      const auto now = number_in(group / "memory.current");
-      if (!most || !now) continue;
-      const double left = *most - *now + cached_files(group);
-      least = std::min(least.value_or(left), left);
-    }
+  for (std::string line; std::getline(file, line);) {
+    // "0::/group" in version 2, "7:pids:/group" in version 1
+    const bool is_second = line.starts_with("0::/");
+    const std::string first = ":" + controller + ":/";
+    const std::size_t at = is_second ? 1 : line.find(first);
+    if (at == std::string::npos) continue;
+    const std::filesystem::path top = is_second ? root : root / controller;
+    std::filesystem::path group = top / line.substr(is_second ? 4 : at + first.size());
+    for (; group.string().size() >= top.string().size(); group = group.parent_path())
+      if (const auto found = left(group)) least = std::min(least.value_or(*found), *found);
   }
   return least;
+}
+
+std::optional<double> difference(const std::filesystem::path& most,
+                                 const std::filesystem::path& now) {
+  const auto limit = number_in(most), used = number_in(now);
+  if (!limit || !used) return std::nullopt;
+  return *limit - *used;
+}
+
+std::optional<double> memory_left_by_groups() {
+  return least_of_groups("/proc/self/cgroup", "/sys/fs/cgroup", "memory", [](const auto& group) {
+    auto left = difference(group / "memory.max", group / "memory.current");
+    if (left) *left += cached_files(group);
+    return left;
+  });
 }
 
 }  // namespace
@@ -90,13 +110,26 @@ const std::vector<Machine>& known_machines() {
 
 double memory_of_rank(int local_ranks) {
   double least = no_time_yet;
-  for (const auto free : {kilobytes_of("/proc/meminfo", "MemAvailable:"), left_by_control_groups()})
+  for (const auto free : {kilobytes_of("/proc/meminfo", "MemAvailable:"), memory_left_by_groups()})
     if (free) least = std::min(least, *free / local_ranks);
   rlimit limit{};
   const auto taken = kilobytes_of("/proc/self/status", "VmSize:");
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && taken)
     least = std::min(least, std::max(1.0, static_cast<double>(limit.rlim_cur) - *taken));
   return least == no_time_yet ? 0 : least;
+}
+
+std::optional<double> threads_left(const std::filesystem::path& groups,
+                                   const std::filesystem::path& root) {
+  std::optional<double> left = least_of_groups(groups, root, "pids", [](const auto& group) {
+    return difference(group / "pids.max", group / "pids.current");
+  });
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    const auto most = static_cast<double>(limit.rlim_cur);
+    left = std::min(left.value_or(most), most);
+  }
+  return left;
 }
 
 double memory_of_gpu(int gpu, int sharing) {

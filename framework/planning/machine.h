@@ -1,6 +1,7 @@
 // What a rank has to compute with, for predictions.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,6 +42,11 @@ const std::vector<Machine>& known_machines();
 // in the system, or in the control group of this process, and no more than a process may have
 // (ulimit -v). 0: not known.
 double memory_of_rank(int local_ranks);
+// Threads that the processes of this machine may still start: what RLIMIT_NPROC and the control
+// groups of this process allow. Nothing where there is no limit. `groups` lists the groups, as
+// /proc/self/cgroup does, whose folders are below `root`.
+std::optional<double> threads_left(const std::filesystem::path& groups = "/proc/self/cgroup",
+                                   const std::filesystem::path& root = "/sys/fs/cgroup");
 // Bytes of a GPU that one of `sharing` ranks may still take, beside what the driver takes for
 // kernels when they are first started.
 double memory_of_gpu(int gpu, int sharing);

@@ -36,7 +36,7 @@ class Contention {
 // (GOMP_SPINCOUNT in its manual), so a second, sleeping team is held as long as there is
 // contention. Construct it after set_threads. Does nothing where there is one thread, where
 // GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, or where the ranks of the machine would need more than
-// 1024 such threads.
+// 256 such threads, or more than a quarter of those that they may still start.
 class SpinControl {
  public:
   explicit SpinControl(int local_ranks);

@@ -1,6 +1,11 @@
 #include "framework/planning/machine.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "framework/core/error.h"
 #include "tests/data/temporary_file.h"
@@ -82,6 +87,23 @@ TEST(Machine, WhatCannotBeReadOrWrittenSaysWhy) {
   EXPECT_EQ(
       sentence_of<Failure>([] { write_machine(measured(1, 1), "/proc/nowhere/machine.json"); }),
       "/proc/nowhere/machine.json: cannot be written: No such file or directory");
+}
+
+TEST(Machine, ThreadsLeftAreThoseOfTheClosestLimit) {
+  const std::filesystem::path root =
+      std::filesystem::temp_directory_path() / fmt::format("longspan-groups-{}", getpid());
+  const auto put = [&](const std::string& group, const char* most, const char* now) {
+    std::filesystem::create_directories(root / group);
+    std::ofstream(root / group / "pids.max") << most;
+    std::ofstream(root / group / "pids.current") << now;
+  };
+  put("job/rank", "max\n", "3\n");
+  put("job", "64\n", "24\n");
+  put("pids/job", "50\n", "20\n");
+  const TemporaryFile second("0::/job/rank\n"), first("3:cpu:/job\n7:pids:/job\n0::/\n");
+  EXPECT_EQ(threads_left(second.path(), root), 40);
+  EXPECT_EQ(threads_left(first.path(), root), 30);
+  std::filesystem::remove_all(root);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <omp.h>
+#include <sys/resource.h>
 
 #include <cstdlib>
 #include <ctime>
@@ -87,6 +88,23 @@ TEST_F(Threads, AreNotWatchedWhereThereIsOne) {
   omp_set_num_threads(1);
   const std::ptrdiff_t before = threads_of_this_process();
   const SpinControl control(1);
+  EXPECT_EQ(threads_of_this_process(), before);
+}
+
+// Each rank would otherwise end where the limit keeps libgomp from starting a thread.
+TEST_F(Threads, AreNotHeldNearALimit) {
+  omp_set_num_threads(2);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NPROC, &limit), 0);
+  const rlimit few = {.rlim_cur = 7, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NPROC, &few), 0);
+  const std::ptrdiff_t before = threads_of_this_process();
+  {
+    const SpinControl control(1);  // wants at least 2
+    EXPECT_EQ(threads_of_this_process(), before);
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_NPROC, &limit), 0);
+  const SpinControl control(129);
   EXPECT_EQ(threads_of_this_process(), before);
 }
 
