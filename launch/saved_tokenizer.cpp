@@ -101,13 +101,6 @@ std::vector<fs::path> own_places(const Configuration& configuration) {
   return {wish, fs::path(wish) / checkpoints_name, run / checkpoints_name};
 }
 
-// As rank 0 finds it.
-bool is_there(const NamedPath& model, const Communicator& world) {
-  std::error_code unused;
-  const bool found = !model.empty() && world.rank() == 0 && fs::exists(model.text(), unused);
-  return world.all_reduce(std::int64_t{found}, Reduction::maximum) == 1;
-}
-
 bool takes_embedding(const StartOptions& options) {
   constexpr std::array<std::string_view, 4> tables = {
       "embedding", "embedding/weight", "source_embedding", "source_embedding/weight"};

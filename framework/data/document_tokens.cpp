@@ -12,6 +12,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/host_name.h"
+#include "framework/core/input_file.h"
 #include "framework/data/file_hash.h"
 #include "framework/data/first_rank.h"
 #include "framework/data/line_pieces.h"
@@ -87,8 +88,7 @@ TokensMade make(const SharedText& text,
                 const ScanListener& heard,
                 const TokenMaking& making) {
   TokensMade made{.path = token_path(*text, tokenizer, key, cache)};
-  std::error_code unused;
-  made.was_there = fs::exists(made.path, unused);
+  made.was_there = is_there(made.path);
   if (made.was_there) {
     remove_parts_of(made.path);  // of who was ended before it did
   } else {
@@ -155,10 +155,9 @@ std::shared_ptr<const TokenFile> tokens_of_documents(const NamedPath& file,
       });
   const TokenFileKey key = key_of(*text, form, tokenizer, std::stoull(hash));
   const fs::path path = token_path(*text, tokenizer, key, cache);
-  std::error_code unused;
-  while (all.all_reduce(std::int64_t{fs::exists(path, unused)}, Reduction::minimum) == 0)
+  while (all.all_reduce(std::int64_t{is_there(path)}, Reduction::minimum) == 0)
     on_chosen_ranks(all,
-                    is_first_without(!fs::exists(path, unused), all),
+                    is_first_without(!is_there(path), all),
                     text->path(),
                     text->size(),
                     listener,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 
 namespace longspan {
 
@@ -102,6 +103,11 @@ std::future<std::string> start(std::function<std::string(const ScanListener&)> w
 }
 
 }  // namespace
+
+bool is_there(const NamedPath& path, const Communicator& all) {
+  const bool found = all.rank() == 0 && !path.empty() && is_there(path.text());
+  return all.all_reduce(std::int64_t{found}, Reduction::maximum) == 1;
+}
 
 std::string on_chosen_ranks(const Communicator& all,
                             bool is_chosen,

@@ -6,9 +6,14 @@
 #include <string>
 
 #include "framework/comm/communicator.h"
+#include "framework/core/named_path.h"
 #include "framework/data/scan_listener.h"
 
 namespace longspan {
+
+// Whether rank 0 finds a file or folder there; false for an empty path. Another node may see it
+// later. Collective.
+bool is_there(const NamedPath& path, const Communicator& all);
 
 // Calls `work` on the ranks that are chosen, and returns there what it returns, elsewhere "", when
 // all of it is done. The rest as below; the slowest rank hears what its work tells, the others its

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 #include "framework/core/option_text.h"
 #include "framework/core/system_message.h"
 
@@ -117,13 +118,12 @@ bool is_hidden(const std::filesystem::path& path) {
 }
 
 std::vector<NamedPath> files_matching(const NamedPath& path, std::vector<std::string>* folders) {
-  std::error_code unused;
-  if (path.find_first_of("*?[") == std::string::npos || fs::exists(path.text(), unused))
-    return {path};
+  if (path.find_first_of("*?[") == std::string::npos || is_there(path.text())) return {path};
   const bool takes_folders = is_recursive(path);
   const std::vector<std::string> found = all_matches(path, path);
   std::vector<NamedPath> files;
   for (const std::string& name : std::set<std::string>(found.begin(), found.end())) {
+    std::error_code unused;
     if (!fs::is_directory(name, unused))
       files.emplace_back(name, path.key, path.place);
     else if (folders != nullptr && !takes_folders)

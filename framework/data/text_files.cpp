@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "framework/core/error.h"
+#include "framework/core/input_file.h"
 #include "framework/core/option_text.h"
 #include "framework/data/document_text.h"
 #include "framework/data/document_tokens.h"
@@ -69,8 +70,7 @@ SubwordModel trained_model(const DataOptions& options,
                            const ScanListener& heard) {
   const TrainingTexts texts = training_texts(options);
   const fs::path path = trained_path(texts, options, directory, "model", heard);
-  std::error_code unused;
-  if (fs::exists(path, unused)) return read_subword_model(path.string());
+  if (is_there(path)) return read_subword_model(path.string());
   const SubwordModel model = train_subwords_of_documents(
       texts, options.documents, options.tokenizer_kind, options.vocabulary, heard);
   write_subword_model(model, path.string());
@@ -82,8 +82,7 @@ JsonTokenizer trained_json(const DataOptions& options,
                            const ScanListener& heard) {
   const TrainingTexts texts = training_texts(options);
   const fs::path path = trained_path(texts, options, directory, "json", heard);
-  std::error_code unused;
-  if (fs::exists(path, unused)) return read_json_tokenizer(path.string());
+  if (is_there(path)) return read_json_tokenizer(path.string());
   TokenizerRules rules =
       usual_rules(options.tokenizer_kind == SubwordKind::word_pieces ? TrainedKind::word_pieces
                                                                      : TrainedKind::byte_pairs);

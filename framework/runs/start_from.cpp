@@ -12,6 +12,7 @@
 #include "checkpoints/checkpoint.h"
 #include "framework/core/named_path.h"
 #include "framework/core/some_of.h"
+#include "framework/data/first_rank.h"
 #include "framework/nn/power_statistics.h"
 #include "framework/runs/checkpoint_values.h"
 #include "framework/runs/loading.h"
@@ -412,10 +413,7 @@ std::string WeightsTaken::told_of_untrained() const {
 }  // namespace
 
 void require_start(const NamedPath& path, const Communicator& world) {
-  // As rank 0 sees it: another node may see it later.
-  std::error_code unused;
-  const bool is_seen = world.rank() == 0 && std::filesystem::exists(path.text(), unused);
-  if (world.all_reduce(std::int64_t{is_seen}, Reduction::maximum) == 0)
+  if (!is_there(path, world))
     throw DataError("{}: there is no such run or checkpoint{}", path.told(), path.help_to_find());
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "framework/core/input_file.h"
 #include "framework/core/unsigned_nan.h"
 #include "framework/data/line_file.h"
 #include "framework/data/lines.h"
@@ -258,11 +259,8 @@ std::map<std::string, Shape> fields_of_pairs(std::int64_t rows, const Lengths& c
 std::vector<BatchShape> planned_batches(const DataOptions& data,
                                         std::uint64_t seed,
                                         const ScanListener& listener) {
-  const auto is_there = [](const NamedPath& path) {
-    std::error_code unused;
-    return std::filesystem::exists(path.text(), unused);
-  };
-  if (trains_tokenizer(data) || !is_there(data.train) || !is_there(data.train_target)) return {};
+  const bool has_files = is_there(data.train.text()) && is_there(data.train_target.text());
+  if (trains_tokenizer(data) || !has_files) return {};
   const Tokenizer tokenizer = make_tokenizer(data, listener);
   return batches_of(open_pairs(data.train,
                                data.train_target,
