@@ -29,7 +29,8 @@ Batch read_rows(const BatchLengths& lengths,
                 std::span<const std::uint32_t> global,
                 const BatchDivision& division,
                 const Random& place,
-                double sampling) {
+                double sampling,
+                bool with_left_out) {
   Lengths widest;
   for (const std::uint32_t example : global) {
     const Lengths columns = lengths.columns(example);
@@ -39,6 +40,7 @@ Batch read_rows(const BatchLengths& lengths,
   Batch batch = lengths.examples().read({.examples = rows,
                                          .columns = widest,
                                          .longest = lengths.options().longest,
+                                         .with_left_out = with_left_out,
                                          .place = place,
                                          .subword_sampling = sampling});
   batch.first_row = division.rank * std::ssize(rows);

@@ -20,12 +20,13 @@ struct BatchDivision {
 std::vector<std::int64_t> rows_of_rank(std::span<const std::uint32_t> global,
                                        const BatchDivision& division);
 
-// This rank's rows of a global batch, with columns for the longest of all its rows. `place` and
-// `sampling` as in RowRequest.
+// This rank's rows of a global batch, with columns for the longest of all its rows. `place`,
+// `sampling` and `with_left_out` as in RowRequest.
 Batch read_rows(const BatchLengths& lengths,
                 std::span<const std::uint32_t> global,
                 const BatchDivision& division,
                 const Random& place,
-                double sampling);
+                double sampling,
+                bool with_left_out = false);
 
 }  // namespace longspan

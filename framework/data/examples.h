@@ -26,7 +26,8 @@ struct Lengths {
 struct RowRequest {
   std::span<const std::int64_t> examples;  // one a row; -1: an empty row
   Lengths columns;                         // which hold the longest of them
-  std::int64_t longest = 0;  // tokens of a side after which an example is cut; 0: none
+  std::int64_t longest = 0;    // tokens of a side after which an example is cut; 0: none
+  bool with_left_out = false;  // whether a field names the tags that a cut leaves out
   // Of the run and the epoch, where something is drawn for each example; the seed otherwise.
   Random place = Random(0);
   // How sharply subwords are drawn (Kudo 2018); 0: the usual ones.

@@ -50,7 +50,7 @@ Batch OrderedReader::next() {
   const auto examples =
       std::span<const std::uint32_t>(plan_.order)
           .subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
-  Batch batch = read_rows(lengths_, examples, division_, Random(0), 0);
+  Batch batch = read_rows(lengths_, examples, division_, Random(0), 0, true);
   const std::vector<std::int64_t> rows = rows_of_rank(examples, division_);
   const Tensor index = filled({std::ssize(rows)}, -1);
   std::ranges::copy(rows, index.span<std::int64_t>().begin());
