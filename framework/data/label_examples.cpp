@@ -107,9 +107,9 @@ class LabelExamples final : public Examples {
 
 }  // namespace
 
-LabelSet learn_labels(const NamedPath& path,
-                      const Communicator& all,
-                      const ScanListener& listener) {
+LearnedLabels learn_labels(const NamedPath& path,
+                           const Communicator& all,
+                           const ScanListener& listener) {
   const SharedFile file = open_shared(path, all);
   const std::string json =
       scan_shared(file, all, listener, [](const auto& text, const auto& heard) {
@@ -122,9 +122,9 @@ LabelSet learn_labels(const NamedPath& path,
               for_each_character(found.label, 0, true, place, [](char32_t, std::int64_t) {});
           }
         });
-        return column.labels(text.path(), line_form).to_json();
+        return column.labels().to_json();
       });
-  return LabelSet::from_json(json, path);
+  return LearnedLabels::from_json(json, path);
 }
 
 std::shared_ptr<const Examples> open_labels(const NamedPath& path,

@@ -11,9 +11,9 @@
 namespace longspan {
 
 // The labels of a file. A collective. Throws DataError for a line without them.
-LabelSet learn_labels(const NamedPath& path,
-                      const Communicator& all,
-                      const ScanListener& listener = {});
+LearnedLabels learn_labels(const NamedPath& path,
+                           const Communicator& all,
+                           const ScanListener& listener = {});
 
 // Fields: `tokens` [rows, T], `length` [rows] and `label` [rows], which is ignored_target of an
 // empty row. Counts: "rows", "tokens" (of the texts) and "bytes" (likewise).

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <unordered_map>
 
 #include "framework/core/error.h"
@@ -18,6 +17,8 @@ namespace {
 
 constexpr std::string_view label_set_name = "longspan-labels";
 constexpr int label_set_version = 1;
+
+constexpr std::size_t most_texts_counted = 1 << 20;  // about 40 bytes each
 
 std::optional<std::int64_t> as_number(const std::string& name) {
   std::int64_t number = 0;
@@ -89,23 +90,34 @@ std::int64_t LabelSet::id_at(std::string_view name,
 bool LabelColumn::add(std::string_view label, std::string_view text) {
   const bool is_new = !labels_.contains(label);
   if (is_new) labels_.emplace(label);
-  if (texts_.size() <= labels_.size()) texts_.insert(XXH3_64bits(text.data(), text.size()));
+  if (texts_.size() < most_texts_counted) texts_.insert(XXH3_64bits(text.data(), text.size()));
   return is_new;
 }
 
-LabelSet LabelColumn::labels(std::string_view path, std::string_view expected) const {
+LearnedLabels LabelColumn::labels() const {
+  LearnedLabels learned = {.labels = LabelSet({labels_.begin(), labels_.end()})};
+  if (texts_.size() < most_texts_counted) learned.texts = std::ssize(texts_);
+  return learned;
+}
+
+bool LearnedLabels::may_be_swapped() const {
   // Where each text has a label of its own, some texts may still be there twice.
-  constexpr std::size_t least = 3;
-  if (labels_.size() >= least && 2 * labels_.size() >= 3 * texts_.size())
-    throw DataError(
-        "{}: expected {} on each line, found {} labels of {} different texts: the columns are in "
-        "the "
-        "other order; swap them",
-        path,
-        expected,
-        labels_.size(),
-        texts_.size());
-  return LabelSet({labels_.begin(), labels_.end()});
+  constexpr std::int64_t least = 3;
+  return texts && labels.size() >= least && 2 * labels.size() >= 3 * *texts;
+}
+
+std::string LearnedLabels::to_json() const {
+  nlohmann::ordered_json json = {{"labels", labels.to_json()}};
+  if (texts) json["texts"] = *texts;
+  return json.dump();
+}
+
+LearnedLabels LearnedLabels::from_json(std::string_view text, std::string_view place) {
+  const nlohmann::json json = nlohmann::json::parse(text);
+  LearnedLabels learned = {
+      .labels = LabelSet::from_json(json.at("labels").get_ref<const std::string&>(), place)};
+  if (json.contains("texts")) learned.texts = json["texts"].get<std::int64_t>();
+  return learned;
 }
 
 std::string LabelSet::to_json() const {

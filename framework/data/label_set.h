@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -44,19 +45,30 @@ class LabelSet {
   std::shared_ptr<const Ids> ids_;
 };
 
-// The labels of a file's lines, gathered line by line. In columns of the other order there are more
-// labels than texts.
+// The labels of a file.
+struct LearnedLabels {
+  LabelSet labels;
+  // Number of different texts that have them. Nothing where it is not counted.
+  std::optional<std::int64_t> texts = {};
+
+  // Whether the columns may be in the other order: a label repeats, and texts seldom do.
+  bool may_be_swapped() const;
+
+  std::string to_json() const;
+  // The inverse of `to_json`. Throws DataError; `place` begins the message.
+  static LearnedLabels from_json(std::string_view json, std::string_view place);
+};
+
+// Gathers the labels of a file line by line.
 class LabelColumn {
  public:
-  // What a line has: a label and what it labels. Returns whether the label is new.
+  // A line's label and the text that has it. Returns whether the label is new.
   bool add(std::string_view label, std::string_view text);
-  // Throws DataError where the columns seem to be swapped; `expected` says what a line is to have.
-  LabelSet labels(std::string_view path, std::string_view expected) const;
+  LearnedLabels labels() const;
 
  private:
   std::set<std::string, std::less<>> labels_;
-  std::unordered_set<std::uint64_t>
-      texts_;  // hashes, of no more texts than there are labels, and one
+  std::unordered_set<std::uint64_t> texts_;  // hashes
 };
 
 }  // namespace longspan

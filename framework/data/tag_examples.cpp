@@ -70,7 +70,7 @@ class TagExamples final : public Examples {
       batch.counts["rows"] += 1;
       batch.counts["left_out"] += std::ssize(left_out[row]);
     }
-    if (batch.counts["left_out"] > 0) add_left_out(left_out, batch);
+    if (request.with_left_out && batch.counts["left_out"] > 0) add_left_out(left_out, batch);
     return batch;
   }
 

@@ -12,8 +12,9 @@ namespace longspan {
 // Fields: `tokens` [rows, T], the words with a space between them where the tokenizer has one;
 // `targets` [rows, T], a word's tag at its first token and ignored_target elsewhere; `length`
 // [rows]. The token of a space that stands alone before a word has none: the first of the word's
-// letters has it. A sentence that is cut may end within a word; where one is,
-// `left_out` [rows, n] has the tags of its words that are not read, -1 where a row has fewer.
+// letters has it. A sentence that is cut may end within a word; where one is, and
+// RowRequest::with_left_out is set, `left_out` [rows, n] has the tags of its words that are not
+// read, -1 where a row has fewer.
 // Counts: "tokens" (words with a tag that are read), "left_out" (others), "bytes" (of the text of
 // those that are read) and "rows".
 //

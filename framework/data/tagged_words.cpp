@@ -120,10 +120,10 @@ void for_each_sentence(const InputFile& file,
   gathered.give(f);
 }
 
-LabelSet learn_tags(const NamedPath& path,
-                    TagColumns columns,
-                    const Communicator& all,
-                    const ScanListener& listener) {
+LearnedLabels learn_tags(const NamedPath& path,
+                         TagColumns columns,
+                         const Communicator& all,
+                         const ScanListener& listener) {
   const SharedFile file = open_shared(path, all);
   const std::string json =
       scan_shared(file, all, listener, [columns](const auto& text, const auto& heard) {
@@ -139,9 +139,11 @@ LabelSet learn_tags(const NamedPath& path,
           }
         });
         if (is_empty) throw DataError("{}: has no word with a tag", text.path());
-        return column.labels(text.path(), "a word, a tab and its tag").to_json();
+        LearnedLabels learned = column.labels();
+        if (columns != TagColumns::two) learned.texts.reset();  // whose columns have an order
+        return learned.to_json();
       });
-  return LabelSet::from_json(json, path);
+  return LearnedLabels::from_json(json, path);
 }
 
 }  // namespace longspan

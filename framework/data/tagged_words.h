@@ -48,9 +48,9 @@ void for_each_sentence(const InputFile& file,
                        const std::function<void(const TaggedSentence&)>& f);
 
 // The tags of a file. A collective. Throws DataError.
-LabelSet learn_tags(const NamedPath& path,
-                    TagColumns columns,
-                    const Communicator& all,
-                    const ScanListener& listener = {});
+LearnedLabels learn_tags(const NamedPath& path,
+                         TagColumns columns,
+                         const Communicator& all,
+                         const ScanListener& listener = {});
 
 }  // namespace longspan

@@ -38,7 +38,8 @@ bool RunHistory::add(std::int64_t step,
                      const Log& log) {
   losses.loss = loss;
   if (!validation) return false;
-  losses.validation = {step, validation->figures.front().value, validation->find("bits_per_byte")};
+  if (const auto validation_loss = validation->find("loss"))
+    losses.validation = {step, *validation_loss, validation->find("bits_per_byte")};
   if (!best) return false;
   const bool is_best = best->add(step, *validation);
   if (const std::string missing = best->missing(*validation); !missing.empty()) {

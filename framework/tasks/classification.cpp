@@ -47,13 +47,16 @@ LabelledKind classes_of(const std::string& example) {
   kind.target = "label";
   kind.goals = {{"accuracy"}, {"macro_f1"}};
   kind.readout = class_readout();
-  kind.scores = [](const LabelSet& labels) { return std::make_unique<ClassScores>(labels); };
+  kind.scores = [](const LabelSet&, const LabelSet& labels) {
+    return std::make_unique<ClassScores>(labels);
+  };
   return kind;
 }
 
 LabelledKind labelled_texts() {
   LabelledKind kind = classes_of("text");
   kind.unit = "nats a text";
+  kind.line = "a class, a tab and a text";
   kind.problem = [texts = kind](const DataOptions& data) {
     return labelled_text_problem(texts, data);
   };
@@ -78,7 +81,7 @@ LabelledKind labelled_images() {
   kind.field = "pixels";
   kind.problem = labelled_images_problem;
   kind.learn = [](const DataOptions& data, const Communicator& all, const ScanListener& listener) {
-    return learn_labels_of_images(data, Unlabelled::refused, all, listener);
+    return LearnedLabels{learn_labels_of_images(data, Unlabelled::refused, all, listener)};
   };
   kind.open = [](const LabelledFile& file) {
     return open_labelled_images(file, Unlabelled::refused);

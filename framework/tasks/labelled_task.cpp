@@ -13,10 +13,44 @@
 namespace longspan {
 namespace {
 
-Measurement measurement(const LabelledKind& kind, double loss, std::vector<Figure> figures) {
+// The labels of data.train, judged by their number.
+struct TrainingLabels {
+  LabelSet labels;
+  std::string warning = {};
+};
+
+// Throws DataError where the columns of a text must be in the other order. Collective.
+TrainingLabels learn_training(const LabelledKind& kind,
+                              const DataOptions& data,
+                              const Communicator& all,
+                              const ScanListener& listener) {
+  const LearnedLabels learned = kind.learn(data, all, listener);
+  if (!learned.may_be_swapped()) return {learned.labels};
+  const std::string found = fmt::format(
+      "{}: expected {} on each line, found {} labels of {} "
+      "different {}",
+      data.train,
+      kind.line,
+      learned.labels.size(),
+      *learned.texts,
+      kind.each_token ? "words" : "texts");
+  // A word often has several tags, and a few texts may have several classes.
+  constexpr std::int64_t most_classes = 50;
+  if (!kind.each_token && learned.labels.size() >= most_classes)
+    throw DataError("{}: the columns are in the other order; swap them", found);
+  return {learned.labels, found + "; swap the columns if they are in the other order"};
+}
+
+// Without a loss where no target has one.
+Measurement measurement(const LabelledKind& kind,
+                        std::optional<double> loss,
+                        std::vector<Figure> figures) {
   Measurement measured;
-  measured.figures = {{"loss", unsigned_nan(loss), kind.unit}};
-  measured.text = fmt::format("loss {:.4f}", measured.figures.front().value);
+  if (loss) measured.figures = {{"loss", unsigned_nan(*loss), kind.unit}};
+  measured.text = loss ? fmt::format("loss {:.4f}", measured.figures.front().value)
+                       : fmt::format("without a loss: training lacks the {} of all sampled {}s",
+                                     kind.labels,
+                                     kind.example);
   for (Figure& figure : figures) {
     std::string name = figure.name;
     std::ranges::replace(name, '_', ' ');
@@ -56,7 +90,7 @@ LabelSet labels_with_unseen(const LabelledKind& kind, const LabelledFile& file) 
   data.train = file.path;
   data.train_target = file.target;
   std::vector<std::string> names = file.labels.names();
-  const LabelSet found = kind.learn(data, file.all, file.listener);
+  const LabelSet found = kind.learn(data, file.all, file.listener).labels;
   bool any_known = false;
   for (const std::string& name : found.names()) {
     const bool known = file.labels.id_of(name) >= 0;
@@ -75,8 +109,19 @@ MeasuredFile open_measured(const LabelledKind& kind, const LabelledFile& file) {
 
 // Targets of a measurement.
 struct TargetCounts {
-  double unseen = 0;  // that training lacks
+  double unseen = 0;       // that training lacks
+  double unseen_read = 0;  // those of them that the model read
   double all = 0;
+
+  // `read`: whether the model read them.
+  void add(const Tensor& targets, const LabelSet& learnt, bool read) {
+    for (const std::int64_t id : targets.span<std::int64_t>()) {
+      const double is_unseen = id >= learnt.size() ? 1 : 0;
+      all += id >= 0 ? 1 : 0;
+      unseen += is_unseen;
+      if (read) unseen_read += is_unseen;
+    }
+  }
 };
 
 // "unseen in training: 3 of 120 tags ("B-CITY")".
@@ -107,7 +152,7 @@ Measurement measure(const LabelledKind& kind,
                     const std::function<void(std::size_t)>& told = {}) {
   const ProcessMesh& mesh = model.parameters().mesh();
   OrderedReader reader(file.examples, buckets, division, sample);
-  const auto scores = kind.scores ? kind.scores(file.labels) : nullptr;
+  const auto scores = kind.scores ? kind.scores(learnt, file.labels) : nullptr;
   const NoGradient unrecorded;
   double nats = 0, counted = 0, left_out = 0;
   TargetCounts targets;
@@ -126,27 +171,30 @@ Measurement measure(const LabelledKind& kind,
     left_out += static_cast<double>(batch.count("left_out"));
     if (!scores) continue;
     scores->add(batch, answers.choices);
-    for (const std::int64_t id : batch.field(kind.target).span<std::int64_t>()) {
-      targets.all += id >= 0 ? 1 : 0;
-      targets.unseen += id >= learnt.size() ? 1 : 0;
-    }
+    targets.add(batch.field(kind.target), learnt, true);
+    if (batch.fields.contains("left_out")) targets.add(batch.field("left_out"), learnt, false);
   }
   std::vector<double> sums = scores ? scores->sums() : std::vector<double>();
-  sums.insert(sums.end(), {left_out, targets.unseen, targets.all, nats, counted});
+  sums.insert(sums.end(),
+              {left_out, targets.unseen, targets.unseen_read, targets.all, nats, counted});
   const Tensor all =
       Tensor::from<double>(sums, {std::ssize(sums)}, Device::cpu(), MemoryTag::workspace);
   mesh.world.all_reduce(all, Reduction::sum);
   const auto values = all.span<double>();
-  const double unseen = values[values.size() - 4];
-  const double loss = values[values.size() - 2] / (values.back() - unseen);
-  Measurement measured =
-      measurement(kind, loss, scores ? scores->figures(values) : kind.figures_of_loss(loss));
+  const auto own = values.last(6);  // in the order above
+  targets = {.unseen = own[1], .unseen_read = own[2], .all = own[3]};
+  nats = own[4], counted = own[5];
+  const double with_loss = counted - targets.unseen_read;
+  const double loss = nats / with_loss;
+  Measurement measured = measurement(kind,
+                                     scores && with_loss == 0 ? std::nullopt : std::optional(loss),
+                                     scores ? scores->figures(values) : kind.figures_of_loss(loss));
   add_coverage(reader.coverage(), measured);
-  add_left_out(kind, values[values.size() - 5], values.back(), measured);
+  add_left_out(kind, own[0], counted, measured);
   if (file.labels.size() == learnt.size()) return measured;
-  measured.figures.push_back({.name = "unseen_" + kind.labels, .value = unseen, .is_count = true});
-  measured.text +=
-      unseen_text(kind, learnt, file.labels, {.unseen = unseen, .all = values[values.size() - 3]});
+  measured.figures.push_back(
+      {.name = "unseen_" + kind.labels, .value = targets.unseen, .is_count = true});
+  measured.text += unseen_text(kind, learnt, file.labels, targets);
   return measured;
 }
 
@@ -173,7 +221,8 @@ class LabelledTask : public Task {
         sample_{setting.validation_batches, setting.seed},
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
-        labels_(kind.learn(setting.data, setting.mesh.world, setting.listener)),
+        learnt_(learn_training(kind, setting.data, setting.mesh.world, setting.listener)),
+        labels_(learnt_.labels),
         validation_labels_(labels_),
         data_(setting, [&](const NamedPath& file, const NamedPath& target) {
           const LabelledFile opened = {file,
@@ -216,6 +265,7 @@ class LabelledTask : public Task {
   std::vector<std::string> warnings() const override {
     // A class is learnt from several examples.
     constexpr std::int64_t least_examples = 16;
+    if (!learnt_.warning.empty()) return {learnt_.warning};
     const std::int64_t examples = data_.examples().size();
     if (kind_.each_token || examples < least_examples || 2 * labels_.size() <= examples) return {};
     return {fmt::format(
@@ -275,6 +325,7 @@ class LabelledTask : public Task {
   NamedPath train_;
   ExampleSample sample_;  // of the validation data
   Tokenizer tokenizer_;
+  TrainingLabels learnt_;
   LabelSet labels_;
   LabelSet validation_labels_;  // those, then others of the validation data
   ExampleData data_;
@@ -305,7 +356,7 @@ std::shared_ptr<const Examples> open_alone(const LabelledKind& kind,
                                            const DataOptions& data,
                                            const ScanListener& listener) {
   const Communicator alone;
-  const LabelSet labels = kind.learn(data, alone, listener);
+  const LabelSet labels = kind.learn(data, alone, listener).labels;
   const Tokenizer tokenizer = make_tokenizer(data, listener);
   return kind.open({data.train, data.train_target, data, labels, tokenizer, alone, listener});
 }
@@ -395,7 +446,7 @@ TaskKind labelled_task(const std::function<LabelledKind(const DataOptions&)>& ki
                        const DataOptions&) { return tokenizer.vocabulary(); },
       .planned_classes =
           [kind_of](const DataOptions& data, const ScanListener& listener) {
-            return kind_of(data).learn(data, Communicator(), listener).size();
+            return learn_training(kind_of(data), data, Communicator(), listener).labels.size();
           },
       .open = [kind_of](const TaskSetting& setting) -> std::unique_ptr<Task> {
         return std::make_unique<LabelledTask>(kind_of(setting.data), setting);

@@ -57,6 +57,7 @@ struct LabelledKind {
   std::string labels;            // "tags"
   std::string example;           // "sentence"
   std::string unit;              // of the loss: "nats a tag"
+  std::string line = {};         // content of a line of the file, where it is a text
   std::string count;             // what the loss is divided by: a count of a batch
   std::string field = "tokens";  // the field that the model reads
   std::string target;            // the field with what is wanted
@@ -65,9 +66,11 @@ struct LabelledKind {
   ReadoutFactory readout;
   // What keeps it from such data beside what keeps all from them; "" where nothing does.
   std::function<std::string(const DataOptions&)> problem = {};
-  std::function<LabelSet(const DataOptions&, const Communicator&, const ScanListener&)> learn;
+  std::function<LearnedLabels(const DataOptions&, const Communicator&, const ScanListener&)> learn;
   std::function<std::shared_ptr<const Examples>(const LabelledFile&)> open;
-  std::function<std::unique_ptr<LabelScores>(const LabelSet&)> scores = {};
+  // labels: those that are learnt, then those that only the measured file has.
+  std::function<std::unique_ptr<LabelScores>(const LabelSet& learnt, const LabelSet& labels)>
+      scores = {};
   // A remark on labels that are learnt, for the log; "" where there is none.
   std::function<std::string(const LabelSet&)> remark = {};
   // In place of scores, of models that choose nothing: what else the mean loss says.

@@ -33,7 +33,7 @@ LabelledKind pixels_of_images() {
                : "run.task: pixels learns images, and data.format is text; set it to images";
   };
   kind.learn = [](const DataOptions& data, const Communicator& all, const ScanListener& listener) {
-    return learn_labels_of_images(data, Unlabelled::taken, all, listener);
+    return LearnedLabels{learn_labels_of_images(data, Unlabelled::taken, all, listener)};
   };
   kind.open = [](const LabelledFile& file) {
     return open_labelled_images(file, Unlabelled::taken);

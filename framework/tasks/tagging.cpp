@@ -19,8 +19,10 @@ namespace {
 
 class TagScores : public LabelScores {
  public:
-  explicit TagScores(const LabelSet& tags) : names_(tags.names()), found_(tags.size()) {
-    const std::optional<SpanScheme> scheme = span_scheme_of(tags.names());
+  // Tags that only the measured file has do not change the scheme.
+  TagScores(const LabelSet& learnt, const LabelSet& tags)
+      : names_(tags.names()), found_(tags.size()) {
+    const std::optional<SpanScheme> scheme = span_scheme_of(learnt.names());
     if (!scheme) return;
     tags_.emplace(tags.names(), *scheme);
     spans_.emplace(tags_->types().size());
@@ -87,6 +89,7 @@ LabelledKind tagged_words() {
   kind.labels = "tags";
   kind.example = "sentence";
   kind.unit = "nats a tag";
+  kind.line = "a word, a tab and its tag";
   kind.count = "tokens";
   kind.target = "targets";
   kind.each_token = true;
@@ -103,7 +106,9 @@ LabelledKind tagged_words() {
         file.path, file.data.tag_columns, file.labels, file.tokenizer, file.all, file.listener);
   };
   kind.remark = [](const LabelSet& tags) { return span_remark(tags.names()); };
-  kind.scores = [](const LabelSet& tags) { return std::make_unique<TagScores>(tags); };
+  kind.scores = [](const LabelSet& learnt, const LabelSet& tags) {
+    return std::make_unique<TagScores>(learnt, tags);
+  };
   kind.read = words_of_line;
   return kind;
 }

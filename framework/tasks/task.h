@@ -49,7 +49,7 @@ struct Curve {
 
 // What came of a validation.
 struct Measurement {
-  std::vector<Figure> figures;  // the loss is the first
+  std::vector<Figure> figures;  // the loss is the first, where there is one
   std::vector<Curve> curves = {};
   std::string text = {};  // the same as a line of the log, without its step
 

@@ -45,7 +45,7 @@ TEST(ExamplesMesh, EveryRankSaysWhatIsWrongWithTheSides) {
 TEST(ExamplesMesh, EveryRankHasTheLabelsOfTheFirst) {
   const TemporaryFile file("noun\ta\nverb\tb\n");
   testing::on_ranks(4, [&](const Communicator& all) {
-    EXPECT_EQ(learn_labels(file.path(), all), LabelSet({"noun", "verb"}));
+    EXPECT_EQ(learn_labels(file.path(), all).labels, LabelSet({"noun", "verb"}));
   });
 }
 

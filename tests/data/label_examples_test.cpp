@@ -18,13 +18,13 @@ using testing::row;
 std::string refused(std::string_view text) {
   const TemporaryFile file(text);
   return sentence_of<DataError>([&] {
-    open_labels(file.path(), learn_labels(file.path(), Communicator()), {}, Communicator());
+    open_labels(file.path(), learn_labels(file.path(), Communicator()).labels, {}, Communicator());
   });
 }
 
 TEST(LabelExamples, FieldsOfBytes) {
   const TemporaryFile file("noun\ta tab\there\nverb\tgo\n");
-  const LabelSet labels = learn_labels(file.path(), Communicator());
+  const LabelSet labels = learn_labels(file.path(), Communicator()).labels;
   EXPECT_THAT(labels.names(), ElementsAre("noun", "verb"));
   const auto examples = open_labels(file.path(), labels, {}, Communicator());
   ASSERT_EQ(examples->size(), 2);
@@ -49,16 +49,30 @@ TEST(LabelExamples, RefusesWhatIsNoLabelledText) {
   EXPECT_THAT(refused("no\xFFun\ta\n"), HasSubstr(":1: byte 2"));
 }
 
-TEST(LabelExamples, RejectsColumnsOfTheOtherOrder) {
-  EXPECT_THAT(refused("a fine film\tgood\nso dull\tbad\nlovely\tgood\n"),
-              HasSubstr("expected a class, a tab and a text on each line, found 3 labels of 2 "
-                        "different texts: the columns are in the other order; swap them"));
-  std::string many;
-  for (int i = 0; i < 6920; ++i) many += fmt::format("text {}\t{}\n", i / 2 * 2, i % 2);
-  EXPECT_THAT(refused(many), HasSubstr("found 3460 labels of 2 different texts"));
+LearnedLabels learned(std::string_view text) {
+  const TemporaryFile file(text);
+  return learn_labels(file.path(), Communicator());
+}
+
+TEST(LabelExamples, CountsDifferentTexts) {
+  // Few labels first, then many.
+  std::string grows;
+  for (int i = 0; i < 900; ++i) grows += fmt::format("all\ttext {}\n", i);
+  for (int i = 0; i < 900; ++i) grows += fmt::format("class {}\ttext {}\n", i, i % 3);
+  EXPECT_EQ(learned(grows).texts, 900);
+  EXPECT_FALSE(learned(grows).may_be_swapped());
+  std::string swapped;
+  for (int i = 0; i < 6920; ++i) swapped += fmt::format("text {}\t{}\n", i / 2 * 2, i % 2);
+  EXPECT_EQ(learned(swapped).labels.size(), 3460);
+  EXPECT_EQ(learned(swapped).texts, 2);
+  EXPECT_TRUE(learned(swapped).may_be_swapped());
+  EXPECT_TRUE(learned("a fine film\tgood\nso dull\tbad\nlovely\tgood\n").may_be_swapped());
   // Few lines, a text of two classes, and texts that repeat.
-  EXPECT_EQ(refused("good\tfilm\nbad\tfilm\n"), "");
-  EXPECT_EQ(refused("a\tx\nb\ty\nc\tz\na\tx\nb\tx\n"), "");
+  EXPECT_FALSE(learned("good\tfilm\nbad\tfilm\n").may_be_swapped());
+  EXPECT_FALSE(learned("a\tx\nb\ty\nc\tz\na\tx\nb\tx\n").may_be_swapped());
+}
+
+TEST(LabelExamples, RejectsColumnsOfTheOtherOrder) {
   const TemporaryFile file("so dull\tbad\n");
   EXPECT_THAT(sentence_of<DataError>([&] {
                 open_labels(file.path(), LabelSet({"bad", "good"}), {}, Communicator());

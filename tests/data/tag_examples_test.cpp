@@ -34,7 +34,8 @@ std::shared_ptr<const Examples> open(std::string_view text,
                                      const Tokenizer& tokenizer = {}) {
   const TemporaryFile file(text);
   const Communicator all;
-  return open_tags(file.path(), columns, learn_tags(file.path(), columns, all), tokenizer, all);
+  return open_tags(
+      file.path(), columns, learn_tags(file.path(), columns, all).labels, tokenizer, all);
 }
 
 std::string refused(std::string_view text, TagColumns columns) {
@@ -62,7 +63,8 @@ TEST(TagExamples, TwoColumnsOfBytes) {
 TEST(TagExamples, ASentenceThatIsCutKeepsTheTagsOfWhatIsThere) {
   const auto examples = open(two_columns, TagColumns::two);
   const std::vector<std::int64_t> rows = {0};
-  const Batch batch = examples->read({.examples = rows, .columns = {0, 8}, .longest = 3});
+  const Batch batch =
+      examples->read({.examples = rows, .columns = {0, 8}, .longest = 3, .with_left_out = true});
   EXPECT_THAT(row(batch, "tokens", 0, 4), ElementsAre('H', 'i', ' ', 0));
   EXPECT_THAT(row(batch, "targets", 0, 4), ElementsAre(2, -1, -1, -1));
   EXPECT_EQ(batch.count("tokens"), 1);
@@ -71,9 +73,24 @@ TEST(TagExamples, ASentenceThatIsCutKeepsTheTagsOfWhatIsThere) {
   EXPECT_EQ(at(batch, "length", 0), 3);
 }
 
-TEST(TagExamples, RejectsColumnsOfTheOtherOrder) {
-  EXPECT_THAT(refused("X\tHi\nX\tyou\n\nX\tGo\nV\tno\n", TagColumns::two),
-              HasSubstr("expected a word, a tab and its tag on each line, found 4 labels of 2"));
+// A batch of training has fields of one name whatever is cut.
+TEST(TagExamples, TrainingBatchesHaveNoFieldOfCutTags) {
+  const auto examples = open(two_columns, TagColumns::two);
+  const std::vector<std::int64_t> rows = {0};
+  const Batch batch = examples->read({.examples = rows, .columns = {0, 8}, .longest = 3});
+  EXPECT_EQ(batch.count("left_out"), 1);
+  EXPECT_FALSE(batch.fields.contains("left_out"));
+}
+
+TEST(TagExamples, AcceptsMoreTagsThanWords) {
+  const std::string dna = "A\t1\nC\t2\nG\t3\nT\t4\nA\t5\nC\t6\n";
+  EXPECT_EQ(refused(dna, TagColumns::two), "");
+  const TemporaryFile file(dna);
+  const LearnedLabels learned = learn_tags(file.path(), TagColumns::two, Communicator());
+  EXPECT_EQ(learned.texts, 4);
+  EXPECT_TRUE(learned.may_be_swapped());
+  const TemporaryFile other(conllu);
+  EXPECT_FALSE(learn_tags(other.path(), TagColumns::upos, Communicator()).texts);
 }
 
 TEST(TagExamples, ConlluSkipsWhatIsNoWord) {
@@ -86,7 +103,7 @@ TEST(TagExamples, ConlluSkipsWhatIsNoWord) {
   // AUX, PART, VERB
   EXPECT_THAT(row(batch, "targets", 0, 8), ElementsAre(0, -1, -1, 1, -1, -1, -1, 2));
   const TemporaryFile file(conllu);
-  EXPECT_THAT(learn_tags(file.path(), TagColumns::xpos, Communicator()).names(),
+  EXPECT_THAT(learn_tags(file.path(), TagColumns::xpos, Communicator()).labels.names(),
               ElementsAre("RB", "VB", "VBP"));
 }
 

@@ -159,7 +159,7 @@ TEST(TextInput, LabelsPairsLinksAndTagsAreRead) {
   const Communicator all;
   for (const std::string& content : stored("good\tfine\nbad\tawful\ngood\tnice\n")) {
     const TemporaryFile file(content);
-    const LabelSet labels = learn_labels(file.path(), all);
+    const LabelSet labels = learn_labels(file.path(), all).labels;
     EXPECT_THAT(labels.names(), ElementsAre("bad", "good"));
     const auto examples = open_labels(file.path(), labels, {}, all);
     EXPECT_EQ(examples->lengths(0).target, 4);
@@ -183,7 +183,7 @@ TEST(TextInput, LabelsPairsLinksAndTagsAreRead) {
   for (const std::string& content :
        stored("# a comment\n1\tgo\tgo\tVERB\tVB\t_\t0\troot\t_\t_\n")) {
     const TemporaryFile file(content);
-    EXPECT_THAT(learn_tags(file.path(), TagColumns::upos, all).names(), ElementsAre("VERB"));
+    EXPECT_THAT(learn_tags(file.path(), TagColumns::upos, all).labels.names(), ElementsAre("VERB"));
   }
 }
 

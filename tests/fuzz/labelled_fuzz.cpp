@@ -9,7 +9,7 @@ namespace {
 void read_file(std::string_view bytes) {
   static const InputFolder folder;
   const std::string path = folder.put("labels.tsv", bytes);
-  const LabelSet labels = learn_labels(path, {});
+  const LabelSet labels = learn_labels(path, {}).labels;
   expect(LabelSet::from_json(labels.to_json(), "labels") == labels, "labels change as JSON");
   read_rows(*open_labels(path, labels, Tokenizer(), {}));
 }

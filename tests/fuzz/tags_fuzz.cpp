@@ -18,7 +18,7 @@ void read_file(std::string_view bytes) {
   });
   // On a thread of its own, which takes its time.
   if (choice % 2 == 0) return;
-  const LabelSet tags = learn_tags(path, columns, {});
+  const LabelSet tags = learn_tags(path, columns, {}).labels;
   read_rows(*open_tags(path, columns, tags, Tokenizer(), {}));
 }
 

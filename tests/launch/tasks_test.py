@@ -112,6 +112,51 @@ class Tagging(TestCase):
             self.assertIn("; 2 cut after data.longest = 5 tokens; 26 of 30 tags were not read: errors, and no part of the loss", log)
             self.assertIn("26 of 30 tags were not read", self.longspan("evaluate", name).output)
 
+    def test_counts_unseen_tags_among_words_that_are_cut_off(self):
+        self.write("train.txt", "go\tO\nin\tO\n")
+        self.write("validation.txt", "go\tO\nin\tO\nit\tNEW\n\nup\tODD\nin\tO\n")
+        settings = {**self.task, "data.longest": 5, "data.too_long": "cut", "training.steps": 4}
+        for layout in Layout(1, 1), Layout(2, 1), Layout(1, 2, context=2, sequence=True):
+            name = f"unseen-{layout.ranks}-{layout.context}"
+            log = self.train(name, layout, settings).output
+            line = self.run_at(name).metrics()[-1]
+            self.assertEqual((line["validation_unseen_tags"], line["validation_left_out"]), (2, 1))
+            self.assertIn('; unseen in training: 2 of 5 tags ("NEW", "ODD")', log)
+            # One tag was learned, so a target that is in training has the loss 0.
+            self.assertAlmostEqual(line["validation_loss"], 0)
+
+    def test_targets_that_training_lacks_have_no_loss(self):
+        self.write("train.txt", "go\tO\nin\tB-PER\n")
+        # The only known tag is cut off.
+        self.write("validation.txt", "up\tNEW\nit\tNEW\nin\tO\n")
+        settings = {**self.task, "data.longest": 5, "data.too_long": "cut", "training.steps": 4}
+        for layout in Layout(1, 1), Layout(2, 1):
+            name = f"none-{layout.ranks}"
+            log = self.train(name, layout, settings).output
+            line = self.run_at(name).metrics()[-1]
+            self.assertNotIn("validation_loss", line)
+            self.assertEqual((line["validation_accuracy"], line["validation_unseen_tags"]), (0, 2))
+            self.assertIn("validation without a loss: training lacks the tags of all sampled sentences", log)
+            self.assertIn("without a loss", self.longspan("evaluate", name).output)
+            self.assertNotIn("loss", json.loads(self.longspan("evaluate", name, "--json").output))
+            self.assertNotIn("validation loss", self.longspan("inspect", name).output)
+
+    def test_an_unseen_tag_leaves_the_scheme_of_spans(self):
+        self.write("train.txt", "anna\tB-PER\nlee\tE-PER\nrome\tS-LOC\nis\tO\n")
+        self.write("validation.txt", "anna\tB-PER\nlee\tL-PER\nis\tO\n")
+        self.train(settings={**self.task, "training.steps": 4})
+        self.assertIn("validation_span_f1", self.run_at().metrics()[-1])
+        self.assertIn("span_f1", json.loads(self.longspan("evaluate", "run", "--json").output))
+
+    def test_more_tags_than_words_are_a_warning(self):
+        self.write("train.txt", "A\t1\nC\t2\nG\t3\nT\t4\nA\t5\nC\t6\n")
+        self.write("validation.txt", "A\t1\nA\t2\nA\t3\n")
+        for layout in Layout(1, 1), Layout(2, 1):
+            log = self.train(f"dna-{layout.ranks}", layout, {**self.task, "training.steps": 4}).output
+            self.assertEqual(log.count("found 6 labels of 4 different words; swap the columns if they are in the other order"), 1)
+            self.assertNotIn("validation.txt: expected", log)
+            self.longspan("evaluate", f"dna-{layout.ranks}", "--data", "validation.txt")
+
     def test_tags_that_mark_no_spans(self):
         self.write("train.txt", "a\tDT\ndog\tNN\n\nruns\tVB\n")
         self.write("validation.txt", "dog\tNN\n")
