@@ -186,8 +186,7 @@ void decode(const TokenizerArguments& arguments, const Session& session) {
   });
 }
 
-// `text`: the option TEXT.
-void bind_json_rules(CLI::App& sub, CLI::Option* text, TokenizerArguments& arguments) {
+void bind_json_rules(CLI::App& sub, TokenizerArguments& arguments) {
   sub.add_option("--text-field",
                  arguments.field,
                  "of JSON lines: the field of each that has the text (without it \"text\")")
@@ -198,19 +197,15 @@ void bind_json_rules(CLI::App& sub, CLI::Option* text, TokenizerArguments& argum
                              std::vector<std::string> known) {
     sub.add_option(name, value, meaning)->check(CLI::IsMember(std::move(known)));
   };
-  sub.add_option_function<std::vector<std::string>>(
-      "--special",
-      [&arguments, text](std::vector<std::string> tokens) {
-        // The parser gives all words that follow to the option, with TEXT where it stands there.
-        if (text->count() == 0 && tokens.size() > 1) {
-          arguments.text = tokens.back();
-          text->add_result(tokens.back());
-          tokens.pop_back();
-        }
-        arguments.special = std::move(tokens);
-      },
-      "of a tokenizer.json: a token that stands for no text, one or more; the first ids. "
-      "Without it <|endoftext|>, or BERT's [PAD], [UNK], [CLS], [SEP] and [MASK]");
+  // One word at a time: CLI11 takes "[CLS]" for a list where an option takes several.
+  sub.add_option(
+         "--special",
+         arguments.special,
+         "of a tokenizer.json: a token that stands for no text; given again for each one. "
+         "They have the first ids. Without it <|endoftext|>, or BERT's [PAD], [UNK], [CLS], "
+         "[SEP] and [MASK]")
+      ->allow_extra_args(false)
+      ->take_all();
   one_of("--cut",
          arguments.cut,
          "of a tokenizer.json of kind bpe: how words are cut, as GPT-2 does (without it) or as "
@@ -234,14 +229,13 @@ void bind_json_rules(CLI::App& sub, CLI::Option* text, TokenizerArguments& argum
 
 void bind_train(CLI::App& app, TokenizerArguments& arguments) {
   CLI::App* sub = app.add_subcommand("train", "Make a model of a text");
-  CLI::Option* const text =
-      sub->add_option("TEXT",
-                      arguments.text,
-                      "the text, in UTF-8, which may be compressed by gzip or zstd, or JSON lines; "
-                      "several are named by a pattern as 'books/**/*.txt'. Each line is a sentence "
-                      "to a .model file; all of a text is a document to a tokenizer.json")
-          ->required()
-          ->check(not_empty_text());
+  sub->add_option("TEXT",
+                  arguments.text,
+                  "the text, in UTF-8, which may be compressed by gzip or zstd, or JSON lines; "
+                  "several are named by a pattern as 'books/**/*.txt'. Each line is a sentence to "
+                  "a .model file; all of a text is a document to a tokenizer.json")
+      ->required()
+      ->check(not_empty_text());
   sub->add_option("--vocabulary", arguments.vocabulary, "the number of ids")
       ->required()
       ->transform(whole_number<std::int64_t>(least_subword_vocabulary, most_subword_vocabulary));
@@ -256,7 +250,7 @@ void bind_train(CLI::App& app, TokenizerArguments& arguments) {
                   "name ends in .json")
       ->required()
       ->check(not_empty_text());
-  bind_json_rules(*sub, text, arguments);
+  bind_json_rules(*sub, arguments);
   sub->callback([&arguments] { arguments.act = train; });
 }
 

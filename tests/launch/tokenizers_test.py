@@ -127,16 +127,15 @@ class Command(Subwords):
         ids = self.tokenizer("encode", "a.json", given="balo ét Q".encode()).output
         self.assertEqual(self.tokenizer("decode", "a.json", given=ids).output, "balo ét [UNK]\n".encode())
 
-    def test_special_takes_several_tokens(self):
+    def test_special_is_given_again_for_each_token(self):
         rest = "--vocabulary", "330", "--output", "a.json"
-        for words in (("text.txt", "--special", "<s>", "</s>", *rest), ("--special", "<s>", "</s>", "text.txt", *rest),
-                      (*rest, "text.txt", "--special", "<s>", "--special", "</s>"), (*rest, "--special", "<s>", "</s>", "--", "text.txt")):
+        both = "--special", "[CLS]", "--special=[SEP]"
+        for words in (("text.txt", *both, *rest), (*both, "text.txt", *rest)):
             with self.subTest(words=words):
                 self.tokenizer("train", *words)
                 made = json.loads((self.directory / "a.json").read_text())
-                self.assertEqual([token["content"] for token in made["added_tokens"]], ["<s>", "</s>"])
-        self.tokenizer("train", "--special", "<s>", "text.txt", *rest)
-        self.assertEqual(len(json.loads((self.directory / "a.json").read_text())["added_tokens"]), 1)
+                self.assertEqual([token["content"] for token in made["added_tokens"]], ["[CLS]", "[SEP]"])
+        self.tokenizer("train", "text.txt", "--special", "<s>", "</s>", *rest, code=2)
         self.assert_one_sentence(self.tokenizer("train", "--special", "<s>", *rest, code=2), "TEXT is required")
 
     def test_a_tokenizer_json_is_trained_on_packed_texts_and_patterns(self):
