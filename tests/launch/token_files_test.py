@@ -118,7 +118,7 @@ class TokenFiles(jobs.TestCase):
         for one, other in zip(first, second, strict=True):
             self.assertAlmostEqual(one["loss"], other["loss"], delta=1e-4)
         write_index(self.directory / "train.idx", code=4, width=4)
-        self.assert_one_sentence(self.train("wide", settings=TOKENS, code=3), "train.idx: its sequences have 6000 ids of 32 bits")
+        self.assert_one_sentence(self.train("wide", settings=TOKENS, code=3), "train.idx: sequence 4 has 5000 ids of 32 bits from byte 4000 on")
         self.assert_one_sentence(self.train("index", settings={**TOKENS, "data.train": "train.idx"}, code=3),
                                  "train.idx: expected token ids, found an index of Megatron-LM; name the .bin file next to it")
 
