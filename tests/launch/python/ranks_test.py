@@ -48,7 +48,7 @@ def test_mpi_is_shared_whoever_starts_it(ranks):
 def test_an_exception_on_one_rank_ends_the_job_with_its_exit_code(ranks):
     for script, code, wanted in (('if longspan.rank() == 1: raise longspan.DataError("of one rank")\nlongspan.train("tiny.yaml", quiet=True)', 3, "of one rank"),
                                  ('if longspan.rank() == 1: raise ValueError("of one rank")\nlongspan.train("tiny.yaml", quiet=True)', 1, "of one rank"),
-                                 ('longspan.evaluate("nothing")', 2, "nothing: there is no such file")):
+                                 ('longspan.evaluate("nothing")', 3, "nothing: there is no such run or checkpoint")):
         script = f'if longspan.size() < 2: raise SystemExit(9)\n{script}\n'
         found, _, errors = ranks(2, script)
         assert found == code, errors

@@ -5,11 +5,13 @@ SPDX-License-Identifier: Apache-2.0
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy
 import pytest
@@ -145,14 +147,15 @@ def test_an_exception_in_the_data_comes_out_as_it_is():
     assert "Enough: no more" in package.Run("given").ended_by
 
 
-def test_what_on_step_raised_is_told_with_what_fails_in_the_step_behind_it():
-    def broken():
-        yield [97] * (4 * 32 + 1)  # four steps, each with the first token of the next
-        raise OSError("the disk is gone")
+def test_an_exception_of_on_step_is_the_context_of_a_failing_save():
+    def replace_directory_and_raise(figures):
+        if figures["step"] == 3:
+            shutil.rmtree("given/checkpoints", ignore_errors=True)
+            Path("given/checkpoints").write_text("a file where the directory was")
+            raise Enough
 
-    settings = {"data.batch": 1, "data.segment": 32}
-    with pytest.raises(OSError, match="the disk is gone") as caught:
-        package.train(CONFIGURATION, settings, data=broken(), on_step=stopping_at(4), quiet=True)
+    with pytest.raises(package.Error, match="checkpoints") as caught:
+        package.train(CONFIGURATION, data=documents(), on_step=replace_directory_and_raise, quiet=True)
     assert isinstance(caught.value.__context__, Enough)
 
 

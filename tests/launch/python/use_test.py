@@ -65,7 +65,7 @@ def test_mistakes_are_one_sentence_with_the_exit_code_of_the_program(trained, lo
                               (lambda: package.evaluate("run", split="test"), ("evaluate", "run", "--split", "test"), package.ConfigurationError),
                               (lambda: package.generate("run", temperature=-1), ("generate", "run", "--temperature=-1"), package.ConfigurationError),
                               (lambda: package.generate("run", lines=["x"]), ("generate", "run", "--input", "text.txt"), package.ConfigurationError),
-                              (lambda: package.generate("none"), ("generate", "none"), package.ConfigurationError)):
+                              (lambda: package.generate("none"), ("generate", "none"), package.DataError)):
         with pytest.raises(kind) as caught:
             call()
         assert isinstance(caught.value, package.Error)
