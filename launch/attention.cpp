@@ -100,11 +100,11 @@ ExitCode run_attention(AttentionArguments arguments, Session& session) {
   std::vector<AttentionWatch::Head> heads;
   for (const std::string& word : arguments.heads) heads.push_back(head_of(word));
   // Weights that are asked for by values of 0 and 1 are to be exact.
-  arguments.run.settings.emplace_back("precision.compute=float64");
+  arguments.run.settings.emplace_back("precision.compute_dtype=float64");
   const OpenedRun opened = open_run(arguments.run, session, DefaultAxis::data);
-  if (opened.configuration->task != "language_model")
+  if (opened.configuration->task != "language_modeling")
     throw ConfigurationError(
-        "longspan attention: reads a text with a model of run.task: language_model; this one is "
+        "longspan attention: reads a text with a model of run.task: language_modeling; this one is "
         "of {}",
         opened.configuration->task);
   const std::vector<std::int64_t> tokens = tokens_of(arguments, opened, session);

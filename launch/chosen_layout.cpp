@@ -80,11 +80,11 @@ Machine usual_machine(const Places& places, std::optional<int> sharing) {
 }  // namespace
 
 std::vector<std::string> layout_settings(const StepPlan& plan) {
-  return {fmt::format("parallel.data={}", plan.mesh.data),
-          fmt::format("parallel.context={}", plan.mesh.context),
-          fmt::format("parallel.tensor={}", plan.mesh.tensor),
-          fmt::format("parallel.sequence={}", plan.mesh.sequence),
-          fmt::format("parallel.zero={}", plan.zero)};
+  return {fmt::format("parallel.data_parallel_size={}", plan.mesh.data),
+          fmt::format("parallel.context_parallel_size={}", plan.mesh.context),
+          fmt::format("parallel.tensor_parallel_size={}", plan.mesh.tensor),
+          fmt::format("parallel.sequence_parallel={}", plan.mesh.sequence),
+          fmt::format("parallel.zero_stage={}", plan.zero)};
 }
 
 Places places_here(DeviceChoice choice) {

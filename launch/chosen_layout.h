@@ -39,10 +39,12 @@ ChosenLayout choose_layout_of_fewer(const ConfigurationText& source,
                                     int most,
                                     std::optional<int> local);
 
-// The layout of a plan as "key=value": parallel.data, context, tensor, sequence and zero.
+// The layout of a plan as "key=value": parallel.data_parallel_size, context_parallel_size,
+// tensor_parallel_size, sequence_parallel and zero_stage.
 std::vector<std::string> layout_settings(const StepPlan& plan);
 
-// The ranks that `parallel.*` names, where `parallel.data` is among them. Throws as above.
+// The ranks that `parallel.*` names, where `parallel.data_parallel_size` is among them. Throws as
+// above.
 std::optional<int> named_ranks(const ConfigurationText& source);
 
 // A rank for each place, for commands that read no configuration.

@@ -16,8 +16,9 @@ void add_configuration(CLI::App& app, ConfigurationArguments& arguments, bool is
       ->check(not_empty_text());
   app.add_option("--set",
                  arguments.settings,
-                 "set a key of the configuration, as in --set training.steps=100 or --set "
-                 "'model.attention=[local, causal]'; may be repeated, the last one of a key wins")
+                 "set a key of the configuration, as in --set training.max_steps=100 or --set "
+                 "'model.attention.layer_types=[sliding_window, full]'; may be repeated, the last "
+                 "one of a key wins")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all()

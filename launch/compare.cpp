@@ -18,7 +18,7 @@
 namespace longspan {
 namespace {
 
-constexpr const char* directory_key = "run.directory";  // no two runs have the same
+constexpr const char* directory_key = "run.output_dir";  // no two runs have the same
 
 constexpr int most_compared = 1000;
 
@@ -123,7 +123,7 @@ Command compare_command() {
   return {.name = "compare",
           .description =
               "Compare runs: their last figures, and the keys of their configurations that "
-              "differ (but run.directory), side by side",
+              "differ (but run.output_dir), side by side",
           .examples =
               "  longspan compare runs/one runs/other\n"
               "  longspan compare runs/families/* --json\n",

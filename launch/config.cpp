@@ -100,9 +100,9 @@ Command config_command() {
           "Check a configuration and print it in full, with where each value came from; or make a "
           "new one, or tell which keys there are",
           "  longspan config configs/quickstart.yaml\n"
-          "  longspan config configs/quickstart.yaml --set training.steps=100\n"
+          "  longspan config configs/quickstart.yaml --set training.max_steps=100\n"
           "  longspan config --reference\n"
-          "  longspan config --reference model.attention\n"
+          "  longspan config --reference model.attention.layer_types\n"
           "  longspan config --reference dropout configs/quickstart.yaml\n"
           "  longspan config --new decoder > my-run.yaml\n"
           "  longspan config --schema > longspan.schema.json\n",

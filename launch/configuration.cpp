@@ -15,8 +15,10 @@
 namespace longspan {
 namespace {
 
-constexpr std::array<std::string_view, 4> layout_keys = {
-    "parallel.data", "parallel.context", "parallel.tensor", "parallel.sequence"};
+constexpr std::array<std::string_view, 4> layout_keys = {"parallel.data_parallel_size",
+                                                         "parallel.context_parallel_size",
+                                                         "parallel.tensor_parallel_size",
+                                                         "parallel.sequence_parallel"};
 
 const Family* family_named(const std::string& name) {
   for (const Family& family : families()) {

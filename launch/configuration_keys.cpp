@@ -57,41 +57,41 @@ void warn_of_unread_keys(OptionTable& table, const Configuration& configuration)
   const auto targets = [pairs](const Configuration& of) {
     return pairs(of) || of.data.format == DataFormat::images;
   };
-  unless({"data.batch", "data.segment"}, streams);
-  unless({"data.batch_tokens",
-          "data.longest",
-          "data.too_long",
-          "data.length_multiple",
-          "data.subword_sampling"},
+  unless({"data.global_batch_size", "data.seq_length"}, streams);
+  unless({"data.global_batch_tokens",
+          "data.max_length",
+          "data.overlong_examples",
+          "data.pad_to_multiple_of",
+          "data.tokenizer.sampling_alpha"},
          buckets);
   unless({"data.validation_target", "data.test_target"}, targets);
-  unless({"training.validation_decoded",
+  unless({"training.validation.num_decoded_examples",
           "data.train_alignments",
-          "data.begin_token",
-          "data.end_token",
-          "data.first_token",
+          "data.tokenizer.decoder_start_token",
+          "data.tokenizer.eos_token",
+          "data.tokenizer.forced_bos_token",
           "data.bleu_tokenizer"},
          pairs);
-  unless({"reinforcement.discount",
-          "reinforcement.lambda",
-          "reinforcement.epochs",
-          "reinforcement.minibatches",
-          "reinforcement.greedy",
-          "reinforcement.clip",
-          "reinforcement.value_weight",
-          "reinforcement.entropy_weight"},
+  unless({"ppo.gamma",
+          "ppo.gae_lambda",
+          "ppo.num_epochs",
+          "ppo.num_minibatches",
+          "ppo.deterministic_eval",
+          "ppo.clip_range",
+          "ppo.vf_coef",
+          "ppo.ent_coef"},
          [](const Configuration& of) { return of.task_kind().acts; });
-  table.warn("data.too_long", [&configuration]() -> std::string {
+  table.warn("data.overlong_examples", [&configuration]() -> std::string {
     const bool reads_images = configuration.data.format == DataFormat::images;
     return reads_images ? "data.format is images, which are not cut" : "";
   });
-  table.warn("data.subword_sampling", [&configuration]() -> std::string {
+  table.warn("data.tokenizer.sampling_alpha", [&configuration]() -> std::string {
     const DataOptions& data = configuration.data;
     if (data.tokenizer != TokenizerKind::sentencepiece)
-      return "data.tokenizer is not sentencepiece";
+      return "data.tokenizer.type is not sentencepiece";
     const bool is_trained = trains_tokenizer(data);
     return is_trained && data.tokenizer_kind != SubwordKind::unigram
-               ? "data.tokenizer_kind is not unigram"
+               ? "data.tokenizer.model_type is not unigram"
                : "";
   });
 }
@@ -106,74 +106,88 @@ DataOptions data_before_start(const Configuration& configuration) {
 
 // Of data that the task can read.
 void check_data(OptionTable& table, const Configuration& configuration) {
-  table.check({"data.tokenizer", "run.task"}, [&configuration]() -> std::string {
+  table.check({"data.tokenizer.type", "run.task"}, [&configuration]() -> std::string {
     if (configuration.data.tokenizer != TokenizerKind::tokenizer_json || reads_text(configuration))
       return "";
-    return "data.tokenizer: tokenizer_json is for run.task: language_model, translation, "
+    return "data.tokenizer.type: huggingface is for run.task: language_modeling, translation, "
            "classification and tagging; run.task is " +
            configuration.task;
   });
-  table.check({"data.tokenizer", "data.format", "run.task"}, [&configuration]() -> std::string {
-    constexpr std::array<std::string_view, 3> readers = {
-        "translation", "classification", "tagging"};
-    const DataOptions& data = configuration.data;
-    const bool reads_numbers =
-        data.format == DataFormat::text && std::ranges::count(readers, configuration.task) > 0;
-    if (data.tokenizer != TokenizerKind::ids || data.format == DataFormat::tokens || reads_numbers)
-      return "";
-    return "data.tokenizer: ids is for data.format: tokens, files of ids that are there already, "
-           "and for run.task: translation, classification and tagging; run.task is " +
-           configuration.task;
-  });
-  table.check({"data.tokenizer", "data.tokenizer_kind"}, [&configuration] {
+  table.check(
+      {"data.tokenizer.type", "data.format", "run.task"}, [&configuration]() -> std::string {
+        constexpr std::array<std::string_view, 3> readers = {
+            "translation", "classification", "tagging"};
+        const DataOptions& data = configuration.data;
+        const bool reads_numbers =
+            data.format == DataFormat::text && std::ranges::count(readers, configuration.task) > 0;
+        if (data.tokenizer != TokenizerKind::ids || data.format == DataFormat::tokens ||
+            reads_numbers)
+          return "";
+        return "data.tokenizer.type: none is for data.format: tokens, files of ids that are there "
+               "already, "
+               "and for run.task: translation, classification and tagging; run.task is " +
+               configuration.task;
+      });
+  table.check({"data.tokenizer.type", "data.tokenizer.model_type"}, [&configuration] {
     return tokenizer_kind_problem(data_before_start(configuration));
   });
   table.check({"data.format", "run.task"}, [&configuration]() -> std::string {
     const bool reads_images = configuration.data.format == DataFormat::images;
-    if (!reads_images || configuration.task == "classification" || configuration.task == "pixels")
+    if (!reads_images || configuration.task == "classification" ||
+        configuration.task == "image_generation")
       return "";
-    return "data.format: images is for run.task: classification and pixels; run.task is " +
+    return "data.format: images is for run.task: classification and image_generation; run.task "
+           "is " +
            configuration.task;
   });
   table.check({"data.train", "run.task"}, [&configuration]() -> std::string {
     const DataOptions& data = configuration.data;
-    if (configuration.task == "language_model") return "";
+    if (configuration.task == "language_modeling") return "";
     for (const auto& [key, list] : {std::pair{"data.train", &data.train},
                                     std::pair{"data.validation", &data.validation},
                                     std::pair{"data.test", &data.test}})
       if (!list->is_one())
         return fmt::format(
-            "{}: found {}; several files and weights are for run.task: language_model; run.task is "
+            "{}: found {}; several files and weights are for run.task: language_modeling; run.task "
+            "is "
             "{}",
             key,
             list->text(),
             configuration.task);
     return "";
   });
-  for (const char* key :
-       {"data.shuffle", "data.documents_apart", "data.documents", "data.end_of_text"})
+  for (const char* key : {"data.shuffle",
+                          "data.documents.reset_attention_mask",
+                          "data.documents.sample_by",
+                          "data.documents.end_token"})
     table.warn(key, [&configuration]() -> std::string {
-      return configuration.task == "language_model" ? "" : "run.task is " + configuration.task;
+      return configuration.task == "language_modeling" ? "" : "run.task is " + configuration.task;
     });
-  for (const char* key : {"data.documents", "data.text_field", "data.end_of_text"})
+  for (const char* key :
+       {"data.documents.sample_by", "data.documents.text_field", "data.documents.end_token"})
     table.warn(key, [&configuration, key]() -> std::string {
-      return configuration.task == "language_model" ? unread_document_key(configuration.data, key)
-                                                    : "run.task is " + configuration.task;
+      return configuration.task == "language_modeling"
+                 ? unread_document_key(configuration.data, key)
+                 : "run.task is " + configuration.task;
     });
   table.check({"data.format", "run.task"}, [&configuration]() -> std::string {
-    if (configuration.data.format != DataFormat::tokens || configuration.task == "language_model")
+    if (configuration.data.format != DataFormat::tokens ||
+        configuration.task == "language_modeling")
       return "";
-    return "data.format: tokens is for run.task: language_model; run.task is " + configuration.task;
+    return "data.format: tokens is for run.task: language_modeling; run.task is " +
+           configuration.task;
   });
 }
 
 void check_training(OptionTable& table, const Configuration& configuration) {
-  table.check({"training.sampling", "run.task"}, [&configuration]() -> std::string {
-    if (configuration.training.sampling.mixing == InputMixing::none ||
-        configuration.task == "translation")
-      return "";
-    return "training.sampling is for run.task: translation; run.task is " + configuration.task;
-  });
+  table.check(
+      {"training.scheduled_sampling.method", "run.task"}, [&configuration]() -> std::string {
+        if (configuration.training.sampling.mixing == InputMixing::none ||
+            configuration.task == "translation")
+          return "";
+        return "training.scheduled_sampling.method is for run.task: translation; run.task is " +
+               configuration.task;
+      });
   table.check({"training.label_smoothing", "run.task"}, [&configuration]() -> std::string {
     const TaskKind& task = configuration.task_kind();
     if (configuration.training.label_smoothing.share == 0 || !task.has_labels) return "";
@@ -184,11 +198,11 @@ void check_training(OptionTable& table, const Configuration& configuration) {
 
 // Keys that another section leaves without effect.
 void warn_of_idle_keys(OptionTable& table, const Configuration& configuration) {
-  for (const char* const key : {"training.validation_every", "training.validation_batches"})
+  for (const char* const key : {"training.validation.interval", "training.validation.max_batches"})
     table.warn(key, [&configuration]() -> std::string {
       return configuration.data.validation.empty() ? "data.validation is empty" : "";
     });
-  for (const char* const key : {"precision.tf32", "parallel.transport"})
+  for (const char* const key : {"precision.allow_tf32", "parallel.gpu_backend"})
     table.warn(key, [&configuration]() -> std::string {
       return configuration.run.device == DeviceChoice::cpu ? "run.device is cpu" : "";
     });
@@ -197,16 +211,18 @@ void warn_of_idle_keys(OptionTable& table, const Configuration& configuration) {
 void declare_family(Configuration& configuration, const Family& family) {
   OptionTable& table = configuration.table;
   configuration.body = family.declare(table, planned_setting(configuration));
-  if (table.has("model.targets"))
-    table.check({"model.targets", "run.task"}, [&configuration, &table]() -> std::string {
-      if (configuration.task == "language_model" || table.is_default("model.targets")) return "";
-      return "model.targets is for run.task: language_model, where each position has a target; "
+  if (table.has("model.num_future_tokens"))
+    table.check({"model.num_future_tokens", "run.task"}, [&configuration, &table]() -> std::string {
+      if (configuration.task == "language_modeling" || table.is_default("model.num_future_tokens"))
+        return "";
+      return "model.num_future_tokens is for run.task: language_modeling, where each position has "
+             "a target; "
              "run.task is " +
              configuration.task;
     });
-  for (const auto& [key, task] : {std::pair{"model.tag_readout", "tagging"},
+  for (const auto& [key, task] : {std::pair{"model.use_crf", "tagging"},
                                   {"model.pooling", "classification"},
-                                  {"model.class_layer", "classification"}})
+                                  {"model.add_pooling_layer", "classification"}})
     if (table.has(key))
       table.warn(key, [&configuration, task = std::string_view(task)]() -> std::string {
         return configuration.task == task ? "" : "run.task is " + configuration.task;
@@ -227,7 +243,7 @@ void declare_all(Configuration& configuration, const Family* family) {
   declare(table, configuration.run);
   declare_kinds(configuration);
   declare(table, configuration.data);
-  table.warn("data.tag_columns", [&configuration]() -> std::string {
+  table.warn("data.tag_format", [&configuration]() -> std::string {
     return configuration.task == "tagging" ? "" : "run.task is " + configuration.task;
   });
   declare(table, configuration.training);
@@ -239,25 +255,27 @@ void declare_all(Configuration& configuration, const Family* family) {
   declare(table, configuration.precision);
   declare(table, configuration.checkpoint);
   declare(table, configuration.metrics);
-  table.warn("metrics.images", [&configuration]() -> std::string {
+  table.warn("metrics.num_images", [&configuration]() -> std::string {
     const bool draws = static_cast<bool>(configuration.task_kind().draw);
     return draws ? "" : "run.task is " + configuration.task;
   });
   warn_of_idle_keys(table, configuration);
-  table.check(
-      {"checkpoint.keep_best", "run.task", "data.validation", "training.validation_decoded"},
-      [&configuration] { return keep_best_problem(configuration); });
-  table.check({"metrics.samples", "run.task", "data.validation"},
+  table.check({"checkpoint.best_metric",
+               "run.task",
+               "data.validation",
+               "training.validation.num_decoded_examples"},
+              [&configuration] { return keep_best_problem(configuration); });
+  table.check({"metrics.num_samples", "run.task", "data.validation"},
               [&configuration] { return samples_problem(configuration); });
   table.check({"run.task",
                "data.format",
-               "data.tokenizer",
+               "data.tokenizer.type",
                "data.train",
                "data.train_target",
                "data.validation",
                "data.validation_target",
                "data.train_alignments",
-               "data.subword_sampling",
+               "data.tokenizer.sampling_alpha",
                "data.test",
                "data.test_target"},
               [&configuration] {
@@ -268,16 +286,16 @@ void declare_all(Configuration& configuration, const Family* family) {
 
 bool reads_text(const Settings& settings) {
   constexpr std::array<std::string_view, 4> readers = {
-      "language_model", "translation", "classification", "tagging"};
+      "language_modeling", "translation", "classification", "tagging"};
   return std::ranges::count(readers, settings.task) > 0;
 }
 
 void declare_checks(Configuration& configuration) {
-  configuration.table.check({"data.segment", "parallel.context"}, [&configuration] {
-    return segment_problem(configuration, configuration.parallel.context);
-  });
+  configuration.table.check(
+      {"data.seq_length", "parallel.context_parallel_size"},
+      [&configuration] { return segment_problem(configuration, configuration.parallel.context); });
   // The gradient of a logit is at most the scale over the tokens of a step.
-  configuration.table.check({"precision.loss_scale"}, [&configuration]() -> std::string {
+  configuration.table.check({"precision.loss_scale.init_scale"}, [&configuration]() -> std::string {
     constexpr double smallest_normal = 0x1p-14;
     const BatchWords words = configuration.task_kind().words(configuration.data);
     const auto tokens = static_cast<double>(words.counted);
@@ -286,7 +304,8 @@ void declare_checks(Configuration& configuration) {
         scale / tokens >= smallest_normal)
       return "";
     return fmt::format(
-        "precision.loss_scale: found {}; with {} tokens a step ({}) all gradients underflow f16; "
+        "precision.loss_scale.init_scale: found {}; with {} tokens a step ({}) all gradients "
+        "underflow f16; "
         "wanted at least {}",
         scale,
         tokens,
@@ -297,15 +316,18 @@ void declare_checks(Configuration& configuration) {
 
 void declare_batch_checks(Configuration& configuration) {
   const auto ranks = [&configuration] { return configuration.parallel.data.value_or(1); };
-  configuration.table.check({"data.batch", "parallel.data"}, [&configuration, ranks] {
-    return batch_problem(configuration, ranks());
-  });
-  configuration.table.check({"reinforcement.minibatches", "data.batch", "parallel.data"},
-                            [&configuration, ranks]() -> std::string {
-                              if (!batch_problem(configuration, ranks()).empty()) return "";
-                              return minibatch_problem(configuration, ranks());
-                            });
-  configuration.table.check({"training.accumulation", "data.batch", "parallel.data"},
+  configuration.table.check(
+      {"data.global_batch_size", "parallel.data_parallel_size"},
+      [&configuration, ranks] { return batch_problem(configuration, ranks()); });
+  configuration.table.check(
+      {"ppo.num_minibatches", "data.global_batch_size", "parallel.data_parallel_size"},
+      [&configuration, ranks]() -> std::string {
+        if (!batch_problem(configuration, ranks()).empty()) return "";
+        return minibatch_problem(configuration, ranks());
+      });
+  configuration.table.check({"training.gradient_accumulation_steps",
+                             "data.global_batch_size",
+                             "parallel.data_parallel_size"},
                             [&configuration, ranks]() -> std::string {
                               if (!batch_problem(configuration, ranks()).empty() ||
                                   !minibatch_problem(configuration, ranks()).empty())

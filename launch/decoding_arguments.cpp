@@ -29,16 +29,17 @@ void add_decoding(CLI::App& app, DecodingArguments& arguments) {
                  "how a length n counts: wu, (5 + n) / 6 (Wu et al. 2016), or power, n")
       ->transform(CLI::CheckedTransformer(kinds).description(""))
       ->default_str("wu");
-  app.add_option(
-         "--iterations",
-         options.iterations,
-         "with model.decoder: masked, how often words are said, each time fewer of the weakest, or "
-         "with model.masking: refined all of them")
+  app.add_option("--iterations",
+                 options.iterations,
+                 "with model.decoder_type: non_autoregressive, how often words are said, each time "
+                 "fewer of the weakest, or "
+                 "with model.nat.objective: iterative all of them")
       ->transform(whole_number<std::int64_t>(1, 1 << 16))
       ->capture_default_str();
   app.add_option("--length-beam",
                  options.length_beam,
-                 "with model.decoder: masked, lengths that are tried around the predicted one")
+                 "with model.decoder_type: non_autoregressive, lengths that are tried around the "
+                 "predicted one")
       ->transform(whole_number<std::int64_t>(1, most_beam))
       ->capture_default_str();
   app.add_option("--longest-beyond",

@@ -35,7 +35,7 @@ void bind_streams(CLI::App& app, EvaluateArguments& arguments) {
   auto* memory =
       app.add_option("--memory",
                      arguments.memory,
-                     "rows to remember, more or fewer than in training; without it model.memory")
+                     "rows to remember, more or fewer than in training; without it model.mem_len")
           ->transform(whole_number<std::int64_t>(0));
   auto* by_position =
       app.add_option("--by-position",
@@ -80,13 +80,13 @@ void bind_streams(CLI::App& app, EvaluateArguments& arguments) {
       ->excludes(needles);
   app.add_option("--segment",
                  arguments.segment,
-                 "tokens of a stream read in one pass; without it data.segment")
+                 "tokens of a stream read in one pass; without it data.seq_length")
       ->transform(whole_number<std::int64_t>(1));
   app.add_option(
          "--batch",
          arguments.batch,
          "streams that the text is cut into, or stretches with a needle that are read in one pass; "
-         "without it data.batch")
+         "without it data.global_batch_size")
       ->transform(whole_number<std::int64_t>(1));
 }
 

@@ -36,7 +36,8 @@ EvaluationOptions evaluation_options(const EvaluateArguments& arguments, const D
   if (data.apart) options.apart = data.piece;
   if (data.apart && arguments.recompute_context)
     throw ConfigurationError(
-        "--recompute-context: windows go from one document to the next, and data.documents_apart "
+        "--recompute-context: windows go from one document to the next, and "
+        "data.documents.reset_attention_mask "
         "is set");
   if (arguments.tokens) options.tokens_per_stream = (*arguments.tokens - 1) / options.streams + 1;
   return options;
@@ -211,7 +212,7 @@ Evaluated evaluate_task(const EvaluateArguments& arguments,
   if (is_of_streams)
     throw ConfigurationError(
         "longspan evaluate: --memory, --recompute-context, --tokens, --segment, --batch, "
-        "--by-position and --needles are for run.task: language_model; this model is of {}",
+        "--by-position and --needles are for run.task: language_modeling; this model is of {}",
         configuration.task);
   const NamedPath file = text_file(arguments, configuration.data);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
@@ -275,7 +276,7 @@ Evaluated evaluate_run(const EvaluateArguments& arguments,
         "{}: its weights give no finite loss on {}: found {} nats a token; use an earlier "
         "checkpoint "
         "with --checkpoint, or train again with a smaller training.learning_rate or "
-        "training.clip_norm",
+        "training.max_grad_norm",
         opened.checkpoint.path().string(),
         file,
         result.loss());

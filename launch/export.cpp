@@ -47,10 +47,10 @@ struct ExportArguments {
 
 // Keys of `model` that say how it is trained, and nothing of what it then computes.
 constexpr std::array<std::string_view, 5> of_training = {"model.dropout",
-                                                         "model.attention_dropout",
-                                                         "model.initial_deviation",
-                                                         "model.inner_losses",
-                                                         "model.targets"};
+                                                         "model.attention.dropout",
+                                                         "model.initializer_range",
+                                                         "model.intermediate_losses.schedule",
+                                                         "model.num_future_tokens"};
 
 Checkpoint opened(const ExportArguments& arguments, Session& session) {
   const RunLocation location = locate_run(arguments.run);
@@ -81,17 +81,18 @@ std::unique_ptr<Configuration> trained_configuration(const Checkpoint& checkpoin
   }
 }
 
-// The longest sequence that a model with rotary positions is for: model.longest, or else what it
-// was trained on, what its scaling reaches, or what it was imported with.
+// The longest sequence that a model with rotary positions is for: model.max_position_embeddings, or
+// else what it was trained on, what its scaling reaches, or what it was imported with.
 std::int64_t rotary_positions(const ModelValues& values, const Scalars& scalars) {
-  const std::int64_t segment = values.integer("data.segment");
-  const auto original = static_cast<double>(values.integer_or("model.rotary_original", 0));
+  const std::int64_t segment = values.integer("data.seq_length");
+  const auto original = static_cast<double>(
+      values.integer_or("model.rope.scaling.original_max_position_embeddings", 0));
   // A dynamic scaling begins behind what is written.
-  if (values.is("model.rotary_scaling", "dynamic")) return static_cast<std::int64_t>(original);
-  if (!values.is("model.longest", "none"))
-    return std::max(values.integer("model.longest"), segment);
-  const double reached = values.number_or("model.rotary_factor", 1) * original;
-  const bool is_scaled = !values.is("model.rotary_scaling", "none") && reached < 1e15;
+  if (values.is("model.rope.scaling.type", "dynamic")) return static_cast<std::int64_t>(original);
+  if (!values.is("model.max_position_embeddings", "none"))
+    return std::max(values.integer("model.max_position_embeddings"), segment);
+  const double reached = values.number_or("model.rope.scaling.factor", 1) * original;
+  const bool is_scaled = !values.is("model.rope.scaling.type", "none") && reached < 1e15;
   return std::max({segment,
                    is_scaled ? static_cast<std::int64_t>(reached) : 0,
                    scalars.get_or<std::int64_t>(import_positions_scalar, 0)});
@@ -105,40 +106,43 @@ ModelValues plain_values(const Configuration& configuration, const Checkpoint& c
     if (values.contains(key) && checkpoint.has(weight))
       values[key] = fmt::format("{}", checkpoint.shape_of(weight)[0]);
   };
-  say("model.vocabulary", "embedding/weight");
-  if (values.contains("model.rotary_scaling") && values["model.positions"] == "rotary")
-    values["model.longest"] =
+  say("model.vocab_size", "embedding/weight");
+  if (values.contains("model.rope.scaling.type") &&
+      values["model.position_embedding_type"] == "rope")
+    values["model.max_position_embeddings"] =
         fmt::format("{}", rotary_positions(ModelValues(values), checkpoint.scalars()));
   // Of the only stack, or of one of two that are alike.
   for (const std::string stack : {"", "encoder/"}) {
     const std::string table = stack + "positions/weight";
-    if (values.contains("model.longest") && checkpoint.has(table))
-      values["model.longest"] = fmt::format(
-          "{}",
-          checkpoint.shape_of(table)[0] - ModelValues(values).integer("model.first_position"));
-    say("model.feed_forward", stack + "layers/0/feed_forward/in/weight");
+    if (values.contains("model.max_position_embeddings") && checkpoint.has(table))
+      values["model.max_position_embeddings"] =
+          fmt::format("{}",
+                      checkpoint.shape_of(table)[0] -
+                          ModelValues(values).integer("model.position_embedding_offset"));
+    say("model.intermediate_size", stack + "layers/0/feed_forward/in/weight");
   }
   const ModelValues read(values);
-  if (values.contains("model.encoder_layers") &&
-      read.is("model.encoder_layers", read.text("model.layers")))
-    values["model.encoder_layers"] = "none";
-  if (values.contains("model.head_width") &&
-      read.integer_or("model.head_width", 0) * read.integer("model.heads") ==
-          read.integer("model.width"))
-    values["model.head_width"] = "none";
+  if (values.contains("model.num_encoder_layers") &&
+      read.is("model.num_encoder_layers", read.text("model.num_hidden_layers")))
+    values["model.num_encoder_layers"] = "none";
+  if (values.contains("model.head_dim") &&
+      read.integer_or("model.head_dim", 0) * read.integer("model.num_attention_heads") ==
+          read.integer("model.hidden_size"))
+    values["model.head_dim"] = "none";
   // In their order, as an import has them.
-  if (values.contains("model.attention_bias")) {
-    const std::vector<std::string> given = read.texts("model.attention_bias");
+  if (values.contains("model.attention.bias")) {
+    const std::vector<std::string> given = read.texts("model.attention.bias");
     std::vector<std::string> biases;
     for (const char* const name : {"query", "key", "value", "out"})
       if (std::ranges::count(given, name) > 0) biases.emplace_back(name);
-    values["model.attention_bias"] = fmt::format("[{}]", fmt::join(biases, ", "));
+    values["model.attention.bias"] = fmt::format("[{}]", fmt::join(biases, ", "));
   }
-  if (values.contains("model.key_heads") && read.is("model.key_heads", read.text("model.heads")))
-    values["model.key_heads"] = "none";
-  if (values.contains("model.final_norm") && read.is("model.norm", "pre") &&
-      read.is("model.final_norm", "true"))
-    values["model.final_norm"] = "none";
+  if (values.contains("model.num_key_value_heads") &&
+      read.is("model.num_key_value_heads", read.text("model.num_attention_heads")))
+    values["model.num_key_value_heads"] = "none";
+  if (values.contains("model.norm.final") && read.is("model.norm.position", "pre") &&
+      read.is("model.norm.final", "true"))
+    values["model.norm.final"] = "none";
   return ModelValues(std::move(values));
 }
 
@@ -153,7 +157,7 @@ std::vector<std::string> differences(const ModelValues& run,
   for (const auto& [key, value] : again.all()) {
     if (key != "run.task" && !key.starts_with("model.")) continue;
     // Its positions are told by another key.
-    if (key == "model.longest" && run.is(key, "none")) continue;
+    if (key == "model.max_position_embeddings" && run.is(key, "none")) continue;
     if (std::ranges::count(of_training, key) > 0 || run.is(key, value)) continue;
     sentences.push_back(
         fmt::format("{} is {}, and {} knows only {}: this model is none of that kind",
@@ -307,7 +311,7 @@ DocumentTokens add_token_ids(const Scalars& scalars,
     return tokens;
   }
   if (padding) add("pad_token_id", *padding);
-  if (configuration.task != "language_model") return {};
+  if (configuration.task != "language_modeling") return {};
   DocumentTokens tokens = document_tokens_of(scalars, tokenizer, configuration.data);
   if (tokens.begin) add("bos_token_id", *tokens.begin);
   if (configuration.data.documents.end_of_text) exported.special_tokens.erase("eos_token_id");
@@ -320,8 +324,8 @@ DocumentTokens add_token_ids(const Scalars& scalars,
 // Tokens that the written model reads at most; 0 where its config.json does not say.
 std::int64_t positions_of(const ModelValues& values) {
   const auto& all = values.all();
-  if (!all.contains("model.longest")) return 0;
-  return values.integer_or("model.longest", 0);
+  if (!all.contains("model.max_position_embeddings")) return 0;
+  return values.integer_or("model.max_position_embeddings", 0);
 }
 
 // Ids have none, and an import of bytes without one never read a text.
@@ -388,7 +392,7 @@ void export_run(const ExportArguments& arguments, Session& session) {
           fmt::format("{}: {} of {} layers in {}, step {} of {}\n",
                       arguments.folder,
                       what,
-                      values.text("model.layers"),
+                      values.text("model.num_hidden_layers"),
                       stored_name_of(dtype),
                       checkpoint.info().step,
                       arguments.run));
@@ -436,11 +440,12 @@ Command export_command() {
                 ->required()
                 ->type_name("FOLDER")
                 ->check(not_empty_text());
-            app.add_option("--checkpoint",
-                           arguments->checkpoint,
-                           "the checkpoint to use: its directory, the name or number of a step of "
-                           "the run, or best (checkpoint.keep_best); without it the newest of the "
-                           "run that verifies")
+            app.add_option(
+                   "--checkpoint",
+                   arguments->checkpoint,
+                   "the checkpoint to use: its directory, the name or number of a step of "
+                   "the run, or best (checkpoint.best_metric); without it the newest of the "
+                   "run that verifies")
                 ->check(not_empty_text());
             app.add_option("--dtype",
                            arguments->dtype,
@@ -450,7 +455,7 @@ Command export_command() {
             CLI::Option* const adapters =
                 app.add_flag("--adapters",
                              arguments->adapters,
-                             "the adapters alone (training.adapters), as the package peft reads "
+                             "the adapters alone (training.lora), as the package peft reads "
                              "them; without it they are merged into the weights");
             app.add_option("--base",
                            arguments->base,

@@ -167,10 +167,11 @@ void bind_generate(CLI::App& app, GenerateArguments& arguments) {
                      most_prompt_bytes >> 20))
       ->check(not_empty_text())
       ->excludes(prompt);
-  app.add_option("--tokens",
-                 options.tokens,
-                 "tokens of each sample; fewer where the model ends the text (data.end_of_text, or "
-                 "eos_token_id of an import)")
+  app.add_option(
+         "--tokens",
+         options.tokens,
+         "tokens of each sample; fewer where the model ends the text (data.documents.end_token, or "
+         "eos_token_id of an import)")
       ->transform(whole_number<std::int64_t>(0))
       ->capture_default_str();
   app.add_option("--samples", options.samples, "texts to write, or images to make")
@@ -192,14 +193,15 @@ void bind_generate(CLI::App& app, GenerateArguments& arguments) {
                  "only the likeliest tokens that together have this probability")
       ->check(positive_number())
       ->capture_default_str();
-  app.add_option("--memory",
-                 options.memory,
-                 "rows to remember; without it model.memory. 0: read the last tokens anew for each")
+  app.add_option(
+         "--memory",
+         options.memory,
+         "rows to remember; without it model.mem_len. 0: read the last tokens anew for each")
       ->transform(whole_number<std::int64_t>(0));
   app.add_option("--segment",
                  arguments.segment,
                  "tokens of the prompt read in one pass, and the window of a model without memory; "
-                 "without it data.segment")
+                 "without it data.seq_length")
       ->transform(whole_number<std::int64_t>(1));
   // What would have no effect.
   CLI::Option* input = app.get_option("--input");

@@ -15,11 +15,12 @@
 namespace longspan {
 
 void add_images(CLI::App& app, ImageArguments& arguments) {
-  auto* sheet = app.add_option("--images",
-                               arguments.sheet,
-                               "with run.task: pixels, a PNG file for a sheet of --samples images "
-                               "that the model makes")
-                    ->check(not_empty_text());
+  auto* sheet =
+      app.add_option("--images",
+                     arguments.sheet,
+                     "with run.task: image_generation, a PNG file for a sheet of --samples images "
+                     "that the model makes")
+          ->check(not_empty_text());
   app.add_option("--class",
                  arguments.labels,
                  "the class of the images, where the model knows classes; given several times, the "
@@ -45,7 +46,8 @@ void check_images(const ImageArguments& arguments, const Settings& settings) {
         settings.task);
   if (!makes_images && !arguments.sheet.empty())
     throw ConfigurationError(
-        "longspan generate: --images is for models of run.task: pixels; this one is of {}",
+        "longspan generate: --images is for models of run.task: image_generation; this one is of "
+        "{}",
         settings.task);
 }
 

@@ -26,11 +26,12 @@ void add_lines(CLI::App& app, LineArguments& arguments) {
       ->check(not_empty_text())
       ->capture_default_str();
   add_decoding(app, arguments.decoding);
-  app.add_option("--n-best",
-                 arguments.decoding.options.n_best,
-                 "results of each line, at most --beam, and with model.decoder: masked "
-                 "--length-beam; with more than 1 each is a line of its own: "
-                 "the number of its line, a tab, its score, a tab, the text")
+  app.add_option(
+         "--n-best",
+         arguments.decoding.options.n_best,
+         "results of each line, at most --beam, and with model.decoder_type: non_autoregressive "
+         "--length-beam; with more than 1 each is a line of its own: "
+         "the number of its line, a tab, its score, a tab, the text")
       ->transform(whole_number<std::int64_t>(1, 1024))
       ->capture_default_str();
   app.add_flag("--sample",

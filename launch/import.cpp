@@ -72,7 +72,7 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
       const JsonTokenizer model = read_json_tokenizer(folder.string());
       if (model.vocabulary() <= vocabulary) {
         // Other tasks frame their texts.
-        const std::string around = task == "language_model" ? left_out_of(model) : "";
+        const std::string around = task == "language_modeling" ? left_out_of(model) : "";
         if (!around.empty()) remarks.push_back(fmt::format("{}: {}", *file, around));
         return Tokenizer::of_package(model);
       }
@@ -86,7 +86,7 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
                           folder.string(),
                           other_tokenizer_files(folder.string()));
   }
-  const bool is_of_files = task == "language_model";
+  const bool is_of_files = task == "language_modeling";
   if (!is_of_files && vocabulary >= task_kind(task).vocabulary({}, {})) {
     remarks.push_back(
         fmt::format("{}; texts are read as bytes, id n of the model's {} being byte n, which means "
@@ -96,7 +96,7 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
     return std::nullopt;
   }
   remarks.push_back(fmt::format(
-      "{}; the run reads ids from 0 to {} (data.tokenizer: ids): {}",
+      "{}; the run reads ids from 0 to {} (data.tokenizer.type: none): {}",
       problem,
       vocabulary - 1,
       is_of_files ? "data are files of ids (data.format: tokens), a prompt is numbers with blanks "
@@ -106,28 +106,28 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
 }
 
 void add_tokenizer(const Tokenizer& tokenizer, const fs::path& folder, ModelSettings& settings) {
-  settings.emplace_back("data.tokenizer", std::string(name_of(tokenizer.kind())));
+  settings.emplace_back("data.tokenizer.type", std::string(name_of(tokenizer.kind())));
   if (tokenizer.kind() == TokenizerKind::ids) {
-    settings.emplace_back("data.vocabulary", fmt::format("{}", tokenizer.vocabulary()));
-    if (said_of(settings, "run.task", "language_model") == "language_model")
+    settings.emplace_back("data.tokenizer.vocab_size", fmt::format("{}", tokenizer.vocabulary()));
+    if (said_of(settings, "run.task", "language_modeling") == "language_modeling")
       settings.emplace_back("data.format", "tokens");
     return;
   }
   const std::string model = fs::absolute(folder).lexically_normal().string();
-  settings.emplace_back("data.tokenizer_model", yaml_word(model));
+  settings.emplace_back("data.tokenizer.model", yaml_word(model));
 }
 
 std::int64_t vocabulary_of(const ModelSettings& settings) {
-  const std::string found = said_of(settings, "model.vocabulary", "");
-  require(!found.empty(), "an import has no model.vocabulary");
+  const std::string found = said_of(settings, "model.vocab_size", "");
+  require(!found.empty(), "an import has no model.vocab_size");
   return std::stoll(found);
 }
 
 // Of all stacks.
 std::int64_t layers_of(const ModelValues& values) {
-  const std::int64_t layers = values.integer("model.layers");
-  const bool has_encoder = values.all().contains("model.encoder_layers");
-  return layers + (has_encoder ? values.integer_or("model.encoder_layers", layers) : 0);
+  const std::int64_t layers = values.integer("model.num_hidden_layers");
+  const bool has_encoder = values.all().contains("model.num_encoder_layers");
+  return layers + (has_encoder ? values.integer_or("model.num_encoder_layers", layers) : 0);
 }
 
 // What an export writes again of what generation begins with and ends at.
@@ -174,8 +174,9 @@ void add_remarks(const ImportedWeights& imported,
   if (architecture.is_body)
     remarks.push_back(fmt::format(
         "the weights are those of a body: a run that starts from them begins {} anew, with "
-        "training.start_from_anew (and where it learns tags, training.start_from_changed: "
-        "[run.task, model.class_layer])",
+        "training.init_from.reinitialize (and where it learns tags, "
+        "training.init_from.allow_config_changes: "
+        "[run.task, model.add_pooling_layer])",
         fmt::join(imported.missing(), ", ")));
 }
 
@@ -217,7 +218,7 @@ void import(const ImportArguments& arguments, const Session& session) {
   else
     tokenizer = tokenizer_of(folder,
                              vocabulary_of(meaning.settings),
-                             said_of(meaning.settings, "run.task", "language_model"),
+                             said_of(meaning.settings, "run.task", "language_modeling"),
                              meaning.remarks);
   if (tokenizer) {
     add_tokenizer(*tokenizer, folder, meaning.settings);
@@ -228,7 +229,7 @@ void import(const ImportArguments& arguments, const Session& session) {
       config.place(), [&] { return configure_settings(meaning.settings, arguments.run); });
   const ModelValues values = model_values(*configuration);
   const WeightsFolder weights(folder);
-  const std::int64_t vocabulary = values.integer_or("model.vocabulary", Tokenizer().vocabulary());
+  const std::int64_t vocabulary = values.integer_or("model.vocab_size", Tokenizer().vocabulary());
   const auto tensors = std::ssize(weights.names());
   const std::int64_t layers = layers_of(values);
   if (tensors < layers)
@@ -255,7 +256,8 @@ void import(const ImportArguments& arguments, const Session& session) {
   state.scalars.set(imported_type_scalar, architecture.model_type);
   state.scalars.set(tokenizer_scalar, tokenizer.value_or(Tokenizer()).to_json());
   state.scalars.set(import_folder_scalar, fs::absolute(folder).lexically_normal().string());
-  if (const auto longest = said_of(meaning.settings, "model.longest", ""); !longest.empty())
+  if (const auto longest = said_of(meaning.settings, "model.max_position_embeddings", "");
+      !longest.empty())
     state.scalars.set(import_positions_scalar, std::stoll(longest));
   keep_token_ids(meaning.token_ids, folder, state.scalars);
   if (!image)
@@ -289,7 +291,7 @@ void import(const ImportArguments& arguments, const Session& session) {
         fmt::format("{}: {} of {} layers, {} weights ({})\n",
                     arguments.run,
                     architecture.name,
-                    values.text("model.layers"),
+                    values.text("model.num_hidden_layers"),
                     sum_of(imported.elements()),
                     dtypes_text(imported.elements())));
 }
@@ -302,7 +304,7 @@ Command import_command() {
       "Make a run of a model that others trained: config.json and safetensors",
       "  longspan import ~/models/gpt2 --to runs/gpt2\n"
       "  longspan evaluate runs/gpt2 --data book.txt\n"
-      "  longspan train mine.yaml --set training.start_from=runs/gpt2\n"
+      "  longspan train mine.yaml --set training.init_from.path=runs/gpt2\n"
       "  longspan export runs/gpt2 --to ~/models/again\n",
       [](CLI::App& app) -> Action {
         auto arguments = std::make_shared<ImportArguments>();

@@ -7,6 +7,34 @@
 #include "framework/core/option_text.h"
 
 namespace longspan {
+namespace {
+
+// Keys with dots as YAML has them: nested.
+class Section {
+ public:
+  void add(const std::string& key, const std::string& value) {
+    const std::size_t dot = key.find('.');
+    if (dot == std::string::npos)
+      keys_.emplace_back(key, value);
+    else
+      sections_[key.substr(0, dot)].add(key.substr(dot + 1), value);
+  }
+
+  std::string yaml(std::size_t indentation = 0) const {
+    const std::string begin(indentation, ' ');
+    std::string text;
+    for (const auto& [key, value] : keys_) text += fmt::format("{}{}: {}\n", begin, key, value);
+    for (const auto& [name, section] : sections_)
+      text += fmt::format("{}{}:\n{}", begin, name, section.yaml(indentation + 2));
+    return text;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> keys_;
+  std::map<std::string, Section> sections_;
+};
+
+}  // namespace
 
 ModelValues model_values(const Configuration& configuration) {
   std::map<std::string, std::string> values;
@@ -28,16 +56,11 @@ ModelValues with_image(const ModelValues& values, const std::optional<ImageShape
 std::unique_ptr<Configuration> configure_settings(
     const std::vector<std::pair<std::string, std::string>>& settings, const std::string& run) {
   // A configuration must name a text to learn from, which a model without a run has not.
-  std::map<std::string, std::string> sections = {
-      {"data", "  train: your-text.txt\n"},
-      {"run", fmt::format("  directory: {}\n", yaml_word(run))}};
-  for (const auto& [key, value] : settings) {
-    const std::size_t dot = key.find('.');
-    sections[key.substr(0, dot)] += fmt::format("  {}: {}\n", key.substr(dot + 1), value);
-  }
-  std::string text;
-  for (const auto& [section, lines] : sections) text += section + ":\n" + lines;
-  return configure({.file = run, .text = text, .settings = {}});
+  Section all;
+  all.add("data.train", "your-text.txt");
+  all.add("run.output_dir", yaml_word(run));
+  for (const auto& [key, value] : settings) all.add(key, value);
+  return configure({.file = run, .text = all.yaml(), .settings = {}});
 }
 
 }  // namespace longspan

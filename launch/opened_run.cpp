@@ -22,8 +22,8 @@ namespace {
 MeshShape layout(const Configuration& configuration, int ranks, DefaultAxis axis) {
   ParallelOptions parallel = configuration.parallel;
   const OptionTable& table = configuration.table;
-  if (axis == DefaultAxis::tensor && !table.is_given("parallel.tensor") &&
-      !table.is_given("parallel.data"))
+  if (axis == DefaultAxis::tensor && !table.is_given("parallel.tensor_parallel_size") &&
+      !table.is_given("parallel.data_parallel_size"))
     parallel.tensor = std::max<std::int64_t>(1, ranks / parallel.context);
   return mesh_shape(parallel, ranks);
 }
@@ -55,7 +55,7 @@ void add_run(CLI::App& app, RunArguments& arguments) {
          "--checkpoint",
          arguments.checkpoint,
          "the checkpoint to use: its directory, the name or number of a step of the run, or best "
-         "(checkpoint.keep_best); without it the newest of the run that verifies")
+         "(checkpoint.best_metric); without it the newest of the run that verifies")
       ->check(not_empty_text());
   app.add_option("--set",
                  arguments.settings,
@@ -108,7 +108,7 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
   if (configuration->task_kind().has_labels && labels.size() == 0)
     throw DataError(
         "{}: has the weights of a body, and no readout of labels: they were imported so; start a "
-        "run from them that learns one (training.start_from)",
+        "run from them that learns one (training.init_from.path)",
         opened.checkpoint.path().string());
   const std::optional<ImageShape> image = image_of(opened.checkpoint.scalars());
   const std::int64_t ids = configuration->task_kind().vocabulary(tokenizer, configuration->data);

@@ -69,15 +69,10 @@ bool take_bound(std::string_view phrase, Rule& rule) {
   return lower && upper;
 }
 
-// "a, b or c", of which {word: number} is a counted one.
+// "a, b or c".
 void take_choices(std::string_view phrase, Rule& rule) {
   for (const std::string_view part : split(phrase, ", "))
-    for (std::string_view word : split(part, " or ")) {
-      if (take_prefix(word, "{") && take_suffix(word, ": number}"))
-        rule.counted = std::string(word);
-      else
-        rule.choices.emplace_back(word);
-    }
+    for (const std::string_view word : split(part, " or ")) rule.choices.emplace_back(word);
 }
 
 Rule rule_in(std::string_view text, bool is_list) {

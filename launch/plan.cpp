@@ -182,7 +182,8 @@ std::optional<StepPlan> add_own_layout(std::string& text,
   text += describe(plan, needed ? std::optional(needed->total()) : std::nullopt, machine);
   if (settings.task_kind().reads_streams && settings.data.apart)
     text +=
-        "data.documents_apart: FLOPs and times count attention between tokens of different "
+        "data.documents.reset_attention_mask: FLOPs and times count attention between tokens of "
+        "different "
         "documents too, which a run leaves out\n";
   if (!fits(plan, machine)) text += savings_text(reconfiguration(source), plan, machine, ids);
   return plan;
@@ -233,7 +234,7 @@ int ranks_of(const PlanArguments& arguments, const Settings& settings, int job) 
 // As many threads as a rank of such a run would have: what attention holds depends on them.
 std::string assume_threads(const Settings& settings, int local_ranks) {
   set_threads(settings.run.threads, local_ranks);
-  const char* const source = settings.run.threads > 0 ? "run.threads"
+  const char* const source = settings.run.threads > 0 ? "run.num_threads"
                              : std::getenv("OMP_NUM_THREADS") != nullptr
                                  ? "OMP_NUM_THREADS"
                                  : "an even share of this machine's cores";

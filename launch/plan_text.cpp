@@ -136,15 +136,16 @@ std::vector<Saving> smaller_batches(const Reconfigure& reconfigure,
                                     const ModelIds& ids) {
   const std::shared_ptr<const Settings> settings = reconfigure({});
   std::vector<std::pair<const char*, std::int64_t>> sizes = {
-      {"data.batch_tokens", settings->data.buckets.batch_tokens}};
+      {"data.global_batch_tokens", settings->data.buckets.batch_tokens}};
   if (settings->task_kind().reads_streams)
-    sizes = {{"data.batch", settings->data.batch}, {"data.segment", settings->data.segment}};
+    sizes = {{"data.global_batch_size", settings->data.batch},
+             {"data.seq_length", settings->data.segment}};
   std::vector<Saving> result;
   for (const auto& [key, size] : sizes)
     for (std::int64_t less = size / 2; less > 0; less /= 2) {
       Saving saving = {keys, {}};
       std::erase_if(saving.keys, [](const std::string& each) {  // of the whole batch
-        return each.starts_with("training.accumulation=");
+        return each.starts_with("training.gradient_accumulation_steps=");
       });
       saving.keys.push_back(fmt::format("{}={}", key, less));
       try {

@@ -111,7 +111,7 @@ void make_directory(const NamedPath& path) {
   std::error_code error;
   std::filesystem::create_directories(path.text(), error);
   if (error)
-    throw ConfigurationError("{}run.directory \"{}\" cannot be made: {}{}",
+    throw ConfigurationError("{}run.output_dir \"{}\" cannot be made: {}{}",
                              path.before(),
                              path.text(),
                              error.message(),
@@ -156,11 +156,11 @@ ExitCode run_prepare(const PrepareArguments& arguments, Session& session) {
   const auto configuration = configure(read_configuration(file, settings, session.world()));
   take_saved_tokenizer(*configuration, session.world());
   warn(session, configuration->table.warnings());
-  if (configuration->task != "language_model")
+  if (configuration->task != "language_modeling")
     throw ConfigurationError(
         "longspan prepare: run.task is {}, whose files are read where they are; it is for "
         "run.task: "
-        "language_model",
+        "language_modeling",
         configuration->task);
   if (configuration->data.format == DataFormat::tokens)
     throw ConfigurationError(
@@ -177,8 +177,8 @@ Command prepare_command() {
   return {"prepare",
           "Make the tokens of a configuration's texts ahead of training, on all cores",
           "  longspan prepare configs/quickstart.yaml\n"
-          "  longspan prepare configs/quickstart.yaml --set data.tokenizer=sentencepiece "
-          "--set data.token_cache=tokens\n",
+          "  longspan prepare configs/quickstart.yaml --set data.tokenizer.type=sentencepiece "
+          "--set data.cache_dir=tokens\n",
           [](CLI::App& app) -> Action {
             const auto arguments = std::make_shared<PrepareArguments>();
             add_configuration(app, arguments->configuration);

@@ -71,8 +71,10 @@ void PromptText::begin_document(const Tokenizer& tokenizer,
   }
   if (tokenizer.kind() == TokenizerKind::ids)
     throw ConfigurationError(
-        "longspan generate: expected a prompt, found none, and data.tokenizer: ids has no newline "
-        "to begin with; give token ids, 0 to {}, as in --prompt \"17 4\", or set data.end_of_text",
+        "longspan generate: expected a prompt, found none, and data.tokenizer.type: none has no "
+        "newline "
+        "to begin with; give token ids, 0 to {}, as in --prompt \"17 4\", or set "
+        "data.documents.end_token",
         tokenizer.vocabulary() - 1);
   const std::string found = first_text(tokenizer);
   if (found.empty())
@@ -101,7 +103,8 @@ Prompt PromptText::prompt(const Tokenizer& tokenizer,
       begin_document(tokenizer, session, first);
     if (is_ids && tokens_.empty())
       throw ConfigurationError(
-          "the prompt has no token; data.tokenizer is ids, so it is numbers of tokens, 0 to {}, "
+          "the prompt has no token; data.tokenizer.type is none, so it is numbers of tokens, 0 to "
+          "{}, "
           "with blanks between them, as in --prompt \"17 4\"",
           tokenizer.vocabulary() - 1);
     return {std::ssize(tokens_), [this](std::int64_t begin, std::span<std::int64_t> out) {

@@ -97,7 +97,7 @@ class Attempts {
   const StartJob& start_;
   std::optional<RetryHosts> hosts_;  // only with --retry: a list of hosts may be a pipe
   fs::path directory_;
-  NamedPath resume_;               // checkpoint.resume
+  NamedPath resume_;               // checkpoint.resume_from
   std::int64_t saved_before_ = 0;  // the newest step in the directory before the first attempt
   double time_limit_ = 0;
   Progress best_;                                     // of all attempts
@@ -158,12 +158,12 @@ std::string Attempts::how_to_go_on() const {
   return fmt::format("start again{} to go on", how_to_resume(resume_));
 }
 
-// Of an attempt that took checkpoint.resume: auto in place of what the user has set, and said how
-// to start that again.
+// Of an attempt that took checkpoint.resume_from: auto in place of what the user has set, and said
+// how to start that again.
 int Attempts::ended_with(int code) const {
   if (code != 0 && attempts_ > 1 && resume_ != "auto" && goes_on_from_own())
     say(LogLevel::info,
-        fmt::format("checkpoint.resume: {} was for what began the run: {}",
+        fmt::format("checkpoint.resume_from: {} was for what began the run: {}",
                     resume_.text(),
                     how_to_go_on()));
   return code;
@@ -267,7 +267,7 @@ Turn Attempts::look_for_places() {
   }
   RunCommandLine line = line_;
   const bool changes_resume = resume_ != "auto" && goes_on_from_own();
-  if (changes_resume) add_settings(line, {"checkpoint.resume=auto"});
+  if (changes_resume) add_settings(line, {"checkpoint.resume_from=auto"});
   const PlacedLine found = hosts_->placed(std::move(line), silent);
   if (!found.trouble.empty()) return {.trouble = found.trouble};
   say(LogLevel::info,
@@ -275,7 +275,7 @@ Turn Attempts::look_for_places() {
                   attempts_ + 1,
                   found.line.ranks ? count_of(*found.line.ranks, "rank") : "the ranks",
                   found.told,
-                  changes_resume ? ", with checkpoint.resume: auto" : ""));
+                  changes_resume ? ", with checkpoint.resume_from: auto" : ""));
   return {.line = found.line};
 }
 

@@ -110,11 +110,11 @@ void RetryHosts::leave_out(const std::vector<std::string>& silent, PlacedLine& f
   }
   line.ranks = layout.ranks;
   add_settings(line, layout.settings);
-  found.told +=
-      fmt::format(": there is room for {} of {}, which divide the same global data.batch by {}",
-                  *ranks,
-                  count_of(*usual, "rank"),
-                  fmt::join(layout.settings, ", "));
+  found.told += fmt::format(
+      ": there is room for {} of {}, which divide the same global data.global_batch_size by {}",
+      *ranks,
+      count_of(*usual, "rank"),
+      fmt::join(layout.settings, ", "));
 }
 
 PlacedLine RetryHosts::placed(RunCommandLine line, const std::vector<std::string>& silent) const {

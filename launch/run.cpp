@@ -263,7 +263,7 @@ Command run_command() {
           "log.txt tells of each.",
       .examples =
           "  longspan run -n 2 -- train configs/quickstart.yaml\n"
-          "  longspan run -- train configs/quickstart.yaml --set training.steps=2000\n"
+          "  longspan run -- train configs/quickstart.yaml --set training.max_steps=2000\n"
           "  longspan run -n 8 --hostfile launch/cluster/hosts.txt -- train my-run.yaml\n"
           "  longspan run --retry 20 -n 8 --hostfile launch/cluster/hosts.txt -- train "
           "my-run.yaml\n"

@@ -12,7 +12,8 @@ namespace longspan {
 struct RetryOptions {
   int most = 0;  // times
   int wait = 5;  // seconds before the first; they double while nothing new is saved
-  // Seconds beyond run.time_limit in which a rank that is lost lets go of the run's directory.
+  // Seconds beyond run.collective_timeout_seconds in which a rank that is lost lets go of the run's
+  // directory.
   int letting_go = 15;
 };
 

@@ -93,7 +93,7 @@ LogEnd log_end(const fs::path& log) {
 // As the errors say it that come with the exit code of a run that diverged.
 bool tells_of_divergence(std::string_view error) {
   return error.find("training diverged") != std::string_view::npos ||
-         error.find("memory.reconstruction_bound") != std::string_view::npos;
+         error.find("memory.reconstruction_tolerance") != std::string_view::npos;
 }
 
 std::int64_t changed_at(const fs::path& run) {
@@ -264,10 +264,10 @@ RunRecord read_run_record(const fs::path& path) {
     run.troubles.push_back(fmt::format("{}: is not there", (path / configuration_file).string()));
   else if (!run.configuration.trouble.empty())
     run.troubles.push_back(run.configuration.trouble);
-  run.steps = number_of(run.configuration, "training.steps");
-  run.data = number_of(run.configuration, "parallel.data");
-  run.context = number_of(run.configuration, "parallel.context");
-  run.tensor = number_of(run.configuration, "parallel.tensor");
+  run.steps = number_of(run.configuration, "training.max_steps");
+  run.data = number_of(run.configuration, "parallel.data_parallel_size");
+  run.context = number_of(run.configuration, "parallel.context_parallel_size");
+  run.tensor = number_of(run.configuration, "parallel.tensor_parallel_size");
   take_metrics(run);
   const std::int64_t saved = take_checkpoint(run);
   run.step = std::max(run.step, saved);

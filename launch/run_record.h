@@ -19,8 +19,8 @@ inline constexpr const char* log_file = "log.txt";
 enum class RunState : std::uint8_t {
   never_started,  // it has made no step
   running,        // a process trains into the directory, as far as the file system tells of locks
-  finished,       // it is at training.steps
-  stopped,        // before training.steps, on request
+  finished,       // it is at training.max_steps
+  stopped,        // before training.max_steps, on request
   killed,         // it did not end by itself, and no rank has logged an error
   diverged,       // log.txt ends with that
   failed          // log.txt ends with another error
@@ -33,7 +33,7 @@ struct RunRecord {
   RunState state = RunState::never_started;
   SavedConfiguration configuration;
   std::int64_t step = 0;              // the last that was logged or saved
-  std::optional<std::int64_t> steps;  // training.steps
+  std::optional<std::int64_t> steps;  // training.max_steps
   MetricsLine last;                   // of the last logged step; null where there is none
   MetricsLine validation;             // of the last step with a validation, likewise
   // Ranks by axis: of the last process that trained there, else of the newest checkpoint, else of

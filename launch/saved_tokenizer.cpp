@@ -68,9 +68,9 @@ std::optional<SavedTokenizer> saved_tokenizer(const std::vector<fs::path>& place
   }
 }
 
-// Whether its tokenizer may be of another kind than data.tokenizer, which nobody has set.
+// Whether its tokenizer may be of another kind than data.tokenizer.type, which nobody has set.
 bool may_take_kind(const Configuration& configuration) {
-  return !configuration.table.is_given("data.tokenizer") &&
+  return !configuration.table.is_given("data.tokenizer.type") &&
          !configuration.training.start_from.path.empty() && reads_text(configuration);
 }
 
@@ -83,11 +83,11 @@ bool asks_for(const Configuration& configuration, const std::string& saved) {
       return !then.contains(key) || then.at(key) == now.at(key);
     };
     const bool is_trained =
-        configuration.data.tokenizer_model.empty() && is_same("data.tokenizer_model");
-    const bool is_kind =
-        may_take_kind(configuration) || (is_same("data.tokenizer") && is_same("data.unknown"));
-    return is_kind &&
-           (!is_trained || (is_same("data.tokenizer_kind") && is_same("data.vocabulary")));
+        configuration.data.tokenizer_model.empty() && is_same("data.tokenizer.model");
+    const bool is_kind = may_take_kind(configuration) ||
+                         (is_same("data.tokenizer.type") && is_same("data.tokenizer.allow_unk"));
+    return is_kind && (!is_trained || (is_same("data.tokenizer.model_type") &&
+                                       is_same("data.tokenizer.vocab_size")));
   } catch (const DataError&) {
     return false;
   }
@@ -109,7 +109,7 @@ bool takes_embedding(const StartOptions& options) {
   });
 }
 
-// Sets it where it is of the kind of data.tokenizer, or that key is not set and a run is to be
+// Sets it where it is of the kind of data.tokenizer.type, or that key is not set and a run is to be
 // started from. Returns whether it did.
 bool use(const Tokenizer& tokenizer, Configuration& configuration) {
   DataOptions& data = configuration.data;

@@ -46,16 +46,7 @@ Json choice(const Rule& rule) {
     words.push_back(word);
     if (const Json value = word_value({word}); !value.is_string()) words.push_back(value);
   }
-  Json schema = {{"enum", words}};
-  if (rule.counted.empty()) return schema;
-  const Json count = {{"type", "integer"}, {"minimum", 1}};
-  return {{"anyOf",
-           {schema,
-            {{"type", "string"}, {"pattern", fmt::format("^{} [1-9][0-9]*$", rule.counted)}},
-            {{"type", "object"},
-             {"properties", {{rule.counted, count}}},
-             {"required", {rule.counted}},
-             {"additionalProperties", false}}}}};
+  return {{"enum", words}};
 }
 
 // What a value, or each of a list, may be.

@@ -54,10 +54,11 @@ void add_sentence_tokens(const TokenIds& ids,
   };
   auto begin = ids.find("decoder_start_token_id");
   if (begin == ids.end()) begin = ids.find("bos_token_id");
-  if (begin != ids.end()) add("data.begin_token", *begin);
-  if (const auto end = ids.find("eos_token_id"); end != ids.end()) add("data.end_token", *end);
+  if (begin != ids.end()) add("data.tokenizer.decoder_start_token", *begin);
+  if (const auto end = ids.find("eos_token_id"); end != ids.end())
+    add("data.tokenizer.eos_token", *end);
   if (const auto first = ids.find("forced_bos_token_id"); first != ids.end())
-    add("data.first_token", *first);
+    add("data.tokenizer.forced_bos_token", *first);
 }
 
 TokenIds token_ids_of(const Scalars& scalars, const Tokenizer& tokenizer, const DataOptions& data) {

@@ -18,8 +18,9 @@ namespace longspan {
 inline constexpr const char* token_ids_scalar = "import/token_ids";
 inline constexpr const char* generation_config_scalar = "import/generation_config";
 
-// Adds data.begin_token, data.end_token and data.first_token for what the ids say. Throws
-// DataError, which begins with `place`, for an id that is no token of the tokenizer.
+// Adds data.tokenizer.decoder_start_token, data.tokenizer.eos_token and
+// data.tokenizer.forced_bos_token for what the ids say. Throws DataError, which begins with
+// `place`, for an id that is no token of the tokenizer.
 void add_sentence_tokens(const TokenIds& ids,
                          const Tokenizer& tokenizer,
                          const std::string& place,
@@ -35,10 +36,10 @@ struct DocumentTokens {
   std::vector<std::int64_t> ends = {};     // each follows one; the first is the usual one
 };
 
-// Ends: data.end_of_text, those of an imported generation_config.json or config.json, or else the
-// special token of the tokenizer that has a usual name, as <|endoftext|>. Begin: the imported
-// bos_token_id, or else the first end, which precedes all documents but the first. Ids outside of
-// the tokenizer's vocabulary are left out. Throws ConfigurationError as end_of_text_id.
+// Ends: data.documents.end_token, those of an imported generation_config.json or config.json, or
+// else the special token of the tokenizer that has a usual name, as <|endoftext|>. Begin: the
+// imported bos_token_id, or else the first end, which precedes all documents but the first. Ids
+// outside of the tokenizer's vocabulary are left out. Throws ConfigurationError as end_of_text_id.
 DocumentTokens document_tokens_of(const Scalars& scalars,
                                   const Tokenizer& tokenizer,
                                   const DataOptions& data);

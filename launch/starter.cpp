@@ -22,7 +22,7 @@ struct KeyLine {
   bool is_commented = false;  // it is the user's to set, or has no effect until that is
 };
 
-bool reads_images(const Family& family) { return family.tasks.front() == "pixels"; }
+bool reads_images(const Family& family) { return family.tasks.front() == "image_generation"; }
 bool reads_pairs(const Family& family) { return family.tasks.front() == "translation"; }
 
 std::vector<KeyLine> data_lines(const Family& family, const TaskKind& task) {
@@ -39,12 +39,12 @@ std::vector<KeyLine> data_lines(const Family& family, const TaskKind& task) {
       lines.push_back({"data.validation_target", "validation-targets.txt", true});
   }
   if (task.reads_streams) {
-    lines.push_back({"data.batch", "8"});
-    lines.push_back({"data.segment", "128"});
+    lines.push_back({"data.global_batch_size", "8"});
+    lines.push_back({"data.seq_length", "128"});
   } else {
-    lines.push_back({"data.batch_tokens", "8192"});
-    lines.push_back({"data.longest", reads_images(family) ? "4096" : "256"});
-    if (!reads_images(family)) lines.push_back({"data.too_long", "cut"});
+    lines.push_back({"data.global_batch_tokens", "8192"});
+    lines.push_back({"data.max_length", reads_images(family) ? "4096" : "256"});
+    if (!reads_images(family)) lines.push_back({"data.overlong_examples", "truncate"});
   }
   return lines;
 }
@@ -53,26 +53,26 @@ std::vector<KeyLine> data_lines(const Family& family, const TaskKind& task) {
 std::vector<KeyLine> lines_of(const Family& family) {
   const std::string task_name = family.tasks.front();
   const TaskKind& task = task_kind(task_name);
-  std::vector<KeyLine> lines = {{"run.directory", "runs/my-" + family.name}, {"run.seed", "1"}};
-  if (task_name != "language_model") lines.push_back({"run.task", task_name});
-  for (const auto& [key, value] :
-       std::initializer_list<std::pair<const char*, std::string>>{{"model.family", family.name},
-                                                                  {"model.layers", "2"},
-                                                                  {"model.width", "128"},
-                                                                  {"model.heads", "4"},
-                                                                  {"model.memory", "128"},
-                                                                  {"model.dropout", "0.1"}})
+  std::vector<KeyLine> lines = {{"run.output_dir", "runs/my-" + family.name}, {"run.seed", "1"}};
+  if (task_name != "language_modeling") lines.push_back({"run.task", task_name});
+  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, std::string>>{
+           {"model.family", family.name},
+           {"model.num_hidden_layers", "2"},
+           {"model.hidden_size", "128"},
+           {"model.num_attention_heads", "4"},
+           {"model.mem_len", "128"},
+           {"model.dropout", "0.1"}})
     lines.push_back({key, value});
   std::ranges::move(data_lines(family, task), std::back_inserter(lines));
   for (const auto& [key, value] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"training.steps", "1000"},
+           {"training.max_steps", "1000"},
            {"training.learning_rate", "0.001"},
-           {"training.warmup", "100"},
-           {"training.clip_norm", "1"},
-           {"training.validation_every", "200"},
-           {"checkpoint.every", "200"},
-           {"metrics.every", "20"}})
-    lines.push_back({key, value, key == std::string_view("training.validation_every")});
+           {"training.lr_scheduler.warmup_steps", "100"},
+           {"training.max_grad_norm", "1"},
+           {"training.validation.interval", "200"},
+           {"checkpoint.save_interval", "200"},
+           {"metrics.log_interval", "20"}})
+    lines.push_back({key, value, key == std::string_view("training.validation.interval")});
   return lines;
 }
 
@@ -126,18 +126,30 @@ std::string starter_configuration(const std::string& name) {
   for (OptionDescription& option : configuration.table.reference())
     options.emplace(option.key, std::move(option));
   std::string text = introduction(*family);
-  std::string section;
+  std::string open;  // the sections that the last line stands in
   for (const KeyLine& line : lines_of(*family)) {
     const auto option = options.find(line.key);
     if (option == options.end()) continue;
-    const std::size_t dot = line.key.find('.');
-    if (const std::string own = line.key.substr(0, dot); own != section) {
-      text += fmt::format("{}{}:\n", section.empty() ? "" : "\n", own);
-      section = own;
+    // "a.b." of the key "a.b.c".
+    const std::string sections = line.key.substr(0, line.key.rfind('.') + 1);
+    std::size_t indentation = 0, begin = 0;
+    for (std::size_t dot = sections.find('.'); dot != std::string::npos;
+         dot = sections.find('.', begin)) {
+      if (!open.starts_with(sections.substr(0, dot + 1)))
+        text += fmt::format("{}{}{}:\n",
+                            begin == 0 && !open.empty() ? "\n" : "",
+                            std::string(indentation, ' '),
+                            sections.substr(begin, dot - begin));
+      begin = dot + 1;
+      indentation += 2;
     }
-    text += comment(meaning(option->second), 2);
-    text += fmt::format(
-        "  {}{}: {}\n", line.is_commented ? "# " : "", line.key.substr(dot + 1), line.value);
+    open = sections;
+    text += comment(meaning(option->second), indentation);
+    text += fmt::format("{}{}{}: {}\n",
+                        std::string(indentation, ' '),
+                        line.is_commented ? "# " : "",
+                        line.key.substr(begin),
+                        line.value);
   }
   return text;
 }

@@ -63,8 +63,9 @@ Command train_command() {
           .description = "train a model; goes on from the newest checkpoint of its run directory",
           .examples =
               "  longspan train configs/quickstart.yaml\n"
-              "  longspan run -n 2 -- train configs/quickstart.yaml --set training.steps=2000\n"
-              "  longspan run -n 4 -- train configs/quickstart.yaml --set parallel.tensor=2\n"
+              "  longspan run -n 2 -- train configs/quickstart.yaml --set training.max_steps=2000\n"
+              "  longspan run -n 4 -- train configs/quickstart.yaml --set "
+              "parallel.tensor_parallel_size=2\n"
               "  longspan train configs/quickstart.yaml --profile 5:10\n",
           .bind = bind};
 }

@@ -39,7 +39,7 @@ std::string nothing_saved(const fs::path& run) {
   const bool is_known = fs::exists(configuration, error);
   const auto words = saved_configuration(configuration).values;
   const std::int64_t logged = last_logged_step(run);
-  const std::int64_t steps = count_of(words, "training.steps");
+  const std::int64_t steps = count_of(words, "training.max_steps");
   const auto family = words.find("model.family");
   std::string text = fmt::format("{}: this run", run.string());
   if (is_known)
@@ -55,7 +55,7 @@ std::string nothing_saved(const fs::path& run) {
     return fmt::format("{}; it trains now: {}{}",
                        text,
                        so_far,
-                       next_save(logged, count_of(words, "checkpoint.every"), steps));
+                       next_save(logged, count_of(words, "checkpoint.save_interval"), steps));
   return fmt::format("{} and is not running: {}; train first{}",
                      text,
                      so_far,

@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds between_looks{500};
 
 // The directory is the run's name already.
 std::map<std::string, std::string> without_directory(std::map<std::string, std::string> values) {
-  values.erase("run.directory");
+  values.erase("run.output_dir");
   return values;
 }
 

@@ -42,7 +42,7 @@ void declare(OptionTable& table,
              AuxiliaryLossOptions& options,
              const ModelOptions& common,
              const PlannedSetting& planned) {
-  table.add("model.inner_losses",
+  table.add("model.intermediate_losses.schedule",
             options.inner,
             "whether inner layers predict too, each with a classifier of its own, in training: not "
             "at all; until they end one after another (drop); or so and less and less (decay) "
@@ -51,40 +51,40 @@ void declare(OptionTable& table,
             fixes_weights([](const std::string& text) -> std::string {
               return text == "none" ? "none" : "some";
             }));
-  table.add("model.inner_losses_end",
+  table.add("model.intermediate_losses.end_fraction",
             options.end,
             "the loss of layer l of n ends after this part of training x l / n",
             more_than(0.0),
             at_most(1.0));
-  table.add("model.inner_losses_weight",
+  table.add("model.intermediate_losses.weight",
             options.weight,
             "of the inner layers' losses beside the last one's",
             at_least(0.0));
-  table.add("model.inner_losses_total",
+  table.add("model.intermediate_losses.reduction",
             options.total,
             "inner losses count as their sum, which shrinks as they end, or as their mean",
             {{"sum", Total::sum}, {"mean", Total::mean}});
-  table.add("model.targets",
+  table.add("model.num_future_tokens",
             options.targets,
             "how many tokens ahead each position predicts in training, each with a classifier of "
             "its own",
             between(1, 64),
             fixes_weights());
-  table.add("model.target_weight",
+  table.add("model.future_token_loss_weight",
             options.target_weight,
             "of the losses of tokens behind the next one, beside that one's",
             at_least(0.0));
-  for (const std::string key : {"end", "weight", "total"})
-    table.warn("model.inner_losses_" + key, [&options]() -> std::string {
-      return options.inner == Inner::none ? "model.inner_losses is none" : "";
+  for (const std::string key : {"end_fraction", "weight", "reduction"})
+    table.warn("model.intermediate_losses." + key, [&options]() -> std::string {
+      return options.inner == Inner::none ? "model.intermediate_losses.schedule is none" : "";
     });
-  table.warn("model.target_weight", [&options]() -> std::string {
-    return options.targets == 1 ? "model.targets is 1" : "";
+  table.warn("model.future_token_loss_weight", [&options]() -> std::string {
+    return options.targets == 1 ? "model.num_future_tokens is 1" : "";
   });
-  table.check({"model.inner_losses", "model.layers"},
+  table.check({"model.intermediate_losses.schedule", "model.num_hidden_layers"},
               [&options, &common] { return auxiliary_problem(options, common, 0); });
   if (!planned) return;
-  table.check({"model.targets", "data.segment"}, [&options, &common, planned] {
+  table.check({"model.num_future_tokens", "data.seq_length"}, [&options, &common, planned] {
     return auxiliary_problem(options, common, planned().segment);
   });
 }
@@ -93,11 +93,13 @@ std::string auxiliary_problem(const AuxiliaryLossOptions& options,
                               const ModelOptions& common,
                               std::int64_t segment) {
   if (options.inner != Inner::none && common.layers == 1)
-    return "model.inner_losses is set and model.layers is 1; an inner layer needs another one "
+    return "model.intermediate_losses.schedule is set and model.num_hidden_layers is 1; an inner "
+           "layer needs another one "
            "behind it";
   if (segment > 0 && options.targets > segment)
     return fmt::format(
-        "model.targets is {}, wanted at most data.segment = {}: no position of a segment has a "
+        "model.num_future_tokens is {}, wanted at most data.seq_length = {}: no position of a "
+        "segment has a "
         "token so far ahead",
         options.targets,
         segment);

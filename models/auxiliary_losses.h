@@ -32,8 +32,9 @@ struct AuxiliaryLossOptions {
   bool any() const { return inner != Inner::none || targets > 1; }
 };
 
-// The keys model.inner_losses, model.inner_losses_end, model.inner_losses_weight,
-// model.inner_losses_total, model.targets and model.target_weight.
+// The keys model.intermediate_losses.schedule, model.intermediate_losses.end_fraction,
+// model.intermediate_losses.weight, model.intermediate_losses.reduction, model.num_future_tokens
+// and model.future_token_loss_weight.
 void declare(OptionTable& table,
              AuxiliaryLossOptions& options,
              const ModelOptions& common,

@@ -132,19 +132,23 @@ class Decoder : public Body {
 // What predicts further on than the next token would predict another document.
 std::string further_problem(const DecoderOptions& options, bool documents_apart) {
   if (!documents_apart || options.auxiliary.targets == 1) return "";
-  return "model.targets: found several with documents that do not look at each other; set it to 1";
+  return "model.num_future_tokens: found several with documents that do not look at each other; "
+         "set it to 1";
 }
 
 std::string each_layer_problem(const DecoderOptions& options, bool documents_apart) {
   if (!options.positions_each_layer) return "";
   if (documents_apart)
-    return "model.positions_each_layer is true with documents that do not look at each other, "
+    return "model.per_layer_position_embeddings is true with documents that do not look at each "
+           "other, "
            "whose positions begin anew in each; set one of them otherwise";
   if (options.spans.any())
-    return "model.positions_each_layer is true, and model.span has keys of distances in place of "
+    return "model.per_layer_position_embeddings is true, and model.adaptive_span.type has keys of "
+           "distances in place of "
            "positions; set one of them otherwise";
   if (!options.positions.learned())
-    return "model.positions_each_layer is true, which is for model.positions: learned; set both";
+    return "model.per_layer_position_embeddings is true, which is for "
+           "model.position_embedding_type: learned; set both";
   return "";
 }
 
@@ -156,25 +160,30 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& 
   declare_logit_scale(table, options.common);
   declare(table, options.positions, options.common, Sequences::segments, planned);
   declare(table, options.spans, options.common);
-  for (const std::string key : {"model.positions",
-                                "model.longest",
-                                "model.rotary_base",
-                                "model.rotary_share",
-                                "model.rotary_pairs",
-                                "model.rotary_scaling"})
+  for (const std::string key : {"model.position_embedding_type",
+                                "model.max_position_embeddings",
+                                "model.rope.theta",
+                                "model.rope.partial_rotary_factor",
+                                "model.rope.interleaved",
+                                "model.rope.scaling.type"})
     table.warn(key, [&options]() -> std::string {
-      return options.spans.any() ? "model.span has keys of distances in place of positions" : "";
+      return options.spans.any()
+                 ? "model.adaptive_span.type has keys of distances in place of positions"
+                 : "";
     });
-  table.add("model.positions_each_layer",
+  table.add("model.per_layer_position_embeddings",
             options.positions_each_layer,
             "learned positions are a table for each layer, added to its input, instead of one at "
             "the bottom (Al-Rfou et al. 2018)",
             fixes_weights());
-  table.check({"model.positions_each_layer", "model.positions", "model.span"}, [&options, planned] {
-    return each_layer_problem(options, planned && planned().documents_apart);
-  });
+  table.check({"model.per_layer_position_embeddings",
+               "model.position_embedding_type",
+               "model.adaptive_span.type"},
+              [&options, planned] {
+                return each_layer_problem(options, planned && planned().documents_apart);
+              });
   declare(table, options.auxiliary, options.common, planned);
-  table.check({"model.targets"}, [&options, planned] {
+  table.check({"model.num_future_tokens"}, [&options, planned] {
     return further_problem(options, planned && planned().documents_apart);
   });
 }
@@ -198,7 +207,7 @@ std::unique_ptr<Model> make_decoder(const DecoderOptions& options, const ModelSe
 Family decoder_family() {
   return {"decoder",
           "causal language model with absolute or relative positions (GPT-2, Radford et al. 2019)",
-          {"language_model", "recall"},
+          {"language_modeling", "behavior_cloning"},
           declared(decoder_body)};
 }
 

@@ -11,7 +11,8 @@
 namespace longspan {
 
 struct DecoderOptions {
-  ModelOptions common = {.activation = Activation::gelu_tanh, .norm = NormPlacement::pre};
+  ModelOptions common = {.activation = FeedForwardActivation::gelu_tanh,
+                         .norm = NormPlacement::pre};
   PositionOptions positions = {};
   SpanOptions spans = {};             // in place of the positions
   bool positions_each_layer = false;  // learned ones: a table for each layer, added to its input

@@ -99,37 +99,38 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& 
   declare(table, options.patches);
   declare(table, options.positions, options.common, encoder_traits.sequences, planned);
   declare_recurrence(table, options.recurrence, options.positions);
-  table.check(recurrence_keys("model.recurrence"), [&options] {
-    return recurrence_problem(options.recurrence, options.common, "model.recurrence");
+  table.check(recurrence_keys("model.recurrence.type"), [&options] {
+    return recurrence_problem(options.recurrence, options.common, "model.recurrence.type");
   });
-  table.add("model.tag_readout",
-            options.tags,
-            "with run.task: tagging, each tag for itself, or a linear-chain conditional random "
-            "field, which knows which tags follow each other (Lafferty et al. 2001)",
-            {{"softmax", TagReadout::softmax}, {"crf", TagReadout::crf}},
-            fixes_weights());
+  table.add(
+      "model.use_crf",
+      options.tags,
+      "with run.task: tagging, predicts tags by a linear-chain conditional random field, which "
+      "knows which tags follow each other (Lafferty et al. 2001); false: each tag for itself",
+      {{"false", TagReadout::softmax}, {"true", TagReadout::crf}},
+      fixes_weights());
   table.add("model.pooling",
             options.pooling,
             "with run.task: classification, what stands for a text: its first position, the mean "
             "or the maximum of all, or what a learned query sees",
             {{"first", Pooling::first},
              {"mean", Pooling::mean},
-             {"maximum", Pooling::maximum},
+             {"max", Pooling::maximum},
              {"attention", Pooling::attention}},
             fixes_weights());
-  table.add("model.class_layer",
+  table.add("model.add_pooling_layer",
             options.class_layer,
             "with run.task: classification, a layer between what stands for a text and the scores "
             "of its classes: the hyperbolic tangent of W x + b, dropped by model.dropout (Devlin "
             "et al. 2019)",
             fixes_weights());
-  std::vector<std::string> keys = {"model.patch",
-                                   "model.positions",
-                                   "model.first_position",
+  std::vector<std::string> keys = {"model.patch_size",
+                                   "model.position_embedding_type",
+                                   "model.position_embedding_offset",
                                    "model.pooling",
-                                   "model.recurrence",
-                                   "model.embedding_norm",
-                                   "model.token_types"};
+                                   "model.recurrence.type",
+                                   "model.layernorm_embedding",
+                                   "model.type_vocab_size"};
   table.check(std::move(keys), [&options] { return patch_encoder_problem(options); });
 }
 
@@ -138,7 +139,7 @@ BodyFactory encoder_body(const EncoderOptions& options) {
     if (options.patches.side) return patch_encoder(scope, options, setting);
     refuse(positions_problem(
         options.positions, options.common, encoder_traits.sequences, setting.segment));
-    refuse(recurrence_problem(options.recurrence, options.common, "model.recurrence"));
+    refuse(recurrence_problem(options.recurrence, options.common, "model.recurrence.type"));
     return std::make_unique<Encoder>(scope, options, setting);
   };
 }

@@ -114,7 +114,7 @@ class EncoderDecoder : public Body {
   }
   SideWatch watched(Variable& attention) const {
     const std::int64_t layers = options_.common.layers;
-    return {.layer = static_cast<std::size_t>(options_.alignment_layer.value_or(layers) - 1),
+    return {.layer = static_cast<std::size_t>(options_.alignment_layer.value_or(layers - 1)),
             .heads = options_.alignment_heads,
             .give = [&attention](const Variable& seen) { attention = seen; }};
   }

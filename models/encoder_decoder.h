@@ -28,7 +28,7 @@ struct EncoderDecoderOptions {
   WordMaskingOptions masking = {};  // of a masked decoder
   SourceLookOptions source = {};
   std::int64_t alignment_heads = 1;                  // that `source` is about: the first ones
-  std::optional<std::int64_t> alignment_layer = {};  // counted from 1; none: the last one
+  std::optional<std::int64_t> alignment_layer = {};  // counted from 0; none: the last one
 
   // Of the encoder alone.
   ModelOptions encoder() const;

@@ -15,8 +15,10 @@ std::string encoder_recompute_problem(const EncoderDecoderOptions& options,
   if (!options.encoder_layers || memory.recomputation().together <= *options.encoder_layers)
     return "";
   return fmt::format(
-      "memory.recompute is {}, but model.encoder_layers is {}; set it to at most that many",
-      memory.recompute,
+      "memory.recompute_num_layers is {}, but model.num_encoder_layers is {}; set it to at most "
+      "that "
+      "many",
+      memory.recompute_num_layers,
       *options.encoder_layers);
 }
 
@@ -25,8 +27,9 @@ std::string writing_problem(const EncoderDecoderOptions& options) {
   const MechanismKind* const kind = kind_that_reads_anew(options.common.attention);
   if (kind == nullptr || options.decoder == EncoderDecoderOptions::Decoder::masked) return "";
   return fmt::format(
-      "model.attention: found {}, which cannot read on from kept keys, as a decoder of pairs does "
-      "when it writes; it may be in model.encoder_attention",
+      "model.attention.layer_types: found {}, which cannot read on from kept keys, as a decoder of "
+      "pairs does "
+      "when it writes; it may be in model.attention.encoder_layer_types",
       kind->name);
 }
 
@@ -34,15 +37,17 @@ std::string writing_problem(const EncoderDecoderOptions& options) {
 std::string steps_problem(const EncoderDecoderOptions& options) {
   const RecurrenceOptions& recurrence = options.recurrence;
   for (const ModelOptions& stack : {options.common, options.encoder()}) {
-    std::string problem = recurrence_problem(recurrence, stack, "model.recurrence");
+    std::string problem = recurrence_problem(recurrence, stack, "model.recurrence.type");
     if (!problem.empty()) return problem;
   }
   if (recurrence.recurs() && options.wiring != Wiring::last)
-    return "model.cross_attention: found other than last with model.recurrence, whose decoder "
+    return "model.cross_attention.layer_mapping: found other than last with model.recurrence.type, "
+           "whose decoder "
            "looks at what the encoder gives after its last step; set one of them otherwise";
   if (recurrence.adaptive() && options.source.is_wanted())
-    return "model.recurrence: found adaptive with a key that looks at the attention of a layer of "
-           "the decoder (model.copy, model.coverage, model.guide), which is of no one step; set it "
+    return "model.recurrence.type: found act with a key that looks at the attention of a layer of "
+           "the decoder (model.use_pointer_generator, model.coverage_loss_weight, "
+           "model.guided_attention.type), which is of no one step; set it "
            "to fixed";
   return "";
 }
@@ -55,14 +60,13 @@ std::string said_of_encoder(std::string sentence, const EncoderDecoderOptions& o
   const auto replace = [&](const std::string& key, const std::string& by) {
     std::size_t at = 0;
     while ((at = sentence.find(key, at)) != std::string::npos) {
-      const std::size_t end = at + key.size();
-      if (end == sentence.size() || sentence[end] != '_') sentence.replace(at, key.size(), by);
+      sentence.replace(at, key.size(), by);
       at += by.size();
     }
   };
   if (!options.common.attention.encoder_kinds.empty())
-    replace("model.attention", "model.encoder_attention");
-  if (options.encoder_layers) replace("model.layers", "model.encoder_layers");
+    replace("model.attention.layer_types", "model.attention.encoder_layer_types");
+  if (options.encoder_layers) replace("model.num_hidden_layers", "model.num_encoder_layers");
   return sentence;
 }
 
@@ -88,12 +92,13 @@ std::string encoder_attention_problem(const EncoderDecoderOptions& options,
 std::string alignment_problem(const EncoderDecoderOptions& options) {
   const ModelOptions& common = options.common;
   if (options.alignment_heads > common.heads)
-    return fmt::format("model.alignment_heads is {}, but model.heads is {}; set it to at most that",
-                       options.alignment_heads,
-                       common.heads);
-  if (options.alignment_layer.value_or(1) > common.layers)
     return fmt::format(
-        "model.alignment_layer is {}, but model.layers is {}; set it to at most that",
+        "model.alignment_heads is {}, but model.num_attention_heads is {}; set it to at most that",
+        options.alignment_heads,
+        common.heads);
+  if (options.alignment_layer.value_or(0) >= common.layers)
+    return fmt::format(
+        "model.alignment_layer is {}, but model.num_hidden_layers is {}; set it to less than that",
         *options.alignment_layer,
         common.layers);
   return "";
@@ -102,19 +107,20 @@ std::string alignment_problem(const EncoderDecoderOptions& options) {
 void declare_encoder_attention(OptionTable& table,
                                EncoderDecoderOptions& options,
                                const PlannedSetting& planned) {
-  table.add("model.encoder_attention",
-            options.common.attention.encoder_kinds,
-            "what each layer of the encoder sees, as in model.attention, whose other keys it "
-            "shares; empty: the same as in the decoder",
-            fixes_weights([&options](const std::string& kinds) {
-              const ModelOptions encoder = options.encoder();
-              const AttentionOptions& attention = options.common.attention;
-              return layers_of_other_weights(
-                  kinds == "[]" ? fmt::format("{}", fmt::join(attention.kinds, ",")) : kinds,
-                  encoder.layers,
-                  attention.global_projections);
-            }));
-  table.check({"model.attention", "model.decoder"}, [&options]() -> std::string {
+  table.add(
+      "model.attention.encoder_layer_types",
+      options.common.attention.encoder_kinds,
+      "what each layer of the encoder sees, as in model.attention.layer_types, whose other keys it "
+      "shares; empty: the same as in the decoder",
+      fixes_weights([&options](const std::string& kinds) {
+        const ModelOptions encoder = options.encoder();
+        const AttentionOptions& attention = options.common.attention;
+        return layers_of_other_weights(
+            kinds == "[]" ? fmt::format("{}", fmt::join(attention.kinds, ",")) : kinds,
+            encoder.layers,
+            attention.global_projections);
+      }));
+  table.check({"model.attention.layer_types", "model.decoder_type"}, [&options]() -> std::string {
     const bool is_told =
         !problem_of(options.common.attention, options.common.attention_setting(causal_decoder, 0))
              .empty();
@@ -125,13 +131,13 @@ void declare_encoder_attention(OptionTable& table,
                             options.common.attention_setting(options.decoder_traits(), 0))
                : problem;
   });
-  std::vector<std::string> keys = {"model.encoder_attention",
-                                   "model.attention",
-                                   "model.encoder_layers",
-                                   "model.positions",
-                                   "model.attention_sinks",
-                                   "model.score_cap",
-                                   "model.score_scale"};
+  std::vector<std::string> keys = {"model.attention.encoder_layer_types",
+                                   "model.attention.layer_types",
+                                   "model.num_encoder_layers",
+                                   "model.position_embedding_type",
+                                   "model.attention.learned_sinks",
+                                   "model.attention.logit_softcapping",
+                                   "model.attention.scale_attn_weights"};
   if (planned)
     std::ranges::copy(attention_keys_beside(EncoderDecoderOptions::encoder_traits()),
                       std::back_inserter(keys));
@@ -142,11 +148,14 @@ void declare_encoder_attention(OptionTable& table,
 // What keeps the decoder from looking as it is to; empty where nothing does.
 std::string look_problem(const EncoderDecoderOptions& options, const MeshShape& mesh) {
   if (options.scores.kind != CrossScores::dot_product && options.source.is_wanted())
-    return "model.cross_scores: found others than dot_product with model.copy, model.coverage or "
-           "model.guide, which look at products of queries and keys; set one of them otherwise";
+    return "model.cross_attention.score_function: found others than dot_product with "
+           "model.use_pointer_generator, model.coverage_loss_weight or "
+           "model.guided_attention.type, which look at products of queries and keys; set one of "
+           "them otherwise";
   const ModelOptions& common = options.common;
   if (common.score_scale != ScoreScale::head && options.source.is_wanted())
-    return "model.score_scale: found none with model.copy, model.coverage or model.guide, which "
+    return "model.attention.scale_attn_weights: found false with model.use_pointer_generator, "
+           "model.coverage_loss_weight or model.guided_attention.type, which "
            "look "
            "at scaled products of queries and keys; set one of them otherwise";
   return cross_scores_problem(options.scores, common.heads, common.head_dim(), mesh);
@@ -155,7 +164,7 @@ std::string look_problem(const EncoderDecoderOptions& options, const MeshShape& 
 void declare_cross_scores(OptionTable& table,
                           EncoderDecoderOptions& options,
                           const PlannedSetting& planned) {
-  table.add("model.cross_scores",
+  table.add("model.cross_attention.score_function",
             options.scores.kind,
             "how cross-attention scores a position of the source: by a product; by a small network "
             "of query and key (additive, Bahdanau et al. 2015); or by one that also hears where "
@@ -165,25 +174,30 @@ void declare_cross_scores(OptionTable& table,
              {"additive", CrossScores::additive},
              {"location", CrossScores::location}},
             fixes_weights());
-  table.add("model.location_taps",
+  table.add("model.cross_attention.location_kernel_size",
             options.scores.taps,
-            "with model.cross_scores: location, the places around a key that are heard; odd",
+            "with model.cross_attention.score_function: location, the places around a key that are "
+            "heard; odd",
             between(1, 255),
             fixes_weights());
-  table.warn("model.location_taps", [&options]() -> std::string {
-    return options.scores.kind == CrossScores::location ? "" : "model.cross_scores is not location";
+  table.warn("model.cross_attention.location_kernel_size", [&options]() -> std::string {
+    return options.scores.kind == CrossScores::location
+               ? ""
+               : "model.cross_attention.score_function is not location";
   });
-  std::vector<std::string> keys = {"model.cross_scores",
-                                   "model.score_scale",
-                                   "model.location_taps",
-                                   "model.heads",
-                                   "model.head_width",
-                                   "model.width",
-                                   "model.copy",
-                                   "model.coverage",
-                                   "model.guide"};
+  std::vector<std::string> keys = {"model.cross_attention.score_function",
+                                   "model.attention.scale_attn_weights",
+                                   "model.cross_attention.location_kernel_size",
+                                   "model.num_attention_heads",
+                                   "model.head_dim",
+                                   "model.hidden_size",
+                                   "model.use_pointer_generator",
+                                   "model.coverage_loss_weight",
+                                   "model.guided_attention.type"};
   if (planned)
-    for (const char* const key : {"parallel.context", "parallel.tensor"}) keys.emplace_back(key);
+    for (const char* const key :
+         {"parallel.context_parallel_size", "parallel.tensor_parallel_size"})
+      keys.emplace_back(key);
   table.check(std::move(keys), [&options, planned] {
     return look_problem(options, planned ? planned().mesh.shape : MeshShape());
   });
@@ -191,17 +205,17 @@ void declare_cross_scores(OptionTable& table,
 
 void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
   SourceLookOptions& source = options.source;
-  table.add("model.copy",
+  table.add("model.use_pointer_generator",
             source.copies,
             "a word may be copied from the source: by a gate, from where the alignment heads look "
             "(See et al. 2017); not with training.label_smoothing",
             fixes_weights());
-  table.add("model.coverage",
+  table.add("model.coverage_loss_weight",
             source.coverage,
             "weight of a loss of looking again where the alignment heads have looked (See et al. "
             "2017: 1); 0: there is none",
             between(0, 1e6));
-  table.add("model.guide",
+  table.add("model.guided_attention.type",
             source.guide,
             "where the alignment heads are taught to look: nowhere; at the same part of the source "
             "as the target's (Tachibana et al. 2018); on from where they have looked, never back "
@@ -209,37 +223,44 @@ void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
             {{"none", AttentionGuide::none},
              {"diagonal", AttentionGuide::diagonal},
              {"monotonic", AttentionGuide::monotonic},
-             {"alignments", AttentionGuide::alignments}});
-  table.add("model.guide_weight",
+             {"alignment", AttentionGuide::alignments}});
+  table.add("model.guided_attention.loss_weight",
             source.guide_weight,
-            "weight of the loss of model.guide",
+            "weight of the loss of model.guided_attention.type",
             between(0, 1e6));
-  table.add("model.guide_width",
+  table.add("model.guided_attention.sigma",
             source.guide_width,
-            "with model.guide: diagonal, how far from it, in parts of a sequence, costs little",
+            "with model.guided_attention.type: diagonal, how far from it, in parts of a sequence, "
+            "costs little",
             between(1e-3, 10));
-  table.add("model.alignment_heads",
-            options.alignment_heads,
-            "the first heads of one layer's cross-attention, whose average model.copy, "
-            "model.coverage and model.guide look at",
-            between(1, 1 << 16));
+  table.add(
+      "model.alignment_heads",
+      options.alignment_heads,
+      "the first heads of one layer's cross-attention, whose average model.use_pointer_generator, "
+      "model.coverage_loss_weight and model.guided_attention.type look at",
+      between(1, 1 << 16));
   table.add("model.alignment_layer",
             options.alignment_layer,
-            "the decoder's layer of those heads, counted from 1; none: the last one",
-            between(1, 1 << 16));
-  table.check({"model.alignment_heads", "model.heads", "model.alignment_layer", "model.layers"},
+            "the decoder's layer of those heads, counted from 0; none: the last one",
+            between(0, (1 << 16) - 1));
+  table.check({"model.alignment_heads",
+               "model.num_attention_heads",
+               "model.alignment_layer",
+               "model.num_hidden_layers"},
               [&options] { return alignment_problem(options); });
   const auto unread = [&source]() -> std::string {
     return source.is_wanted() ? ""
-                              : "model.copy is false, model.coverage is 0 and model.guide is none";
+                              : "model.use_pointer_generator is false, model.coverage_loss_weight "
+                                "is 0 and model.guided_attention.type is none";
   };
   table.warn("model.alignment_heads", unread);
   table.warn("model.alignment_layer", unread);
-  table.warn("model.guide_weight", [&source]() -> std::string {
-    return source.guide == AttentionGuide::none ? "model.guide is none" : "";
+  table.warn("model.guided_attention.loss_weight", [&source]() -> std::string {
+    return source.guide == AttentionGuide::none ? "model.guided_attention.type is none" : "";
   });
-  table.warn("model.guide_width", [&source]() -> std::string {
-    return source.guide == AttentionGuide::diagonal ? "" : "model.guide is not diagonal";
+  table.warn("model.guided_attention.sigma", [&source]() -> std::string {
+    return source.guide == AttentionGuide::diagonal ? ""
+                                                    : "model.guided_attention.type is not diagonal";
   });
 }
 
@@ -275,69 +296,78 @@ std::string problem_of(const EncoderDecoderOptions& options, const MemoryOptions
 
 void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSetting& planned) {
   declare(table, options.common, planned, causal_decoder);
-  table.add("model.encoder_layers",
+  table.add("model.num_encoder_layers",
             options.encoder_layers,
-            "layers of the encoder; none: model.layers, which are the decoder's",
+            "layers of the encoder; none: model.num_hidden_layers, which are the decoder's",
             between(1, 1 << 16),
             fixes_weights());
   table.add(
-      "model.cross_attention",
+      "model.cross_attention.layer_mapping",
       options.wiring,
       "which of the encoder's outputs a layer of the decoder looks at: that of the last layer; "
-      "of the same layer; of the same layer counted from the end; a learned mixture of all; or "
+      "of the same layer; of the same layer counted from the end; a learned mixture of all "
+      "(transparent, Bapna et al. 2018); or "
       "each of all",
       {{"last", Wiring::last},
        {"same", Wiring::same},
        {"reverse", Wiring::reverse},
-       {"mix", Wiring::mix},
+       {"transparent", Wiring::mix},
        {"full", Wiring::full}},
       fixes_weights());
   declare(table, options.input);
   declare_logit_scale(table, options.common);
   declare(table, options.positions, options.common, Sequences::examples, planned);
   declare_recurrence(table, options.recurrence, options.positions);
-  table.add("model.embeddings",
+  table.add("model.share_encoder_decoder_embeddings",
             options.embeddings,
-            "source and target have one table, or one each",
-            {{"shared", EncoderDecoderOptions::Embeddings::shared},
-             {"apart", EncoderDecoderOptions::Embeddings::apart}},
+            "source and target have one table; false: one each",
+            {{"true", EncoderDecoderOptions::Embeddings::shared},
+             {"false", EncoderDecoderOptions::Embeddings::apart}},
             fixes_weights());
-  table.check({"model.cross_attention", "model.encoder_layers", "model.layers"}, [&options] {
-    return wiring_problem(options.wiring,
-                          options.encoder_layers.value_or(options.common.layers),
-                          options.common.layers);
-  });
+  table.check({"model.cross_attention.layer_mapping",
+               "model.num_encoder_layers",
+               "model.num_hidden_layers"},
+              [&options] {
+                return wiring_problem(options.wiring,
+                                      options.encoder_layers.value_or(options.common.layers),
+                                      options.common.layers);
+              });
   declare_source_look(table, options);
   declare_cross_scores(table, options, planned);
   declare_masked(table, options, planned);
   declare_encoder_attention(table, options, planned);
-  table.check({"model.recurrence",
-               "model.residual",
-               "model.halting_output",
-               "model.halting_freezes",
-               "model.attention",
-               "model.encoder_attention",
-               "model.cross_attention",
-               "model.copy",
-               "model.guide"},
+  table.check({"model.recurrence.type",
+               "model.residual.type",
+               "model.act.output",
+               "model.act.freeze_halted",
+               "model.attention.layer_types",
+               "model.attention.encoder_layer_types",
+               "model.cross_attention.layer_mapping",
+               "model.use_pointer_generator",
+               "model.guided_attention.type"},
               [&options] { return steps_problem(options); });
   if (planned)
-    table.check({"model.guide", "data.train_alignments"}, [&options, &table]() -> std::string {
-      const bool is_guided = options.source.guide == AttentionGuide::alignments;
-      if (table.is_default("data.train_alignments") != is_guided) return "";
-      return is_guided ? "model.guide is alignments, and data.train_alignments is not set; set "
-                         "it to the file that has them"
-                       : "data.train_alignments is set, and model.guide is not alignments; set "
-                         "one to the other";
-    });
+    table.check({"model.guided_attention.type", "data.train_alignments"},
+                [&options, &table]() -> std::string {
+                  const bool is_guided = options.source.guide == AttentionGuide::alignments;
+                  if (table.is_default("data.train_alignments") != is_guided) return "";
+                  return is_guided ? "model.guided_attention.type is alignment, and "
+                                     "data.train_alignments is not set; set "
+                                     "it to the file that has them"
+                                   : "data.train_alignments is set, and "
+                                     "model.guided_attention.type is not alignment; set "
+                                     "one to the other";
+                });
   if (planned)
-    table.check({"model.copy", "training.label_smoothing"}, [&options, planned]() -> std::string {
-      if (!options.source.copies || planned().smoothing.share == 0) return "";
-      return "model.copy is true, and training.label_smoothing is set; what is copied has one "
-             "target: set training.label_smoothing to 0";
-    });
+    table.check({"model.use_pointer_generator", "training.label_smoothing"},
+                [&options, planned]() -> std::string {
+                  if (!options.source.copies || planned().smoothing.share == 0) return "";
+                  return "model.use_pointer_generator is true, and training.label_smoothing is "
+                         "set; what is copied has one "
+                         "target: set training.label_smoothing to 0";
+                });
   if (planned)
-    table.check({"memory.recompute", "model.encoder_layers"}, [&options, planned] {
+    table.check({"memory.recompute_num_layers", "model.num_encoder_layers"}, [&options, planned] {
       return encoder_recompute_problem(options, planned().memory);
     });
 }

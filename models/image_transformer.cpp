@@ -22,11 +22,11 @@ PixelSequence sequence_of(const ImageTransformerOptions& options, const ModelSet
   if (!setting.image)
     throw ConfigurationError(
         "model.family: image_transformer learns images of a shape that the data say; it is for "
-        "run.task: pixels");
+        "run.task: image_generation");
   if (options.values == PixelValues::mixtures && setting.image->channels != 1 &&
       setting.image->channels != 3)
     throw ConfigurationError(
-        "model.pixel_values: mixtures is for 1 or 3 channels, the images have {}",
+        "model.pixel_distribution: logistic_mixture is for 1 or 3 channels, the images have {}",
         setting.image->channels);
   PixelOrder order = {.whole_pixels = options.values == PixelValues::mixtures,
                       .shift_each_block = options.shift_each_block};
@@ -233,7 +233,7 @@ class ImageTransformer : public Body {
         if (label.data<std::int64_t>()[row] < 0 &&
             (length == reading.fields.end() || length->second.data<std::int64_t>()[row] > 0))
           throw DataError(
-              "model.of_classes is true, and an image has no class; name the file of labels "
+              "model.class_conditional is true, and an image has no class; name the file of labels "
               "(data.train_target and so on, or --data-target), or set it to false");
     });
     const std::int64_t columns = count_of(pass.time.inside());
@@ -261,14 +261,15 @@ class ImageTransformer : public Body {
 // Rows without an image, which a batch may have, would count.
 std::string norm_problem(const ImageTransformerOptions& options) {
   return options.common.norm_kind == NormKind::power
-             ? "model.norm_kind: found power, which model.family: image_transformer does not have; "
-               "layer and rms can be"
+             ? "model.norm.type: found powernorm, which model.family: image_transformer does not "
+               "have; "
+               "layernorm and rmsnorm can be"
              : "";
 }
 
 std::string tied_problem(const ImageTransformerOptions& options) {
   return options.common.tied_embeddings
-             ? "model.tied_embeddings: image_transformer reads 256 ids for each channel and "
+             ? "model.tie_word_embeddings: image_transformer reads 256 ids for each channel and "
                "predicts 256 values; set it to false"
              : "";
 }
@@ -277,47 +278,47 @@ std::string tied_problem(const ImageTransformerOptions& options) {
 
 void declare(OptionTable& table, ImageTransformerOptions& options, const PlannedSetting& planned) {
   declare(table, options.common, planned, traits_of({}));
-  table.add("model.pixel_values",
+  table.add("model.pixel_distribution",
             options.values,
             "what a position predicts: one of the 256 values of a channel, or a pixel with all of "
             "its channels under a mixture of logistics (Salimans et al. 2017), which makes a "
             "sequence of colours a third as long",
-            {{"categories", PixelValues::categories}, {"mixtures", PixelValues::mixtures}},
+            {{"categorical", PixelValues::categories}, {"logistic_mixture", PixelValues::mixtures}},
             fixes_weights());
-  table.add("model.mixtures",
+  table.add("model.num_mixtures",
             options.mixtures,
             "logistics of such a mixture",
             between(1, 1 << 10),
             fixes_weights());
-  table.warn("model.mixtures", [&options]() -> std::string {
-    return options.values == PixelValues::mixtures ? "" : "model.pixel_values is categories";
+  table.warn("model.num_mixtures", [&options]() -> std::string {
+    return options.values == PixelValues::mixtures ? "" : "model.pixel_distribution is categorical";
   });
-  table.add("model.pixel_positions",
+  table.add("model.pixel_position_embedding_type",
             options.positions,
             "how the row and the column of a value are told, the values of a pixel's channels "
             "being columns of their own: sines and cosines of each in one half of the features, or "
             "a learned vector for each row and each column",
             {{"sinusoidal", PixelPositions::sinusoidal}, {"learned", PixelPositions::learned}},
             fixes_weights());
-  table.add("model.shift_each_block",
+  table.add("model.right_shift_blockwise",
             options.shift_each_block,
             "with local_2d, the first value of a block is predicted from what is around the block "
             "alone (tensor2tensor), so that no later block reads the last value of a block; false: "
             "from the last value of the block before it too",
             fixes_weights());
-  table.warn("model.shift_each_block", [&options]() -> std::string {
+  table.warn("model.right_shift_blockwise", [&options]() -> std::string {
     return has_kind(options.common.attention, "local_2d")
                ? ""
-               : "no layer of model.attention has local_2d, whose blocks they are";
+               : "no layer of model.attention.layer_types has local_2d, whose blocks they are";
   });
-  table.add("model.of_classes",
+  table.add("model.class_conditional",
             options.of_classes,
             "a learned vector of an image's class is added at each position, so that images of a "
             "class can be asked for",
             fixes_weights());
-  table.check({"model.tied_embeddings"}, [&options] { return tied_problem(options); });
-  table.check({"model.norm_kind"}, [&options] { return norm_problem(options); });
-  table.warn("model.vocabulary",
+  table.check({"model.tie_word_embeddings"}, [&options] { return tied_problem(options); });
+  table.check({"model.norm.type"}, [&options] { return norm_problem(options); });
+  table.warn("model.vocab_size",
              []() -> std::string { return "the values of images have ids of their own"; });
 }
 
@@ -335,8 +336,8 @@ BodyFactory image_transformer_body(const ImageTransformerOptions& options) {
 Family image_transformer_family() {
   return {"image_transformer",
           "the values of images predicted one after another, by local attention in one or two "
-          "dimensions (Parmar et al. 2018); for run.task: pixels",
-          {"pixels"},
+          "dimensions (Parmar et al. 2018); for run.task: image_generation",
+          {"image_generation"},
           declared(image_transformer_body)};
 }
 

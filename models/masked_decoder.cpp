@@ -9,62 +9,71 @@ namespace {
 using DecoderKind = EncoderDecoderOptions::Decoder;
 
 void declare_lengths(OptionTable& table, EncoderDecoderOptions& options) {
-  table.add("model.length_weight",
+  table.add("model.nat.length_loss_factor",
             options.masking.length_weight,
-            "with model.decoder: masked, the weight of the loss of lengths",
+            "with model.decoder_type: non_autoregressive, the weight of the loss of lengths",
             between(0, 1e6));
-  table.add("model.length_offset",
+  table.add("model.nat.pred_length_offset",
             options.masking.length_offset,
-            "with model.decoder: masked, whether the length that is predicted is how much longer "
+            "with model.decoder_type: non_autoregressive, whether the length that is predicted is "
+            "how much longer "
             "than its source a target is, from -128 to 127, or its length as it is, up to 255",
             fixes_weights());
-  table.add("model.length_detached",
+  table.add("model.nat.sg_length_pred",
             options.masking.length_detached,
-            "with model.decoder: masked, whether the encoder learns nothing from the loss of "
+            "with model.decoder_type: non_autoregressive, whether the encoder learns nothing from "
+            "the loss of "
             "lengths");
 }
 
 void declare_refinement(OptionTable& table, EncoderDecoderOptions& options) {
-  table.add("model.refine_passes",
-            options.masking.passes,
-            "with model.masking: refined, how often training says the words of a target; the "
-            "losses of all times are summed",
-            between(1, 64));
-  table.add("model.refine_denoised",
+  table.add(
+      "model.nat.num_refinement_passes",
+      options.masking.passes,
+      "with model.nat.objective: iterative, how often training says the words of a target; the "
+      "losses of all times are summed",
+      between(1, 64));
+  table.add("model.nat.dae_ratio",
             options.masking.denoised,
-            "with model.masking: refined, the part of the rows that read the true words with some "
+            "with model.nat.objective: iterative, the part of the rows that read the true words "
+            "with some "
             "mistakes in place of what was said the time before",
             between(0, 1));
-  table.add("model.refine_one_pass",
-            options.masking.one_pass,
-            "with model.masking: refined, whether a step learns from one time alone, which is "
-            "drawn, instead of from all");
+  table.add(
+      "model.nat.single_random_pass",
+      options.masking.one_pass,
+      "with model.nat.objective: iterative, whether a step learns from one time alone, which is "
+      "drawn, instead of from all");
 }
 
 void warn_of_unread(OptionTable& table,
                     const EncoderDecoderOptions& options,
                     const PlannedSetting& planned) {
   const auto unmasked = [&options]() -> std::string {
-    return options.decoder == DecoderKind::masked ? "" : "model.decoder is causal";
+    return options.decoder == DecoderKind::masked ? "" : "model.decoder_type is autoregressive";
   };
   const auto unrefined = [&options, unmasked]() -> std::string {
     if (const std::string reason = unmasked(); !reason.empty()) return reason;
-    return options.masking.masking == WordMasking::refined ? "" : "model.masking is not refined";
+    return options.masking.masking == WordMasking::refined ? ""
+                                                           : "model.nat.objective is not iterative";
   };
-  for (const char* key :
-       {"model.masking", "model.length_weight", "model.length_offset", "model.length_detached"})
+  for (const char* key : {"model.nat.objective",
+                          "model.nat.length_loss_factor",
+                          "model.nat.pred_length_offset",
+                          "model.nat.sg_length_pred"})
     table.warn(key, unmasked);
-  for (const char* key : {"model.refine_passes", "model.refine_denoised", "model.refine_one_pass"})
+  for (const char* key :
+       {"model.nat.num_refinement_passes", "model.nat.dae_ratio", "model.nat.single_random_pass"})
     table.warn(key, unrefined);
-  if (planned && table.has("data.first_token"))
-    table.warn("data.first_token", [&options]() -> std::string {
+  if (planned && table.has("data.tokenizer.forced_bos_token"))
+    table.warn("data.tokenizer.forced_bos_token", [&options]() -> std::string {
       return options.decoder == DecoderKind::masked
-                 ? "model.decoder is masked, which says all at once"
+                 ? "model.decoder_type is non_autoregressive, which says all at once"
                  : "";
     });
-  table.warn("model.first_words", [&options, unmasked]() -> std::string {
+  table.warn("model.nat.src_embedding_copy", [&options, unmasked]() -> std::string {
     if (const std::string reason = unmasked(); !reason.empty()) return reason;
-    return options.masking.masking == WordMasking::random ? "model.masking is random" : "";
+    return options.masking.masking == WordMasking::random ? "model.nat.objective is cmlm" : "";
   });
 }
 
@@ -73,31 +82,36 @@ void warn_of_unread(OptionTable& table,
 void declare_masked(OptionTable& table,
                     EncoderDecoderOptions& options,
                     const PlannedSetting& planned) {
-  table.add("model.decoder",
+  table.add("model.decoder_type",
             options.decoder,
             "says one word after another; or all at once, in a length that is predicted",
-            {{"causal", DecoderKind::causal}, {"masked", DecoderKind::masked}},
+            {{"autoregressive", DecoderKind::causal}, {"non_autoregressive", DecoderKind::masked}},
             fixes_weights());
-  table.add("model.masking",
+  table.add("model.nat.objective",
             options.masking.masking,
-            "with model.decoder: masked, what it learns: to say the masked words among others, of "
+            "with model.decoder_type: non_autoregressive, what it learns: to say the masked words "
+            "among others, of "
             "which as many as is drawn are masked (Ghazvininejad et al. 2019); all words of none "
             "(Gu et al. 2018); or all, again and again from what it said (Lee et al. 2018)",
-            {{"random", WordMasking::random},
-             {"all", WordMasking::all},
-             {"refined", WordMasking::refined}},
+            {{"cmlm", WordMasking::random},
+             {"vanilla", WordMasking::all},
+             {"iterative", WordMasking::refined}},
             fixes_weights());
-  table.add("model.first_words",
-            options.masking.first,
-            "with model.masking: all or refined, what stands for words that were not said yet: a "
-            "mask, or the words of the source at like places",
-            {{"mask", FirstWords::mask}, {"source", FirstWords::source}},
-            fixes_weights());
+  table.add(
+      "model.nat.src_embedding_copy",
+      options.masking.first,
+      "with model.nat.objective: vanilla or iterative, words that were not said yet are read as "
+      "the words of the source at like places; false: as a mask",
+      {{"false", FirstWords::mask}, {"true", FirstWords::source}},
+      fixes_weights());
   declare_lengths(table, options);
   declare_refinement(table, options);
-  std::vector<std::string> keys = {
-      "model.decoder", "model.copy", "model.coverage", "model.first_words", "model.embeddings"};
-  if (planned) keys.emplace_back("training.sampling");
+  std::vector<std::string> keys = {"model.decoder_type",
+                                   "model.use_pointer_generator",
+                                   "model.coverage_loss_weight",
+                                   "model.nat.src_embedding_copy",
+                                   "model.share_encoder_decoder_embeddings"};
+  if (planned) keys.emplace_back("training.scheduled_sampling.method");
   table.check(std::move(keys), [&options, planned] {
     return masked_problem(options, planned ? planned().sampling : ScheduledSampling());
   });
@@ -108,16 +122,19 @@ std::string masked_problem(const EncoderDecoderOptions& options,
                            const ScheduledSampling& sampling) {
   if (options.decoder == DecoderKind::causal) return "";
   if (options.source.copies || options.source.coverage > 0)
-    return "model.decoder is masked, and copying and coverage are of words that are said one after "
-           "another; set model.copy to false and model.coverage to 0";
+    return "model.decoder_type is non_autoregressive, and copying and coverage are of words that "
+           "are said one after "
+           "another; set model.use_pointer_generator to false and model.coverage_loss_weight to 0";
   if (sampling.mixing != InputMixing::none)
-    return "model.decoder is masked, and training.sampling is for words that are said one after "
+    return "model.decoder_type is non_autoregressive, and training.scheduled_sampling.method is "
+           "for words that are said one after "
            "another; set it to none";
   const bool copies =
       options.masking.masking != WordMasking::random && options.masking.first == FirstWords::source;
   if (copies && options.embeddings == EncoderDecoderOptions::Embeddings::apart)
-    return "model.first_words is source, whose words a decoder with embeddings of its own does not "
-           "know; set model.embeddings to shared";
+    return "model.nat.src_embedding_copy is true, whose words a decoder with embeddings of its own "
+           "does not "
+           "know; set model.share_encoder_decoder_embeddings to true";
   return "";
 }
 

@@ -6,9 +6,9 @@
 
 namespace longspan {
 
-// By model.attention: a mechanism of its own, or else a masked softmax over the keys of a pattern.
-// segment: as in ModelSetting. `stack`: where what all layers have together is made. Throws
-// ConfigurationError where the options cannot be.
+// By model.attention.layer_types: a mechanism of its own, or else a masked softmax over the keys of
+// a pattern. segment: as in ModelSetting. `stack`: where what all layers have together is made.
+// Throws ConfigurationError where the options cannot be.
 MechanismFactory mechanisms(const Scope& stack,
                             const ModelOptions& options,
                             const PositionOptions& positions,

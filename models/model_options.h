@@ -18,10 +18,22 @@
 
 namespace longspan {
 
-enum class FeedForwardKind : std::uint8_t {
-  plain,
-  gated  // Shazeer 2020
+// Of feed-forward layers; those from reglu on have a gate (Shazeer 2020).
+enum class FeedForwardActivation : std::uint8_t {
+  relu,
+  gelu,
+  gelu_tanh,
+  silu,
+  reglu,
+  geglu,
+  geglu_tanh,
+  swiglu
 };
+inline bool is_gated(FeedForwardActivation activation) {
+  return activation >= FeedForwardActivation::reglu;
+}
+// The function of the gate, or of the hidden features where there is none.
+Activation nonlinearity(FeedForwardActivation activation);
 
 // Whether the sublayers of a layer read one another, or all the same and are summed (GPT-J, Wang
 // and Komatsuzaki 2021; PaLM, Chowdhery et al. 2022).
@@ -81,9 +93,8 @@ struct ModelOptions {
   // Projections of attention that add a bias.
   std::vector<std::string> attention_bias = {"query", "key", "value", "out"};
   std::optional<std::int64_t> feed_forward = {};  // 4 width; gated, 8/3 of it
-  FeedForwardKind feed_forward_kind = FeedForwardKind::plain;
   bool feed_forward_bias = true;
-  Activation activation = Activation::relu;
+  FeedForwardActivation activation = FeedForwardActivation::relu;
   NormPlacement norm = NormPlacement::post;
   NormKind norm_kind = NormKind::layer;
   double norm_epsilon = 1e-5;
@@ -99,7 +110,7 @@ struct ModelOptions {
   std::optional<double> initial_deviation = 0.02;  // none: as Glorot & Bengio 2010
 
   std::int64_t head_dim() const { return head_width.value_or(width / heads); }
-  bool gated() const { return feed_forward_kind == FeedForwardKind::gated; }
+  bool gated() const { return is_gated(activation); }
   // Gated there are three matrices in place of two: as many weights, in whole eights.
   std::int64_t hidden() const {
     return feed_forward.value_or(gated() ? (8 * width + 23) / 24 * 8 : 4 * width);
@@ -159,12 +170,13 @@ std::string attention_problem(const ModelOptions& options,
                               const FamilyTraits& traits);
 std::vector<std::string> attention_keys_beside(const FamilyTraits& traits);
 
-// The keys model.attention_sinks, model.score_cap and model.score_scale; `declare` calls it.
+// The keys model.attention.learned_sinks, model.attention.logit_softcapping and
+// model.attention.scale_attn_weights; `declare` calls it.
 void declare_scores(OptionTable& table, ModelOptions& options);
-// The key model.logit_cap, of families whose readout is of words alone.
+// The key model.final_logit_softcapping, of families whose readout is of words alone.
 void declare_logit_cap(OptionTable& table, ModelOptions& options);
 
-// The key model.logit_scale, of families whose readout is of words.
+// The key model.scale_decoder_outputs, of families whose readout is of words.
 void declare_logit_scale(OptionTable& table, ModelOptions& options);
 
 // The first key that asks for another softmax than that of scaled products, without its section;
@@ -179,7 +191,7 @@ std::string recompute_problem(const ModelOptions& options, const MemoryOptions& 
 std::string reconstruction_problem(const ModelOptions& options, const MemoryOptions& memory);
 
 // The ids of the model: at least those of the tokenizer, `tokenizer_ids`. Throws ConfigurationError
-// when model.vocabulary says fewer.
+// when model.vocab_size says fewer.
 std::int64_t vocabulary_of(const ModelOptions& options, std::int64_t tokenizer_ids);
 
 }  // namespace longspan

@@ -67,17 +67,20 @@ class PatchEncoder : public Body {
 std::string patch_encoder_problem(const EncoderOptions& options) {
   if (!options.patches.side) return "";
   if (!options.positions.learned())
-    return "model.patch is for model.positions: learned; set it to that";
+    return "model.patch_size is for model.position_embedding_type: learned; set it to that";
   if (options.positions.first != 0)
-    return "model.patch is set, and model.first_position is not 0; set it to 0";
+    return "model.patch_size is set, and model.position_embedding_offset is not 0; set it to 0";
   if (options.pooling != Pooling::first)
-    return "model.patch is for model.pooling: first, the token that stands for an image; set it to "
+    return "model.patch_size is for model.pooling: first, the token that stands for an image; set "
+           "it to "
            "that";
   if (options.recurrence.recurs())
-    return "model.patch is set with model.recurrence, which adds positions at each step; set it to "
+    return "model.patch_size is set with model.recurrence.type, which adds positions at each step; "
+           "set it to "
            "none";
   if (options.input.norm || options.input.token_types > 0)
-    return "model.patch is set with model.embedding_norm or model.token_types, which are of tokens "
+    return "model.patch_size is set with model.layernorm_embedding or model.type_vocab_size, which "
+           "are of tokens "
            "of texts; leave them out";
   return "";
 }

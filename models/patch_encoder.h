@@ -1,5 +1,5 @@
 // An encoder of images whose tokens are patches (Dosovitskiy et al. 2021): encoder.h with
-// model.patch.
+// model.patch_size.
 #pragma once
 
 #include <memory>

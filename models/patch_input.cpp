@@ -51,12 +51,13 @@ std::int64_t PatchOptions::positions(const ImageShape& image) const {
 }
 
 std::string patches_problem(const PatchOptions& options, const std::optional<ImageShape>& image) {
-  if (!image) return "model.patch is for data.format: images; leave it out for texts";
+  if (!image) return "model.patch_size is for data.format: images; leave it out for texts";
   if (image->height % *options.side != 0 || image->width % *options.side != 0)
-    return fmt::format(
-        "model.patch is {}, which does not divide images of {}", *options.side, to_string(*image));
-  for (const auto& [key, values] : {std::pair("model.pixel_mean", &options.mean),
-                                    {"model.pixel_deviation", &options.deviation}})
+    return fmt::format("model.patch_size is {}, which does not divide images of {}",
+                       *options.side,
+                       to_string(*image));
+  for (const auto& [key, values] :
+       {std::pair("model.image_mean", &options.mean), {"model.image_std", &options.deviation}})
     if (values->size() != 1 && std::ssize(*values) != image->channels)
       return fmt::format("{} has {} numbers; wanted 1, or one of each channel of images of {}",
                          key,
@@ -66,26 +67,28 @@ std::string patches_problem(const PatchOptions& options, const std::optional<Ima
 }
 
 void declare(OptionTable& table, PatchOptions& options) {
-  table.add("model.patch",
+  table.add("model.patch_size",
             options.side,
             "with data.format: images, a token is not a value but what a linear layer makes of a "
             "square of so many pixels a side, behind one token that is learned (Dosovitskiy et al. "
             "2021); none: each value is a token",
             between(1, 1 << 12),
             fixes_weights());
-  table.add("model.pixel_mean",
-            options.mean,
-            "with model.patch, what is taken from the values of pixels, which are from 0 to 1: of "
-            "all, or of each channel",
-            fixes_weights());
-  table.add("model.pixel_deviation",
+  table.add(
+      "model.image_mean",
+      options.mean,
+      "with model.patch_size, what is taken from the values of pixels, which are from 0 to 1: of "
+      "all, or of each channel",
+      fixes_weights());
+  table.add("model.image_std",
             options.deviation,
-            "with model.patch, what they are then divided by",
+            "with model.patch_size, what they are then divided by",
             more_than(0.0),
             fixes_weights());
-  for (const char* const key : {"model.pixel_mean", "model.pixel_deviation"})
-    table.warn(key,
-               [&options]() -> std::string { return options.side ? "" : "model.patch is none"; });
+  for (const char* const key : {"model.image_mean", "model.image_std"})
+    table.warn(key, [&options]() -> std::string {
+      return options.side ? "" : "model.patch_size is none";
+    });
 }
 
 PatchInput::PatchInput(const Scope& scope,
@@ -101,10 +104,12 @@ PatchInput::PatchInput(const Scope& scope,
   image_ = *setting.image;
   count_ = options.positions(image_);
   if (!positions.learned())
-    throw ConfigurationError("model.patch is set: set model.positions to learned");
+    throw ConfigurationError(
+        "model.patch_size is set: set model.position_embedding_type to learned");
   if (positions.longest.value_or(count_) != count_)
     throw ConfigurationError(
-        "model.longest is {}; images of {} in patches of {} have {} positions, with the one that "
+        "model.max_position_embeddings is {}; images of {} in patches of {} have {} positions, "
+        "with the one that "
         "stands for all",
         *positions.longest,
         to_string(image_),

@@ -25,7 +25,7 @@ struct PatchOptions {
 // What keeps such images from being cut so, as a sentence; empty where nothing does.
 std::string patches_problem(const PatchOptions& options, const std::optional<ImageShape>& image);
 
-// The keys model.patch, model.pixel_mean and model.pixel_deviation.
+// The keys model.patch_size, model.image_mean and model.image_std.
 void declare(OptionTable& table, PatchOptions& options);
 
 // A value.

@@ -10,16 +10,19 @@ namespace {
 
 std::string segment_problem(std::int64_t longest, std::int64_t segment) {
   if (longest >= segment) return "";
-  return fmt::format("data.segment is {}, longer than model.longest = {}", segment, longest);
+  return fmt::format(
+      "data.seq_length is {}, longer than model.max_position_embeddings = {}", segment, longest);
 }
 
 std::string examples_problem(std::optional<std::int64_t> longest, std::int64_t segment) {
   if (segment == 0 && !longest)
-    return "model.positions: learned needs model.longest, as data.longest is 0 and the sequences "
+    return "model.position_embedding_type: learned needs model.max_position_embeddings, as "
+           "data.max_length is 0 and the sequences "
            "may be of any length";
   if (!longest || *longest >= segment) return "";
   return fmt::format(
-      "model.longest is {}, but sequences of data.longest tokens have up to {} positions, their "
+      "model.max_position_embeddings is {}, but sequences of data.max_length tokens have up to {} "
+      "positions, their "
       "ends and padding included; set it to at least that",
       *longest,
       segment);
@@ -42,7 +45,7 @@ const char* name_of(PositionKind kind) {
     case PositionKind::alibi:
       return "alibi";
     case PositionKind::rotary:
-      return "rotary";
+      return "rope";
   }
   return "";
 }
@@ -59,10 +62,12 @@ std::string table_problem(const PositionOptions& options,
 std::string buckets_problem(const PositionOptions& options) {
   if (!options.biased()) return "";
   if (options.buckets % 2 != 0)
-    return fmt::format("model.relative_buckets is {}, wanted an even number", options.buckets);
+    return fmt::format("model.relative_attention_num_buckets is {}, wanted an even number",
+                       options.buckets);
   if (options.reach > options.buckets / 2) return "";
   return fmt::format(
-      "model.relative_reach is {} with model.relative_buckets = {}, whose nearer half have one "
+      "model.relative_attention_max_distance is {} with model.relative_attention_num_buckets = {}, "
+      "whose nearer half have one "
       "distance each; set it to more than {} (T5: 128)",
       options.reach,
       options.buckets,
@@ -81,7 +86,7 @@ Weight position_table(const Scope& scope,
 void require_rows(const Weight& table, std::int64_t first, const Pass& pass) {
   const std::int64_t longest = table->global_shape[0] - first;
   require(end_of(pass) <= longest,
-          "a sequence of {} tokens is longer than model.longest = {}",
+          "a sequence of {} tokens is longer than model.max_position_embeddings = {}",
           end_of(pass),
           longest);
 }
@@ -98,8 +103,8 @@ Variable rows_of_pass(const Weight& table, std::int64_t first, const Pass& pass)
 }
 
 std::vector<std::string> length_keys(Sequences sequences) {
-  if (sequences == Sequences::segments) return {"data.segment"};
-  return {"data.longest", "data.length_multiple"};
+  if (sequences == Sequences::segments) return {"data.seq_length"};
+  return {"data.max_length", "data.pad_to_multiple_of"};
 }
 
 }  // namespace
@@ -110,7 +115,7 @@ void declare(OptionTable& table,
              Sequences sequences,
              const PlannedSetting& planned) {
   table.add(
-      "model.positions",
+      "model.position_embedding_type",
       options.kind,
       "absolute positions, added to the embeddings, or relative ones: a learned key and a "
       "learned value for each distance (relative, Shaw et al. 2018), a key alone "
@@ -118,7 +123,7 @@ void declare(OptionTable& table,
       "Huang et al. 2020), a learned number for each head and bucket of distances, in one table "
       "for "
       "all layers of a stack (relative_bias, Raffel et al. 2020), slopes that are not learned "
-      "(alibi, Press et al. 2022), or queries and keys that are turned by their positions (rotary, "
+      "(alibi, Press et al. 2022), or queries and keys that are turned by their positions (rope, "
       "Su et al. 2021)",
       {{"sinusoidal", PositionKind::sinusoidal},
        {"learned", PositionKind::learned},
@@ -127,58 +132,66 @@ void declare(OptionTable& table,
        {"relative_key_query", PositionKind::relative_key_query},
        {"relative_bias", PositionKind::relative_bias},
        {"alibi", PositionKind::alibi},
-       {"rotary", PositionKind::rotary}},
+       {"rope", PositionKind::rotary}},
       fixes_weights());
-  table.add("model.longest",
+  table.add("model.max_position_embeddings",
             options.longest,
             sequences == Sequences::segments
-                ? "positions in a learned table; none: data.segment"
+                ? "positions in a learned table; none: data.seq_length"
                 : "positions in a learned table; none: the longest that the data have",
             between(1, longest_sequence),
             fixes_weights());
-  table.warn("model.longest", [&options]() -> std::string {
-    return options.learned() ? ""
-                             : "model.positions is not learned: only export reads it, as the "
-                               "largest number of positions";
+  table.warn("model.max_position_embeddings", [&options]() -> std::string {
+    return options.learned()
+               ? ""
+               : "model.position_embedding_type is not learned: only export reads it, as the "
+                 "largest number of positions";
   });
-  table.add("model.first_position",
-            options.first,
-            "with model.positions: learned, the row of the table that the first token of a "
-            "sequence has; the table has so many rows more than model.longest, which are no "
-            "position's (RoBERTa: 2)",
-            between(0, 1 << 20),
-            fixes_weights());
-  table.warn("model.first_position", [&options]() -> std::string {
-    return options.learned() ? "" : "model.positions is not learned";
+  table.add(
+      "model.position_embedding_offset",
+      options.first,
+      "with model.position_embedding_type: learned, the row of the table that the first token of a "
+      "sequence has; the table has so many rows more than model.max_position_embeddings, which are "
+      "no "
+      "position's (RoBERTa: 2)",
+      between(0, 1 << 20),
+      fixes_weights());
+  table.warn("model.position_embedding_offset", [&options]() -> std::string {
+    return options.learned() ? "" : "model.position_embedding_type is not learned";
   });
-  table.add("model.relative_reach",
+  table.add("model.relative_attention_max_distance",
             options.reach,
             "the farthest distance with a key and a value of its own, either way, for relative "
             "positions; for relative_bias the one from which on all have the last bucket, more "
-            "than half of model.relative_buckets (T5: 128)",
+            "than half of model.relative_attention_num_buckets (T5: 128)",
             between(1, 1 << 20),
             fixes_weights());
-  table.warn("model.relative_reach", [&options]() -> std::string {
-    return options.has_tables() || options.biased() ? ""
-                                                    : "model.positions has no tables by distance";
+  table.warn("model.relative_attention_max_distance", [&options]() -> std::string {
+    return options.has_tables() || options.biased()
+               ? ""
+               : "model.position_embedding_type has no tables by distance";
   });
-  table.add("model.relative_buckets",
+  table.add("model.relative_attention_num_buckets",
             options.buckets,
-            "with model.positions: relative_bias, buckets of distances, an even number: near "
+            "with model.position_embedding_type: relative_bias, buckets of distances, an even "
+            "number: near "
             "distances have one each, farther ones share one by their logarithm; a stack whose "
             "positions see both sides has half of them for each",
             between(4, 1 << 16),
             fixes_weights());
-  table.warn("model.relative_buckets", [&options]() -> std::string {
-    return options.biased() ? "" : "model.positions is not relative_bias";
+  table.warn("model.relative_attention_num_buckets", [&options]() -> std::string {
+    return options.biased() ? "" : "model.position_embedding_type is not relative_bias";
   });
-  table.check({"model.relative_buckets", "model.relative_reach", "model.positions"},
+  table.check({"model.relative_attention_num_buckets",
+               "model.relative_attention_max_distance",
+               "model.position_embedding_type"},
               [&options] { return buckets_problem(options); });
   declare_rotary(table, options, common, sequences);
-  table.check({"model.positions", "model.attention"},
+  table.check({"model.position_embedding_type", "model.attention.layer_types"},
               [&options, &common] { return distances_problem(options, common); });
   if (!planned) return;
-  std::vector<std::string> keys = {"model.longest", "model.positions"};
+  std::vector<std::string> keys = {"model.max_position_embeddings",
+                                   "model.position_embedding_type"};
   const std::vector<std::string> lengths = length_keys(sequences);
   keys.insert(keys.end(), lengths.begin(), lengths.end());
   table.check(std::move(keys), [&options, sequences, planned] {
@@ -192,7 +205,8 @@ std::string distances_problem(const PositionOptions& options, const ModelOptions
   const MechanismKind* const kind = kind_without_distances(common.attention);
   if (kind == nullptr) return "";
   return fmt::format(
-      "model.positions: found {} with {} in model.attention, which knows no distances; set it to "
+      "model.position_embedding_type: found {} with {} in model.attention.layer_types, which knows "
+      "no distances; set it to "
       "sinusoidal or learned",
       name_of(options.kind),
       kind->name);

@@ -50,8 +50,9 @@ struct PositionOptions {
   }
 };
 
-// The keys model.positions, model.longest, model.first_position, model.relative_reach,
-// model.relative_buckets and model.rotary_*.
+// The keys model.position_embedding_type, model.max_position_embeddings,
+// model.position_embedding_offset, model.relative_attention_max_distance,
+// model.relative_attention_num_buckets and model.rotary_*.
 void declare(OptionTable& table,
              PositionOptions& options,
              const ModelOptions& common,

@@ -11,54 +11,56 @@ namespace {
 
 void declare_halting(OptionTable& table, RecurrenceOptions& options) {
   HaltingOptions& halting = options.halting;
-  table.add("model.steps",
-            halting.steps,
-            "how often the layers run that run several times; with adaptive steps, at most",
-            between(1, 1 << 12),
-            fixes_weights([&options](const std::string& steps) {
-              const bool has_rows =
-                  options.recurs() && options.signals.kind == StepSignalKind::learned;
-              return has_rows ? steps : "";
-            }));
-  table.add("model.halting_slack",
+  table.add(
+      "model.recurrence.num_steps",
+      halting.steps,
+      "how often the layers run that run several times; with model.recurrence.type: act, at most",
+      between(1, 1 << 12),
+      fixes_weights([&options](const std::string& steps) {
+        const bool has_rows = options.recurs() && options.signals.kind == StepSignalKind::learned;
+        return has_rows ? steps : "";
+      }));
+  table.add("model.act.epsilon",
             halting.slack,
             "a position halts where its halting probabilities sum to 1 less this",
             more_than(0.0),
             less_than(1.0));
-  table.add("model.halting_bias",
+  table.add("model.act.halting_bias_init",
             halting.bias,
             "of the logit of the halting probability, at first: the larger, the fewer steps");
-  table.add("model.halting_reads",
+  table.add("model.act.halting_input",
             halting.reads,
             "whether a step's probability is read of the state after it (Graves) or of what its "
             "layers read (tensor2tensor)",
-            {{"after", HaltingOptions::Reads::after}, {"before", HaltingOptions::Reads::before}});
-  table.add("model.halting_output",
+            {{"state_after", HaltingOptions::Reads::after},
+             {"state_before", HaltingOptions::Reads::before}});
+  table.add("model.act.output",
             halting.output,
             "the mean of the states by their probabilities (Graves), the output so far and the new "
             "state interpolated step after step (tensor2tensor), or the last state",
             {{"mean", HaltingOptions::Output::mean},
              {"interpolated", HaltingOptions::Output::interpolated},
              {"last", HaltingOptions::Output::last}});
-  table.add("model.halting_freezes",
+  table.add("model.act.freeze_halted",
             halting.freeze,
             "the state of a position that halted stays as it is, for others to look at; false: it "
             "goes on (tensor2tensor)");
-  table.add(
-      "model.halting_compaction",
-      halting.compaction,
-      "the last layer of a step computes queries, outputs and feed-forward layers of the "
-      "positions alone that take the step; false, and with model.cross_scores: location: of all, "
-      "with the same result");
-  table.warn("model.halting_compaction", [&options]() -> std::string {
+  table.add("model.act.skip_halted",
+            halting.compaction,
+            "the last layer of a step computes queries, outputs and feed-forward layers of the "
+            "positions alone that take the step; false, and with "
+            "model.cross_attention.score_function: location: of all, "
+            "with the same result");
+  table.warn("model.act.skip_halted", [&options]() -> std::string {
     if (!options.adaptive() || options.halting.freeze) return "";
-    return "model.halting_freezes is false: the states of all positions go on";
+    return "model.act.freeze_halted is false: the states of all positions go on";
   });
-  table.add("model.halting_remainder",
+  table.add("model.act.use_final_remainder",
             halting.remainder_at_end,
-            "a position that model.steps stops has the remainder of its weight at its last state "
+            "a position that model.recurrence.num_steps stops has the remainder of its weight at "
+            "its last state "
             "(Graves); false: none (tensor2tensor)");
-  table.add("model.ponder_weight",
+  table.add("model.act.loss_weight",
             options.ponder_weight,
             "of the mean of steps and remainders in the loss: the price of a step",
             at_least(0.0));
@@ -127,36 +129,38 @@ void declare(OptionTable& table,
              const std::string& key) {
   declare(table, options.signals, positions);
   declare_halting(table, options);
-  for (const char* const each : {"model.halting_slack",
-                                 "model.halting_bias",
-                                 "model.halting_reads",
-                                 "model.halting_output",
-                                 "model.halting_freezes",
-                                 "model.halting_compaction",
-                                 "model.halting_remainder",
-                                 "model.ponder_weight"})
+  for (const char* const each : {"model.act.epsilon",
+                                 "model.act.halting_bias_init",
+                                 "model.act.halting_input",
+                                 "model.act.output",
+                                 "model.act.freeze_halted",
+                                 "model.act.skip_halted",
+                                 "model.act.use_final_remainder",
+                                 "model.act.loss_weight"})
     table.warn(each, [&options, key]() -> std::string {
-      return options.adaptive() ? "" : fmt::format("{} is not adaptive", key);
+      return options.adaptive() ? "" : fmt::format("{} is not act", key);
     });
 }
 
 void declare_recurrence(OptionTable& table,
                         RecurrenceOptions& options,
                         const PositionOptions& positions) {
-  table.add(
-      "model.recurrence",
-      options.count,
-      "whether the layers run once (none) or several times, with signals of position and "
-      "step added each time (Dehghani et al. 2019): all positions take model.steps (fixed), "
-      "or each as many as it needs (adaptive, Graves 2016), where plans and the operations that "
-      "a run counts are those of all steps",
-      {{"none", StepCount::none}, {"fixed", StepCount::fixed}, {"adaptive", StepCount::adaptive}},
-      fixes_weights());
-  declare(table, options, positions, "model.recurrence");
-  for (const char* const each :
-       {"model.steps", "model.step_signals", "model.signal_order", "model.longest_offset"})
+  table.add("model.recurrence.type",
+            options.count,
+            "whether the layers run once (none) or several times, with signals of position and "
+            "step added each time (Dehghani et al. 2019): all positions take "
+            "model.recurrence.num_steps (fixed), "
+            "or each as many as it needs (act, Graves 2016), where plans and the operations that "
+            "a run counts are those of all steps",
+            {{"none", StepCount::none}, {"fixed", StepCount::fixed}, {"act", StepCount::adaptive}},
+            fixes_weights());
+  declare(table, options, positions, "model.recurrence.type");
+  for (const char* const each : {"model.recurrence.num_steps",
+                                 "model.recurrence.step_timing_signal",
+                                 "model.recurrence.timing_signal_layout",
+                                 "model.recurrence.max_position_shift"})
     table.warn(each, [&options]() -> std::string {
-      return options.recurs() ? "" : "model.recurrence is none";
+      return options.recurs() ? "" : "model.recurrence.type is none";
     });
 }
 
@@ -166,33 +170,34 @@ std::string recurrence_problem(const RecurrenceOptions& options,
   if (!options.adaptive()) return "";
   if (common.residual == ResidualKind::reversible)
     return fmt::format(
-        "model.residual: found reversible with {} adaptive, whose output is made of the states of "
+        "model.residual.type: found reversible with {} act, whose output is made of the states of "
         "all steps, which would have to be kept; set one of them otherwise",
         key);
   if (options.halting.output == HaltingOptions::Output::last && !options.halting.freeze)
-    return "model.halting_output: found last with model.halting_freezes false, where the last "
+    return "model.act.output: found last with model.act.freeze_halted false, where the last "
            "state of a token is that of the step in which all others have halted too; set one of "
            "them otherwise";
   if (has_kind(common.attention, "routing"))
     return fmt::format(
-        "model.attention: found routing with {} adaptive, where clusters would follow the tokens "
+        "model.attention.layer_types: found routing with {} act, where clusters would follow the "
+        "tokens "
         "of as many steps as the slowest one takes; set one of them otherwise",
         key);
   if (common.norm_kind == NormKind::power)
     return fmt::format(
-        "model.norm_kind: found power with {} adaptive, where averages would follow the tokens of "
+        "model.norm.type: found powernorm with {} act, where averages would follow the tokens of "
         "as many steps as the slowest one takes; set one of them otherwise",
         key);
   return "";
 }
 
 std::vector<std::string> recurrence_keys(const std::string& key) {
-  return {"model.residual",
+  return {"model.residual.type",
           key,
-          "model.halting_output",
-          "model.halting_freezes",
-          "model.attention",
-          "model.norm_kind"};
+          "model.act.output",
+          "model.act.freeze_halted",
+          "model.attention.layer_types",
+          "model.norm.type"};
 }
 
 PositionOptions positions_of_embedding(const PositionOptions& positions,

@@ -28,7 +28,7 @@ void declare(OptionTable& table,
              RecurrenceOptions& options,
              const PositionOptions& positions,
              const std::string& key);
-// The same and model.recurrence, for families whose layers run once if nothing is said.
+// The same and model.recurrence.type, for families whose layers run once if nothing is said.
 void declare_recurrence(OptionTable& table,
                         RecurrenceOptions& options,
                         const PositionOptions& positions);

@@ -9,7 +9,7 @@ using enum RotaryScaling;
 
 void declare_scaling(OptionTable& table, RotaryOptions& turning) {
   table.add(
-      "model.rotary_scaling",
+      "model.rope.scaling.type",
       turning.scaling,
       "how rotary positions reach beyond the length that weights were trained for: angles "
       "divided by a factor (linear, Chen et al. 2023); a larger base, for all lengths (ntk) or "
@@ -23,21 +23,21 @@ void declare_scaling(OptionTable& table, RotaryOptions& turning) {
        {"llama3", llama3},
        {"longrope", longrope}},
       fixes_weights());
+  table.add("model.rope.scaling.factor",
+            turning.factor,
+            "with model.rope.scaling.type, how many times as long sequences are as "
+            "model.rope.scaling.original_max_position_embeddings",
+            at_least(1.0),
+            fixes_weights());
   table.add(
-      "model.rotary_factor",
-      turning.factor,
-      "with model.rotary_scaling, how many times as long sequences are as model.rotary_original",
-      at_least(1.0),
-      fixes_weights());
-  table.add(
-      "model.rotary_original",
+      "model.rope.scaling.original_max_position_embeddings",
       turning.original,
-      "with model.rotary_scaling, the positions of the sequences that the weights were trained "
+      "with model.rope.scaling.type, the positions of the sequences that the weights were trained "
       "with before",
       between(2, longest_sequence),
       fixes_weights());
   table.add(
-      "model.rotary_attention_factor",
+      "model.rope.scaling.attention_factor",
       turning.attention_factor,
       "what turned queries and keys are multiplied by; none: with yarn 0.1 ln(factor) + 1, with "
       "longrope the root of 1 + ln(factor) / ln(original), otherwise 1",
@@ -46,34 +46,34 @@ void declare_scaling(OptionTable& table, RotaryOptions& turning) {
 }
 
 void declare_ramps(OptionTable& table, RotaryOptions& turning) {
-  table.add("model.rotary_low_frequency",
+  table.add("model.rope.scaling.low_freq_factor",
             turning.low_frequency,
             "with llama3, turns in the original length up to which a pair is divided by the factor",
             more_than(0.0),
             fixes_weights());
-  table.add("model.rotary_high_frequency",
+  table.add("model.rope.scaling.high_freq_factor",
             turning.high_frequency,
             "with llama3, turns in the original length from which on a pair is as it was",
             more_than(0.0),
             fixes_weights());
-  table.add("model.rotary_beta_fast",
+  table.add("model.rope.scaling.beta_fast",
             turning.beta_fast,
             "with yarn, turns in the original length from which on a pair is as it was",
             more_than(0.0),
             fixes_weights());
-  table.add("model.rotary_beta_slow",
+  table.add("model.rope.scaling.beta_slow",
             turning.beta_slow,
             "with yarn, turns in the original length up to which a pair is divided by the factor",
             more_than(0.0),
             fixes_weights());
   table.add(
-      "model.rotary_short_factors",
+      "model.rope.scaling.short_factor",
       turning.short_factors,
       "with longrope, what the frequency of each pair is divided by in sequences of at most the "
       "original length",
       more_than(0.0),
       fixes_weights());
-  table.add("model.rotary_long_factors",
+  table.add("model.rope.scaling.long_factor",
             turning.long_factors,
             "the same in longer ones",
             more_than(0.0),
@@ -83,25 +83,30 @@ void declare_ramps(OptionTable& table, RotaryOptions& turning) {
 // The keys that some scalings read and others do not.
 void warn_of_unread(OptionTable& table, const PositionOptions& options) {
   const std::vector<std::pair<std::string, std::vector<RotaryScaling>>> readers = {
-      {"factor", {linear, dynamic, ntk, yarn, llama3, longrope}},
-      {"original", {dynamic, yarn, llama3, longrope}},
-      {"low_frequency", {llama3}},
-      {"high_frequency", {llama3}},
-      {"beta_fast", {yarn}},
-      {"beta_slow", {yarn}},
-      {"short_factors", {longrope}},
-      {"long_factors", {longrope}}};
+      {"scaling.factor", {linear, dynamic, ntk, yarn, llama3, longrope}},
+      {"scaling.original_max_position_embeddings", {dynamic, yarn, llama3, longrope}},
+      {"scaling.low_freq_factor", {llama3}},
+      {"scaling.high_freq_factor", {llama3}},
+      {"scaling.beta_fast", {yarn}},
+      {"scaling.beta_slow", {yarn}},
+      {"scaling.short_factor", {longrope}},
+      {"scaling.long_factor", {longrope}}};
   const auto not_rotary = [&options]() -> std::string {
-    return options.rotary() ? "" : "model.positions is not rotary";
+    return options.rotary() ? "" : "model.position_embedding_type is not rope";
   };
   for (const auto& [key, scalings] : readers)
-    table.warn("model.rotary_" + key, [&options, not_rotary, scalings = scalings] {
+    table.warn("model.rope." + key, [&options, not_rotary, scalings = scalings] {
       const std::string reason = not_rotary();
       const bool read = std::ranges::count(scalings, options.turning.scaling) > 0;
-      return reason.empty() && !read ? "model.rotary_scaling is one that does not read it" : reason;
+      return reason.empty() && !read ? "model.rope.scaling.type is one that does not read it"
+                                     : reason;
     });
-  for (const char* const key : {"base", "share", "pairs", "scaling", "attention_factor"})
-    table.warn("model.rotary_" + std::string(key), not_rotary);
+  for (const char* const key : {"theta",
+                                "partial_rotary_factor",
+                                "interleaved",
+                                "scaling.type",
+                                "scaling.attention_factor"})
+    table.warn("model.rope." + std::string(key), not_rotary);
 }
 
 }  // namespace
@@ -111,40 +116,44 @@ void declare_rotary(OptionTable& table,
                     const ModelOptions& common,
                     Sequences sequences) {
   RotaryOptions& turning = options.turning;
-  table.add("model.rotary_base",
+  table.add("model.rope.theta",
             turning.base,
-            "with model.positions: rotary, pair j of the n features of a head that are turned is "
+            "with model.position_embedding_type: rope, pair j of the n features of a head that are "
+            "turned is "
             "turned by base^(-2j / n) at each position",
             more_than(1.0),
             fixes_weights());
-  table.add("model.rotary_share",
+  table.add("model.rope.partial_rotary_factor",
             turning.share,
             "the part of a head's features that is turned, the first ones",
             more_than(0.0),
             at_most(1.0),
             fixes_weights());
-  table.add("model.rotary_pairs",
-            turning.pairs,
-            "which features are turned together: those of the two halves (GPT-NeoX, Llama) or "
-            "neighbours (RoFormer, GPT-J)",
-            {{"halves", RotaryPairs::halves}, {"neighbours", RotaryPairs::neighbours}},
-            fixes_weights());
+  table.add(
+      "model.rope.interleaved",
+      turning.pairs,
+      "rotates pairs of neighboring features (RoFormer, GPT-J); false: pairs of the two halves "
+      "(GPT-NeoX, Llama)",
+      {{"false", RotaryPairs::halves}, {"true", RotaryPairs::neighbours}},
+      fixes_weights());
   declare_scaling(table, turning);
   declare_ramps(table, turning);
   warn_of_unread(table, options);
-  std::vector<std::string> keys = {
-      "model.positions", "model.width", "model.heads", "model.head_width"};
-  for (const char* const key : {"share",
-                                "scaling",
-                                "factor",
-                                "original",
-                                "low_frequency",
-                                "high_frequency",
-                                "beta_fast",
-                                "beta_slow",
-                                "short_factors",
-                                "long_factors"})
-    keys.push_back("model.rotary_" + std::string(key));
+  std::vector<std::string> keys = {"model.position_embedding_type",
+                                   "model.hidden_size",
+                                   "model.num_attention_heads",
+                                   "model.head_dim"};
+  for (const char* const key : {"partial_rotary_factor",
+                                "scaling.type",
+                                "scaling.factor",
+                                "scaling.original_max_position_embeddings",
+                                "scaling.low_freq_factor",
+                                "scaling.high_freq_factor",
+                                "scaling.beta_fast",
+                                "scaling.beta_slow",
+                                "scaling.short_factor",
+                                "scaling.long_factor"})
+    keys.push_back("model.rope." + std::string(key));
   table.check(std::move(keys), [&options, &common, sequences]() -> std::string {
     const bool told = !common.head_width && common.width % common.heads != 0;
     return told ? "" : rotary_problem(options, common, sequences);
@@ -155,7 +164,8 @@ std::string turned_kinds_problem(const AttentionOptions& attention) {
   const MechanismKind* const kind = kind_that_turns_not(attention);
   if (kind == nullptr) return "";
   return fmt::format(
-      "model.positions: found rotary with {} in model.attention, whose scores are no products of "
+      "model.position_embedding_type: found rope with {} in model.attention.layer_types, whose "
+      "scores are no products of "
       "one "
       "query and one key; set it to sinusoidal or learned",
       kind->name);
@@ -168,7 +178,8 @@ std::string rotary_problem(const PositionOptions& options,
   // Padded rows would be turned by the length of the batch, and what is decoded by all that
   // follows.
   if (options.turning.by_length() && sequences == Sequences::examples)
-    return "model.rotary_scaling: dynamic and longrope turn by the length of the whole sequence, "
+    return "model.rope.scaling.type: dynamic and longrope turn by the length of the whole "
+           "sequence, "
            "which batches of examples pad; set it to linear, ntk, yarn or llama3";
   return rotary_problem(options.turning, common.head_dim());
 }

@@ -38,24 +38,30 @@ std::string span_problem(const SpanOptions& options, const ModelOptions& common)
   if (!options.any()) return "";
   if (const MechanismKind* const kind = kind_without_distances(common.attention))
     return fmt::format(
-        "model.span: found {} with {} in model.attention, which knows no distances; set it "
+        "model.adaptive_span.type: found {} with {} in model.attention.layer_types, which knows no "
+        "distances; set it "
         "to none",
         name_of(options.kind),
         kind->name);
   if (const char* const key = softmax_form_key(common))
-    return fmt::format("model.span goes with no model.{}; set one of them otherwise", key);
+    return fmt::format("model.adaptive_span.type goes with no model.{}; set one of them otherwise",
+                       key);
   for (std::int64_t layer = 0; layer < common.layers; ++layer)
     if (projects_global(common.attention, layer))
-      return "model.span goes with no model.attention_global_projections, whose queries would have "
+      return "model.adaptive_span.type goes with no "
+             "model.attention.global_local.separate_global_projections, whose queries would have "
              "no span; set one of them otherwise";
   const double initial = options.whole_form().initial;
   const auto limit = static_cast<double>(options.form.limit);
   if (initial > limit)
     return fmt::format(
-        "model.span_initial is {}, more than model.span_limit = {}", initial, options.form.limit);
+        "model.adaptive_span.init_span is {}, more than model.adaptive_span.max_span = {}",
+        initial,
+        options.form.limit);
   if (options.kind == SpanKind::dynamic && (initial <= 0 || initial >= limit))
     return fmt::format(
-        "model.span_initial is {}, wanted more than 0 and less than model.span_limit = {}: spans "
+        "model.adaptive_span.init_span is {}, wanted more than 0 and less than "
+        "model.adaptive_span.max_span = {}: spans "
         "of "
         "tokens never reach either",
         initial,
@@ -65,46 +71,47 @@ std::string span_problem(const SpanOptions& options, const ModelOptions& common)
 
 void declare(OptionTable& table, SpanOptions& options, const ModelOptions& common) {
   table.add(
-      "model.span",
+      "model.adaptive_span.type",
       options.kind,
-      "how far back heads look: as far as model.attention says (none), or as far as each "
+      "how far back heads look: as far as model.attention.layer_types says (none), or as far as "
+      "each "
       "head learns (adaptive, Sukhbaatar et al. 2019), or learns to see from the token "
       "(dynamic); positions are then a learned key for each distance",
       {{"none", SpanKind::none}, {"adaptive", SpanKind::adaptive}, {"dynamic", SpanKind::dynamic}},
       fixes_weights());
-  table.add("model.span_limit",
+  table.add("model.adaptive_span.max_span",
             options.form.limit,
             "the longest span, in keys",
             between(1, 1 << 24),
             fixes_weights());
-  table.add("model.span_ramp",
+  table.add("model.adaptive_span.ramp",
             options.form.ramp,
             "keys beyond a span over which their weight falls to nothing",
             between(1, 1 << 20));
-  table.add("model.span_initial",
+  table.add("model.adaptive_span.init_span",
             options.initial,
             "spans at the start, in keys; a head looks as far as that and the ramp. none: 0, for "
-            "dynamic ones model.span_limit / (1 + e^4)",
+            "dynamic ones model.adaptive_span.max_span / (1 + e^4)",
             at_least(0.0));
-  table.add("model.span_self",
+  table.add("model.adaptive_span.attend_self",
             options.form.self,
             "a query sees its own key too, otherwise only those before it");
-  table.add("model.span_penalty",
+  table.add("model.adaptive_span.loss_weight",
             options.penalty,
             "loss of a key of a layer's mean span: what makes spans short",
             at_least(0.0));
-  for (const std::string key :
-       {"span_limit", "span_ramp", "span_initial", "span_self", "span_penalty"})
-    table.warn("model." + key,
-               [&options]() -> std::string { return options.any() ? "" : "model.span is none"; });
-  table.check({"model.span",
-               "model.span_limit",
-               "model.span_initial",
-               "model.attention",
-               "model.attention_global_projections",
-               "model.attention_sinks",
-               "model.score_cap",
-               "model.score_scale"},
+  for (const std::string key : {"max_span", "ramp", "init_span", "attend_self", "loss_weight"})
+    table.warn("model.adaptive_span." + key, [&options]() -> std::string {
+      return options.any() ? "" : "model.adaptive_span.type is none";
+    });
+  table.check({"model.adaptive_span.type",
+               "model.adaptive_span.max_span",
+               "model.adaptive_span.init_span",
+               "model.attention.layer_types",
+               "model.attention.global_local.separate_global_projections",
+               "model.attention.learned_sinks",
+               "model.attention.logit_softcapping",
+               "model.attention.scale_attn_weights"},
               [&options, &common] { return span_problem(options, common); });
 }
 

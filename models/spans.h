@@ -30,7 +30,7 @@ struct SpanOptions {
   SpanForm whole_form() const;
 };
 
-// The keys model.span and model.span_*.
+// The keys model.adaptive_span.type and model.span_*.
 void declare(OptionTable& table, SpanOptions& options, const ModelOptions& common);
 
 // What keeps a stack from having spans, as a sentence; empty where nothing does.

@@ -80,7 +80,7 @@ class LayerMaker {
         scope,
         FeedForward::Options{.width = common.width,
                              .hidden = common.hidden(),
-                             .activation = common.activation,
+                             .activation = nonlinearity(common.activation),
                              .dropout = common.dropout,
                              .initial = common.initial(),
                              .initial_out = options_.initial_out,

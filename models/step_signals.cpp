@@ -9,34 +9,35 @@ namespace {
 std::string offset_problem(const StepSignalOptions& options, const PositionOptions& positions) {
   if (options.longest_offset == 0 || positions.kind == PositionKind::sinusoidal) return "";
   return fmt::format(
-      "model.longest_offset is {}, but only sinusoidal positions go on behind those of a segment; "
-      "set it to 0, or model.positions to sinusoidal",
+      "model.recurrence.max_position_shift is {}, but only sinusoidal positions go on behind those "
+      "of a segment; "
+      "set it to 0, or model.position_embedding_type to sinusoidal",
       options.longest_offset);
 }
 
 }  // namespace
 
 void declare(OptionTable& table, StepSignalOptions& options, const PositionOptions& positions) {
-  table.add("model.step_signals",
+  table.add("model.recurrence.step_timing_signal",
             options.kind,
             "what each step adds to all positions, so that the block knows which one it is",
             {{"sinusoidal", StepSignalKind::sinusoidal},
              {"learned", StepSignalKind::learned},
              {"none", StepSignalKind::none}},
             fixes_weights());
-  table.add("model.signal_order",
+  table.add("model.recurrence.timing_signal_layout",
             options.order,
             "sinusoids of positions and steps: sines and cosines in turn, counted from 1 (paper), "
             "or first all sines, counted from 0 (tensor2tensor)",
             {{"paper", StepSignalOptions::Order::paper},
              {"tensor2tensor", StepSignalOptions::Order::tensor2tensor}},
             fixes_weights());
-  table.add("model.longest_offset",
+  table.add("model.recurrence.max_position_shift",
             options.longest_offset,
             "in training, positions are counted from up to so many further on, drawn for each "
             "step, so that longer sequences than those of training have known positions",
             between(0, 1 << 30));
-  table.check({"model.longest_offset", "model.positions"},
+  table.check({"model.recurrence.max_position_shift", "model.position_embedding_type"},
               [&options, &positions] { return offset_problem(options, positions); });
 }
 
@@ -56,7 +57,7 @@ StepSignals::StepSignals(const Scope& scope, const Options& options, const Model
 
 Ranges StepSignals::positions(const Pass& pass) const {
   require(longest() == 0 || end_of(pass) <= longest(),
-          "a sequence of {} tokens is longer than model.longest = {}",
+          "a sequence of {} tokens is longer than model.max_position_embeddings = {}",
           end_of(pass),
           longest());
   Ranges positions = positions_of(pass);

@@ -20,7 +20,8 @@ struct StepSignalOptions {
   std::int64_t longest_offset = 0;
 };
 
-// The keys model.step_signals, model.signal_order and model.longest_offset.
+// The keys model.recurrence.step_timing_signal, model.recurrence.timing_signal_layout and
+// model.recurrence.max_position_shift.
 void declare(OptionTable& table, StepSignalOptions& options, const PositionOptions& positions);
 
 // A value.

@@ -11,19 +11,20 @@ double InputOptions::scale(std::int64_t width) const {
 }
 
 void declare(OptionTable& table, InputOptions& options) {
-  table.add("model.scaled_embeddings",
-            options.scaled,
-            "embeddings are multiplied by the root of model.width (Vaswani et al. 2017); not in "
-            "BERT, whose positions are as large as they are",
-            fixes_weights());
-  table.add("model.embedding_norm",
+  table.add(
+      "model.scale_embedding",
+      options.scaled,
+      "embeddings are multiplied by the root of model.hidden_size (Vaswani et al. 2017); not in "
+      "BERT, whose positions are as large as they are",
+      fixes_weights());
+  table.add("model.layernorm_embedding",
             options.norm,
             "a norm of what the first layer reads (Devlin et al. 2019)",
             fixes_weights());
 }
 
 void declare_token_types(OptionTable& table, InputOptions& options) {
-  table.add("model.token_types",
+  table.add("model.type_vocab_size",
             options.token_types,
             "rows of a table of which one is added to what the first layer reads, by what a token "
             "belongs to (Devlin et al. 2019): a single text to the first; 0: there is none",

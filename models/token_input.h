@@ -13,9 +13,9 @@ struct InputOptions {
   double scale(std::int64_t width) const;
 };
 
-// The keys model.scaled_embeddings and model.embedding_norm.
+// The keys model.scale_embedding and model.layernorm_embedding.
 void declare(OptionTable& table, InputOptions& options);
-// The key model.token_types.
+// The key model.type_vocab_size.
 void declare_token_types(OptionTable& table, InputOptions& options);
 
 // A value.

@@ -185,17 +185,17 @@ void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSet
   declare(table, options.common, planned, {.memory = true});
   declare_logit_cap(table, options.common);
   declare_logit_scale(table, options.common);
-  table.warn("model.attention_bias", []() -> std::string {
+  table.warn("model.attention.bias", []() -> std::string {
     return "attention with relative positions has no biases here";
   });
-  table.add("model.memory",
+  table.add("model.mem_len",
             options.memory,
             "rows of each layer's input that training remembers of earlier segments",
             between(0, longest_sequence));
   table.add("model.same_length",
             options.same_length,
             "every query sees at most as many keys as the memory is long");
-  table.add("model.clamp_length",
+  table.add("model.clamp_len",
             options.clamp_length,
             "distances beyond it are encoded as it; none: no limit",
             between(0, longest_sequence));
@@ -204,11 +204,13 @@ void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSet
             "one pair of position biases u and v for all layers",
             fixes_weights());
   table.add(
-      "model.output_bias", options.output_bias, "a bias of the output layer", fixes_weights());
+      "model.lm_head_bias", options.output_bias, "a bias of the output layer", fixes_weights());
   declare(table, options.spans, options.common);
-  for (const std::string key : {"model.clamp_length", "model.share_position_biases"})
+  for (const std::string key : {"model.clamp_len", "model.share_position_biases"})
     table.warn(key, [&options]() -> std::string {
-      return options.spans.any() ? "model.span has keys of distances in place of encodings" : "";
+      return options.spans.any()
+                 ? "model.adaptive_span.type has keys of distances in place of encodings"
+                 : "";
     });
   if (planned) {
     // Actions are drawn without dropout: learnt with it they would not be as likely as when drawn.
@@ -216,27 +218,30 @@ void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSet
       table.check({key, "run.task"}, [&dropout, key, planned]() -> std::string {
         if (dropout == 0 || !planned().acts) return "";
         return fmt::format(
-            "{}: found {} with run.task: reinforcement, which acts without dropout and is to learn "
+            "{}: found {} with run.task: reinforcement_learning, which acts without dropout and is "
+            "to learn "
             "from what it did as it did it; set it to 0",
             key,
             dropout);
       });
     };
     check_dropout("model.dropout", options.common.dropout);
-    check_dropout("model.attention_dropout", options.common.attention_dropout);
-    table.check({"model.norm_kind", "run.task"}, [&options, planned]() -> std::string {
+    check_dropout("model.attention.dropout", options.common.attention_dropout);
+    table.check({"model.norm.type", "run.task"}, [&options, planned]() -> std::string {
       if (options.common.norm_kind != NormKind::power || !planned().acts) return "";
-      return "model.norm_kind: found power with run.task: reinforcement, where it would act with "
-             "other norms than it learns with; layer and rms can be";
+      return "model.norm.type: found powernorm with run.task: reinforcement_learning, where it "
+             "would act with "
+             "other norms than it learns with; layernorm and rmsnorm can be";
     });
-    table.check({"model.span", "run.task"}, [&options, planned]() -> std::string {
+    table.check({"model.adaptive_span.type", "run.task"}, [&options, planned]() -> std::string {
       if (!options.spans.any() || !planned().acts) return "";
-      return "model.span is not for run.task: reinforcement, whose segments hold several episodes";
+      return "model.adaptive_span.type is not for run.task: reinforcement_learning, whose segments "
+             "hold several episodes";
     });
   }
-  table.check({"model.same_length", "model.memory"}, [&options]() -> std::string {
+  table.check({"model.same_length", "model.mem_len"}, [&options]() -> std::string {
     if (!options.same_length || options.memory > 0) return "";
-    return "model.same_length needs model.memory of at least 1";
+    return "model.same_length needs model.mem_len of at least 1";
   });
 }
 
@@ -254,7 +259,7 @@ std::unique_ptr<Model> make_transformer_xl(const TransformerXlOptions& options,
 Family transformer_xl_family() {
   return {"transformer_xl",
           "language model with segment memory and relative positions (Dai et al. 2019)",
-          {"language_model", "recall", "reinforcement"},
+          {"language_modeling", "behavior_cloning", "reinforcement_learning"},
           declared(transformer_xl_body)};
 }
 

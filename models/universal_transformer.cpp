@@ -12,7 +12,7 @@
 namespace longspan {
 namespace {
 
-constexpr const char* halting_key = "model.halting";
+constexpr const char* type_key = "model.recurrence.type";
 
 class UniversalTransformer : public Body {
  public:
@@ -82,12 +82,14 @@ class UniversalTransformer : public Body {
 std::string documents_problem(const UniversalTransformerOptions& options, bool documents_apart) {
   if (!documents_apart) return "";
   if (options.count == StepCount::adaptive)
-    return "model.halting: found adaptive with documents that do not look at each other, of which "
+    return "model.recurrence.type: found act with documents that do not look at each other, of "
+           "which "
            "fewer tokens are predicted than ponder; set it to fixed";
   if (options.positions.by_distance()) return "";
-  return "model.positions: found absolute ones with documents that do not look at each other, "
+  return "model.position_embedding_type: found absolute ones with documents that do not look at "
+         "each other, "
          "whose positions would have to begin anew in each; set it to "
-         "relative, alibi or rotary";
+         "relative, alibi or rope";
 }
 
 }  // namespace
@@ -100,17 +102,17 @@ void declare(OptionTable& table,
   declare_logit_scale(table, options.common);
   declare(table, options.positions, options.common, Sequences::segments, planned);
   table.add(
-      "model.halting",
+      "model.recurrence.type",
       options.count,
-      "whether all positions take model.steps, or each as many as it needs (Graves 2016); plans "
-      "and the operations that a run counts are those of all steps",
-      {{"fixed", StepCount::fixed}, {"adaptive", StepCount::adaptive}},
+      "whether all positions take model.recurrence.num_steps (fixed), or each as many as it needs "
+      "(act, Graves 2016); plans and the operations that a run counts are those of all steps",
+      {{"fixed", StepCount::fixed}, {"act", StepCount::adaptive}},
       fixes_weights());
-  declare(table, options, options.positions, halting_key);
-  table.check(recurrence_keys(halting_key),
-              [&options] { return recurrence_problem(options, options.common, halting_key); });
+  declare(table, options, options.positions, type_key);
+  table.check(recurrence_keys(type_key),
+              [&options] { return recurrence_problem(options, options.common, type_key); });
   if (planned)
-    table.check({"model.positions", "model.halting"}, [&options, planned] {
+    table.check({"model.position_embedding_type", "model.recurrence.type"}, [&options, planned] {
       return documents_problem(options, planned().documents_apart);
     });
 }
@@ -119,7 +121,7 @@ BodyFactory universal_transformer_body(const UniversalTransformerOptions& option
   return [options](const Scope& scope, const ModelSetting& setting) {
     refuse(
         positions_problem(options.positions, options.common, Sequences::segments, setting.segment));
-    refuse(recurrence_problem(options, options.common, halting_key));
+    refuse(recurrence_problem(options, options.common, type_key));
     refuse(documents_problem(options, setting.documents_apart));
     return std::make_unique<UniversalTransformer>(scope, options, setting);
   };
@@ -136,7 +138,7 @@ Family universal_transformer_family() {
       "universal_transformer",
       "causal language model whose layers run several times, a fixed number or as often as each "
       "position needs (Dehghani et al. 2019)",
-      {"language_model"},
+      {"language_modeling"},
       declared(universal_transformer_body)};
 }
 

@@ -131,7 +131,8 @@ class HeadExchange {
     require_rows(x, count_of(own()));
     if (shape[2] % ranks() != 0)
       throw ConfigurationError(
-          "the {} heads of a tensor rank do not divide by parallel.context = {}; attention of this "
+          "the {} heads of a tensor rank do not divide by parallel.context_parallel_size = {}; "
+          "attention of this "
           "kind reads whole sequences, a part of the heads on each context rank",
           shape[2],
           ranks());

@@ -72,14 +72,14 @@ int ranks_of_gpu(const Communicator& world, const Device& device) {
 GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, const Device& device)
     : device_(device), exceptions_(std::uncaught_exceptions()), turns_(std::make_shared<Turns>()) {
   if (wanted == GpuTransport::mpi)
-    absence_ = "parallel.transport is mpi";
+    absence_ = "parallel.gpu_backend is mpi";
   else if (wanted == GpuTransport::automatic && mesh.world.size() == 1)
     absence_ = "there is one rank";
   else
     absence_ = absence_of_nccl(mesh.world, device);
   if (!nccl()) {
     if (wanted != GpuTransport::nccl) return;
-    throw ConfigurationError("parallel.transport is nccl, but {}", absence_);
+    throw ConfigurationError("parallel.gpu_backend is nccl, but {}", absence_);
   }
   std::vector<Communicator> groups = {
       mesh.data, mesh.context, mesh.tensor, mesh.replicas, mesh.time};
@@ -117,7 +117,7 @@ void GpuCollectives::try_out(const Communicator& communicator, bool moves_rows) 
     take_memory(communicator, moves_rows);
   } catch (const RankError& error) {
     if (group.nccl->error().empty()) throw;
-    throw RankError("{}; parallel.transport: mpi needs no NCCL", error.what());
+    throw RankError("{}; parallel.gpu_backend: mpi needs no NCCL", error.what());
   }
 }
 
@@ -145,7 +145,7 @@ void GpuCollectives::connect(const Communicator& communicator) {
   nccl::Id id = {};
   if (group.rank == 0)
     if (const nccl::Answer answer = nccl::make_id(id); !answer.error.empty())
-      throw RankError("NCCL cannot begin on \"{}\": {}; parallel.transport: mpi needs no NCCL",
+      throw RankError("NCCL cannot begin on \"{}\": {}; parallel.gpu_backend: mpi needs no NCCL",
                       group.name,
                       answer.error);
   const std::string bytes = communicator.broadcast(std::string(id.begin(), id.end()), 0);

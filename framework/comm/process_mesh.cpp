@@ -11,7 +11,8 @@ ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes, int ran
     : shape(axes), world(all) {
   if (axes.data < 1 || axes.context < 1 || axes.tensor < 1 || axes.size() != all.size())
     throw ConfigurationError(
-        "parallel.data {} x parallel.context {} x parallel.tensor {} is {} processes, but {} run",
+        "parallel.data_parallel_size {} x parallel.context_parallel_size {} x "
+        "parallel.tensor_parallel_size {} is {} processes, but {} run",
         axes.data,
         axes.context,
         axes.tensor,
@@ -19,7 +20,8 @@ ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes, int ran
         all.size());
   if (axes.sequence && axes.tensor == 1)
     throw ConfigurationError(
-        "parallel.sequence divides activations over the tensor ranks; it needs parallel.tensor of "
+        "parallel.sequence_parallel divides activations over the tensor ranks; it needs "
+        "parallel.tensor_parallel_size of "
         "at least 2");
   const int tensor_at = rank % axes.tensor;
   const int context_at = rank / axes.tensor % axes.context;

@@ -132,10 +132,11 @@ std::string address_limit() {
   count(report.by_tag[static_cast<std::size_t>(tag)], size);
   count(report.total, size);
   throw OutOfAddresses(
-      fmt::format("a rank of this run needs more than {}, for which a process has no addresses{}; "
-                  "use more ranks, shorter sequences, a smaller batch or a smaller model.width",
-                  byte_text(static_cast<double>(report.reserved)),
-                  address_limit()),
+      fmt::format(
+          "a rank of this run needs more than {}, for which a process has no addresses{}; "
+          "use more ranks, shorter sequences, a smaller batch or a smaller model.hidden_size",
+          byte_text(static_cast<double>(report.reserved)),
+          address_limit()),
       report);
 }
 

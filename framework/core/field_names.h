@@ -27,8 +27,11 @@ enum class NameMatch : std::uint8_t { none, within, beginning, whole };
 // them (hyphens, underscores and capitals do not count), begins one, or has one among its words.
 NameMatch match(std::string_view written, const FieldName& entry);
 
-// A hint that goes on a message about an unknown key: "; did you mean \"training.steps\"?", a note,
-// or "" where no key is near. A word without a dot may name a key without its section.
+// The present name of a key of earlier versions, or "".
+std::string_view renamed_key(std::string_view former);
+
+// A hint that goes on a message about an unknown key: "; did you mean \"training.max_steps\"?", a
+// note, or "" where no key is near. A word without a dot may name a key without its section.
 std::string key_hint(std::string_view written, std::span<const std::string> keys);
 
 // The same where `written` is one of the field's names, else "".

@@ -25,10 +25,6 @@ std::optional<std::string> judge_choice(const std::string& text, const Rule& rul
   if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) {
     return std::nullopt;
   }
-  if (!rule.counted.empty() && text.starts_with(rule.counted + " ")) {
-    const auto number = parse_integer(text.substr(rule.counted.size() + 1));
-    if (number.good && number.value >= 1) return std::nullopt;
-  }
   return "";
 }
 
@@ -254,21 +250,33 @@ class PathListValue : public OptionBinding {
   PathList& value_;
 };
 
+// A value with a name for each that it may have. Where they are true and false it is a boolean.
 class NamedValue : public OptionBinding {
  public:
   NamedValue(std::function<std::string()> read, std::function<void(const std::string&)> write)
       : read_(std::move(read)), write_(std::move(write)) {}
   bool is_list() const override { return false; }
-  std::string type() const override { return Word<std::string>::name; }
-  std::string type_with_article() const override { return Word<std::string>::with_article; }
-  std::string text() const override { return yaml_word(read_()); }
+  std::string type() const override {
+    return is_boolean() ? Word<bool>::name : Word<std::string>::name;
+  }
+  std::string type_with_article() const override {
+    return is_boolean() ? Word<bool>::with_article : Word<std::string>::with_article;
+  }
+  std::string text() const override { return is_boolean() ? read_() : yaml_word(read_()); }
   std::optional<std::string> take(const std::vector<ListItem>& scalars, const Rule& rule) override {
-    auto problem = judge_choice(scalars.front().text, rule);
+    bool unused = false;
+    auto problem = is_boolean() ? Word<bool>::take(scalars.front(), rule, unused)
+                                : judge_choice(scalars.front().text, rule);
     if (!problem) write_(scalars.front().text);
     return problem;
   }
 
  private:
+  bool is_boolean() const {
+    const std::string name = read_();
+    return name == "true" || name == "false";
+  }
+
   std::function<std::string()> read_;
   std::function<void(const std::string&)> write_;
 };

@@ -98,12 +98,6 @@ std::string either(std::span<const std::string> words) {
   return text;
 }
 
-std::vector<std::string> choice_words(const Rule& rule) {
-  std::vector<std::string> words = rule.choices;
-  if (!rule.counted.empty()) words.push_back(fmt::format("{{{}: number}}", rule.counted));
-  return words;
-}
-
 std::string allowed_text(const Rule& rule, bool is_list) {
   std::vector<std::string> parts;
   if (rule.lower && rule.upper && !rule.lower_open && !rule.upper_open) {
@@ -119,7 +113,7 @@ std::string allowed_text(const Rule& rule, bool is_list) {
     }
   }
   if (rule.multiple) parts.push_back(fmt::format("a multiple of {}", *rule.multiple));
-  if (!rule.choices.empty()) parts.push_back(either(choice_words(rule)));
+  if (!rule.choices.empty()) parts.push_back(either(rule.choices));
   std::string text = fmt::format("{}", fmt::join(parts, " and "));
   if (is_list && !text.empty()) text = "each " + text;
   if (rule.not_empty) text += text.empty() ? "not empty" : ", not empty";

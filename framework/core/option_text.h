@@ -28,9 +28,6 @@ std::string lower_case(std::string_view text);
 // "a, b or c".
 std::string either(std::span<const std::string> words);
 
-// The choices of a rule as they may be written.
-std::vector<std::string> choice_words(const Rule& rule);
-
 // What the rule allows beyond the type: "at least 1 and below 8"; "" when everything.
 std::string allowed_text(const Rule& rule, bool is_list);
 

@@ -33,7 +33,7 @@ std::string found_text(const Assignment& assignment) {
 std::string allowed_sentence(const OptionBinding& binding, const Rule& rule) {
   if (!rule.choices.empty() && !binding.is_list()) {
     const bool optional = binding.type_with_article().starts_with("none");
-    std::vector<std::string> words = choice_words(rule);
+    std::vector<std::string> words = rule.choices;
     if (optional) words.insert(words.begin(), "none");
     return either(words);
   }
@@ -71,7 +71,6 @@ void Rule::merge(const Rule& other) {
   }
   if (other.multiple) multiple = other.multiple;
   if (!other.choices.empty()) choices = other.choices;
-  if (!other.counted.empty()) counted = other.counted;
   required = required || other.required;
   not_empty = not_empty || other.not_empty;
   fixes_weights = fixes_weights || other.fixes_weights;
@@ -153,11 +152,7 @@ void OptionTable::assign(std::span<const Assignment> assignments) {
 void OptionTable::assign_one(const Assignment& assignment) {
   if (!assignment.mark.file.empty()) file_ = assignment.mark.file;
   Entry* entry = find(assignment.key);
-  if (entry == nullptr) {
-    const auto counted = as_counted(assignment);
-    return counted ? assign_one(*counted) : refuse_unknown(assignment);
-  }
-
+  if (entry == nullptr) return refuse_unknown(assignment);
   if (entry->mark && !entry->mark->file.empty() && !assignment.mark.file.empty()) {
     return complain(
         {assignment.mark,
@@ -193,19 +188,6 @@ void OptionTable::take_value(Entry& entry, const Assignment& assignment) {
   binding.tell_place(entry.key, assignment.mark.to_string());
 }
 
-// "key: {word: number}" arrives as a number for "key.word".
-std::optional<Assignment> OptionTable::as_counted(const Assignment& assignment) const {
-  const std::size_t dot = assignment.key.rfind('.');
-  if (dot == std::string::npos || assignment.kind != Assignment::Kind::scalar) return std::nullopt;
-  const Entry* entry = find(assignment.key.substr(0, dot));
-  const std::string word = assignment.key.substr(dot + 1);
-  if (entry == nullptr || entry->rule.counted != word) return std::nullopt;
-  Assignment result = assignment;
-  result.key = entry->key;
-  result.scalars.front().text = fmt::format("{} {}", word, assignment.scalars.front().text);
-  return result;
-}
-
 void OptionTable::refuse_value(Entry& entry,
                                const Assignment& assignment,
                                const std::string& problem) {
@@ -225,10 +207,14 @@ void OptionTable::refuse_unknown(const Assignment& assignment) {
     // A section whose keys are all commented out says nothing, and does no harm.
     if (assignment.kind == Assignment::Kind::nothing) return;
     if (assignment.kind == Assignment::Kind::section) return;
+    const std::string_view key_below = renamed_key(key);
     return complain(
         {assignment.mark,
-         fmt::format(
-             "{} is a section: found {}; allowed: keys below it", key, found_text(assignment)),
+         fmt::format("{} is a section: found {}; {}",
+                     key,
+                     found_text(assignment),
+                     key_below.empty() ? "allowed: keys below it"
+                                       : fmt::format("did you mean \"{}\"?", key_below)),
          key});
   }
   if (const auto found = elsewhere_.find(key); found != elsewhere_.end())
@@ -269,11 +255,12 @@ std::string OptionTable::suggestion(std::string_view key) const {
   if (std::string hint = key_hint(key, keys); !hint.empty()) return hint;
   const std::string_view section = key.substr(0, key.find('.'));
   if (!is_section(section)) return fmt::format("; the sections are {}", fmt::join(sections, ", "));
-  std::vector<std::string_view> neighbours;
-  for (const std::string& candidate : keys) {
-    if (candidate.starts_with(fmt::format("{}.", section))) {
-      neighbours.push_back(std::string_view(candidate).substr(section.size() + 1));
-    }
+  std::vector<std::string_view> neighbours;  // keys and sections right below it
+  for (const std::string_view candidate : keys) {
+    if (!candidate.starts_with(fmt::format("{}.", section))) continue;
+    const std::string_view rest_of_key = candidate.substr(section.size() + 1);
+    const std::string_view child = rest_of_key.substr(0, rest_of_key.find('.'));
+    if (std::ranges::find(neighbours, child) == neighbours.end()) neighbours.push_back(child);
   }
   constexpr std::size_t most = 20;  // a sentence that one reads
   std::string rest;

@@ -4,7 +4,7 @@
 //
 //   struct TrainingOptions { std::int64_t steps = 1000; double clip = 1.0; };
 //   void declare(OptionTable& table, TrainingOptions& options) {
-//     table.add("training.steps", options.steps, "number of optimizer steps", at_least(1));
+//     table.add("training.max_steps", options.steps, "number of optimizer steps", at_least(1));
 //     table.add("training.clip", options.clip, "largest norm of the gradient", more_than(0.0));
 //   }
 //
@@ -54,7 +54,7 @@ struct Assignment {
   // `nothing`: "key:" with no value. `section`: an empty mapping.
   enum class Kind : std::uint8_t { scalar, list, nothing, section };
 
-  std::string key;  // the whole path: "training.steps"
+  std::string key;  // the whole path: "training.max_steps"
   Kind kind = Kind::scalar;
   std::vector<ListItem> scalars;  // one for `scalar`
   Mark mark;                      // of the key
@@ -69,7 +69,6 @@ struct Rule {
   bool upper_open = false;
   std::optional<std::int64_t> multiple = std::nullopt;
   std::vector<std::string> choices = {};
-  std::string counted = {};
   bool required = false;
   bool not_empty = false;
   bool fixes_weights = false;
@@ -105,9 +104,6 @@ Rule between(T lower, U upper) {
 }
 inline Rule multiple_of(std::int64_t factor) { return {.multiple = factor}; }
 inline Rule one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
-// For a text with choices: or this word with a number of at least 1, written {word: number} or
-// "word number"; the text is the latter.
-inline Rule or_counted(std::string word) { return {.counted = std::move(word)}; }
 // The key must be given: its default means nothing.
 inline Rule required() { return {.required = true}; }
 // For texts and lists.
@@ -181,7 +177,8 @@ class OptionTable {
     insert(key, std::move(documentation), std::move(rule), bind(value));
   }
 
-  // Binds a key to an enumeration through the names of its values.
+  // Binds a key to an enumeration through the names of its values. With the names "true" and
+  // "false" the key is a boolean.
   template <typename E, std::same_as<Rule>... Rules>
   requires std::is_enum_v<E>
   void add(const std::string& key,
@@ -192,7 +189,9 @@ class OptionTable {
     Rule rule;
     (rule.merge(rules), ...);
     const std::vector<std::pair<std::string, E>> pairs(names);
-    for (const auto& [name, unused] : pairs) rule.choices.push_back(name);
+    const bool is_boolean = names.begin()->first == "true" || names.begin()->first == "false";
+    for (const auto& [name, unused] : pairs)
+      if (!is_boolean) rule.choices.push_back(name);
     auto read = [&value, pairs] {
       for (const auto& [name, candidate] : pairs) {
         if (candidate == value) return name;
@@ -297,7 +296,6 @@ class OptionTable {
   std::vector<const Entry*> by_section() const;
   void assign_one(const Assignment& assignment);
   void take_value(Entry& entry, const Assignment& assignment);
-  std::optional<Assignment> as_counted(const Assignment& assignment) const;
   void refuse_value(Entry& entry, const Assignment& assignment, const std::string& problem);
   void refuse_unknown(const Assignment& assignment);
   std::string suggestion(std::string_view key) const;

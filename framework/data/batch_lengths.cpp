@@ -17,8 +17,8 @@ BatchLengths::BatchLengths(std::shared_ptr<const Examples> examples,
     if (is_too_long(tokens)) {
       if (options_.too_long == TooLong::refuse)
         throw DataError(
-            "{}: has {} tokens; data.longest is {}: with data.too_long: cut or leave_out such "
-            "examples are cut or left out",
+            "{}: has {} tokens; data.max_length is {}: with data.overlong_examples: truncate or "
+            "skip such examples are cut or left out",
             examples_->place(i),
             std::max(tokens.source, tokens.target),
             options_.longest);
@@ -27,7 +27,7 @@ BatchLengths::BatchLengths(std::shared_ptr<const Examples> examples,
     if (columns(i).total() > options_.batch_tokens) require_room(i);
   }
   if (leaves_out() && too_long_ == examples_->size())
-    throw DataError("{}: none of its {} examples has at most data.longest = {} tokens",
+    throw DataError("{}: none of its {} examples has at most data.max_length = {} tokens",
                     examples_->path(),
                     too_long_,
                     options_.longest);
@@ -35,7 +35,8 @@ BatchLengths::BatchLengths(std::shared_ptr<const Examples> examples,
 
 void BatchLengths::require_room(std::int64_t example) const {
   throw DataError(
-      "{}: takes {} tokens of a batch, padding included; data.batch_tokens = {} is below that",
+      "{}: takes {} tokens of a batch, padding included; data.global_batch_tokens = {} is below "
+      "that",
       examples_->place(example),
       columns(example).total(),
       options_.batch_tokens);
@@ -65,7 +66,7 @@ Lengths BatchLengths::columns(std::int64_t example) const {
 
 std::string BatchLengths::told() const {
   if (too_long_ == 0) return "";
-  return fmt::format("{}: {} of {} examples have more than data.longest = {} tokens and are {}",
+  return fmt::format("{}: {} of {} examples have more than data.max_length = {} tokens and are {}",
                      examples_->path(),
                      too_long_,
                      examples_->size(),

@@ -17,19 +17,20 @@ enum class EachCounts : bool { no, yes };
 class BatchLengths {
  public:
   // Looks at each example's length. Throws DataError, which names the first, for an example that is
-  // too long where data.too_long is refuse, and for one that data.batch_tokens does not hold; and
-  // when none is left.
+  // too long where data.overlong_examples is error, and for one that data.global_batch_tokens does
+  // not hold; and when none is left.
   BatchLengths(std::shared_ptr<const Examples> examples,
                const BucketOptions& options,
                EachCounts each_counts);
 
   // With padding; no target: it is left out.
   Lengths columns(std::int64_t example) const;
-  // Whether it has more than data.longest tokens.
+  // Whether it has more than data.max_length tokens.
   bool is_too_long(std::int64_t example) const { return is_too_long(examples_->lengths(example)); }
   // How many are too long.
   std::int64_t too_long() const { return too_long_; }
-  // "FILE: 3 of 100 examples have more than data.longest = 64 tokens and are cut"; "" where none.
+  // "FILE: 3 of 100 examples have more than data.max_length = 64 tokens and are cut"; "" where
+  // none.
   std::string told() const;
 
   const Examples& examples() const { return *examples_; }

@@ -7,27 +7,26 @@
 namespace longspan {
 
 void declare(OptionTable& table, BucketOptions& options) {
-  table.add("data.batch_tokens",
+  table.add("data.global_batch_tokens",
             options.batch_tokens,
             "tokens of one step's batch over all data ranks, padding and both sides of pairs "
             "included; examples of like length share a batch",
             between(1, std::int64_t{1} << 40));
-  table.add("data.longest",
+  table.add("data.max_length",
             options.longest,
             "tokens of an example, of each side of a pair, beyond which it is too long; 0: none is",
             between(0, 1 << 24));
-  table.add(
-      "data.too_long",
-      options.too_long,
-      "what becomes of an example that is too long: cut after data.longest tokens, left out "
-      "(of training; elsewhere it is cut), or refused",
-      {{"cut", TooLong::cut}, {"leave_out", TooLong::leave_out}, {"refuse", TooLong::refuse}});
-  table.add("data.length_multiple",
+  table.add("data.overlong_examples",
+            options.too_long,
+            "what becomes of an example that is too long: cut after data.max_length tokens "
+            "(truncate), left out (skip; of training, elsewhere it is cut), or refused (error)",
+            {{"truncate", TooLong::cut}, {"skip", TooLong::leave_out}, {"error", TooLong::refuse}});
+  table.add("data.pad_to_multiple_of",
             options.length_multiple,
-            "padded lengths are multiples of this; where parallel.context is above 1, a multiple "
-            "of twice that",
+            "padded lengths are multiples of this; where parallel.context_parallel_size is above "
+            "1, a multiple of twice that",
             between(1, 1 << 20));
-  table.add("data.subword_sampling",
+  table.add("data.tokenizer.sampling_alpha",
             options.subword_sampling,
             "with a unigram model of SentencePiece, training reads another segmentation of a line "
             "each epoch, drawn from the 64 likeliest with probabilities to the power of this (0.1 "
@@ -38,8 +37,8 @@ void declare(OptionTable& table, BucketOptions& options) {
 std::string context_problem(const BucketOptions& options, std::int64_t context) {
   if (context <= 1 || options.length_multiple % (2 * context) == 0) return "";
   return fmt::format(
-      "data.length_multiple = {}: parallel.context = {} cuts padded lengths into {} parts; a "
-      "multiple of {} is needed",
+      "data.pad_to_multiple_of = {}: parallel.context_parallel_size = {} cuts padded lengths into "
+      "{} parts; a multiple of {} is needed",
       options.length_multiple,
       context,
       2 * context,

@@ -72,7 +72,7 @@ void BucketedSource::restore(const Tensor& cursors) {
   if (epoch < 0 || batches < 0 || (had && batches > *had))
     throw DataError(
         "{}: batch {} of epoch {} is to be read next, but an epoch has {} batches; was the "
-        "checkpoint made with other data, or another data.batch_tokens or run.seed?",
+        "checkpoint made with other data, or another data.global_batch_tokens or run.seed?",
         lengths_.examples().path(),
         batches,
         epoch,
@@ -84,9 +84,10 @@ void BucketedSource::restore(const Tensor& cursors) {
   if (batches == had) return;
   restored_ = fmt::format(
       "{}: its batches are not those that the checkpoint was reading, as with other data, another "
-      "run.seed, data.batch_tokens, data.longest, data.too_long, data.length_multiple or "
-      "data.subword_sampling, or another version of longspan: the run goes on at the beginning of "
-      "epoch {}, and what was left of epoch {} after {}{} batches is left out",
+      "run.seed, data.global_batch_tokens, data.max_length, data.overlong_examples, "
+      "data.pad_to_multiple_of or data.tokenizer.sampling_alpha, or another version of longspan: "
+      "the run goes on at the beginning of epoch {}, and what was left of epoch {} after {}{} "
+      "batches is left out",
       lengths_.examples().path(),
       epoch + 1,
       epoch,

@@ -31,9 +31,10 @@ class BucketedSource final : public Source {
   // of its plan).
   Tensor cursors() const override;
   CursorRows cursor_rows() const override { return {.begin = 0, .total = 1, .shared = true}; }
-  // Where the epoch has other batches by now, as with another seed or data.batch_tokens, it goes on
-  // at the beginning of the next one: what is left of this one cannot be told from what was read.
-  // Those of an older version are (epoch, batches of it that were read): it had other batches.
+  // Where the epoch has other batches by now, as with another seed or data.global_batch_tokens, it
+  // goes on at the beginning of the next one: what is left of this one cannot be told from what was
+  // read. Those of an older version are (epoch, batches of it that were read): it had other
+  // batches.
   void restore(const Tensor& cursors) override;
   std::string restored() const override { return restored_; }
 

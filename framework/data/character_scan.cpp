@@ -16,7 +16,7 @@ void refuse_utf8(std::string_view place,
                     found);
   throw DataError(
       "{}: byte {}: found bytes{}, which are not UTF-8; convert the file (iconv), or use "
-      "data.tokenizer: bytes",
+      "data.tokenizer.type: byte",
       place,
       offset,
       found);

@@ -63,104 +63,115 @@ bool may_have_token_file(const DataOptions& options) {
 std::string unread(const DataOptions& options, bool trains) {
   if (options.tokenizer != TokenizerKind::sentencepiece &&
       options.tokenizer != TokenizerKind::tokenizer_json)
-    return fmt::format("data.tokenizer is {}", name_of(options.tokenizer));
-  if (trains && options.starts_with_saved) return "training.start_from gives the tokenizer";
-  return trains && !options.tokenizer_model.empty() ? "data.tokenizer_model gives a model" : "";
+    return fmt::format("data.tokenizer.type is {}", name_of(options.tokenizer));
+  if (trains && options.starts_with_saved) return "training.init_from.path gives the tokenizer";
+  return trains && !options.tokenizer_model.empty() ? "data.tokenizer.model gives a model" : "";
 }
 
 void declare_subwords(OptionTable& table, DataOptions& options) {
-  table.add("data.tokenizer_model",
-            options.tokenizer_model,
-            "with data.tokenizer: sentencepiece, a model that is there already, a .model file; "
-            "with tokenizer_json the file tokenizer.json, or a folder with that or with the files "
-            "of a slow tokenizer, such as vocab.json and merges.txt or vocab.txt. Without it that "
-            "of the checkpoint which the run continues or starts from (training.start_from) is "
-            "used, and without one it is trained on data.train and kept in the run's directory");
-  table.add("data.tokenizer_kind",
+  table.add(
+      "data.tokenizer.model",
+      options.tokenizer_model,
+      "with data.tokenizer.type: sentencepiece, a model that is there already, a .model file; "
+      "with huggingface the file tokenizer.json, or a folder with that or with the files "
+      "of a slow tokenizer, such as vocab.json and merges.txt or vocab.txt. Without it that "
+      "of the checkpoint which the run continues or starts from (training.init_from.path) is "
+      "used, and without one it is trained on data.train and kept in the run's directory");
+  table.add("data.tokenizer.model_type",
             options.tokenizer_kind,
             "the kind of model that is trained: of sentencepiece unigram, bpe (byte pairs), char "
-            "or word; of tokenizer_json bpe (of bytes, cut as GPT-2 does) or wordpiece (as BERT "
+            "or word; of huggingface bpe (of bytes, cut as GPT-2 does) or wordpiece (as BERT "
             "has it, of small letters)",
             {{"unigram", SubwordKind::unigram},
              {"bpe", SubwordKind::bpe},
              {"char", SubwordKind::characters},
              {"word", SubwordKind::words},
              {"wordpiece", SubwordKind::word_pieces}});
-  table.add("data.vocabulary",
-            options.vocabulary,
-            "ids of the model that is trained; of sentencepiece 259 of them are the bytes and what "
-            "stands for unknown text and for a sentence's ends, and there are fewer with char when "
-            "the text has fewer. With data.tokenizer: ids, how many ids there are, none of which a "
-            "file may exceed",
-            between(1, most_subword_vocabulary));
-  table.add("data.token_cache",
+  table.add(
+      "data.tokenizer.vocab_size",
+      options.vocabulary,
+      "ids of the model that is trained; of sentencepiece 259 of them are the bytes and what "
+      "stands for unknown text and for a sentence's ends, and there are fewer with char when "
+      "the text has fewer. With data.tokenizer.type: none, how many ids there are, none of which a "
+      "file may exceed",
+      between(1, most_subword_vocabulary));
+  table.add("data.cache_dir",
             options.token_cache,
-            "with data.tokenizer: sentencepiece or tokenizer_json, the folder for the tokens of "
+            "with data.tokenizer.type: sentencepiece or huggingface, the folder for the tokens of "
             "texts, which are encoded once; without it tokens/ in the run's directory");
-  table.warn("data.tokenizer_model", [&options] { return unread(options, false); });
-  table.warn("data.tokenizer_kind", [&options] { return unread(options, true); });
-  table.warn("data.vocabulary", [&options] {
+  table.warn("data.tokenizer.model", [&options] { return unread(options, false); });
+  table.warn("data.tokenizer.model_type", [&options] { return unread(options, true); });
+  table.warn("data.tokenizer.vocab_size", [&options] {
     return options.tokenizer == TokenizerKind::ids ? "" : unread(options, true);
   });
-  table.warn("data.token_cache", [&options]() -> std::string {
+  table.warn("data.cache_dir", [&options]() -> std::string {
     if (reads_ids(options)) return "data.format is tokens";
     return may_have_token_file(options) ? "" : unread(options, false);
   });
-  table.check({"data.vocabulary", "data.tokenizer"}, [&options]() -> std::string {
+  table.check({"data.tokenizer.vocab_size", "data.tokenizer.type"}, [&options]() -> std::string {
     if (!trains_tokenizer(options) || options.vocabulary >= least_subword_vocabulary) return "";
-    return fmt::format("data.vocabulary: found {}; a model of subwords has at least {} ids",
-                       options.vocabulary,
-                       least_subword_vocabulary);
+    return fmt::format(
+        "data.tokenizer.vocab_size: found {}; a model of subwords has at least {} ids",
+        options.vocabulary,
+        least_subword_vocabulary);
   });
 }
 
 // Files of tokens that were made already.
 void declare_ids(OptionTable& table, DataOptions& options) {
-  table.add("data.token_bits",
+  table.add("data.token_dtype",
             options.token_bits,
-            "with data.format: tokens, the bits of an id, which is unsigned and little endian: 16, "
-            "32, 64, or auto: the bits of an .npy header or Megatron-LM's .idx, else 16 where the "
-            "vocabulary has at most 65536 ids, else 32",
+            "with data.format: tokens, the type of an id, which is little endian: uint16, uint32, "
+            "uint64, or auto: that of an .npy header or Megatron-LM's .idx, else uint16 where the "
+            "vocabulary has at most 65536 ids, else uint32",
             {{"auto", IdBits::fitting},
-             {"16", IdBits::sixteen},
-             {"32", IdBits::thirty_two},
-             {"64", IdBits::sixty_four}});
-  table.warn("data.token_bits", [&options]() -> std::string {
+             {"uint16", IdBits::sixteen},
+             {"uint32", IdBits::thirty_two},
+             {"uint64", IdBits::sixty_four}});
+  table.warn("data.token_dtype", [&options]() -> std::string {
     return reads_ids(options) ? "" : "data.format is not tokens";
   });
-  table.check({"data.tokenizer", "data.format"}, [&options]() -> std::string {
+  table.check({"data.tokenizer.type", "data.format"}, [&options]() -> std::string {
     if (!reads_ids(options) || options.tokenizer == TokenizerKind::ids) return "";
     const bool is_model = options.tokenizer == TokenizerKind::sentencepiece ||
                           options.tokenizer == TokenizerKind::tokenizer_json;
     if (is_model && !options.tokenizer_model.empty()) return "";
-    return "data.format: tokens has ids that a tokenizer made before: set data.tokenizer to ids, "
-           "with data.vocabulary, or to sentencepiece or tokenizer_json, with data.tokenizer_model";
+    return "data.format: tokens has ids that a tokenizer made before: set data.tokenizer.type to "
+           "none, with data.tokenizer.vocab_size, or to sentencepiece or huggingface, with "
+           "data.tokenizer.model";
   });
-  table.check({"data.vocabulary", "data.tokenizer"}, [&options, &table]() -> std::string {
-    if (options.tokenizer != TokenizerKind::ids || table.is_given("data.vocabulary")) return "";
-    return "data.vocabulary is not set; data.tokenizer: ids needs to know how many ids there are";
-  });
+  table.check(
+      {"data.tokenizer.vocab_size", "data.tokenizer.type"}, [&options, &table]() -> std::string {
+        if (options.tokenizer != TokenizerKind::ids || table.is_given("data.tokenizer.vocab_size"))
+          return "";
+        return "data.tokenizer.vocab_size is not set; data.tokenizer.type: none needs to know how "
+               "many ids there are";
+      });
 }
 
 // How documents of a language model's texts are read.
 void declare_order(OptionTable& table, DataOptions& options) {
-  table.add("data.shuffle",
-            options.shuffle,
-            "with run.task: language_model, read the documents of data.train in an order by chance "
-            "that is another in each epoch; otherwise as they stand");
-  table.add("data.documents_apart",
+  table.add(
+      "data.shuffle",
+      options.shuffle,
+      "with run.task: language_modeling, read the documents of data.train in an order by chance "
+      "that is another in each epoch; otherwise as they stand");
+  table.add("data.documents.reset_attention_mask",
             options.apart,
-            "with run.task: language_model, documents that stand in one row neither see nor "
+            "with run.task: language_modeling, documents that stand in one row neither see nor "
             "predict each other; otherwise a row is one text. A model is then measured so too");
-  table.add("data.piece",
-            options.piece,
-            "with data.shuffle, data.documents_apart or weights in data.train, the tokens of a "
-            "piece of a text that has no documents (data.documents): pieces take their place",
-            between(2, std::int64_t{1} << 40));
-  table.warn("data.piece", [&options]() -> std::string {
-    return options.reads_documents() ? ""
-                                     : "neither data.shuffle nor data.documents_apart is set, and "
-                                       "no weight in data.train";
+  table.add(
+      "data.documents.chunk_length",
+      options.piece,
+      "with data.shuffle, data.documents.reset_attention_mask or weights in data.train, the tokens "
+      "of a piece of a text that has no documents (data.documents.sample_by): pieces take their "
+      "place",
+      between(2, std::int64_t{1} << 40));
+  table.warn("data.documents.chunk_length", [&options]() -> std::string {
+    return options.reads_documents()
+               ? ""
+               : "neither data.shuffle nor data.documents.reset_attention_mask is set, and "
+                 "no weight in data.train";
   });
   table.check({"data.train"}, [&options]() -> std::string {
     const auto& parts = options.train.parts;
@@ -182,25 +193,26 @@ void declare_order(OptionTable& table, DataOptions& options) {
 }
 
 void declare_rollouts(OptionTable& table, RolloutOptions& options) {
-  table.add("reinforcement.discount",
+  table.add("ppo.gamma",
             options.discount,
             "what a reward is worth for each step that it lies ahead; 0.997 and more for what is "
             "rewarded late",
             between(0.0, 1.0));
-  table.add("reinforcement.lambda",
+  table.add("ppo.gae_lambda",
             options.lambda,
             "of generalized advantages: 0 trusts the values, 1 the rewards",
             between(0.0, 1.0));
-  table.add("reinforcement.epochs",
+  table.add("ppo.num_epochs",
             options.epochs,
-            "times that what the model did in data.segment steps is learnt from",
+            "times that what the model did in data.seq_length steps is learnt from",
             between(1, 1000));
-  table.add("reinforcement.minibatches",
-            options.minibatches,
-            "groups that the environments of data.batch are learnt from in, each a step of "
-            "training: a rollout is epochs x minibatches steps",
-            between(1, 1 << 20));
-  table.add("reinforcement.greedy",
+  table.add(
+      "ppo.num_minibatches",
+      options.minibatches,
+      "groups that the environments of data.global_batch_size are learnt from in, each a step of "
+      "training: a rollout is epochs x minibatches steps",
+      between(1, 1 << 20));
+  table.add("ppo.deterministic_eval",
             options.greedy,
             "validation and longspan evaluate take the likeliest actions; otherwise they are drawn "
             "as in training");
@@ -233,12 +245,12 @@ void declare(OptionTable& table, DataOptions& options) {
   table.add(
       "data.format",
       options.format,
-      "what data.train, data.validation and data.test are: text; with run.task: "
-      "language_model tokens, files of ids, as nanoGPT and Megatron-LM (.bin) and NumPy (.npy) "
-      "write them; with run.task: classification or pixels images, whose pixels (0 to 255) "
-      "are the tokens: each an IDX file, as MNIST has them, with that of its labels in "
-      "data.train_target and so on, or a folder that has a folder of PNG files for each "
-      "class. run.task: pixels is of images, and of IDX files without labels too",
+      "what data.train, data.validation and data.test are: text; with run.task: language_modeling "
+      "tokens, files of ids, as nanoGPT and Megatron-LM (.bin) and NumPy (.npy) write them; with "
+      "run.task: classification or image_generation images, whose pixels (0 to 255) are the "
+      "tokens: each an IDX file, as MNIST has them, with that of its labels in data.train_target "
+      "and so on, or a folder that has a folder of PNG files for each class. run.task: "
+      "image_generation is of images, and of IDX files without labels too",
       {{"text", DataFormat::text}, {"images", DataFormat::images}, {"tokens", DataFormat::tokens}},
       // A model does not know whether its tokens were made before.
       fixes_weights(
@@ -264,37 +276,40 @@ void declare(OptionTable& table, DataOptions& options) {
   table.add("data.test_target", options.test_target, "likewise of data.test");
   table.add("data.train_alignments",
             options.train_alignments,
-            "with model.guide: alignments, a file that has for each line of data.train its links, "
-            "like 0-0 1-2: a token of the source and one of the target, counted from 0, as "
-            "data.tokenizer cuts them");
-  table.add("data.tag_columns",
-            options.tag_columns,
-            "with run.task: tagging, what a line has: a word, a tab and its tag (two), or the ten "
-            "columns of CoNLL-U, whose universal (upos) or own (xpos) part of speech is the tag",
-            {{"two", TagColumns::two}, {"upos", TagColumns::upos}, {"xpos", TagColumns::xpos}});
+            "with model.guided_attention.type: alignment, a file that has for each line of "
+            "data.train its links, like 0-0 1-2: a token of the source and one of the target, "
+            "counted from 0, as data.tokenizer.type cuts them");
   table.add(
-      "data.tokenizer",
+      "data.tag_format",
+      options.tag_columns,
+      "with run.task: tagging, what a line has: a word, a tab and its tag (tsv), or the ten "
+      "columns of CoNLL-U, whose universal (conllu_upos) or own (conllu_xpos) part of speech is "
+      "the tag",
+      {{"tsv", TagColumns::two},
+       {"conllu_upos", TagColumns::upos},
+       {"conllu_xpos", TagColumns::xpos}});
+  table.add(
+      "data.tokenizer.type",
       options.tokenizer,
-      "what a token is: a byte (256 ids, any file), a character of UTF-8 text (the ids are "
-      "the characters of data.train), a piece of UTF-8 text by a model of SentencePiece, or "
-      "what a tokenizer.json of others makes of it (tokenizer_json); or one of "
-      "data.vocabulary ids, whose text is not known (ids): with data.format: tokens, or with "
-      "run.task: translation, classification and tagging, where a text is numbers with blanks "
-      "between them",
-      {{"bytes", TokenizerKind::bytes},
-       {"characters", TokenizerKind::characters},
+      "what a token is: a byte (256 ids, any file), a character of UTF-8 text (the ids are the "
+      "characters of data.train), a piece of UTF-8 text by a model of SentencePiece, or what a "
+      "tokenizer.json of others makes of it (huggingface); or one of data.tokenizer.vocab_size "
+      "ids, whose text is not known (none): with data.format: tokens, or with run.task: "
+      "translation, classification and tagging, where a text is numbers with blanks between them",
+      {{"byte", TokenizerKind::bytes},
+       {"char", TokenizerKind::characters},
        {"sentencepiece", TokenizerKind::sentencepiece},
-       {"tokenizer_json", TokenizerKind::tokenizer_json},
-       {"ids", TokenizerKind::ids}},
+       {"huggingface", TokenizerKind::tokenizer_json},
+       {"none", TokenizerKind::ids}},
       fixes_weights());
-  table.add("data.unknown",
+  table.add("data.tokenizer.allow_unk",
             options.unknown,
-            "with data.tokenizer: characters, give characters that data.train lacks one id, "
+            "with data.tokenizer.type: char, give characters that data.train lacks one id, "
             "<unknown>; otherwise such a character is an error. Measured losses count, beside the "
             "probability of <unknown>, which of all such characters it is",
             fixes_weights());
-  table.warn("data.unknown", [&options]() -> std::string {
-    return options.tokenizer == TokenizerKind::characters ? "" : "data.tokenizer is not characters";
+  table.warn("data.tokenizer.allow_unk", [&options]() -> std::string {
+    return options.tokenizer == TokenizerKind::characters ? "" : "data.tokenizer.type is not char";
   });
   declare_subwords(table, options);
   declare(table, options.sentence, options.tokenizer);
@@ -309,16 +324,16 @@ void declare(OptionTable& table, DataOptions& options) {
              {"none", BleuTokens::white_space}});
   declare_ids(table, options);
   declare_order(table, options);
-  table.add("data.batch",
+  table.add("data.global_batch_size",
             options.batch,
             "global number of streams the text is cut into, over all data ranks: the batch of one "
-            "step; a multiple of parallel.data",
+            "step; a multiple of parallel.data_parallel_size",
             between(1, 1 << 24));
-  table.add("data.segment",
+  table.add("data.seq_length",
             options.segment,
             "tokens of each stream in one step",
             between(1, std::int64_t{1} << 36));
-  table.add("data.read_ahead",
+  table.add("data.prefetch_factor",
             options.read_ahead,
             "batches that are read before they are asked for",
             between(1, 1024));
@@ -331,14 +346,14 @@ std::string unread_document_key(const DataOptions& options, std::string_view key
   if (options.format != DataFormat::text)
     return fmt::format("data.format is {}",
                        options.format == DataFormat::images ? "images" : "tokens");
-  if (key == "data.text_field" && all_are_json_lines(options, false))
+  if (key == "data.documents.text_field" && all_are_json_lines(options, false))
     return "no file of data.train, data.validation and data.test has an object of JSON with that "
            "field in its first line";
-  if (key == "data.documents" && all_are_json_lines(options, true))
+  if (key == "data.documents.sample_by" && all_are_json_lines(options, true))
     return "all files have JSON lines, each of which is a document";
-  if (key == "data.end_of_text" && options.documents.boundary == DocumentBoundary::none &&
+  if (key == "data.documents.end_token" && options.documents.boundary == DocumentBoundary::none &&
       all_are_json_lines(options, false))
-    return "data.documents is none, so that texts have no documents to end";
+    return "data.documents.sample_by is none, so that texts have no documents to end";
   return "";
 }
 
@@ -349,12 +364,12 @@ std::string tokenizer_kind_problem(const DataOptions& options) {
                           options.tokenizer_kind == SubwordKind::word_pieces;
   if (trains_json && !is_of_json)
     return fmt::format(
-        "data.tokenizer: tokenizer_json without data.tokenizer_model, which names one that is "
-        "there, trains one of data.tokenizer_kind bpe or wordpiece; it is {}",
+        "data.tokenizer.type: huggingface without data.tokenizer.model, which names one that is "
+        "there, trains one of data.tokenizer.model_type bpe or wordpiece; it is {}",
         name_of(options.tokenizer_kind));
   if (trains_tokenizer(options) && !trains_json &&
       options.tokenizer_kind == SubwordKind::word_pieces)
-    return "data.tokenizer_kind: wordpiece is of data.tokenizer: tokenizer_json; it is "
+    return "data.tokenizer.model_type: wordpiece is of data.tokenizer.type: huggingface; it is "
            "sentencepiece";
   return "";
 }
@@ -372,7 +387,7 @@ Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listene
     return *options.saved_tokenizer;
   if (trains_tokenizer(options))
     throw DataError(
-        "{}: its subword model is trained by longspan train; data.tokenizer_model names one that "
+        "{}: its subword model is trained by longspan train; data.tokenizer.model names one that "
         "is there",
         options.train.told());
   if (options.tokenizer == TokenizerKind::tokenizer_json)

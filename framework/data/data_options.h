@@ -36,26 +36,29 @@ struct DataOptions {
   NamedPath validation_target;                     // data.validation_target
   NamedPath test_target;                           // data.test_target
   NamedPath train_alignments;                      // data.train_alignments: of pairs (link_lines.h)
-  TagColumns tag_columns = TagColumns::two;        // data.tag_columns: of tagged words
-  TokenizerKind tokenizer = TokenizerKind::bytes;  // data.tokenizer
-  bool unknown = false;       // data.unknown: characters that the training text lacks have an id
-  NamedPath tokenizer_model;  // data.tokenizer_model: a file; none: trained on data.train
+  TagColumns tag_columns = TagColumns::two;        // data.tag_format: of tagged words
+  TokenizerKind tokenizer = TokenizerKind::bytes;  // data.tokenizer.type
+  // data.tokenizer.allow_unk: characters that the training text lacks have an id
+  bool unknown = false;
+  NamedPath tokenizer_model;  // data.tokenizer.model: a file; none: trained on data.train
   // Of the checkpoint that the run continues or starts from; replaces one that would be trained.
   std::optional<Tokenizer> saved_tokenizer = {};
-  bool starts_with_saved = false;                     // that checkpoint is another run's
-  SubwordKind tokenizer_kind = SubwordKind::unigram;  // data.tokenizer_kind: of what is trained
-  std::int64_t vocabulary = 8192;       // data.vocabulary: likewise; of ids how many there are
-  IdBits token_bits = IdBits::fitting;  // data.token_bits: of files of ids
-  SentenceTokens sentence = {};         // of pairs: the keys are in sentence_ids.h
+  bool starts_with_saved = false;  // that checkpoint is another run's
+  // data.tokenizer.model_type: of what is trained
+  SubwordKind tokenizer_kind = SubwordKind::unigram;
+  std::int64_t vocabulary = 8192;  // data.tokenizer.vocab_size: likewise; of ids how many there are
+  IdBits token_bits = IdBits::fitting;                 // data.token_dtype: of files of ids
+  SentenceTokens sentence = {};                        // of pairs: the keys are in sentence_ids.h
   BleuTokens bleu_tokenizer = BleuTokens::thirteen_a;  // data.bleu_tokenizer: of pairs
-  NamedPath token_cache;        // data.token_cache: a folder; none: one in the run's directory
-  std::int64_t batch = 8;       // data.batch: global streams
-  std::int64_t segment = 256;   // data.segment: tokens of a stream in one step
-  std::int64_t read_ahead = 2;  // data.read_ahead: batches
+  NamedPath token_cache;        // data.cache_dir: a folder; none: one in the run's directory
+  std::int64_t batch = 8;       // data.global_batch_size: global streams
+  std::int64_t segment = 256;   // data.seq_length: tokens of a stream in one step
+  std::int64_t read_ahead = 2;  // data.prefetch_factor: batches
 
-  bool shuffle = false;        // data.shuffle: documents, by the run's seed and the epoch
-  bool apart = false;          // data.documents_apart: they neither see nor predict each other
-  std::int64_t piece = 65536;  // data.piece: tokens, of a text without documents
+  bool shuffle = false;  // data.shuffle: documents, by the run's seed and the epoch
+  // data.documents.reset_attention_mask: they neither see nor predict each other
+  bool apart = false;
+  std::int64_t piece = 65536;  // data.documents.chunk_length: tokens, of a text without documents
 
   // Whether data.train is read document by document, and not as streams of the whole.
   bool reads_documents() const { return shuffle || apart || train.is_weighted(); }
@@ -69,16 +72,16 @@ struct DataOptions {
 
 void declare(OptionTable& table, DataOptions& options);
 
-// Why data.documents, data.text_field or data.end_of_text has no effect; "" where it has. Looks at
-// the beginnings of the files.
+// Why data.documents.sample_by, data.documents.text_field or data.documents.end_token has no
+// effect; "" where it has. Looks at the beginnings of the files.
 std::string unread_document_key(const DataOptions& options, std::string_view key);
 
 // Whether the run trains a model of subwords on data.train (text_files.h), which it does where no
 // model is named and no checkpoint has one.
 bool trains_tokenizer(const DataOptions& options);
 
-// What keeps a tokenizer of data.tokenizer_kind from being trained, as a sentence; empty where
-// nothing does.
+// What keeps a tokenizer of data.tokenizer.model_type from being trained, as a sentence; empty
+// where nothing does.
 std::string tokenizer_kind_problem(const DataOptions& options);
 
 // The tokenizer that the options ask for; characters are those of data.train, which is read for

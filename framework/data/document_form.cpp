@@ -20,7 +20,7 @@ std::string_view name_of(DocumentBoundary boundary) {
     case DocumentBoundary::none:
       return "none";
     case DocumentBoundary::file:
-      return "file";
+      return "document";
     case DocumentBoundary::line:
       return "line";
     case DocumentBoundary::paragraph:
@@ -30,24 +30,23 @@ std::string_view name_of(DocumentBoundary boundary) {
 }
 
 void declare(OptionTable& table, DocumentForm& form) {
-  table.add("data.documents",
+  table.add("data.documents.sample_by",
             form.boundary,
             "what a document of a text is: nothing (none: the text goes on from end to end), a "
-            "file, a line, or a paragraph, with blank lines between them. Each line of a file "
-            "of JSON lines (data.text_field) is a document of its own, whatever this says. Texts "
-            "may be packed by gzip "
-            "or zstd; a document has at most 1 GiB",
+            "whole file (document), a line, or a paragraph, with blank lines between them. Each "
+            "line of a file of JSON lines (data.documents.text_field) is a document of its own, "
+            "whatever this says. Texts may be packed by gzip or zstd; a document has at most 1 GiB",
             {{"none", DocumentBoundary::none},
-             {"file", DocumentBoundary::file},
+             {"document", DocumentBoundary::file},
              {"line", DocumentBoundary::line},
              {"paragraph", DocumentBoundary::paragraph}});
-  table.add("data.text_field",
+  table.add("data.documents.text_field",
             form.field,
             "the field that has the text of the JSON object in each line of a file NAME.jsonl, "
             "NAME.ndjson or NAME.json; set, also of a file with another name whose first line has "
             "the field. none: text",
             not_empty());
-  table.add("data.end_of_text",
+  table.add("data.documents.end_token",
             form.end_of_text,
             "a token that is added after each document: its id, or what it is called in the "
             "tokenizer, as \"<|endoftext|>\"",
@@ -91,13 +90,13 @@ std::optional<std::int64_t> end_of_text_id(const DocumentForm& form, const Token
   const bool is_id = error == std::errc() && end == name.data() + name.size() && id >= 0 &&
                      id < tokenizer.vocabulary();
   if (!is_id)
-    throw ConfigurationError(
-        "data.end_of_text: found {}; wanted an id from 0 to {}{}",
-        in_quotes(name),
-        tokenizer.vocabulary() - 1,
-        tokenizer.needs_token_file()
-            ? ", or the name of a token that data.tokenizer_model has"
-            : fmt::format("; tokens of {} have no names", name_of(tokenizer.kind())));
+    throw ConfigurationError("data.documents.end_token: found {}; wanted an id from 0 to {}{}",
+                             in_quotes(name),
+                             tokenizer.vocabulary() - 1,
+                             tokenizer.needs_token_file()
+                                 ? ", or the name of a token that data.tokenizer.model has"
+                                 : fmt::format("; tokens of data.tokenizer.type: {} have no names",
+                                               name_of(tokenizer.kind())));
   return id;
 }
 

@@ -19,10 +19,11 @@ enum class DocumentBoundary : std::uint8_t { none, file, line, paragraph };
 std::string_view name_of(DocumentBoundary boundary);
 
 struct DocumentForm {
-  DocumentBoundary boundary = DocumentBoundary::none;  // data.documents: of texts
-  // data.text_field: of JSON lines; none: "text" of files that are named as such.
+  DocumentBoundary boundary = DocumentBoundary::none;  // data.documents.sample_by: of texts
+  // data.documents.text_field: of JSON lines; none: "text" of files that are named as such.
   std::optional<std::string> field = std::nullopt;
-  // data.end_of_text: the id of a token, or what it is called, that stands after each document.
+  // data.documents.end_token: the id of a token, or what it is called, that stands after each
+  // document.
   std::optional<std::string> end_of_text = std::nullopt;
 
   std::string text_field() const { return field.value_or("text"); }
@@ -32,10 +33,10 @@ void declare(OptionTable& table, DocumentForm& form);
 
 // Whether each line of a file is an object of JSON with a document: by its name, NAME.jsonl or
 // NAME.ndjson, whatever its letters' case and with .gz or .zst after it; else by its first line,
-// which is an object, where the name is NAME.json or where data.text_field is set and the object
-// has that field. Of a NAME.json that data.documents makes one document the line must have the
-// field too. Throws DataError for an array of objects in a file with such a name, and as
-// UnpackedFile does.
+// which is an object, where the name is NAME.json or where data.documents.text_field is set and the
+// object has that field. Of a NAME.json that data.documents.sample_by makes one document the line
+// must have the field too. Throws DataError for an array of objects in a file with such a name, and
+// as UnpackedFile does.
 bool is_json_lines(const InputFile& file, const DocumentForm& form);
 
 // Whether the file has documents, as it is and by the form.

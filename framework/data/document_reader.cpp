@@ -77,16 +77,17 @@ void DocumentReader::use(std::size_t bytes, std::int64_t lines) {
 void DocumentReader::refuse_length(std::int64_t begin) const {
   const bool is_whole = !is_json_ && (form_.boundary == DocumentBoundary::none ||
                                       form_.boundary == DocumentBoundary::file);
-  throw DataError("{}: a {} of more than {} bytes begins at byte {}{}",
-                  file_.path(),
-                  is_whole                                                ? "text"
-                  : !is_json_ && form_.boundary != DocumentBoundary::line ? "paragraph"
-                                                                          : "line",
-                  reading_.longest,
-                  begin,
-                  is_whole ? "; data.documents: line, or paragraph, makes documents of it that are "
-                             "encoded by themselves"
-                           : ", and no document may be longer");
+  throw DataError(
+      "{}: a {} of more than {} bytes begins at byte {}{}",
+      file_.path(),
+      is_whole                                                ? "text"
+      : !is_json_ && form_.boundary != DocumentBoundary::line ? "paragraph"
+                                                              : "line",
+      reading_.longest,
+      begin,
+      is_whole ? "; data.documents.sample_by: line, or paragraph, makes documents of it that are "
+                 "encoded by themselves"
+               : ", and no document may be longer");
 }
 
 // With its end; false where nothing is left. The line is there until more is read. `begin`: of what

@@ -36,7 +36,7 @@ void make_directory(const fs::path& directory) {
     error = std::error_code(errno, std::generic_category());
   if (error)
     throw ConfigurationError(
-        "{}: cannot be written: {}; it is to hold the tokens of texts, for which data.token_cache "
+        "{}: cannot be written: {}; it is to hold the tokens of texts, for which data.cache_dir "
         "can name another folder",
         directory.string(),
         error.message());

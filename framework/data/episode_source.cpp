@@ -17,7 +17,7 @@ EpisodeSource::EpisodeSource(Environment environment,
     : environment_(std::move(environment)),
       layout_(layout),
       random_(random),
-      range_(streams_of_rank(layout.streams, rank, ranks, "data.batch")),
+      range_(streams_of_rank(layout.streams, rank, ranks, "data.global_batch_size")),
       device_(device),
       rows_(static_cast<std::size_t>(range_.count())) {
   require(layout_.segment >= 1, "a segment of {} steps", layout_.segment);
@@ -98,7 +98,7 @@ void EpisodeSource::restore(const Tensor& cursors) {
     if (row.episode < 0 || step < 0 || step >= environment_.steps || step % layout_.segment != 0)
       throw DataError(
           "stream {} is to go on at step {} of episode {}, but an episode has {} steps in segments "
-          "of {}; was the checkpoint made with other data, or another data.segment?",
+          "of {}; was the checkpoint made with other data, or another data.seq_length?",
           range_.begin + i,
           step,
           row.episode,

@@ -12,7 +12,7 @@ namespace longspan {
 
 // Global: the same on every rank and every layout.
 struct EpisodeLayout {
-  std::int64_t streams = 1;  // data.batch: rows, each with episodes of its own
+  std::int64_t streams = 1;  // data.global_batch_size: rows, each with episodes of its own
   std::int64_t segment = 1;  // steps of an episode in one batch
   // Stream s begins in the middle of its first episode, with segment s modulo their number, so that
   // not all batches but one in so many have no end of an episode.

@@ -26,7 +26,7 @@ EvaluationReader::EvaluationReader(Corpus corpus,
                                    std::optional<std::int64_t> piece)
     : corpus_(std::move(corpus)),
       layout_(layout),
-      range_(streams_of_rank(layout.streams, rank, ranks, "data.batch")),
+      range_(streams_of_rank(layout.streams, rank, ranks, "data.global_batch_size")),
       device_(device) {
   require(layout_.segment >= 1, "a segment of {} tokens", layout_.segment);
   require(most >= 0, "at most {} pairs of a stream", most);

@@ -32,7 +32,7 @@ IdFile::IdFile(std::shared_ptr<const InputFile> file, std::int64_t vocabulary, I
   if ((file_->size() - layout_.begin) % id_bytes() != 0)
     throw DataError(
         "{}: has {} bytes, which are no whole number of ids of {} bits; wanted a file of nothing "
-        "but ids (data.token_bits)",
+        "but ids (data.token_dtype)",
         file_->path(),
         file_->size(),
         8 * id_bytes());
@@ -64,17 +64,17 @@ void IdFile::require_whole_ids(IdBits bits, const std::array<std::int64_t, 4>& n
   if (id_bytes() == 2 && odd_are_zero && nonzero[2] == 0 && nonzero[0] > 0)
     throw DataError(
         "{}: of four ids of 16 bits three are 0, as in a file of 64 bits (NumPy's int64); set "
-        "data.token_bits to 64",
+        "data.token_dtype to uint64",
         file_->path());
   if (id_bytes() == 4 && odd_are_zero && nonzero[0] > 0)
     throw DataError(
         "{}: every second id of 32 bits is 0, as in a file of 64 bits (NumPy's int64); set "
-        "data.token_bits to 64",
+        "data.token_dtype to uint64",
         file_->path());
   if (bits == IdBits::fitting && id_bytes() == 2 && odd_are_zero && nonzero[0] > 0)
     throw DataError(
-        "{}: every second id of 16 bits is 0, as in a file of 32 bits; set data.token_bits to 32, "
-        "or to 16 where the ids are so",
+        "{}: every second id of 16 bits is 0, as in a file of 32 bits; set data.token_dtype to "
+        "uint32, or to uint16 where the ids are so",
         file_->path());
 }
 
@@ -114,7 +114,7 @@ void IdFile::refuse(std::int64_t token, std::int64_t id) const {
       8 * id_bytes(),
       index_              ? "by " + index_->path()
       : layout_.is_stated ? "by its header"
-                          : "data.token_bits",
+                          : "data.token_dtype",
       vocabulary_,
       vocabulary_ - 1);
 }

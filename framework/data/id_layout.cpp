@@ -154,11 +154,12 @@ void require_id_bits(const InputFile& file,
                      std::int64_t stated_bytes,
                      const char* by) {
   if (bits == IdBits::fitting || id_bytes_of(bits) == stated_bytes) return;
-  throw DataError("{}: data.token_bits is {}, and by {} the ids have {} bits; leave the key out",
-                  file.path(),
-                  8 * id_bytes_of(bits),
-                  by,
-                  8 * stated_bytes);
+  throw DataError(
+      "{}: data.token_dtype is uint{}, and by {} the ids have {} bits; leave the key out",
+      file.path(),
+      8 * id_bytes_of(bits),
+      by,
+      8 * stated_bytes);
 }
 
 IdLayout id_layout_of(const InputFile& file, std::int64_t vocabulary, IdBits bits) {

@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// data.token_bits. `fitting`: 16 where the vocabulary has at most 65,536 ids, else 32.
+// data.token_dtype. `fitting`: 16 where the vocabulary has at most 65,536 ids, else 32.
 enum class IdBits : std::uint8_t { fitting, sixteen, thirty_two, sixty_four };
 
 // Whole numbers, little endian, one after another up to the end of the file.
@@ -15,7 +15,7 @@ struct IdLayout {
   std::int64_t begin = 0;     // bytes before the first
   std::int64_t id_bytes = 0;  // 1, 2, 4 or 8
   bool is_signed = false;
-  bool is_stated = false;  // by a header, and not by data.token_bits
+  bool is_stated = false;  // by a header, and not by data.token_dtype
 };
 
 // That of NumPy's .npy where the file begins as one, which must be an array of whole numbers along

@@ -20,8 +20,8 @@ void for_each_id(std::string_view text,
     const bool is_number = error == std::errc() && after == word.data() + word.size();
     if (!is_number || id < 0 || id >= vocabulary)
       throw DataError(
-          "{}: byte {}: found {}; wanted the number of a token, 0 to {}: data.tokenizer is ids, so "
-          "a text is such numbers with blanks between them",
+          "{}: byte {}: found {}; wanted the number of a token, 0 to {}: data.tokenizer.type is "
+          "none, so a text is such numbers with blanks between them",
           place,
           at,
           in_quotes(word),

@@ -25,7 +25,7 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
     if (!is_found_)
       throw DataError(
           "{}: found no field {}{}; name the field that has the text by "
-          "data.text_field (longspan tokenizer: --text-field)",
+          "data.documents.text_field (longspan tokenizer: --text-field)",
           place_,
           in_quotes(field_),
           names_.empty() ? "" : fmt::format(", but {}", fmt::join(names_, ", ")));

@@ -17,7 +17,7 @@ MixedReader::MixedReader(std::vector<MixedText> texts,
                          const Device& device)
     : texts_(std::move(texts)),
       reading_(reading),
-      range_(streams_of_rank(reading.layout.streams, rank, ranks, "data.batch")),
+      range_(streams_of_rank(reading.layout.streams, rank, ranks, "data.global_batch_size")),
       device_(device) {
   require(reading_.layout.segment >= 1, "a segment of {} tokens", reading_.layout.segment);
   require(!texts_.empty(), "no text to read");
@@ -26,8 +26,8 @@ MixedReader::MixedReader(std::vector<MixedText> texts,
     are_texts_ = are_texts_ && text.documents.corpus().is_text();
     if (reading_.apart && text.documents.corpus().tokens() == text.documents.count())
       throw DataError(
-          "{}: no document has two tokens, so that with data.documents_apart there is none to "
-          "predict",
+          "{}: no document has two tokens, so that with data.documents.reset_attention_mask there "
+          "is none to predict",
           text.documents.corpus().path());
   }
   for (std::int64_t stream = range_.begin; stream < range_.end; ++stream) {
@@ -160,9 +160,9 @@ void MixedReader::restore(const Tensor& cursors) {
   if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{range_.count(), columns()})
     throw DataError(
         "the checkpoint's place in the data does not fit {} texts that are mixed; is data.train "
-        "the "
-        "list that the checkpoint was made with, and are data.shuffle, data.documents_apart and "
-        "data.batch as they were? training.start_from begins a new run with its weights",
+        "the list that the checkpoint was made with, and are data.shuffle, "
+        "data.documents.reset_attention_mask and data.global_batch_size as they were? "
+        "training.init_from.path begins a new run with its weights",
         texts_.size());
   const auto values = cursors.span<std::int64_t>();
   std::vector<Cursor> restored;

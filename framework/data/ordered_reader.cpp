@@ -26,7 +26,7 @@ std::string ExampleCoverage::text() const {
   std::string text;
   if (read < all) text += fmt::format("; {} of {} examples ({:.3g}%)", read, all, 100 * fraction());
   if (truncated > 0)
-    text += fmt::format("; {} cut after data.longest = {} tokens", truncated, longest);
+    text += fmt::format("; {} cut after data.max_length = {} tokens", truncated, longest);
   return text;
 }
 

@@ -25,17 +25,17 @@ struct ExampleCoverage {
 
   // Of 1.
   double fraction() const { return static_cast<double>(read) / static_cast<double>(all); }
-  // "; 120 of 480 examples (25%); 3 cut after data.longest = 64 tokens"; "" where all were read
+  // "; 120 of 480 examples (25%); 3 cut after data.max_length = 64 tokens"; "" where all were read
   // whole.
   std::string text() const;
 };
 
 // One pass in which each example is a row exactly once, the longest first, in batches of
-// data.batch_tokens. With a sample of fewer batches than that takes, the pass is over examples
-// chosen at random: the same ones on every layout, short and long ones as all examples have them.
-// Beside the fields of its kind a batch has `index` [rows] i64: the number of
-// the example in its file, -1 of an empty row. Examples that are too long are cut, also where
-// training would leave them out. Nothing else is drawn.
+// data.global_batch_tokens. With a sample of fewer batches than that takes, the pass is over
+// examples chosen at random: the same ones on every layout, short and long ones as all examples
+// have them. Beside the fields of its kind a batch has `index` [rows] i64: the number of the
+// example in its file, -1 of an empty row. Examples that are too long are cut, also where training
+// would leave them out. Nothing else is drawn.
 class OrderedReader {
  public:
   // Throws as BatchLengths does.

@@ -83,7 +83,7 @@ class Side {
                                    const ScanListener& heard) {
     if (is_json_lines(file, {}))
       throw DataError(
-          "{}: expected lines of text, found JSON lines, which run.task: language_model reads; "
+          "{}: expected lines of text, found JSON lines, which run.task: language_modeling reads; "
           "extract the text with jq -r .FIELD FILE > TEXT",
           file.path());
     ExampleIndex index;

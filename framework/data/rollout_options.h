@@ -5,7 +5,7 @@
 
 namespace longspan {
 
-// The environments are the rows of data.batch, the steps those of data.segment.
+// The environments are the rows of data.global_batch_size, the steps those of data.seq_length.
 struct RolloutOptions {
   double discount = 0.99;        // of a reward for each step that it lies ahead
   double lambda = 0.95;          // of generalized advantages

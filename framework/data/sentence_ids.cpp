@@ -35,11 +35,12 @@ std::int64_t id_of(const Tokenizer& tokenizer,
 }
 
 void take_tokens(const Tokenizer& tokenizer, const SentenceTokens& named, SentenceIds& ids) {
-  ids.begin = id_of(tokenizer, named.begin, "data.begin_token");
-  ids.end = id_of(tokenizer, named.end, "data.end_token");
+  ids.begin = id_of(tokenizer, named.begin, "data.tokenizer.decoder_start_token");
+  ids.end = id_of(tokenizer, named.end, "data.tokenizer.eos_token");
   const JsonTokenizer* const model = tokenizer.json_tokenizer();
   if (ids.end < 0 && model != nullptr && !model->after().empty()) ids.end = model->after().back();
-  if (const std::int64_t first = id_of(tokenizer, named.first, "data.first_token"); first >= 0)
+  if (const std::int64_t first = id_of(tokenizer, named.first, "data.tokenizer.forced_bos_token");
+      first >= 0)
     ids.first = first;
 }
 
@@ -47,25 +48,27 @@ void take_tokens(const Tokenizer& tokenizer, const SentenceTokens& named, Senten
 
 void declare(OptionTable& table, SentenceTokens& tokens, const TokenizerKind& kind) {
   table.add(
-      "data.begin_token",
+      "data.tokenizer.decoder_start_token",
       tokens.begin,
-      "with run.task: translation and data.tokenizer: tokenizer_json or ids, the token (of ids "
+      "with run.task: translation and data.tokenizer.type: huggingface or none, the token (of none "
       "its number) that the decoder reads before the first one of a target (</s> of BART, "
       "<pad> of T5); none: an id of its own, after those of the tokenizer",
       fixes_weights());
-  table.add("data.end_token",
+  table.add("data.tokenizer.eos_token",
             tokens.end,
             "likewise the token that ends a target; none: what the tokenizer's template puts last "
             "behind a text, and an id of its own where it puts nothing",
             fixes_weights());
-  table.add("data.first_token",
+  table.add("data.tokenizer.forced_bos_token",
             tokens.first,
             "likewise a token that every result begins with, before the model says anything, and "
             "that is left out of its text (what transformers calls forced_bos_token_id); none: "
             "there is none");
-  for (const char* const key : {"data.begin_token", "data.end_token", "data.first_token"})
+  for (const char* const key : {"data.tokenizer.decoder_start_token",
+                                "data.tokenizer.eos_token",
+                                "data.tokenizer.forced_bos_token"})
     table.warn(key, [&kind]() -> std::string {
-      return has_names(kind) ? "" : fmt::format("data.tokenizer is {}", name_of(kind));
+      return has_names(kind) ? "" : fmt::format("data.tokenizer.type is {}", name_of(kind));
     });
 }
 

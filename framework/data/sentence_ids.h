@@ -15,12 +15,15 @@ class OptionTable;
 // The tokens of a tokenizer.json that do so by their names, those of a tokenizer of ids by their
 // numbers; of other tokenizers they are not read.
 struct SentenceTokens {
-  std::optional<std::string> begin = {};  // data.begin_token: what the decoder reads first
-  std::optional<std::string> end = {};    // data.end_token
-  std::optional<std::string> first = {};  // data.first_token: what every result begins with
+  // data.tokenizer.decoder_start_token: what the decoder reads first
+  std::optional<std::string> begin = {};
+  std::optional<std::string> end = {};  // data.tokenizer.eos_token
+  // data.tokenizer.forced_bos_token: what every result begins with
+  std::optional<std::string> first = {};
 };
 
-// The keys data.begin_token, data.end_token and data.first_token.
+// The keys data.tokenizer.decoder_start_token, data.tokenizer.eos_token and
+// data.tokenizer.forced_bos_token.
 void declare(OptionTable& table, SentenceTokens& tokens, const TokenizerKind& kind);
 
 // Ids beside those of a text. Where the tokenizer's model has them they are its own; else they

@@ -12,14 +12,14 @@ StreamReader::StreamReader(
     Corpus corpus, const StreamLayout& layout, int rank, int ranks, const Device& device)
     : corpus_(std::move(corpus)),
       layout_(layout),
-      range_(streams_of_rank(layout.streams, rank, ranks, "data.batch")),
+      range_(streams_of_rank(layout.streams, rank, ranks, "data.global_batch_size")),
       stream_tokens_(corpus_.tokens() / layout.streams),
       device_(device) {
   require(layout_.segment >= 1, "a segment of {} tokens", layout_.segment);
   if (stream_tokens_ <= layout_.segment)
     throw DataError(
-        "{}: has {} tokens; data.batch = {} streams of at least data.segment + 1 = {} tokens need "
-        "{}",
+        "{}: has {} tokens; data.global_batch_size = {} streams of at least data.seq_length + 1 = "
+        "{} tokens need {}",
         corpus_.path(),
         corpus_.tokens(),
         layout_.streams,
@@ -88,7 +88,7 @@ void StreamReader::restore(const Tensor& cursors) {
   if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{range_.count(), 2})
     throw DataError(
         "cursors of shape {} do not fit {} streams of one text; [{}, 2] i64 is needed. Are weights "
-        "of data.train, data.shuffle and data.documents_apart as they were?",
+        "of data.train, data.shuffle and data.documents.reset_attention_mask as they were?",
         cursors.shape().to_string(),
         range_.count(),
         range_.count());

@@ -13,7 +13,7 @@ namespace longspan {
 
 // How a corpus is divided. Global: the same on every rank and every layout.
 struct StreamLayout {
-  std::int64_t streams = 1;  // data.batch
+  std::int64_t streams = 1;  // data.global_batch_size
   std::int64_t segment = 1;  // tokens of a stream in one batch
 
   std::int64_t batches_per_epoch(const Corpus& corpus) const {

@@ -77,7 +77,7 @@ std::optional<TaggedWord> tagged_word_of(std::string_view line,
                       place,
                       parts.size() - 1,
                       parts.size() == columns_of_conllu || line.starts_with("# ")
-                          ? "; for CoNLL-U set data.tag_columns to upos or xpos"
+                          ? "; for CoNLL-U set data.tag_format to conllu_upos or conllu_xpos"
                           : "");
     if (parts[0].empty()) throw DataError("{}: has no word before the tab", place);
     if (parts[1].empty()) throw DataError("{}: has no tag after the tab", place);
@@ -89,7 +89,7 @@ std::optional<TaggedWord> tagged_word_of(std::string_view line,
         place,
         parts.size(),
         columns_of_conllu,
-        parts.size() == 2 ? "; for a word, a tab and its tag set data.tag_columns to two" : "");
+        parts.size() == 2 ? "; for a word, a tab and its tag set data.tag_format to tsv" : "");
   if (parts[0].find_first_of("-.") != std::string_view::npos) return {};
   const TaggedWord word = {parts[1], parts[columns == TagColumns::upos ? 3 : 4]};
   if (word.word.empty()) throw DataError("{}: has no word in column 2", place);

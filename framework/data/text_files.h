@@ -10,7 +10,7 @@
 
 namespace longspan {
 
-// data.token_cache, or without it `tokens` in the run's directory.
+// data.cache_dir, or without it `tokens` in the run's directory.
 std::filesystem::path token_directory(const DataOptions& options,
                                       const std::filesystem::path& run_directory);
 
@@ -26,7 +26,7 @@ Tokenizer prepare_tokenizer(const DataOptions& options,
                             const ScanListener& listener = {});
 
 // A file as data.train has it. Where its tokens have no place that can be reckoned, where it is
-// packed or has documents, rank 0 encodes it into a file of data.token_cache, unless that is there
+// packed or has documents, rank 0 encodes it into a file of data.cache_dir, unless that is there
 // already; ranks that do not see that file, as on another node, make their own. A collective.
 // Throws DataError for what is wrong with the text, and ConfigurationError when the folder cannot
 // be written.

@@ -25,8 +25,8 @@ std::int64_t TextFrame::room(std::int64_t most, std::string_view place) const {
   if (most == 0) return std::numeric_limits<std::int64_t>::max();
   if (most > tokens()) return most - tokens();
   throw DataError(
-      "{}: at most {} tokens are read (data.longest), and {} begin and end a text: nothing of the "
-      "text would be",
+      "{}: at most {} tokens are read (data.max_length), and {} begin and end a text: nothing of "
+      "the text would be",
       place,
       most,
       tokens());

@@ -60,6 +60,25 @@ struct Tokenizer::Vocabulary {
 std::string_view name_of(TokenizerKind kind) {
   switch (kind) {
     case TokenizerKind::bytes:
+      return "byte";
+    case TokenizerKind::characters:
+      return "char";
+    case TokenizerKind::sentencepiece:
+      return "sentencepiece";
+    case TokenizerKind::tokenizer_json:
+      return "huggingface";
+    case TokenizerKind::ids:
+      return "none";
+  }
+  throw Failure("a kind of tokenizer without a name");
+}
+
+namespace {
+
+// In a checkpoint.
+std::string_view stored_name_of(TokenizerKind kind) {
+  switch (kind) {
+    case TokenizerKind::bytes:
       return "bytes";
     case TokenizerKind::characters:
       return "characters";
@@ -72,6 +91,8 @@ std::string_view name_of(TokenizerKind kind) {
   }
   throw Failure("a kind of tokenizer without a name");
 }
+
+}  // namespace
 
 Tokenizer Tokenizer::characters(std::span<const char32_t> code_points, bool with_unknown) {
   auto vocabulary = std::make_shared<Vocabulary>();
@@ -162,8 +183,8 @@ std::int64_t Tokenizer::id_at(char32_t code_point,
   const std::int64_t id = id_of(code_point);
   if (id < 0)
     throw DataError(
-        "{}: byte {}: character {} is not in the vocabulary of {} characters; data.unknown: true "
-        "gives such characters one id",
+        "{}: byte {}: character {} is not in the vocabulary of {} characters; "
+        "data.tokenizer.allow_unk: true gives such characters one id",
         place,
         offset,
         describe_code_point(code_point),
@@ -240,7 +261,7 @@ std::string Tokenizer::to_json() const {
   nlohmann::ordered_json json;
   json["format"] = format_name;
   json["version"] = format_version;
-  json["kind"] = name_of(kind());
+  json["kind"] = stored_name_of(kind());
   if (vocabulary_) {
     json["unknown"] = vocabulary_->with_unknown;
     auto pieces = nlohmann::ordered_json::array();
@@ -272,8 +293,8 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
                       found(json.at("version")),
                       format_version);
     const auto kind = json.at("kind").get<std::string>();
-    if (kind == name_of(TokenizerKind::bytes)) return {};
-    if (kind == name_of(TokenizerKind::ids)) {
+    if (kind == stored_name_of(TokenizerKind::bytes)) return {};
+    if (kind == stored_name_of(TokenizerKind::ids)) {
       const auto vocabulary = json.at("vocabulary").get<std::int64_t>();
       if (vocabulary < 1)
         throw DataError("{}: has a vocabulary of {}; wanted at least 1 id",
@@ -281,13 +302,13 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
                         found(json.at("vocabulary")));
       return ids(vocabulary);
     }
-    if (kind == name_of(TokenizerKind::sentencepiece))
+    if (kind == stored_name_of(TokenizerKind::sentencepiece))
       return subwords(
           SubwordModel(from_hexadecimal(json.at("model").get_ref<const std::string&>(), place),
                        std::string(place)));
-    if (kind == name_of(TokenizerKind::tokenizer_json))
+    if (kind == stored_name_of(TokenizerKind::tokenizer_json))
       return of_package(JsonTokenizer(json.at("tokenizer").get<std::string>(), std::string(place)));
-    if (kind != name_of(TokenizerKind::characters))
+    if (kind != stored_name_of(TokenizerKind::characters))
       throw DataError(
           "{}: tokenizer {} is not known; bytes, characters, sentencepiece, tokenizer_json and ids "
           "are",

@@ -110,12 +110,13 @@ void draw_pixels(const Model& model, std::span<ImageDraft> images, const PixelDr
   check_sampling(options.sampling);
   if (const int context = model.parameters().mesh().context.size(); context > 1)
     throw ConfigurationError(
-        "parallel.context is {}; images are drawn a value at a time, which 1 context rank does",
+        "parallel.context_parallel_size is {}; images are drawn a value at a time, which 1 context "
+        "rank does",
         context);
   if (!model.body().reads_on())
     throw ConfigurationError(
-        "model.attention has a kind that does not read on from kept keys, without which no images "
-        "are drawn; causal, local, local_1d and local_2d do");
+        "model.attention.layer_types has a kind that does not read on from kept keys, without "
+        "which no images are drawn; full, sliding_window, local_1d and local_2d do");
   if (end.mixtures > 0 && (options.sampling.top_k > 0 || options.sampling.top_p < 1))
     throw ConfigurationError(
         "top-k and top-p choose among values, and this model has mixtures of logistics; it is "

@@ -118,7 +118,7 @@ ReadoutFactory pixel_readout() {
     const BodyEnd end = body.end();
     if (!end.pixels)
       throw ConfigurationError(
-          "run.task: pixels needs a family that predicts the values of images; "
+          "run.task: image_generation needs a family that predicts the values of images; "
           "model.family: image_transformer does");
     if (end.mixtures > 0) return std::make_unique<Mixtures>(scope.child("output"), end, setting);
     return std::make_unique<Categories>(scope.child("output"), end, setting);

@@ -12,17 +12,17 @@ struct PolicyOptions {
 };
 
 inline void declare(OptionTable& table, PolicyOptions& options) {
-  table.add("reinforcement.clip",
+  table.add("ppo.clip_range",
             options.clip,
             "how far the probability of an action may move from what it was when it was taken, as "
             "a part of it, before an advantage counts for no more",
             more_than(0.0),
             at_most(1.0));
-  table.add("reinforcement.value_weight",
+  table.add("ppo.vf_coef",
             options.value_weight,
             "weight of the squared error of the values, halved",
             at_least(0.0));
-  table.add("reinforcement.entropy_weight",
+  table.add("ppo.ent_coef",
             options.entropy_weight,
             "weight of the policy's entropy, which keeps it trying",
             at_least(0.0));

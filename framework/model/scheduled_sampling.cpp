@@ -155,7 +155,7 @@ class Round {
       std::vector<double> scores = scored.of(source);
       std::int64_t word = best_of(scores);
       if (options_.guess == InputGuess::sample) {
-        for (double& score : scores) score *= options_.sharpness;
+        for (double& score : scores) score /= options_.temperature;
         word = drawn(soft(scores), open_uniform(draws, element(at / time_, at % time_)));
       }
       words.data<double>()[at] = static_cast<double>(word);
@@ -175,7 +175,7 @@ class Round {
       for (std::size_t i = 0; i < scores.size(); ++i)
         noise.push_back(-std::log(-std::log(open_uniform(random, first + i))));
     }
-    return guess_weights(options_.guess, options_.sharpness, scores, noise);
+    return guess_weights(options_.guess, options_.temperature, scores, noise);
   }
 
   // [rows, time, width], zeros where no guess is.
@@ -241,28 +241,30 @@ double ScheduledSampling::gold_share(std::int64_t step) const {
 std::string problem_of(const ScheduledSampling& options) {
   if (options.mixing == InputMixing::none) return "";
   if (options.mixing != InputMixing::two_pass && !is_a_word(options.guess))
-    return "training.sampling_guess is a mean of embeddings, which training.sampling: two_pass "
+    return "training.scheduled_sampling.prediction is a mean of embeddings, which "
+           "training.scheduled_sampling.method: two_pass "
            "reads alone; set it to sample or argmax";
   const double decay = options.decays();
   if (options.schedule == GoldSchedule::exponential && decay > 1)
     return fmt::format(
-        "training.sampling_decay is {}; training.sampling_schedule: exponential wants at most 1",
+        "training.scheduled_sampling.decay is {}; training.scheduled_sampling.schedule: "
+        "exponential wants at most 1",
         decay);
   if (options.schedule == GoldSchedule::inverse_sigmoid && decay < 1)
     return fmt::format(
-        "training.sampling_decay is {}; training.sampling_schedule: "
+        "training.scheduled_sampling.decay is {}; training.scheduled_sampling.schedule: "
         "inverse_sigmoid wants at least 1",
         decay);
   return "";
 }
 
 std::vector<double> guess_weights(InputGuess guess,
-                                  double sharpness,
+                                  double temperature,
                                   std::span<const double> scores,
                                   std::span<const double> noise) {
   std::vector<double> x(scores.begin(), scores.end());
   for (std::size_t i = 0; i < x.size(); ++i)
-    x[i] = sharpness * (x[i] + (noise.empty() ? 0.0 : noise[i]));
+    x[i] = (x[i] + (noise.empty() ? 0.0 : noise[i])) / temperature;
   if (guess == InputGuess::sparsemax) return sparse(x);
   if (guess == InputGuess::top_five) {
     std::vector<std::size_t> order(x.size());
@@ -300,27 +302,30 @@ void warn_of_unread(OptionTable& table, const ScheduledSampling& options) {
   const auto is_off = [&options] { return options.mixing == InputMixing::none; };
   const auto unless = [&](const char* key, const char* reason, const auto& reads) {
     table.warn(key, [&options, is_off, reason, reads]() -> std::string {
-      if (is_off()) return "training.sampling is none";
+      if (is_off()) return "training.scheduled_sampling.method is none";
       return reads(options) ? "" : reason;
     });
   };
-  for (const char* const key : {"training.sampling_guess", "training.sampling_schedule"})
+  for (const char* const key :
+       {"training.scheduled_sampling.prediction", "training.scheduled_sampling.schedule"})
     unless(key, "", [](const ScheduledSampling&) { return true; });
-  unless("training.sampling_sharpness",
-         "training.sampling_guess is argmax",
+  unless("training.scheduled_sampling.temperature",
+         "training.scheduled_sampling.prediction is argmax",
          [](const ScheduledSampling& of) { return of.guess != InputGuess::argmax; });
-  unless("training.sampling_passes",
-         "training.sampling is not parallel",
+  unless("training.scheduled_sampling.num_passes",
+         "training.scheduled_sampling.method is not parallel",
          [](const ScheduledSampling& of) { return of.mixing == InputMixing::parallel; });
-  constexpr const char* other = "training.sampling_schedule is one that does not read it";
-  for (const char* const key : {"training.sampling_start", "training.sampling_least"})
+  constexpr const char* other = "training.scheduled_sampling.schedule is one that does not read it";
+  for (const char* const key : {"training.scheduled_sampling.initial_gold_prob",
+                                "training.scheduled_sampling.min_gold_prob"})
     unless(key, other, [](const ScheduledSampling& of) {
       return of.schedule == GoldSchedule::linear;
     });
-  unless("training.sampling_decay", other, [](const ScheduledSampling& of) {
+  unless("training.scheduled_sampling.decay", other, [](const ScheduledSampling& of) {
     return of.schedule != GoldSchedule::warmup;
   });
-  for (const char* const key : {"training.sampling_most", "training.sampling_warmup"})
+  for (const char* const key : {"training.scheduled_sampling.max_sampling_prob",
+                                "training.scheduled_sampling.warmup_steps"})
     unless(key, other, [](const ScheduledSampling& of) {
       return of.schedule == GoldSchedule::warmup;
     });
@@ -329,16 +334,17 @@ void warn_of_unread(OptionTable& table, const ScheduledSampling& options) {
 }  // namespace
 
 void declare(OptionTable& table, ScheduledSampling& options) {
-  table.add("training.sampling",
-            options.mixing,
-            "with run.task: translation, whether training reads in place of some true words what "
-            "the model would say: asked once a word (Bengio et al. 2015), once in all (Mihaylova & "
-            "Martins 2019), or training.sampling_passes times (Duckworth et al. 2019)",
-            {{"none", InputMixing::none},
-             {"sequential", InputMixing::sequential},
-             {"two_pass", InputMixing::two_pass},
-             {"parallel", InputMixing::parallel}});
-  table.add("training.sampling_guess",
+  table.add(
+      "training.scheduled_sampling.method",
+      options.mixing,
+      "with run.task: translation, whether training reads in place of some true words what "
+      "the model would say: asked once a word (Bengio et al. 2015), once in all (Mihaylova & "
+      "Martins 2019), or training.scheduled_sampling.num_passes times (Duckworth et al. 2019)",
+      {{"none", InputMixing::none},
+       {"sequential", InputMixing::sequential},
+       {"two_pass", InputMixing::two_pass},
+       {"parallel", InputMixing::parallel}});
+  table.add("training.scheduled_sampling.prediction",
             options.guess,
             "what is read of its scores: a word that is drawn, or the likeliest; with two_pass "
             "also a mean of embeddings by their softmax, the same with Gumbel noise, of the five "
@@ -347,41 +353,45 @@ void declare(OptionTable& table, ScheduledSampling& options) {
              {"argmax", InputGuess::argmax},
              {"softmax", InputGuess::softmax},
              {"gumbel", InputGuess::gumbel},
-             {"top_five", InputGuess::top_five},
+             {"top5", InputGuess::top_five},
              {"sparsemax", InputGuess::sparsemax}});
-  table.add("training.sampling_sharpness",
-            options.sharpness,
-            "what scores are multiplied by before",
+  table.add("training.scheduled_sampling.temperature",
+            options.temperature,
+            "what logits are divided by before: below 1 sharpens, above 1 flattens",
             more_than(0.0));
-  table.add("training.sampling_passes",
+  table.add("training.scheduled_sampling.num_passes",
             options.passes,
-            "with training.sampling: parallel, how often the model is asked",
+            "with training.scheduled_sampling.method: parallel, how often the model is asked",
             between(1, 1 << 16));
-  table.add("training.sampling_schedule",
+  table.add("training.scheduled_sampling.schedule",
             options.schedule,
-            "the share of true words at step i, from 0: max(sampling_least, sampling_start - "
-            "sampling_decay i); sampling_decay^i; k / (k + exp(i / k)) with k sampling_decay; or 1 "
-            "- sampling_most 0.001^(max(0, w - i) / w) with w sampling_warmup",
+            "the share of true words at step i, from 0: max(min_gold_prob, initial_gold_prob "
+            "- decay i); decay^i; k / (k + exp(i / k)) with k decay; or 1 - max_sampling_prob "
+            "0.001^(max(0, w - i) / w) with w warmup_steps",
             {{"linear", GoldSchedule::linear},
              {"exponential", GoldSchedule::exponential},
              {"inverse_sigmoid", GoldSchedule::inverse_sigmoid},
              {"warmup", GoldSchedule::warmup}});
-  table.add("training.sampling_start",
+  table.add("training.scheduled_sampling.initial_gold_prob",
             options.start,
-            "as training.sampling_schedule says",
+            "as training.scheduled_sampling.schedule says",
             at_least(0.0));
-  table.add("training.sampling_least", options.least, "likewise", between(0, 1));
-  table.add("training.sampling_decay",
+  table.add("training.scheduled_sampling.min_gold_prob", options.least, "likewise", between(0, 1));
+  table.add("training.scheduled_sampling.decay",
             options.decay,
             "likewise; none: 1e-4 (linear), 0.9999 (exponential) or 1000 (inverse_sigmoid)",
             at_least(0.0));
-  table.add("training.sampling_most", options.most, "likewise", between(0, 1));
-  table.add("training.sampling_warmup", options.warmup, "likewise, in steps", at_least(1));
+  table.add(
+      "training.scheduled_sampling.max_sampling_prob", options.most, "likewise", between(0, 1));
+  table.add("training.scheduled_sampling.warmup_steps",
+            options.warmup,
+            "likewise, in steps",
+            at_least(1));
   warn_of_unread(table, options);
-  table.check({"training.sampling_guess",
-               "training.sampling",
-               "training.sampling_decay",
-               "training.sampling_schedule"},
+  table.check({"training.scheduled_sampling.prediction",
+               "training.scheduled_sampling.method",
+               "training.scheduled_sampling.decay",
+               "training.scheduled_sampling.schedule"},
               [&options] { return problem_of(options); });
 }
 

@@ -24,12 +24,12 @@ enum class InputMixing : std::uint8_t {
 
 // What is read of its scores s.
 enum class InputGuess : std::uint8_t {
-  sample,     // a word drawn by softmax(sharpness s)
+  sample,     // a word drawn by softmax(s / temperature)
   argmax,     // the likeliest word
-  softmax,    // the mean of all embeddings by softmax(sharpness s)
+  softmax,    // the mean of all embeddings by softmax(s / temperature)
   gumbel,     // the same of s with Gumbel noise added
   top_five,   // the same of the five likeliest words
-  sparsemax,  // the mean by sparsemax(sharpness s) (Martins & Astudillo 2016)
+  sparsemax,  // the mean by sparsemax(s / temperature) (Martins & Astudillo 2016)
 };
 inline bool is_a_word(InputGuess guess) { return guess <= InputGuess::argmax; }
 
@@ -44,7 +44,7 @@ enum class GoldSchedule : std::uint8_t {
 struct ScheduledSampling {
   InputMixing mixing = InputMixing::none;
   InputGuess guess = InputGuess::sample;
-  double sharpness = 1;
+  double temperature = 1;
   std::int64_t passes = 1;  // with InputMixing::parallel
   GoldSchedule schedule = GoldSchedule::warmup;
   double start = 1;
@@ -73,7 +73,7 @@ Reading mixed_reading(const ScheduledSampling& options,
 // What such a guess reads of scores [vocabulary]: weights of the embeddings, which sum to 1.
 // `noise`: Gumbel noise, as many. For soft guesses.
 std::vector<double> guess_weights(InputGuess guess,
-                                  double sharpness,
+                                  double temperature,
                                   std::span<const double> scores,
                                   std::span<const double> noise = {});
 

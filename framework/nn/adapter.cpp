@@ -14,7 +14,7 @@ std::int64_t rank_of(const Scope& scope, std::int64_t out, std::int64_t in) {
   const std::int64_t rank = *scope.parameters().tuning().adapters.rank;
   if (rank > std::min(out, in))
     throw ConfigurationError(
-        "training.adapters.rank is {}, above the narrower side of the linear layer {}, whose "
+        "training.lora.rank is {}, above the narrower side of the linear layer {}, whose "
         "weight is [{}, {}]; wanted at most {}",
         rank,
         scope.path(),

@@ -70,51 +70,51 @@ bool has_part(std::string_view name, std::string_view part) {
 
 void declare(OptionTable& table, FineTuning& options) {
   AdapterOptions& adapters = options.adapters;
-  table.add("training.adapters.rank",
+  table.add("training.lora.rank",
             adapters.rank,
             "low-rank adapters (Hu et al. 2021): a linear layer with the weight W computes W x + "
             "(alpha / rank) B A x, where A [rank, in] and B [out, rank], which begins as zeros, "
             "are trained alone; none: there are no adapters, and all weights are trained",
             at_least(1),
             fixes_weights());
-  table.add("training.adapters.alpha",
+  table.add("training.lora.alpha",
             adapters.alpha,
             "of adapters, the factor of B A x is alpha / rank; none: the rank",
             more_than(0.0),
             fixes_weights());
-  table.add("training.adapters.dropout",
+  table.add("training.lora.dropout",
             adapters.dropout,
             "of what the adapters of attention and feed-forward layers read, in training",
             at_least(0.0),
             less_than(1.0));
-  table.add("training.adapters.layers",
+  table.add("training.lora.target_modules",
             adapters.layers,
             "the linear layers that have an adapter, by words of their names that follow one "
             "another: attention, attention/query, feed_forward/in, layers/0; [layers] is all",
             not_empty(),
             fixes_weights());
-  table.add("training.adapters.beside",
+  table.add("training.lora.modules_to_save",
             adapters.beside,
             "parameters that are trained whole beside the adapters, by words of their names: "
             "[output] where another text is read out, [norm]",
             fixes_weights());
-  table.add("training.frozen",
+  table.add("training.frozen_parameters",
             options.frozen,
             "parameters that stay as they are, by words of their names: [embedding, layers/0]; "
             "they have no gradients and nothing of the optimizer. So do moving centroids and the "
             "averages of power norms with such names. With adapters all do but those of "
-            "training.adapters.beside",
+            "training.lora.modules_to_save",
             fixes_weights());
-  for (const char* const key : {"training.adapters.alpha",
-                                "training.adapters.dropout",
-                                "training.adapters.layers",
-                                "training.adapters.beside"})
+  for (const char* const key : {"training.lora.alpha",
+                                "training.lora.dropout",
+                                "training.lora.target_modules",
+                                "training.lora.modules_to_save"})
     table.warn(key, [&adapters]() -> std::string {
-      return adapters.rank ? "" : "there is no training.adapters.rank";
+      return adapters.rank ? "" : "there is no training.lora.rank";
     });
-  table.warn("training.frozen", [&adapters]() -> std::string {
-    return adapters.rank ? "with training.adapters.rank all is frozen but the adapters and what "
-                           "training.adapters.beside names"
+  table.warn("training.frozen_parameters", [&adapters]() -> std::string {
+    return adapters.rank ? "with training.lora.rank all is frozen but the adapters and what "
+                           "training.lora.modules_to_save names"
                          : "";
   });
 }
@@ -126,16 +126,17 @@ void refuse_unmatched(const Parameters& parameters) {
   for (const auto& each : parameters.centroids()) names.push_back(each->name);
   for (const auto& each : parameters.power_statistics()) names.push_back(each->name);
   if (tuning.adapters.rank) {
-    refuse_stranger("training.adapters.layers",
+    refuse_stranger("training.lora.target_modules",
                     tuning.adapters.layers,
                     parameters.linear_layers(),
                     "linear layer");
-    refuse_stranger("training.adapters.beside", tuning.adapters.beside, names, "parameter");
+    refuse_stranger("training.lora.modules_to_save", tuning.adapters.beside, names, "parameter");
   } else {
-    refuse_stranger("training.frozen", tuning.frozen, names, "parameter");
+    refuse_stranger("training.frozen_parameters", tuning.frozen, names, "parameter");
   }
   if (parameters.trained().empty() && !names.empty())
-    throw ConfigurationError("training.frozen: leaves no parameter of this model to train");
+    throw ConfigurationError(
+        "training.frozen_parameters: leaves no parameter of this model to train");
 }
 
 }  // namespace longspan

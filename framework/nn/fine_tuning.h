@@ -16,12 +16,12 @@ class Parameters;
 // Hu et al. 2021: a linear layer computes W x + (alpha / rank) B A x, A [rank, in] and B [out,
 // rank], of which A and B are trained. A begins uniform in (-1, 1) / sqrt(in), B as zeros.
 struct AdapterOptions {
-  std::optional<std::int64_t> rank = {};  // training.adapters.rank; none: there are no adapters
-  std::optional<double> alpha = {};       // training.adapters.alpha; none: the rank
-  double dropout = 0;                     // training.adapters.dropout, of what A reads
-  // training.adapters.layers: the linear layers, by a part of their names.
+  std::optional<std::int64_t> rank = {};  // training.lora.rank; none: there are no adapters
+  std::optional<double> alpha = {};       // training.lora.alpha; none: the rank
+  double dropout = 0;                     // training.lora.dropout, of what A reads
+  // training.lora.target_modules: the linear layers, by a part of their names.
   std::vector<std::string> layers = {"attention/query", "attention/value"};
-  // training.adapters.beside: parameters that are trained too, by a part of their names.
+  // training.lora.modules_to_save: parameters that are trained too, by a part of their names.
   std::vector<std::string> beside = {};
 
   double factor() const;
@@ -31,7 +31,7 @@ struct AdapterOptions {
 
 struct FineTuning {
   AdapterOptions adapters = {};
-  std::vector<std::string> frozen = {};  // training.frozen, by a part of their names
+  std::vector<std::string> frozen = {};  // training.frozen_parameters, by a part of their names
 
   // Whether a parameter that is none of an adapter stays as it is.
   bool freezes(std::string_view parameter) const;

@@ -86,7 +86,8 @@ double attention_factor(const RotaryOptions& options) {
 std::string factors_problem(const char* key, const std::vector<double>& factors, std::int64_t n) {
   if (2 * std::ssize(factors) == n) return "";
   return fmt::format(
-      "model.{} has {} numbers, but heads have {} pairs of features that are turned; give one a "
+      "model.rope.scaling.{} has {} numbers, but heads have {} pairs of features that are turned; "
+      "give one a "
       "pair",
       key,
       factors.size(),
@@ -98,30 +99,33 @@ std::string scaling_problem(const RotaryOptions& options, std::int64_t n) {
   const RotaryScaling scaling = options.scaling;
   if ((scaling == ntk || scaling == dynamic) && n < 4)
     return fmt::format(
-        "model.rotary_scaling: ntk and dynamic need at least 4 features that are turned, found {}",
+        "model.rope.scaling.type: ntk and dynamic need at least 4 features that are turned, found "
+        "{}",
         n);
   const bool needs_length = scaling != none && scaling != linear && scaling != ntk;
   if (needs_length && !options.original)
-    return "model.rotary_scaling: dynamic, yarn, llama3 and longrope need model.rotary_original, "
+    return "model.rope.scaling.type: dynamic, yarn, llama3 and longrope need "
+           "model.rope.scaling.original_max_position_embeddings, "
            "the "
            "length that the model was trained for before";
   if (scaling != none && scaling != dynamic && scaling != longrope && options.factor == 1)
-    return "model.rotary_scaling: with model.rotary_factor = 1 nothing is scaled; set it to how "
+    return "model.rope.scaling.type: with model.rope.scaling.factor = 1 nothing is scaled; set it "
+           "to how "
            "many times as long sequences are";
   if (scaling == llama3 && options.low_frequency >= options.high_frequency)
     return fmt::format(
-        "model.rotary_low_frequency is {}, wanted less than "
-        "model.rotary_high_frequency = {}",
+        "model.rope.scaling.low_freq_factor is {}, wanted less than "
+        "model.rope.scaling.high_freq_factor = {}",
         options.low_frequency,
         options.high_frequency);
   if (scaling == yarn && options.beta_slow >= options.beta_fast)
-    return fmt::format("model.rotary_beta_slow is {}, wanted less than model.rotary_beta_fast = {}",
-                       options.beta_slow,
-                       options.beta_fast);
+    return fmt::format(
+        "model.rope.scaling.beta_slow is {}, wanted less than model.rope.scaling.beta_fast = {}",
+        options.beta_slow,
+        options.beta_fast);
   if (scaling != longrope) return "";
-  const std::string problem = factors_problem("rotary_short_factors", options.short_factors, n);
-  return problem.empty() ? factors_problem("rotary_long_factors", options.long_factors, n)
-                         : problem;
+  const std::string problem = factors_problem("short_factor", options.short_factors, n);
+  return problem.empty() ? factors_problem("long_factor", options.long_factors, n) : problem;
 }
 
 }  // namespace
@@ -134,8 +138,9 @@ std::string rotary_problem(const RotaryOptions& options, std::int64_t dim) {
   const std::int64_t n = options.turned(dim);
   if (n == 0 || (options.share == 1 && n != dim))
     return fmt::format(
-        "model.positions: rotary turns pairs of features, and {} of a head's {} are none; set "
-        "model.head_width or model.rotary_share otherwise",
+        "model.position_embedding_type: rope turns pairs of features, and {} of a head's {} are "
+        "none; set "
+        "model.head_dim or model.rope.partial_rotary_factor otherwise",
         options.share == 1 ? "all" : fmt::format("{}", options.share),
         dim);
   return scaling_problem(options, n);

@@ -8,10 +8,11 @@ namespace longspan {
 
 std::vector<Carried> dry_rollout(const Model& model, const DryBatch& wanted) {
   const NoGradient unrecorded;
-  const std::int64_t rows =
-      streams_of_rank(
-          wanted.data.batch, wanted.mesh.data_coordinate(), wanted.mesh.data.size(), "data.batch")
-          .count();
+  const std::int64_t rows = streams_of_rank(wanted.data.batch,
+                                            wanted.mesh.data_coordinate(),
+                                            wanted.mesh.data.size(),
+                                            "data.global_batch_size")
+                                .count();
   const auto fields = [&](std::int64_t time) -> Fields {
     const auto made = [&](const Shape& shape, DType dtype) {
       return Tensor::empty(shape, dtype, wanted.host, MemoryTag::workspace);

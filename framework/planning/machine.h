@@ -17,7 +17,7 @@ struct Machine {
   std::string name;
   double memory = 0;            // bytes
   double flops = 0;             // a second, attained in a training step in float32
-  double tf32_flops = 0;        // the same with precision.tf32
+  double tf32_flops = 0;        // the same with precision.allow_tf32
   double bf16_flops = 0;        // in bf16
   double f16_flops = 0;         // in f16, which a CPU emulates
   double memory_bandwidth = 0;  // bytes a second, read and written

@@ -239,10 +239,10 @@ std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
                                  const StepPlan& plan,
                                  const ModelIds& ids) {
   const MeshShape& mesh = plan.mesh;
-  const std::string recompute = "memory.recompute=layer";
-  const std::string reversible = "model.residual=reversible";
-  const std::string feed_forward = "memory.feed_forward_chunks=16";
-  const std::string loss = "memory.loss_chunks=16";
+  const std::string recompute = "memory.recompute_granularity=full";
+  const std::string reversible = "model.residual.type=reversible";
+  const std::string feed_forward = "memory.num_feed_forward_chunks=16";
+  const std::string loss = "memory.num_loss_chunks=16";
   // Every part of a planned step is walked through.
   const std::shared_ptr<const Settings> settings = reconfigure({});
   const bool reads_streams = settings->task_kind().reads_streams;
@@ -250,11 +250,11 @@ std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
       reads_streams ? std::max<std::int64_t>(settings->data.batch / std::max(mesh.data, 1), 1) : 8;
   std::int64_t parts = std::min<std::int64_t>(streams, 64);
   while (streams % parts != 0) --parts;
-  const std::string accumulation = fmt::format("training.accumulation={}", parts);
-  const std::string narrow = "precision.compute=bf16";
-  const std::string zero1 = "parallel.zero=1", zero2 = "parallel.zero=2";
+  const std::string accumulation = fmt::format("training.gradient_accumulation_steps={}", parts);
+  const std::string narrow = "precision.compute_dtype=bfloat16";
+  const std::string zero1 = "parallel.zero_stage=1", zero2 = "parallel.zero_stage=2";
   const std::vector<std::vector<std::string>> tried = {
-      {"memory.recompute=attention"},
+      {"memory.recompute_granularity=selective"},
       {recompute},
       {reversible},
       {feed_forward},

@@ -115,15 +115,15 @@ void Rollouts::judge(const Checkpoint& checkpoint) const {
   const auto minibatches = saved.get_or<std::int64_t>(minibatches_name, options.minibatches);
   if (epochs != options.epochs || minibatches != options.minibatches)
     throw DataError(
-        "{}: was made in a rollout of {} epochs of {} minibatches; set reinforcement.epochs and "
-        "reinforcement.minibatches to that",
+        "{}: was made in a rollout of {} epochs of {} minibatches; set ppo.num_epochs and "
+        "ppo.num_minibatches to that",
         place,
         epochs,
         minibatches);
   if (made_ >= batches())
     throw DataError(
-        "{}: {} batches of a rollout are made, of {}; were reinforcement.epochs or "
-        "reinforcement.minibatches others when it was made?",
+        "{}: {} batches of a rollout are made, of {}; were ppo.num_epochs or "
+        "ppo.num_minibatches others when it was made?",
         place,
         made_,
         batches());
@@ -152,7 +152,7 @@ void Rollouts::restore_rest(const Checkpoint& checkpoint) {
           saved.shape.with(0, rows), saved.dtype, setting_.lives.host, MemoryTag::workspace);
     }
     if (const Tensor& tokens = field_of(fields_, "tokens"); tokens.shape()[1] != setting_.segment)
-      throw DataError("{}: was made in a rollout of {} steps; set data.segment to that",
+      throw DataError("{}: was made in a rollout of {} steps; set data.seq_length to that",
                       checkpoint.path().string(),
                       tokens.shape()[1]);
   }

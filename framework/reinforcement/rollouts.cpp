@@ -45,7 +45,7 @@ Rollouts::Rollouts(const RolloutSetting& setting, const Model& model)
   const std::int64_t rows = setting_.lives.rows.count(), groups = setting_.options.minibatches;
   if (rows % groups != 0)
     throw ConfigurationError(
-        "reinforcement.minibatches is {}, which does not divide the {} environments of a data rank",
+        "ppo.num_minibatches is {}, which does not divide the {} environments of a data rank",
         groups,
         rows);
   if (!setting_.staggered) return;

@@ -16,10 +16,11 @@ namespace fs = std::filesystem;
 void resume_best(const RunParts& run, std::optional<BestSoFar>& best, const Scalars& scalars) {
   const std::string& wanted = run.settings.checkpoint.keep_best;
   if (const auto before = best_step(scalars); before && before->figure != wanted)
-    run.log.warning("step {}, the best by {} so far, is kept no longer: checkpoint.keep_best is {}",
-                    before->step,
-                    before->figure,
-                    wanted.empty() ? "not set" : wanted);
+    run.log.warning(
+        "step {}, the best by {} so far, is kept no longer: checkpoint.best_metric is {}",
+        before->step,
+        before->figure,
+        wanted.empty() ? "not set" : wanted);
   if (!best) return;
   best->restore(scalars);
   if (!best->best()) return;
@@ -55,7 +56,7 @@ void tell_what_is_otherwise(const RunParts& run, const Checkpoint& checkpoint) {
     run.log.warning("{}", restored);
   judge_layout(run.log, checkpoint, run.layout());
   if (!run.settings.training.start_from.path.empty())
-    run.log.info("training.start_from is not used: the run goes on from a checkpoint");
+    run.log.info("training.init_from.path is not used: the run goes on from a checkpoint");
 }
 
 // What is retained of an import that it starts from.

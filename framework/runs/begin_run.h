@@ -5,9 +5,9 @@
 
 namespace longspan {
 
-// Collective. Fills the run with what checkpoint.resume means, or begins a new one, and makes its
-// files ready for the first step; the log says all of it. Throws the same on every rank where that
-// cannot be.
+// Collective. Fills the run with what checkpoint.resume_from means, or begins a new one, and makes
+// its files ready for the first step; the log says all of it. Throws the same on every rank where
+// that cannot be.
 RunHistory begin_run(RunParts& run);
 
 }  // namespace longspan

@@ -37,7 +37,7 @@ std::string BestSoFar::missing(const Measurement& validation) const {
   for (const Figure& figure : validation.figures)
     if (figure.name.find('/') == std::string::npos) names.push_back(figure.name);
   return fmt::format(
-      "checkpoint.keep_best: found {}, which the validation of these data has not; it has {}: no "
+      "checkpoint.best_metric: found {}, which the validation of these data has not; it has {}: no "
       "best step is kept",
       goal_.figure,
       fmt::join(names, ", "));

@@ -1,4 +1,4 @@
-// checkpoint.keep_best: the step whose validation was the best so far.
+// checkpoint.best_metric: the step whose validation was the best so far.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ class BestSoFar {
   std::optional<BestStep> before_;  // that one was
 };
 
-// By checkpoint.keep_best; nothing where that is empty.
+// By checkpoint.best_metric; nothing where that is empty.
 std::optional<BestSoFar> best_so_far(const Settings& settings);
 
 }  // namespace longspan

@@ -40,7 +40,7 @@ class CheckpointSaver {
   // Removes all but the newest checkpoints and the one that the last one knows as the best, once
   // what was saved last has shown to be good for them.
   void remove_older();
-  // Starts a save. The same as `save` without checkpoint.background, for the first one of a
+  // Starts a save. The same as `save` without checkpoint.async_save, for the first one of a
   // directory, and where a machine has no memory for a copy. The state's elements must not change
   // before `wait_for_copy` has returned.
   bool save_beside(const CheckpointInfo& info, TrainingState state, const Loss& loss);

@@ -38,14 +38,14 @@ void end_what_is_under_way(RunParts& run, const RunHistory& history, const Diver
   // The first rank knows what is saved: another node may see it later.
   const std::string clause = run.mesh.world.broadcast(
       run.speaks() ? where_to_go_on(run.directory.checkpoints(), run.life.wish) : "", 0);
-  throw DivergedError(
-      "{}; {}{}",
-      error.what(),
-      allowed > 0 ? fmt::format("it has gone back {} times, training.skip_after_divergence is {}; ",
-                                history.skipped.times,
-                                allowed)
-                  : "",
-      clause);
+  throw DivergedError("{}; {}{}",
+                      error.what(),
+                      allowed > 0
+                          ? fmt::format("it has gone back {} times, training.max_rollbacks is {}; ",
+                                        history.skipped.times,
+                                        allowed)
+                          : "",
+                      clause);
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ void go_back(RunParts& run,
     throw;
   }
   run.log.warning(
-      "{}; goes back to step {}, time {} of the {} that training.skip_after_divergence allows, and "
+      "{}; goes back to step {}, time {} of the {} that training.max_rollbacks allows, and "
       "passes over the data of steps {} to {}",
       error.what(),
       newest,

@@ -1,5 +1,5 @@
 // A run that diverges goes back to what it saved last and passes over the data on which it did, as
-// often as training.skip_after_divergence allows.
+// often as training.max_rollbacks allows.
 #pragma once
 
 #include "framework/core/error.h"

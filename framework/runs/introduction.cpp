@@ -57,7 +57,8 @@ void introduce(const Log& log, const IntroducedRun& run) {
       parameters.buckets(), [](const ParameterBucket& bucket) { return bucket.ranks.size() > 1; });
   if (parameters.sharing().zero > 0 && !shares_out)
     log.warning(
-        "parallel.zero is {}, but no two ranks hold the same weights: there is nothing to share "
+        "parallel.zero_stage is {}, but no two ranks hold the same weights: there is nothing to "
+        "share "
         "out",
         parameters.sharing().zero);
   if (!device.on_gpu()) tell_of_processor(log, run);
@@ -65,7 +66,8 @@ void introduce(const Log& log, const IntroducedRun& run) {
 
 void tell_that_nothing_is_left(const Log& log, std::int64_t steps, std::int64_t wanted) {
   log.info(
-      "nothing is left to train: the run is at step {}, {} training.steps = {}; set training.steps "
+      "nothing is left to train: the run is at step {}, {} training.max_steps = {}; set "
+      "training.max_steps "
       "to more than {} to go on",
       steps,
       steps > wanted ? "past" : "which is",

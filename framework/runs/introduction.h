@@ -29,7 +29,7 @@ struct IntroducedRun {
 // was asked for and has no effect.
 void introduce(const Log& log, const IntroducedRun& run);
 
-// Instead of training, where a run is at or past training.steps, `wanted`.
+// Instead of training, where a run is at or past training.max_steps, `wanted`.
 void tell_that_nothing_is_left(const Log& log, std::int64_t steps, std::int64_t wanted);
 
 }  // namespace longspan

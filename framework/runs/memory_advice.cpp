@@ -51,7 +51,7 @@ std::string memory_advice(const StepPlan& plan,
   const bool fits = chosen != savings.end();
   if (!fits) chosen = std::ranges::min_element(savings, std::less<>(), bytes);
   const std::shared_ptr<const Settings> settings = reconfigure({});
-  std::string help = fmt::format("use more machines, or a smaller {} or model.width",
+  std::string help = fmt::format("use more machines, or a smaller {} or model.hidden_size",
                                  settings->task_kind().words(settings->data).keys);
   // What the plan that could not be made to its end has is a part only.
   if (chosen != savings.end() && (fits || chosen->plan.bytes() < plan.bytes())) {

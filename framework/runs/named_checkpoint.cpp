@@ -91,7 +91,8 @@ fs::path best_of_newest(const NamedPath& name, const Checkpoint& newest, const f
   const auto best = best_step(newest.scalars());
   if (!best)
     throw DataError(
-        "{}{}: knows no best step; checkpoint.keep_best names the figure by which a run keeps one",
+        "{}{}: knows no best step; checkpoint.best_metric names the figure by which a run keeps "
+        "one",
         name.before(),
         newest.path().string());
   return step_of_run(name, best->step, run);

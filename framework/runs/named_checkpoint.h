@@ -17,7 +17,7 @@ struct NamedCheckpoint {
 
 // Collective: the same on every rank. `name` is the directory of a step; or the name or number of a
 // step of the run in `run` ("step-000000080", "80"), or "best", the one that its newest step knows
-// as the best (checkpoint.keep_best); or the directory of any run, or its folder of
+// as the best (checkpoint.best_metric); or the directory of any run, or its folder of
 // checkpoints, of which the newest step is meant that verifies and that `judge` finds nothing wrong
 // with. Throws DataError, beginning with the place where it is named, where there is no such step
 // or none can be read; a step that is named is not read.

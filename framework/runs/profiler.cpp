@@ -89,7 +89,7 @@ std::optional<ProfiledSteps> profiled_steps(std::string_view text) {
 
 std::string problem_of(const ProfiledSteps& steps, std::int64_t steps_of_run) {
   if (steps.last <= steps_of_run) return "";
-  return fmt::format("--profile: found {}, but training.steps is {}; wanted steps from 1 to {}",
+  return fmt::format("--profile: found {}, but training.max_steps is {}; wanted steps from 1 to {}",
                      steps.text(),
                      steps_of_run,
                      steps_of_run);

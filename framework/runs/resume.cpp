@@ -21,7 +21,7 @@ constexpr const char* newest_wish = "auto";
 constexpr const char* new_run_wish = "never";
 
 constexpr const char* new_run_with_its_weights =
-    "begin a new run with its weights alone: another run.directory and training.start_from";
+    "begin a new run with its weights alone: another run.output_dir and training.init_from.path";
 
 // In the run's directory; -1 where there is none. Decided by rank 0: another node may see the
 // directory later.
@@ -91,7 +91,8 @@ std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
   if (wish == new_run_wish) {
     if (const std::int64_t newest = newest_step(run); newest >= 0)
       throw ConfigurationError(
-          "checkpoint.resume is never, but {} already holds {}; choose another run.directory or "
+          "checkpoint.resume_from is never, but {} already holds {}; choose another run.output_dir "
+          "or "
           "remove it",
           checkpoints.string(),
           step_name(newest));
@@ -133,7 +134,7 @@ std::int64_t step_to_go_back_to(const ResumingRun& run, std::int64_t step, bool 
 }
 
 std::string how_to_resume(const NamedPath& wish) {
-  return wish == newest_wish ? "" : " with checkpoint.resume: auto";
+  return wish == newest_wish ? "" : " with checkpoint.resume_from: auto";
 }
 
 SkippedData skipped_data_from(const ResumingRun& run,
@@ -192,22 +193,23 @@ void judge_checkpoint(const ResumingRun& run,
   if (!checkpoint.has(cursor_name))
     throw ConfigurationError(
         "{} holds weights that were imported, and no training to go on with; begin a new run with "
-        "training.start_from: {} and another run.directory",
+        "training.init_from.path: {} and another run.output_dir",
         path,
         settings.run.directory.text());
   // Newer steps than the one named would be taken for this run's when it next goes on from its own.
   const bool is_named = settings.checkpoint.resume != newest_wish;
   if (const std::int64_t newest = newest_step(run); is_named && newest > checkpoint.info().step)
     throw ConfigurationError(
-        "checkpoint.resume is {}, but {} already holds {}; set checkpoint.resume to auto to go on "
-        "from there, or choose another run.directory",
+        "checkpoint.resume_from is {}, but {} already holds {}; set checkpoint.resume_from to auto "
+        "to go on "
+        "from there, or choose another run.output_dir",
         path,
         run.directory.checkpoints().string(),
         step_name(newest));
   const ConfigurationChange change = change_since(checkpoint, run.text.compare);
   require_same_model(checkpoint,
                      change,
-                     "set what the checkpoint has, or another run.directory to begin a new run");
+                     "set what the checkpoint has, or another run.output_dir to begin a new run");
   for (const std::string& difference : change.differences)
     run.log.info("differs from the checkpoint: {}", difference);
   // Such checkpoints do not say when they were saved.
@@ -219,7 +221,8 @@ void judge_checkpoint(const ResumingRun& run,
   const std::int64_t streams = rows.total;
   if (const std::int64_t saved = checkpoint.shape_of(cursor_name)[0]; saved != streams)
     throw ConfigurationError(
-        "data.batch is {}, but {} holds the memory and place of {} streams; set it to {}, or {}",
+        "data.global_batch_size is {}, but {} holds the memory and place of {} streams; set it to "
+        "{}, or {}",
         streams,
         path,
         saved,
@@ -227,14 +230,15 @@ void judge_checkpoint(const ResumingRun& run,
         new_run_with_its_weights);
   if (tokenizer_of(checkpoint, settings.data) != tokenizer)
     throw DataError(
-        "{}: was made with another tokenizer than data.train and data.tokenizer give; set them as "
+        "{}: was made with another tokenizer than data.train and data.tokenizer.type give; set "
+        "them as "
         "they were{}, or {}",
         path,
         trains_tokenizer(settings.data)
-            ? " (data.tokenizer_model can name the model that the run made)"
+            ? " (data.tokenizer.model can name the model that the run made)"
         : tokenizer.needs_token_file()
-            ? ", or leave out data.tokenizer_model to use the tokenizer of the checkpoint"
-        : tokenizer.kind() == TokenizerKind::ids ? " (data.vocabulary too)"
+            ? ", or leave out data.tokenizer.model to use the tokenizer of the checkpoint"
+        : tokenizer.kind() == TokenizerKind::ids ? " (data.tokenizer.vocab_size too)"
                                                  : "",
         new_run_with_its_weights);
   task.judge(checkpoint.scalars(), path);
@@ -283,7 +287,7 @@ void put_metrics_aside(const ResumingRun& run, const std::string& run_id) {
   if (checkpoint.resume == newest_wish && has_saved)
     throw DataError(
         "{} goes to step {}, but {} holds no checkpoint; put it back, choose another "
-        "run.directory, or set checkpoint.resume to never to begin anew",
+        "run.output_dir, or set checkpoint.resume_from to never to begin anew",
         path.string(),
         steps,
         run.directory.checkpoints().string());

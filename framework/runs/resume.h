@@ -47,14 +47,14 @@ struct ResumingRun {
   const StopRequest& stop;
 };
 
-// Collective. The checkpoint that checkpoint.resume means (named_checkpoint.h says how); nothing
-// for a new run. Throws ConfigurationError where it is never and there are checkpoints, DataError
-// where none can be read. While it reads long files the log says how far it is, and a request to
-// stop ends it with an Error of ExitCode::stopped.
+// Collective. The checkpoint that checkpoint.resume_from means (named_checkpoint.h says how);
+// nothing for a new run. Throws ConfigurationError where it is never and there are checkpoints,
+// DataError where none can be read. While it reads long files the log says how far it is, and a
+// request to stop ends it with an Error of ExitCode::stopped.
 std::optional<std::filesystem::path> checkpoint_to_resume(const ResumingRun& run);
 
-// checkpoint.resume for a run that goes back: to the newest step of its own directory, if it has
-// saved one since it began, and else to what it began from.
+// checkpoint.resume_from for a run that goes back: to the newest step of its own directory, if it
+// has saved one since it began, and else to what it began from.
 NamedPath resume_after_divergence(const NamedPath& wish, bool has_saved);
 
 // Collective. The step that a run goes back to, of which it knows that it was `step`, saved by
@@ -62,8 +62,8 @@ NamedPath resume_after_divergence(const NamedPath& wish, bool has_saved);
 // is.
 std::int64_t step_to_go_back_to(const ResumingRun& run, std::int64_t step, bool has_saved);
 
-// Where who starts the run again has to set another checkpoint.resume to go on from the steps in
-// its directory: how, behind a verb.
+// Where who starts the run again has to set another checkpoint.resume_from to go on from the steps
+// in its directory: how, behind a verb.
 std::string how_to_resume(const NamedPath& wish);
 
 // What has changed since the checkpoint was saved. Throws DataError, with its place, where the

@@ -43,7 +43,7 @@ bool is_taken(int lock) {
 // Takes the lock; a sentence where it cannot be had. `made`: whether it made the directory.
 std::string take_lock(const NamedPath& named, Descriptor& lock, bool& made) {
   const fs::path path = named.text();
-  const std::string it = fmt::format("{}run.directory \"{}\"", named.before(), path.string());
+  const std::string it = fmt::format("{}run.output_dir \"{}\"", named.before(), path.string());
   std::error_code error;
   made = fs::create_directories(path, error);
   if (error)
@@ -156,7 +156,7 @@ RunDirectory::RunDirectory(const NamedPath& path, const Communicator& world)
   sentence = trouble_of_ranks_with(checkpoints(), world);
   if (sentence.empty()) return;
   remove_made();
-  throw ConfigurationError("{}run.directory \"{}\": {}", path.before(), path_.string(), sentence);
+  throw ConfigurationError("{}run.output_dir \"{}\": {}", path.before(), path_.string(), sentence);
 }
 
 RunDirectory::~RunDirectory() {
@@ -206,7 +206,7 @@ bool RunDirectory::is_lost() const {
 
 void RunDirectory::refuse_lost(std::int64_t step) const {
   throw DataError(
-      "run.directory \"{}\": was removed, moved or replaced while the run wrote to it (its .lock "
+      "run.output_dir \"{}\": was removed, moved or replaced while the run wrote to it (its .lock "
       "is "
       "not the one that the run holds), seen after step {}; nothing is written there any more: put "
       "it back and start again to go on from its newest checkpoint, or start anew",

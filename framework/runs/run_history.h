@@ -16,15 +16,15 @@ struct RunHistory {
   std::string id;
   std::int64_t first_step = 0;  // the one behind which it began here
   SavedLosses losses = {};
-  std::optional<BestSoFar> best = {};  // with checkpoint.keep_best
+  std::optional<BestSoFar> best = {};  // with checkpoint.best_metric
   SkippedData skipped = {};
   Scalars imported = {};  // import_scalars
 
-  // Of checkpoint.keep_best, so far.
+  // Of checkpoint.best_metric, so far.
   std::optional<std::int64_t> best_step() const;
 
   // Takes what a step has given, and whether its validation is the best so far. Where that has not
-  // the figure of checkpoint.keep_best the log says so, once.
+  // the figure of checkpoint.best_metric the log says so, once.
   bool add(std::int64_t step,
            double loss,
            const std::optional<Measurement>& validation,

@@ -53,7 +53,7 @@ std::unique_ptr<Task> open_task(const Settings& settings,
   if (documents && !settings.task_kind().takes_documents)
     throw ConfigurationError(
         "run.task is {}, which learns from files; documents that a program gives are for "
-        "language_model",
+        "language_modeling",
         settings.task);
   return settings.task_kind().open({.data = settings.data,
                                     .run = settings.run.directory.text(),

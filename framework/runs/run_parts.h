@@ -29,7 +29,7 @@ namespace longspan {
 
 // What stays when a run goes back (going_back.h) and another one goes on from what it saved.
 struct RunLife {
-  NamedPath wish = {};                         // the user's own checkpoint.resume
+  NamedPath wish = {};                         // the user's own checkpoint.resume_from
   std::optional<RunDirectory> directory = {};  // its lock is held all the time
   std::string diverged = {};                   // why it went back; empty where it has not
 };

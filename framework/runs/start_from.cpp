@@ -28,24 +28,25 @@
 namespace longspan {
 namespace {
 
-constexpr const char* key = "training.start_from";
+constexpr const char* key = "training.init_from.path";
 
 // What these keys change of the weights is seen at their tensors, one by one.
-constexpr std::array<std::string_view, 15> seen_at_tensors = {"model.vocabulary",
-                                                              "model.layers",
-                                                              "model.longest",
-                                                              "model.relative_reach",
-                                                              "model.positions_each_layer",
-                                                              "model.inner_losses",
-                                                              "model.targets",
-                                                              "model.tied_embeddings",
-                                                              "model.output_bias",
-                                                              "data.tokenizer",
-                                                              "data.unknown",
-                                                              "training.adapters.rank",
-                                                              "training.adapters.layers",
-                                                              "training.adapters.beside",
-                                                              "training.frozen"};
+constexpr std::array<std::string_view, 15> seen_at_tensors = {
+    "model.vocab_size",
+    "model.num_hidden_layers",
+    "model.max_position_embeddings",
+    "model.relative_attention_max_distance",
+    "model.per_layer_position_embeddings",
+    "model.intermediate_losses.schedule",
+    "model.num_future_tokens",
+    "model.tie_word_embeddings",
+    "model.lm_head_bias",
+    "data.tokenizer.type",
+    "data.tokenizer.allow_unk",
+    "training.lora.rank",
+    "training.lora.target_modules",
+    "training.lora.modules_to_save",
+    "training.frozen_parameters"};
 
 bool begins_with(const std::string& name, const std::string& beginning) {
   return name == beginning || name.starts_with(beginning + "/");
@@ -151,7 +152,8 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
   if (!missing_.empty())
     throw ConfigurationError(
         "{}: this model has {}, which {} has not; begin it anew by naming it, or what its name "
-        "begins with, in training.start_from_anew, or set the keys of the model as they were there",
+        "begins with, in training.init_from.reinitialize, or set the keys of the model as they "
+        "were there",
         key,
         some_of(missing_),
         place());
@@ -183,7 +185,8 @@ void WeightsTaken::judge_beginnings(const Parameters& parameters) const {
       if (std::ranges::find(known, first) == known.end()) known.push_back(first);
     }
     throw ConfigurationError(
-        "training.start_from_anew: no parameter of this model begins with \"{}\"; they begin with "
+        "training.init_from.reinitialize: no parameter of this model begins with \"{}\"; they "
+        "begin with "
         "{}",
         beginning,
         fmt::join(known, ", "));
@@ -196,11 +199,11 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
     return sentence.substr(0, sentence.find(':'));
   };
   // The table of biases has its buckets' shape, however far the farthest reaches.
-  const auto positions = change.saved.find("model.positions");
+  const auto positions = change.saved.find("model.position_embedding_type");
   const bool is_biased = positions != change.saved.end() && positions->second == "relative_bias";
   std::erase_if(refused, [&](const std::string& sentence) {
     const std::string changed = key_of(sentence);
-    if (is_biased && changed == "model.relative_reach") return false;
+    if (is_biased && changed == "model.relative_attention_max_distance") return false;
     return std::ranges::find(seen_at_tensors, changed) != seen_at_tensors.end();
   });
   // Of adapters that are in both: others begin here, or are merged with the factor there.
@@ -209,7 +212,7 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
   };
   if (std::ranges::none_of(weights_of(checkpoint_), is_here))
     std::erase_if(refused, [&](const std::string& sentence) {
-      return key_of(sentence) == "training.adapters.alpha";
+      return key_of(sentence) == "training.lora.alpha";
     });
   const std::vector<std::string> all = refused;
   for (const std::string& beginning : options_.changed) {
@@ -218,7 +221,7 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
     };
     if (std::ranges::none_of(all, meant))
       run_.log.warning(
-          "training.start_from_changed: no key that begins with \"{}\" changes what "
+          "training.init_from.allow_config_changes: no key that begins with \"{}\" changes what "
           "the weights of {} mean",
           beginning,
           place());
@@ -229,7 +232,7 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
   if (!refused.empty())
     throw ConfigurationError(
         "{}: {} was made with another model: {}; set what it has, or name what is changed on "
-        "purpose in training.start_from_changed",
+        "purpose in training.init_from.allow_config_changes",
         key,
         place(),
         fmt::join(refused, "; "));
@@ -246,10 +249,10 @@ void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
   const std::int64_t rows = model_.body().vocabulary();
   if (saved == run_.tokenizer && saved_rows_ == rows) return;
   constexpr const char* otherwise =
-      "begin the embedding and the output anew (training.start_from_anew)";
+      "begin the embedding and the output anew (training.init_from.reinitialize)";
   if (saved.kind() != run_.tokenizer.kind())
     throw ConfigurationError(
-        "{}: the tokens of {} are {}, those of this run {}; set data.tokenizer "
+        "{}: the tokens of {} are {}, those of this run {}; set data.tokenizer.type "
         "as it was there, or {}",
         key,
         place(),
@@ -259,7 +262,7 @@ void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
   if (options_.vocabulary == StartVocabulary::same)
     throw ConfigurationError(
         "{}: the vocabulary of {} has {} {} in {} rows, that of this run {} in {}{}; set "
-        "training.start_from_vocabulary to grow to take the rows of those that both have{}, or {}",
+        "training.init_from.resize_vocab to true to take the rows of those that both have{}, or {}",
         key,
         place(),
         saved.vocabulary(),
@@ -270,7 +273,7 @@ void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
         saved == run_.tokenizer ? "" : ", not all the same",
         run_.settings.data.tokenizer_model.empty()
             ? ""
-            : ", or leave out data.tokenizer_model to use the tokenizer of the checkpoint",
+            : ", or leave out data.tokenizer.model to use the tokenizer of the checkpoint",
         otherwise);
   rows_ = matching_rows({saved, saved_rows_}, {run_.tokenizer, rows});
 }
@@ -281,7 +284,8 @@ void WeightsTaken::match_labels() {
   const bool takes_rows = whole_.contains("output/weight") || by_row_.contains("output/weight");
   if (saved.size() == 0 || run_.labels.size() == 0 || saved == run_.labels || !takes_rows) return;
   constexpr const char* otherwise =
-      "begin the readout anew: training.start_from_anew: [output], or name of it [output/weight, "
+      "begin the readout anew: training.init_from.reinitialize: [output], or name of it "
+      "[output/weight, "
       "output/bias]";
   for (const std::string& name : run_.labels.names()) label_rows_.push_back(saved.id_of(name));
   const auto absent = std::ranges::find(label_rows_, -1);
@@ -318,7 +322,7 @@ void WeightsTaken::judge_shapes() const {
     if (found != wanted)
       throw ConfigurationError(
           "{}: {} is {} in {} and {} in this model; set the keys of the model as they were there, "
-          "or begin it anew by naming it in training.start_from_anew",
+          "or begin it anew by naming it in training.init_from.reinitialize",
           key,
           name,
           found.to_string(),
@@ -405,8 +409,8 @@ std::string WeightsTaken::told_of_untrained() const {
   if (untrained.empty()) return "";
   return fmt::format("what begins anew stays as it was drawn where {}: {}",
                      model_.parameters().tuning().adapters.rank
-                         ? "training.adapters.beside does not name it"
-                         : "training.frozen names it",
+                         ? "training.lora.modules_to_save does not name it"
+                         : "training.frozen_parameters names it",
                      some_of(untrained));
 }
 
@@ -431,7 +435,7 @@ Scalars start_from(const StartingRun& run, Model& model) {
         checkpoint.path().string(),
         data.tokenizer_model.empty()
             ? ""
-            : fmt::format("; data.tokenizer_model, {}, is not there", data.tokenizer_model.text()));
+            : fmt::format("; data.tokenizer.model, {}, is not there", data.tokenizer_model.text()));
   if (const std::string told = taken.told_of_untrained(); !told.empty())
     run.log.warning("{}", told);
   const Scalars& saved = checkpoint.scalars();

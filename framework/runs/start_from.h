@@ -1,4 +1,4 @@
-// A new run that begins with the weights of another one (training.start_from).
+// A new run that begins with the weights of another one (training.init_from.path).
 #pragma once
 
 #include "checkpoints/checkpoint.h"
@@ -20,17 +20,17 @@ struct StartingRun {
   ReadWatch watch = {};
 };
 
-// Collective. Throws DataError where there is nothing at the path of training.start_from.
+// Collective. Throws DataError where there is nothing at the path of training.init_from.path.
 void require_start(const NamedPath& path, const Communicator& world);
 
-// Collective. Fills a new model's weights, to the bit, from the checkpoint that training.start_from
-// means, on any layout; those that it is not to give, and rows that its vocabulary lacks, stay as
-// they were drawn. An adapter there of a layer that has none here is merged into the layer's
-// weight. Says in the log what was taken and what was left out, and warns where what begins anew is
-// not trained. Nothing where training.start_from is empty. Returns what the new run retains of an
-// import (loading.h): all where the tokens are the same, else its folder and positions. Throws
-// ConfigurationError where the two models do not fit, DataError where there is no such checkpoint
-// or it is damaged.
+// Collective. Fills a new model's weights, to the bit, from the checkpoint that
+// training.init_from.path means, on any layout; those that it is not to give, and rows that its
+// vocabulary lacks, stay as they were drawn. An adapter there of a layer that has none here is
+// merged into the layer's weight. Says in the log what was taken and what was left out, and warns
+// where what begins anew is not trained. Nothing where training.init_from.path is empty. Returns
+// what the new run retains of an import (loading.h): all where the tokens are the same, else its
+// folder and positions. Throws ConfigurationError where the two models do not fit, DataError where
+// there is no such checkpoint or it is damaged.
 Scalars start_from(const StartingRun& run, Model& model);
 
 }  // namespace longspan

@@ -49,7 +49,7 @@ void Tracker::begin(const TrackedRun& run, const Task& task, const Model& model,
     try {
       draw(model, 0);
     } catch (const ConfigurationError& error) {
-      throw ConfigurationError("metrics.images: {}", error.what());
+      throw ConfigurationError("metrics.num_images: {}", error.what());
     }
   }
   if (world_.rank() != 0) return;

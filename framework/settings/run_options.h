@@ -19,43 +19,43 @@ enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 inline constexpr int most_threads = 4096;  // of a rank
 
 struct RunOptions {
-  NamedPath directory;                            // run.directory: all that the run writes
+  NamedPath directory;                            // run.output_dir: all that the run writes
   std::int64_t seed = 1;                          // run.seed
-  std::int64_t threads = 0;                       // run.threads: of a rank; 0: its share
+  std::int64_t threads = 0;                       // run.num_threads: of a rank; 0: its share
   DeviceChoice device = DeviceChoice::automatic;  // run.device
-  double time_limit = 300;                        // run.time_limit: seconds a collective may take
-  LogLevel log_level = LogLevel::info;            // run.log_level
+  double time_limit = 300;  // run.collective_timeout_seconds: seconds a collective may take
+  LogLevel log_level = LogLevel::info;  // run.log_level
 };
 
 struct ParallelOptions {
-  std::optional<std::int64_t> data;                  // parallel.data: none: what fills the ranks
-  std::int64_t tensor = 1;                           // parallel.tensor
-  std::int64_t context = 1;                          // parallel.context
-  bool sequence = false;                             // parallel.sequence
-  std::int64_t zero = 0;                             // parallel.zero
-  GpuTransport transport = GpuTransport::automatic;  // parallel.transport: of tensors on GPUs
+  std::optional<std::int64_t> data;  // parallel.data_parallel_size: none: what fills the ranks
+  std::int64_t tensor = 1;           // parallel.tensor_parallel_size
+  std::int64_t context = 1;          // parallel.context_parallel_size
+  bool sequence = false;             // parallel.sequence_parallel
+  std::int64_t zero = 0;             // parallel.zero_stage
+  GpuTransport transport = GpuTransport::automatic;  // parallel.gpu_backend: of tensors on GPUs
 };
 
 struct CheckpointOptions {
-  std::int64_t every = 500;    // checkpoint.every: steps; 0: only when the run ends
-  std::int64_t keep = 3;       // checkpoint.keep
-  std::string keep_best = {};  // checkpoint.keep_best: a figure of validation; empty: none
-  bool background = true;      // checkpoint.background: written while training goes on
-  NamedPath resume = "auto";   // checkpoint.resume: auto, never, or a checkpoint
+  std::int64_t every = 500;    // checkpoint.save_interval: steps; 0: only when the run ends
+  std::int64_t keep = 3;       // checkpoint.keep_latest
+  std::string keep_best = {};  // checkpoint.best_metric: a figure of validation; empty: none
+  bool background = true;      // checkpoint.async_save: written while training goes on
+  NamedPath resume = "auto";   // checkpoint.resume_from: auto, never, or a checkpoint
 };
 
 enum class ConsoleKind : std::uint8_t { automatic, plain, bar };
 
 struct MetricsOptions {
-  std::int64_t every = 10;                       // metrics.every: steps
+  std::int64_t every = 10;                       // metrics.log_interval: steps
   ConsoleKind console = ConsoleKind::automatic;  // metrics.console
-  // metrics.timing: also write what differs from run to run (speed, memory, seconds). Without
+  // metrics.log_timing: also write what differs from run to run (speed, memory, seconds). Without
   // it a resumed run's metrics.jsonl equals an unbroken run's byte for byte.
   bool timing = true;
-  std::int64_t samples = 0;     // metrics.samples: texts that are written at each validation
-  bool tensorboard = false;     // metrics.tensorboard
-  std::int64_t histograms = 0;  // metrics.histograms: steps; 0: none
-  std::int64_t images = 0;      // metrics.images: that are drawn at a time; 0: none
+  std::int64_t samples = 0;     // metrics.num_samples: texts that are written at each validation
+  bool tensorboard = false;     // metrics.enable_tensorboard
+  std::int64_t histograms = 0;  // metrics.histogram_interval: steps; 0: none
+  std::int64_t images = 0;      // metrics.num_images: that are drawn at a time; 0: none
   std::vector<std::string> exports = {};         // metrics.export: wandb, mlflow
   std::int64_t prometheus_port = 0;              // metrics.prometheus_port; 0: none
   std::string prometheus_address = "127.0.0.1";  // metrics.prometheus_address

@@ -54,9 +54,10 @@ std::string keep_best_problem(const Settings& settings) {
   if (wanted.empty()) return "";
   if (settings.data.validation.empty())
     return fmt::format(
-        "checkpoint.keep_best: found {} without data.validation, on which it is measured", wanted);
+        "checkpoint.best_metric: found {} without data.validation, on which it is measured",
+        wanted);
   if (wanted == "bits_per_byte" && settings.data.format == DataFormat::tokens)
-    return "checkpoint.keep_best: found bits_per_byte, and data.format is tokens, whose bytes of "
+    return "checkpoint.best_metric: found bits_per_byte, and data.format is tokens, whose bytes of "
            "text are not known; loss is";
   const auto has = [&](const std::vector<Goal>& goals) {
     return std::ranges::any_of(goals, [&](const Goal& goal) { return goal.figure == wanted; });
@@ -65,12 +66,12 @@ std::string keep_best_problem(const Settings& settings) {
   if (has(goals)) return "";
   if (has(settings.task_kind().decoded_goals))
     return fmt::format(
-        "checkpoint.keep_best: found {}, which is measured on what is decoded: set "
-        "training.validation_decoded to the number of examples",
+        "checkpoint.best_metric: found {}, which is measured on what is decoded: set "
+        "training.validation.num_decoded_examples to the number of examples",
         wanted);
   std::vector<std::string> names;
   for (const Goal& goal : goals) names.push_back(goal.figure);
-  return fmt::format("checkpoint.keep_best: found {}, a validation of run.task: {} gives {}",
+  return fmt::format("checkpoint.best_metric: found {}, a validation of run.task: {} gives {}",
                      wanted,
                      settings.task,
                      fmt::join(names, ", "));
@@ -81,13 +82,14 @@ std::string samples_problem(const Settings& settings) {
   if (wanted == 0) return "";
   if (!settings.task_kind().has_samples)
     return fmt::format(
-        "metrics.samples: found {}, and a model of run.task: {} writes no texts to show; set it to "
+        "metrics.num_samples: found {}, and a model of run.task: {} writes no texts to show; set "
+        "it to "
         "0",
         wanted,
         settings.task);
   if (settings.data.validation.empty())
     return fmt::format(
-        "metrics.samples: found {} without data.validation, of which samples are made", wanted);
+        "metrics.num_samples: found {} without data.validation, of which samples are made", wanted);
   return "";
 }
 
@@ -95,7 +97,8 @@ std::string batch_problem(const Settings& settings, std::int64_t data_ranks) {
   if (!settings.task_kind().reads_streams) return "";
   if (settings.data.batch % data_ranks == 0) return "";
   return fmt::format(
-      "data.batch is {}, which does not divide by parallel.data = {}; a data rank takes whole "
+      "data.global_batch_size is {}, which does not divide by parallel.data_parallel_size = {}; a "
+      "data rank takes whole "
       "streams",
       settings.data.batch,
       data_ranks);
@@ -106,8 +109,8 @@ std::string minibatch_problem(const Settings& settings, std::int64_t data_ranks)
   const std::int64_t environments = settings.data.batch / data_ranks;
   if (!settings.task_kind().acts || environments % groups == 0) return "";
   return fmt::format(
-      "reinforcement.minibatches is {}, which does not divide the {} environments of a data rank "
-      "(data.batch {} over {} data ranks)",
+      "ppo.num_minibatches is {}, which does not divide the {} environments of a data rank "
+      "(data.global_batch_size {} over {} data ranks)",
       groups,
       environments,
       settings.data.batch,
@@ -119,7 +122,8 @@ std::string segment_problem(const Settings& settings, std::int64_t context_ranks
     return context_problem(settings.data.buckets, context_ranks);
   if (context_ranks == 1 || settings.data.segment % (2 * context_ranks) == 0) return "";
   return fmt::format(
-      "data.segment is {}, which does not divide by 2 x parallel.context = {}; a context rank "
+      "data.seq_length is {}, which does not divide by 2 x parallel.context_parallel_size = {}; a "
+      "context rank "
       "reads a piece from either end of a segment",
       settings.data.segment,
       2 * context_ranks);
@@ -131,12 +135,15 @@ std::string accumulation_problem(const Settings& settings, std::optional<std::in
   const std::int64_t streams = settings.data.batch / data_ranks.value_or(1) / groups;
   if (streams % settings.training.accumulation == 0) return "";
   if (!data_ranks)
-    return fmt::format("training.accumulation is {}, which does not divide data.batch = {}",
-                       settings.training.accumulation,
-                       settings.data.batch);
+    return fmt::format(
+        "training.gradient_accumulation_steps is {}, which does not divide data.global_batch_size "
+        "= {}",
+        settings.training.accumulation,
+        settings.data.batch);
   return fmt::format(
-      "training.accumulation is {}, which does not divide the {} streams of a data rank "
-      "(data.batch {} over {} data ranks)",
+      "training.gradient_accumulation_steps is {}, which does not divide the {} streams of a data "
+      "rank "
+      "(data.global_batch_size {} over {} data ranks)",
       settings.training.accumulation,
       streams,
       settings.data.batch,

@@ -17,8 +17,8 @@ namespace longspan {
 
 struct Settings {
   RunOptions run;
-  std::string task = "language_model";  // run.task
-  std::string family;                   // model.family
+  std::string task = "language_modeling";  // run.task
+  std::string family;                      // model.family
   DataOptions data;
   TrainingOptions training;
   ParallelOptions parallel;
@@ -42,10 +42,10 @@ ModelSetting model_setting(const Settings& settings,
 
 // The figures of the run's validations that say how good a model is.
 std::vector<Goal> goals_of(const Settings& settings);
-// What is wrong with checkpoint.keep_best, as a sentence; empty where nothing is.
+// What is wrong with checkpoint.best_metric, as a sentence; empty where nothing is.
 std::string keep_best_problem(const Settings& settings);
 
-// What is wrong with metrics.samples, as a sentence; empty where nothing is.
+// What is wrong with metrics.num_samples, as a sentence; empty where nothing is.
 std::string samples_problem(const Settings& settings);
 
 // What forbids to divide the data of a run so, as a sentence; empty where nothing does.

@@ -15,8 +15,8 @@ std::string problem_of(const std::string& name, const DataOptions& data) {
         name);
   if (data.tokenizer == TokenizerKind::bytes) return "";
   return fmt::format(
-      "data.tokenizer is {}, and with run.task: {} what is seen at a step is a byte; set it to "
-      "bytes",
+      "data.tokenizer.type is {}, and with run.task: {} what is seen at a step is a byte; set it "
+      "to byte",
       name_of(data.tokenizer),
       name);
 }

@@ -27,7 +27,8 @@ void require_short(const Examples& images, const BucketOptions& buckets) {
   const ImageShape shape = images.image().value_or(ImageShape());
   if (buckets.longest > 0 && shape.values() > buckets.longest)
     throw DataError(
-        "{}: images of {} have {} tokens each, which are not cut; data.longest is {}: set it to {}",
+        "{}: images of {} have {} tokens each, which are not cut; data.max_length is {}: set it to "
+        "{}",
         images.path(),
         to_string(shape),
         shape.values(),
@@ -39,8 +40,8 @@ void require_short(const Examples& images, const BucketOptions& buckets) {
 
 std::string labelled_images_problem(const DataOptions& data) {
   if (data.tokenizer != TokenizerKind::bytes)
-    return "data.tokenizer is for text, and data.format is images, whose pixels are the tokens; "
-           "leave it out";
+    return "data.tokenizer.type is for text, and data.format is images, whose pixels are the "
+           "tokens; leave it out";
   for (const auto& [images, labels, name] :
        {std::tuple(&data.validation, &data.validation_target, "validation"),
         std::tuple(&data.test, &data.test_target, "test")})

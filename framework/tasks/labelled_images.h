@@ -17,7 +17,7 @@ std::string labelled_images_problem(const DataOptions& data);
 // labels that only matter to a model of classes (Examples::label_problem).
 enum class Unlabelled : bool { refused, taken };
 
-// For LabelledKind::learn and open. Throws DataError, also for images that data.longest is too
+// For LabelledKind::learn and open. Throws DataError, also for images that data.max_length is too
 // short for.
 LabelSet learn_labels_of_images(const DataOptions& data,
                                 Unlabelled unlabelled,

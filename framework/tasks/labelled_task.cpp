@@ -297,7 +297,7 @@ class LabelledTask : public Task {
     const std::string added = only_in(labels_, before);
     throw DataError(
         "{}: was trained with {} {}, and {} has {} ({} \"{}\"); set data.train as it was, or "
-        "another run.directory to begin a new run",
+        "another run.output_dir to begin a new run",
         place,
         before.size(),
         kind_.labels,
@@ -343,11 +343,12 @@ BatchWords batch_words_of(const LabelledKind& kind, const DataOptions& data) {
   BatchWords words;
   const std::int64_t tokens = data.buckets.batch_tokens;
   words.text = fmt::format("{}s in batches of {} tokens", kind.example, tokens);
-  words.keys = kind.example == "image" ? "data.batch_tokens" : "data.batch_tokens, data.longest";
+  words.keys = kind.example == "image" ? "data.global_batch_tokens"
+                                       : "data.global_batch_tokens, data.max_length";
   // How many examples a batch has is their length's matter.
   if (!kind.each_token) return words;
   words.counted = tokens;
-  words.counted_keys = "data.batch_tokens";
+  words.counted_keys = "data.global_batch_tokens";
   return words;
 }
 

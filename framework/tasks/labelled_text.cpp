@@ -16,17 +16,17 @@ std::string labelled_text_problem(const LabelledKind& kind, const DataOptions& d
           kind.task);
   if (data.tokenizer == TokenizerKind::characters)
     return fmt::format(
-        "data.tokenizer is characters, which are those of data.train with its {0}; "
-        "with run.task: {1} set it to bytes, or to sentencepiece with "
-        "data.tokenizer_model",
+        "data.tokenizer.type is char, which are those of data.train with its {0}; "
+        "with run.task: {1} set it to byte, or to sentencepiece with "
+        "data.tokenizer.model",
         kind.labels,
         kind.task);
   if (trains_tokenizer(data))
     return fmt::format(
-        "data.tokenizer is {} without data.tokenizer_model, and data.train "
+        "data.tokenizer.type is {} without data.tokenizer.model, and data.train "
         "has {} beside its text; train a model on the text alone by longspan "
         "tokenizer train TEXT --output FILE.{}, and name it, or set "
-        "data.tokenizer to bytes",
+        "data.tokenizer.type to byte",
         name_of(data.tokenizer),
         kind.labels,
         data.tokenizer == TokenizerKind::sentencepiece ? "model" : "json");

@@ -42,12 +42,12 @@ TextIdentity with_order(TextIdentity identity,
 // nothing does.
 std::string supply_problem(const DataOptions& data) {
   if (data.reads_documents())
-    return "data.shuffle, data.documents_apart and weights of data.train are for files; documents "
-           "that a program gives are read in their order";
+    return "data.shuffle, data.documents.reset_attention_mask and weights of data.train are for "
+           "files; documents that a program gives are read in their order";
   if (data.tokenizer == TokenizerKind::characters || trains_tokenizer(data))
     return fmt::format(
-        "data.tokenizer: {} is made of data.train, and a program gives ids; set it to bytes, to "
-        "ids with data.format: tokens, or name a model by data.tokenizer_model",
+        "data.tokenizer.type: {} is made of data.train, and a program gives ids; set it to byte, "
+        "to none with data.format: tokens, or name a model by data.tokenizer.model",
         name_of(data.tokenizer));
   return "";
 }
@@ -203,8 +203,10 @@ class LanguageModel : public Task {
 };
 
 Batch dry_batch(const DryBatch& wanted) {
-  const StreamRange streams = streams_of_rank(
-      wanted.data.batch, wanted.mesh.data_coordinate(), wanted.mesh.data.size(), "data.batch");
+  const StreamRange streams = streams_of_rank(wanted.data.batch,
+                                              wanted.mesh.data_coordinate(),
+                                              wanted.mesh.data.size(),
+                                              "data.global_batch_size");
   const Shape shape = {streams.count(), wanted.segments * wanted.data.segment};
   Batch batch;
   for (const char* name : {"tokens", "targets"})
@@ -221,7 +223,7 @@ Batch dry_batch(const DryBatch& wanted) {
 }  // namespace
 
 TaskKind language_model_task() {
-  return {.name = "language_model",
+  return {.name = "language_modeling",
           .documentation = "the next token of a text, read as streams",
           .reads_streams = true,
           .takes_documents = true,
@@ -229,7 +231,7 @@ TaskKind language_model_task() {
           .problem = [](const DataOptions& data) -> std::string {
             if (data.train_target.empty()) return "";
             return "data.train_target is for run.task: translation, and run.task is "
-                   "language_model; set one of them";
+                   "language_modeling; set one of them";
           },
           .readout = vocabulary_readout(),
           .vocabulary = [](const Tokenizer& tokenizer,
@@ -241,9 +243,9 @@ TaskKind language_model_task() {
           .goals = {{"loss", false}, {"bits_per_byte", false}},
           .words = [](const DataOptions& data) -> BatchWords {
             return {fmt::format("{} streams of {} tokens", data.batch, data.segment),
-                    "data.segment, data.batch",
+                    "data.seq_length, data.global_batch_size",
                     data.batch * data.segment,
-                    "data.batch x data.segment"};
+                    "data.global_batch_size x data.seq_length"};
           }};
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 LabelledKind pixels_of_images() {
   LabelledKind kind;
-  kind.task = "pixels";
+  kind.task = "image_generation";
   kind.documentation =
       "the values of the pixels of images, one after another, with data.format: images";
   kind.label = "class";
@@ -28,9 +28,9 @@ LabelledKind pixels_of_images() {
   kind.goals = {{"bits_per_dimension", false}};
   kind.readout = pixel_readout();
   kind.problem = [](const DataOptions& data) -> std::string {
-    return data.format == DataFormat::images
-               ? labelled_images_problem(data)
-               : "run.task: pixels learns images, and data.format is text; set it to images";
+    return data.format == DataFormat::images ? labelled_images_problem(data)
+                                             : "run.task: image_generation learns images, and "
+                                               "data.format is text; set it to images";
   };
   kind.learn = [](const DataOptions& data, const Communicator& all, const ScanListener& listener) {
     return LearnedLabels{learn_labels_of_images(data, Unlabelled::taken, all, listener)};
@@ -51,13 +51,13 @@ std::vector<std::int64_t> labels_of_images(const DrawRequest& request, std::int6
   if (!request.classes.empty() && !knows_classes)
     throw ConfigurationError(
         "the class of the images is to be \"{}\", and the model was not told of classes "
-        "(model.of_classes)",
+        "(model.class_conditional)",
         request.classes.front());
   if (!knows_classes) return labels;
   if (request.classes.empty() && !request.complete.empty())
     throw ConfigurationError(
-        "the model was told of classes (model.of_classes): say those of the images to complete by "
-        "--class, once or in their order");
+        "the model was told of classes (model.class_conditional): say those of the images to "
+        "complete by --class, once or in their order");
   std::vector<std::int64_t> turns;
   for (const std::string& name : request.classes) {
     turns.push_back(request.labels.id_of(name));

@@ -143,8 +143,10 @@ class Recall : public EnvironmentTask {
 };
 
 Batch dry_recall(const DryBatch& wanted) {
-  const StreamRange streams = streams_of_rank(
-      wanted.data.batch, wanted.mesh.data_coordinate(), wanted.mesh.data.size(), "data.batch");
+  const StreamRange streams = streams_of_rank(wanted.data.batch,
+                                              wanted.mesh.data_coordinate(),
+                                              wanted.mesh.data.size(),
+                                              "data.global_batch_size");
   const Shape shape = {streams.count(), wanted.segments * wanted.data.segment};
   Batch batch;
   for (const char* name : {"tokens", "targets"})
@@ -199,7 +201,7 @@ std::vector<std::string> write(const WriteRequest& request) {
 }  // namespace
 
 TaskKind recall_task() {
-  TaskKind kind = environment_task("recall");
+  TaskKind kind = environment_task("behavior_cloning");
   kind.documentation =
       "the right action at each step of episodes of an environment, which is made by the "
       "description in data.train and data.validation: corridor, memory_maze or number_pad, with "
@@ -212,7 +214,7 @@ TaskKind recall_task() {
   kind.goals = {{"loss", false}, {"accuracy"}, {"success"}};
   kind.words = [](const DataOptions& data) -> BatchWords {
     return {fmt::format("{} streams of {} steps", data.batch, data.segment),
-            "data.segment, data.batch"};
+            "data.seq_length, data.global_batch_size"};
   };
   kind.evaluate = [](const EvaluateRequest& request) {
     const Environment environment = environment_of(request);

@@ -69,20 +69,20 @@ PlayedSums play(const Model& model,
   return sums;
 }
 
-// Collective. `most`: batches, as training.validation_batches.
+// Collective. `most`: batches, as training.validation.max_batches.
 Measurement measure(const Environment& environment,
                     const Model& model,
                     const DataOptions& data,
                     std::int64_t most,
                     const EvaluateRequest* request = nullptr) {
   const ProcessMesh& mesh = model.parameters().mesh();
-  Lives lives(
-      {.environment = environment,
-       .rows = streams_of_rank(data.batch, mesh.data_coordinate(), mesh.data.size(), "data.batch"),
-       .episodes = validation_episodes(),
-       .actions = Random(1).child("validation actions"),
-       .greedy = data.rollouts.greedy,
-       .host = model.parameters().device().host()});
+  Lives lives({.environment = environment,
+               .rows = streams_of_rank(
+                   data.batch, mesh.data_coordinate(), mesh.data.size(), "data.global_batch_size"),
+               .episodes = validation_episodes(),
+               .actions = Random(1).child("validation actions"),
+               .greedy = data.rollouts.greedy,
+               .host = model.parameters().device().host()});
   const std::int64_t each = episodes_of(environment, data.segment, most);
   std::function<void(std::size_t)> told;
   if (request)
@@ -113,11 +113,11 @@ class Reinforcement : public EnvironmentTask {
         validation_batches_(setting.validation_batches) {}
 
   std::unique_ptr<Source> source() const override {
-    throw Failure("the batches of run.task: reinforcement are made by a model");
+    throw Failure("the batches of run.task: reinforcement_learning are made by a model");
   }
   std::unique_ptr<Source> source_by(const Model& model) const override {
-    const StreamRange rows =
-        streams_of_rank(data_.batch, mesh_.data_coordinate(), mesh_.data.size(), "data.batch");
+    const StreamRange rows = streams_of_rank(
+        data_.batch, mesh_.data_coordinate(), mesh_.data.size(), "data.global_batch_size");
     return std::make_unique<Rollouts>(
         RolloutSetting{.lives = {.environment = environment(),
                                  .rows = rows,
@@ -156,8 +156,10 @@ class Reinforcement : public EnvironmentTask {
 
 // One minibatch.
 Batch dry_episodes(const DryBatch& wanted) {
-  const StreamRange streams = streams_of_rank(
-      wanted.data.batch, wanted.mesh.data_coordinate(), wanted.mesh.data.size(), "data.batch");
+  const StreamRange streams = streams_of_rank(wanted.data.batch,
+                                              wanted.mesh.data_coordinate(),
+                                              wanted.mesh.data.size(),
+                                              "data.global_batch_size");
   const std::int64_t groups = wanted.data.rollouts.minibatches;
   const Shape shape = {streams.count() / groups, wanted.segments * wanted.data.segment};
   Batch batch;
@@ -178,7 +180,7 @@ Batch dry_episodes(const DryBatch& wanted) {
 }  // namespace
 
 TaskKind reinforcement_task() {
-  TaskKind kind = environment_task("reinforcement");
+  TaskKind kind = environment_task("reinforcement_learning");
   kind.documentation =
       "acting in an environment by what actions are rewarded with: proximal policy optimization "
       "with generalized advantages; data.train and data.validation describe the environment: "
@@ -192,7 +194,7 @@ TaskKind reinforcement_task() {
   kind.goals = {{"reward"}, {"success"}};
   kind.words = [](const DataOptions& data) -> BatchWords {
     return {fmt::format("{} steps of {} environments", data.segment, data.batch),
-            "data.segment, data.batch"};
+            "data.seq_length, data.global_batch_size"};
   };
   kind.evaluate = [](const EvaluateRequest& request) {
     return measure(environment_of(request), request.model, request.data, 0, &request);

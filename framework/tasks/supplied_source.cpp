@@ -28,7 +28,7 @@ class SuppliedSource : public Source {
         range_(streams_of_rank(reading_.layout.streams,
                                reading_.mesh.data_coordinate(),
                                reading_.mesh.data.size(),
-                               "data.batch")),
+                               "data.global_batch_size")),
         rows_(static_cast<std::size_t>(reading_.layout.streams)) {}
 
   Batch next() override;
@@ -95,7 +95,7 @@ std::vector<std::int64_t> SuppliedSource::take() {
         throw DocumentsEnded(
             "the program's data ended before the last step, and what is read only once, as an "
             "iterator is, cannot begin again; give a list, or a function of a place, or fewer "
-            "training.steps");
+            "training.max_steps");
       has_tokens_ = next_.document > 0;
     }
     std::optional<std::vector<std::int64_t>> document = reader_();

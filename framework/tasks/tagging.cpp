@@ -84,7 +84,7 @@ LabelledKind tagged_words() {
   kind.task = "tagging";
   kind.documentation =
       "a tag for each word of a sentence; a word and its tag on every line, an empty line after a "
-      "sentence, as data.tag_columns says";
+      "sentence, as data.tag_format says";
   kind.label = "tag";
   kind.labels = "tags";
   kind.example = "sentence";

@@ -107,10 +107,10 @@ struct DryBatch {
 
 // What the keys say of a task's batches.
 struct BatchWords {
-  std::string text;               // "8 streams of 256 tokens"
-  std::string keys;               // that make them smaller: "data.segment, data.batch"
-  std::int64_t counted = 0;       // about what the loss of one is divided by; 0: not known
-  std::string counted_keys = {};  // that say so: "data.batch x data.segment"
+  std::string text;          // "8 streams of 256 tokens"
+  std::string keys;          // that make them smaller: "data.seq_length, data.global_batch_size"
+  std::int64_t counted = 0;  // about what the loss of one is divided by; 0: not known
+  std::string counted_keys = {};  // that say so: "data.global_batch_size x data.seq_length"
 };
 
 // A trained model on data that it did not learn.
@@ -167,7 +167,7 @@ struct TaskKind {
   std::string documentation;     // one line
   bool has_labels = false;       // its readout has labels, and no vocabulary
   bool acts = false;             // labels are actions, and the model makes its batches itself
-  bool reads_streams = false;    // data.batch streams in steps of data.segment
+  bool reads_streams = false;    // data.global_batch_size streams in steps of data.seq_length
   bool takes_documents = false;  // TaskSetting::documents
   bool has_samples = false;      // Task::samples
   // What keeps it from the files that the options name, as a sentence; empty where nothing does.
@@ -182,8 +182,8 @@ struct TaskKind {
   // Throws DataError, and what the listener throws.
   std::function<std::unique_ptr<Task>(const TaskSetting&)> open;
   std::function<Batch(const DryBatch&)> dry_batch;
-  // Those that a validation may have; `decoded_goals` only where training.validation_decoded is not
-  // 0.
+  // Those that a validation may have; `decoded_goals` only where
+  // training.validation.num_decoded_examples is not 0.
   std::vector<Goal> goals = {};
   std::vector<Goal> decoded_goals = {};
   std::function<BatchWords(const DataOptions&)> words;

@@ -140,17 +140,19 @@ std::string decoder_problem(const TranslateOptions& options, bool masked) {
   const TranslateOptions usual;
   if (!masked &&
       (options.iterations != usual.iterations || options.length_beam != usual.length_beam))
-    return "iterations and a length beam are for model.decoder: masked; this model says one word "
-           "after another";
+    return "iterations and a length beam are for model.decoder_type: non_autoregressive; this "
+           "model says one word after another";
   if (masked && options.sampling)
-    return "samples are drawn one word after another; this model has model.decoder: masked, which "
-           "says all words at once";
+    return "samples are drawn one word after another; this model has model.decoder_type: "
+           "non_autoregressive, which says all words at once";
   if (masked && options.beam != usual.beam && options.beam != 1)
-    return "a beam is for words that are said one after another; this model has model.decoder: "
-           "masked, which tries as many lengths as --length-beam says";
+    return "a beam is for words that are said one after another; this model has "
+           "model.decoder_type: non_autoregressive, which tries as many lengths as --length-beam "
+           "says";
   if (masked && (options.alpha != usual.alpha || options.penalty != usual.penalty))
     return "a length penalty is for words that are said one after another; this model has "
-           "model.decoder: masked, whose results are ranked by the mean of their words";
+           "model.decoder_type: non_autoregressive, whose results are ranked by the mean of their "
+           "words";
   return "";
 }
 
@@ -165,7 +167,8 @@ void check(const Model& model,
     if (masked->masking == WordMasking::all && options.iterations > 1 &&
         options.iterations != TranslateOptions().iterations)
       throw ConfigurationError(
-          "{} iterations are asked of a model of model.masking: all, which says all words once",
+          "{} iterations are asked of a model of model.nat.objective: vanilla, which says all "
+          "words once",
           options.iterations);
     refuse(problem_of(masked_of(tokenizer, options, special)));
     return;

@@ -25,8 +25,8 @@ struct TranslateOptions {
   std::int64_t longest_beyond = 50;  // a result has at most so many tokens more than its source
   std::int64_t longest_source = 0;   // a line is cut after so many tokens; 0: it is read whole
   SentenceTokens sentence = {};      // as the model learnt them
-  // Of model.decoder: masked, how often words are said, and how many lengths around the predicted
-  // one are tried.
+  // Of model.decoder_type: non_autoregressive, how often words are said, and how many lengths
+  // around the predicted one are tried.
   std::int64_t iterations = 10;
   std::int64_t length_beam = 5;
   std::int64_t batch_tokens = 4096;  // of the sources read at once, padding included

@@ -225,12 +225,11 @@ class TranslationTask : public Task {
 
 std::string pairs_problem(const DataOptions& data) {
   if (data.tokenizer == TokenizerKind::characters)
-    return "data.tokenizer is characters, which are those of data.train alone; with run.task: "
-           "translation set it to sentencepiece (data.tokenizer_kind: char) or bytes";
+    return "data.tokenizer.type is char, which are those of data.train alone; with run.task: "
+           "translation set it to sentencepiece (data.tokenizer.model_type: char) or byte";
   if (!data.train_alignments.empty() && data.buckets.subword_sampling > 0)
-    return "data.train_alignments counts the tokens of a line, which data.subword_sampling "
-           "changes; "
-           "set one of them";
+    return "data.train_alignments counts the tokens of a line, which data.tokenizer.sampling_alpha "
+           "changes; set one of them";
   const std::pair<const NamedPath*, const NamedPath*> sides[] = {
       {&data.train, &data.train_target},
       {&data.validation, &data.validation_target},
@@ -370,9 +369,9 @@ TaskKind translation_task() {
       .words = [](const DataOptions& data) -> BatchWords {
         return {
             fmt::format("pairs in batches of {} tokens of both sides", data.buckets.batch_tokens),
-            "data.batch_tokens, data.longest",
+            "data.global_batch_tokens, data.max_length",
             data.buckets.batch_tokens,
-            "data.batch_tokens"};
+            "data.global_batch_tokens"};
       },
       .has_pairs = true,
       .planned_batches = planned_batches,

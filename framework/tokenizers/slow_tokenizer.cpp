@@ -377,8 +377,8 @@ void SlowTokenizer::read_vocabulary() {
       pieces_->space_as_suffix || !pieces_->escape_whitespaces || pieces_->unknown_id < 0 ||
       pieces_->unknown_id >= std::ssize(pieces_->pieces))
     throw DataError(
-        "{}: a SentencePiece model of this kind has no tokenizer.json; set data.tokenizer to "
-        "sentencepiece, and data.tokenizer_model to this file",
+        "{}: a SentencePiece model of this kind has no tokenizer.json; set data.tokenizer.type to "
+        "sentencepiece, and data.tokenizer.model to this file",
         files_.vocabulary.place);
   for (std::size_t id = 0; id < pieces_->pieces.size(); ++id)
     ids_.emplace(pieces_->pieces[id].text, static_cast<std::int64_t>(id));

@@ -11,7 +11,7 @@ namespace longspan {
 
 std::string calmer_training(const TrainingOptions& options) {
   return fmt::format(
-      "set a smaller training.learning_rate (it is {}) or {} training.clip_norm (it is {})",
+      "set a smaller training.learning_rate (it is {}) or {} training.max_grad_norm (it is {})",
       options.learning_rate,
       options.clip_norm > 0 ? "a smaller" : "clip the gradients with",
       options.clip_norm > 0 ? fmt::format("{}", options.clip_norm) : "0, which clips nothing");
@@ -26,12 +26,12 @@ std::string where_to_go_on(const std::filesystem::path& checkpoints, const std::
     return "no checkpoint was saved, so the run begins anew when it is started again";
   const auto path = [&](std::int64_t step) { return (checkpoints / step_name(step)).string(); };
   std::string clause = fmt::format("started again{} the run goes on from {}",
-                                   resume == "auto" ? "" : " with checkpoint.resume: auto",
+                                   resume == "auto" ? "" : " with checkpoint.resume_from: auto",
                                    path(steps.back()));
   if (steps.size() > 1)
     clause += fmt::format(
-        "; to go on from an earlier one set checkpoint.resume to it, such as {}, and another "
-        "run.directory",
+        "; to go on from an earlier one set checkpoint.resume_from to it, such as {}, and another "
+        "run.output_dir",
         path(steps[steps.size() - 2]));
   return clause;
 }
@@ -41,9 +41,9 @@ void judge_reconstruction(std::int64_t step, double error, double bound) {
   if (error <= bound) return;
   throw DivergedError(
       "step {}: the streams that the reversible stack rebuilt are {:.2e} of their size from the "
-      "true ones, more than memory.reconstruction_bound = {}: its gradients are those of another "
-      "function; go on from an earlier checkpoint with a smaller training.learning_rate, use fewer "
-      "layers, or set precision.compute to float64",
+      "true ones, more than memory.reconstruction_tolerance = {}: its gradients are those of "
+      "another function; go on from an earlier checkpoint with a smaller training.learning_rate, "
+      "use fewer layers, or set precision.compute_dtype to float64",
       step,
       error,
       bound);

@@ -14,11 +14,11 @@ std::string calmer_training(const TrainingOptions& options);
 
 // Which of the steps in a folder of checkpoints a run goes on from, and which is an earlier one: a
 // clause, also where there is none.
-// `resume`: checkpoint.resume.
+// `resume`: checkpoint.resume_from.
 std::string where_to_go_on(const std::filesystem::path& checkpoints, const std::string& resume);
 
 // Throws DivergedError where what a reversible stack rebuilt in a step is further from the truth
-// than memory.reconstruction_bound, or no number.
+// than memory.reconstruction_tolerance, or no number.
 void judge_reconstruction(std::int64_t step, double error, double bound);
 
 }  // namespace longspan

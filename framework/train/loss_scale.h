@@ -8,9 +8,9 @@
 namespace longspan {
 
 struct LossScaleOptions {
-  double initial = 65536;               // precision.loss_scale: a power of two
-  std::int64_t growth_interval = 2000;  // precision.loss_scale_growth_interval: good steps
-  std::int64_t hysteresis = 2;          // precision.loss_scale_hysteresis: overflows
+  double initial = 65536;               // precision.loss_scale.init_scale: a power of two
+  std::int64_t growth_interval = 2000;  // precision.loss_scale.growth_interval: good steps
+  std::int64_t hysteresis = 2;          // precision.loss_scale.hysteresis: overflows
 };
 
 // Dynamic loss scaling by Megatron-LM's rule. The backward pass starts from the scale instead of

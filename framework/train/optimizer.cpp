@@ -67,8 +67,8 @@ void Optimizer::judge(const Checkpoint& checkpoint) const {
   if (found != keeps)
     throw ConfigurationError(
         "{}: holds {}, and with training.optimizer as it is set a run keeps {}; set it as the "
-        "checkpoint's run had it, or begin a new run with its weights alone: another run.directory "
-        "and training.start_from",
+        "checkpoint's run had it, or begin a new run with its weights alone: another "
+        "run.output_dir and training.init_from.path",
         checkpoint.path().string(),
         found,
         keeps);

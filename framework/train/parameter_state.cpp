@@ -48,11 +48,9 @@ void judge_ended(const Checkpoint& checkpoint, const Parameters& parameters) {
     if (parameter->read_steps && parameters.reads(*parameter) && !checkpoint.has(parameter->name))
       throw ConfigurationError(
           "{}: has no {}, whose part in training had ended there, and would end at step {} now; "
-          "set "
-          "training.steps, training.schedule_steps and model.inner_losses_end as that run had "
-          "them, "
-          "or begin a new run with its weights alone: another run.directory and "
-          "training.start_from",
+          "set training.max_steps, training.lr_scheduler.total_steps and "
+          "model.intermediate_losses.end_fraction as that run had them, or begin a new run with "
+          "its weights alone: another run.output_dir and training.init_from.path",
           checkpoint.path().string(),
           parameter->name,
           *parameter->read_steps);

@@ -265,8 +265,9 @@ void Trainer::judge(const Batch& batch, const StepResult& result) {
   if (skipped_in_a_row_ < options_.skipped_in_a_row) return;
   if (result.loss_scale && std::isfinite(result.loss))
     throw DivergedError(
-        "training diverged: {} steps in a row had gradients that f16 cannot hold even at loss "
-        "scale 1; the last is step {} (loss {}); set precision.compute to bf16 or float32",
+        "training diverged: {} steps in a row had gradients that float16 cannot hold even at loss "
+        "scale 1; the last is step {} (loss {}); set precision.compute_dtype to bfloat16 or "
+        "float32",
         skipped_in_a_row_,
         steps_,
         result.loss);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "framework/core/error.h"
 #include "framework/core/option_text.h"
 
 namespace longspan {
@@ -22,6 +23,13 @@ constexpr std::array<NamedActivation, 6> activations = {{{"gelu_new", "gelu_tanh
                                                          {"silu", "silu"},
                                                          {"swish", "silu"}}};
 
+struct GatedActivation {
+  const char* inner;  // what the gate is read through
+  const char* gated;
+};
+constexpr std::array<GatedActivation, 4> gated_activations = {
+    {{"relu", "reglu"}, {"gelu", "geglu"}, {"gelu_tanh", "geglu_tanh"}, {"silu", "swiglu"}}};
+
 }  // namespace
 
 std::string activation_here(const ModelConfig& config, const std::string& key) {
@@ -38,8 +46,21 @@ std::string activation_here(const ModelConfig& config,
   config.refuse(key, fmt::format("found {}; wanted {}", in_quotes(there), either(names)));
 }
 
+std::string gated_activation(const std::string& inner) {
+  const auto found = std::ranges::find(gated_activations, inner, &GatedActivation::inner);
+  require(found != gated_activations.end(), "{} has no gated form", inner);
+  return found->gated;
+}
+
+bool is_gated_activation(const std::string& here) {
+  return std::ranges::find(gated_activations, here, &GatedActivation::gated) !=
+         gated_activations.end();
+}
+
 std::string activation_there(const std::string& here) {
-  const auto found = std::ranges::find(activations, here, &NamedActivation::here);
+  const auto gated = std::ranges::find(gated_activations, here, &GatedActivation::gated);
+  const std::string inner = gated == gated_activations.end() ? here : gated->inner;
+  const auto found = std::ranges::find(activations, inner, &NamedActivation::here);
   return (found == activations.end() ? activations.front() : *found).there;
 }
 

@@ -110,7 +110,7 @@ nlohmann::ordered_json config_of(const std::vector<JoinedAdapter>& adapters,
                                  const std::vector<TensorPair>& pairs,
                                  const ModelValues& values,
                                  const std::string& base) {
-  const std::int64_t rank = values.integer("training.adapters.rank");
+  const std::int64_t rank = values.integer("training.lora.rank");
   const double factor = adapter_factor(values);
   auto ranks = nlohmann::ordered_json::object(), alphas = nlohmann::ordered_json::object();
   for (const JoinedAdapter& each : adapters) {
@@ -128,7 +128,7 @@ nlohmann::ordered_json config_of(const std::vector<JoinedAdapter>& adapters,
        base.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(base)},
       {"r", rank},
       {"lora_alpha", number(factor * static_cast<double>(rank))},
-      {"lora_dropout", values.number_or("training.adapters.dropout", 0)},
+      {"lora_dropout", values.number_or("training.lora.dropout", 0)},
       {"target_modules", targets_of(adapters, pairs)},
       {"rank_pattern", std::move(ranks)},
       {"alpha_pattern", std::move(alphas)},
@@ -141,8 +141,8 @@ nlohmann::ordered_json config_of(const std::vector<JoinedAdapter>& adapters,
 }  // namespace
 
 double adapter_factor(const ModelValues& values) {
-  const double rank = values.number_or("training.adapters.rank", 1);
-  return values.number_or("training.adapters.alpha", rank) / rank;
+  const double rank = values.number_or("training.lora.rank", 1);
+  return values.number_or("training.lora.alpha", rank) / rank;
 }
 
 void export_adapters(const Checkpoint& checkpoint,
@@ -156,11 +156,11 @@ void export_adapters(const Checkpoint& checkpoint,
   if (adapters.empty())
     throw ConfigurationError("--adapters: {} has none; leave it out for the whole model",
                              checkpoint.path().string());
-  if (!values.texts("training.adapters.beside").empty())
+  if (!values.texts("training.lora.modules_to_save").empty())
     throw ConfigurationError(
-        "--adapters: training.adapters.beside is {}, and such weights are not written with "
+        "--adapters: training.lora.modules_to_save is {}, and such weights are not written with "
         "adapters; leave it out for the whole model",
-        values.text("training.adapters.beside"));
+        values.text("training.lora.modules_to_save"));
   const auto name = [](const JoinedAdapter& each, const char* part) {
     return fmt::format("base_model.model.{}.{}.weight", each.module, part);
   };

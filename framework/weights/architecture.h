@@ -16,8 +16,8 @@
 
 namespace longspan {
 
-// The values of a configuration by key, as they are written: "model.width" -> "768". "none" stands
-// for absence.
+// The values of a configuration by key, as they are written: "model.hidden_size" -> "768". "none"
+// stands for absence.
 class ModelValues {
  public:
   explicit ModelValues(std::map<std::string, std::string> values) : values_(std::move(values)) {}

@@ -45,7 +45,7 @@ void read_dropouts(const ModelConfig& config, ModelMeaning& meaning) {
   const double hidden = config.number("activation_dropout", 0, of_dropout);
   meaning.settings.emplace_back("model.dropout", fmt::format("{}", dropout));
   meaning.settings.emplace_back(
-      "model.attention_dropout",
+      "model.attention.dropout",
       fmt::format("{}", config.number("attention_dropout", 0, of_dropout)));
   if (hidden != dropout)
     meaning.remarks.push_back(
@@ -94,19 +94,19 @@ ModelMeaning read(const ModelConfig& config) {
                     config.integer("decoder_layers", 1, 1 << 16),
                     meaning.settings);
   const ModelSettings more = {
-      {"model.vocabulary", fmt::format("{}", vocabulary)},
-      {"model.width", fmt::format("{}", width)},
-      {"model.heads", fmt::format("{}", heads)},
-      {"model.feed_forward", fmt::format("{}", alike(config, "ffn_dim", 1 << 28))},
+      {"model.vocab_size", fmt::format("{}", vocabulary)},
+      {"model.hidden_size", fmt::format("{}", width)},
+      {"model.num_attention_heads", fmt::format("{}", heads)},
+      {"model.intermediate_size", fmt::format("{}", alike(config, "ffn_dim", 1 << 28))},
       {"model.activation",
        config.has("activation_function") ? activation_here(config, "activation_function") : "gelu"},
-      {"model.norm", "post"},
-      {"model.positions", "learned"},
-      {"model.longest", fmt::format("{}", positions)},
-      {"model.first_position", fmt::format("{}", first_position)},
-      {"model.scaled_embeddings", config.flag("scale_embedding", false) ? "true" : "false"},
-      {"model.embedding_norm", "true"},
-      {"model.initial_deviation", fmt::format("{}", config.number("init_std", 0.02, from_0))},
+      {"model.norm.position", "post"},
+      {"model.position_embedding_type", "learned"},
+      {"model.max_position_embeddings", fmt::format("{}", positions)},
+      {"model.position_embedding_offset", fmt::format("{}", first_position)},
+      {"model.scale_embedding", config.flag("scale_embedding", false) ? "true" : "false"},
+      {"model.layernorm_embedding", "true"},
+      {"model.initializer_range", fmt::format("{}", config.number("init_std", 0.02, from_0))},
   };
   meaning.settings.insert(meaning.settings.end(), more.begin(), more.end());
   add_example_length(positions, meaning.settings);
@@ -118,17 +118,17 @@ ModelMeaning read(const ModelConfig& config) {
 }
 
 nlohmann::ordered_json write(const ModelValues& values) {
-  const std::int64_t width = values.integer("model.width");
-  const std::int64_t heads = values.integer("model.heads");
-  const std::int64_t hidden = values.integer_or("model.feed_forward", 4 * width);
+  const std::int64_t width = values.integer("model.hidden_size");
+  const std::int64_t heads = values.integer("model.num_attention_heads");
+  const std::int64_t hidden = values.integer_or("model.intermediate_size", 4 * width);
   const std::int64_t encoder_layers = encoder_layers_of(values);
   const double dropout = values.number_or("model.dropout", 0);
   return {{"model_type", "bart"},
           {"is_encoder_decoder", true},
-          {"vocab_size", values.integer("model.vocabulary")},
+          {"vocab_size", values.integer("model.vocab_size")},
           {"d_model", width},
           {"encoder_layers", encoder_layers},
-          {"decoder_layers", values.integer("model.layers")},
+          {"decoder_layers", values.integer("model.num_hidden_layers")},
           {"num_hidden_layers", encoder_layers},
           {"encoder_attention_heads", heads},
           {"decoder_attention_heads", heads},
@@ -137,10 +137,10 @@ nlohmann::ordered_json write(const ModelValues& values) {
           {"activation_function", activation_there(values.text("model.activation"))},
           {"dropout", dropout},
           {"activation_dropout", dropout},
-          {"attention_dropout", values.number_or("model.attention_dropout", 0)},
-          {"max_position_embeddings", values.integer_or("model.longest", 2)},
-          {"scale_embedding", values.is("model.scaled_embeddings", "true")},
-          {"init_std", values.number_or("model.initial_deviation", 0.02)},
+          {"attention_dropout", values.number_or("model.attention.dropout", 0)},
+          {"max_position_embeddings", values.integer_or("model.max_position_embeddings", 2)},
+          {"scale_embedding", values.is("model.scale_embedding", "true")},
+          {"init_std", values.number_or("model.initializer_range", 0.02)},
           {"tie_word_embeddings", true}};
 }
 
@@ -175,7 +175,7 @@ void add_stack(const std::string& stack, std::int64_t layers, std::vector<Tensor
 std::vector<TensorPair> tensors(const ModelValues& values) {
   std::vector<TensorPair> pairs = {{"model.shared.weight", {"embedding/weight"}}};
   add_stack("encoder", encoder_layers_of(values), pairs);
-  add_stack("decoder", values.integer("model.layers"), pairs);
+  add_stack("decoder", values.integer("model.num_hidden_layers"), pairs);
   return pairs;
 }
 
@@ -206,7 +206,7 @@ Architecture architecture() {
           .copies = copies,
           .zeros = [](const ModelValues& values)
               -> std::vector<std::pair<std::string, std::vector<std::int64_t>>> {
-            return {{"final_logits_bias", {1, values.integer("model.vocabulary")}}};
+            return {{"final_logits_bias", {1, values.integer("model.vocab_size")}}};
           }};
 }
 

@@ -76,9 +76,9 @@ void read_positions(const BertKind& kind, const ModelConfig& config, ModelSettin
   if (kind.after_padding)
     first = 1 + (config.has("pad_token_id") ? config.integer("pad_token_id", 0, 1 << 16) : 1);
   const std::int64_t rows = config.integer("max_position_embeddings", first + 2, 1 << 28);
-  settings.emplace_back("model.positions", "learned");
-  settings.emplace_back("model.longest", fmt::format("{}", rows - first));
-  settings.emplace_back("model.first_position", fmt::format("{}", first));
+  settings.emplace_back("model.position_embedding_type", "learned");
+  settings.emplace_back("model.max_position_embeddings", fmt::format("{}", rows - first));
+  settings.emplace_back("model.position_embedding_offset", fmt::format("{}", first));
   add_example_length(rows - first, settings);
 }
 
@@ -97,13 +97,13 @@ ModelMeaning read(const BertKind& kind, Head head, const ModelConfig& config) {
   ModelMeaning meaning = {.settings = read_encoder_keys(config, usual_dropout)};
   const ModelSettings own = {
       {"run.task", head == Head::tags ? "tagging" : "classification"},
-      {"model.vocabulary",
+      {"model.vocab_size",
        fmt::format("{}", config.integer("vocab_size", 1, std::int64_t{1} << 31))},
-      {"model.norm", "post"},
-      {"model.scaled_embeddings", "false"},
-      {"model.embedding_norm", "true"},
-      {"model.token_types", fmt::format("{}", config.integer("type_vocab_size", 1, 1 << 16))},
-      {"model.class_layer", head == Head::tags ? "false" : "true"},
+      {"model.norm.position", "post"},
+      {"model.scale_embedding", "false"},
+      {"model.layernorm_embedding", "true"},
+      {"model.type_vocab_size", fmt::format("{}", config.integer("type_vocab_size", 1, 1 << 16))},
+      {"model.add_pooling_layer", head == Head::tags ? "false" : "true"},
   };
   meaning.settings.insert(meaning.settings.end(), own.begin(), own.end());
   read_positions(kind, config, meaning.settings);
@@ -114,13 +114,13 @@ ModelMeaning read(const BertKind& kind, Head head, const ModelConfig& config) {
 }
 
 nlohmann::ordered_json write(const BertKind& kind, const ModelValues& values) {
-  const std::int64_t first = values.integer("model.first_position");
+  const std::int64_t first = values.integer("model.position_embedding_offset");
   nlohmann::ordered_json config = {
       {"model_type", kind.model_type},
-      {"vocab_size", values.integer("model.vocabulary")},
-      {"max_position_embeddings", values.integer_or("model.longest", 1) + first},
+      {"vocab_size", values.integer("model.vocab_size")},
+      {"max_position_embeddings", values.integer_or("model.max_position_embeddings", 1) + first},
       {"position_embedding_type", "absolute"},
-      {"type_vocab_size", values.integer("model.token_types")}};
+      {"type_vocab_size", values.integer("model.type_vocab_size")}};
   config.update(write_encoder_keys(values));
   if (kind.after_padding) config["pad_token_id"] = first - 1;
   return config;
@@ -138,7 +138,7 @@ std::vector<TensorPair> tensors(const BertKind& kind, Head head, const ModelValu
           {.there = there + "." + each, .here = {here + "/" + each}, .optional = optional});
   };
   add(body + "embeddings.LayerNorm", "embedding_norm");
-  for (std::int64_t layer = 0; layer < values.integer("model.layers"); ++layer) {
+  for (std::int64_t layer = 0; layer < values.integer("model.num_hidden_layers"); ++layer) {
     const std::string there = fmt::format("{}encoder.layer.{}.", body, layer);
     const std::string attention = fmt::format("layers/{}/attention/", layer);
     const std::string feed = fmt::format("layers/{}/feed_forward/", layer);

@@ -45,25 +45,25 @@ ModelMeaning read(const ModelConfig& config) {
   ModelMeaning meaning;
   meaning.settings = {
       {"model.family", "decoder"},
-      {"model.vocabulary",
+      {"model.vocab_size",
        fmt::format("{}", config.integer("vocab_size", 1, std::int64_t{1} << 31))},
-      {"model.layers", fmt::format("{}", config.integer("n_layer", 1, 1 << 16))},
-      {"model.width", fmt::format("{}", width)},
-      {"model.heads", fmt::format("{}", heads)},
-      {"model.feed_forward", fmt::format("{}", hidden)},
+      {"model.num_hidden_layers", fmt::format("{}", config.integer("n_layer", 1, 1 << 16))},
+      {"model.hidden_size", fmt::format("{}", width)},
+      {"model.num_attention_heads", fmt::format("{}", heads)},
+      {"model.intermediate_size", fmt::format("{}", hidden)},
       {"model.activation",
        config.has("activation_function") ? activation_here(config, "activation_function")
                                          : "gelu_tanh"},
-      {"model.norm", "pre"},
-      {"model.norm_epsilon", fmt::format("{}", config.number("layer_norm_epsilon", 1e-5, above_0))},
-      {"model.positions", "learned"},
-      {"model.longest", fmt::format("{}", positions)},
-      {"model.tied_embeddings", config.flag("tie_word_embeddings", true) ? "true" : "false"},
+      {"model.norm.position", "pre"},
+      {"model.norm.eps", fmt::format("{}", config.number("layer_norm_epsilon", 1e-5, above_0))},
+      {"model.position_embedding_type", "learned"},
+      {"model.max_position_embeddings", fmt::format("{}", positions)},
+      {"model.tie_word_embeddings", config.flag("tie_word_embeddings", true) ? "true" : "false"},
       {"model.dropout", fmt::format("{}", dropout)},
-      {"model.attention_dropout", fmt::format("{}", config.number("attn_pdrop", 0.1, of_dropout))},
-      {"model.initial_deviation", fmt::format("{}", deviation)},
-      {"data.segment", fmt::format("{}", positions)},
-      {"data.batch", "1"},
+      {"model.attention.dropout", fmt::format("{}", config.number("attn_pdrop", 0.1, of_dropout))},
+      {"model.initializer_range", fmt::format("{}", deviation)},
+      {"data.seq_length", fmt::format("{}", positions)},
+      {"data.global_batch_size", "1"},
   };
   if (of_embedding != dropout)
     meaning.remarks.push_back(fmt::format(
@@ -79,28 +79,28 @@ ModelMeaning read(const ModelConfig& config) {
 }
 
 nlohmann::ordered_json write(const ModelValues& values) {
-  const std::int64_t width = values.integer("model.width");
+  const std::int64_t width = values.integer("model.hidden_size");
   const double dropout = values.number_or("model.dropout", 0);
   return {{"model_type", "gpt2"},
-          {"vocab_size", values.integer("model.vocabulary")},
-          {"n_positions", values.integer_or("model.longest", 1)},
+          {"vocab_size", values.integer("model.vocab_size")},
+          {"n_positions", values.integer_or("model.max_position_embeddings", 1)},
           {"n_embd", width},
-          {"n_layer", values.integer("model.layers")},
-          {"n_head", values.integer("model.heads")},
-          {"n_inner", values.integer_or("model.feed_forward", 4 * width)},
+          {"n_layer", values.integer("model.num_hidden_layers")},
+          {"n_head", values.integer("model.num_attention_heads")},
+          {"n_inner", values.integer_or("model.intermediate_size", 4 * width)},
           {"activation_function", activation_there(values.text("model.activation"))},
-          {"layer_norm_epsilon", values.number_or("model.norm_epsilon", 0)},
+          {"layer_norm_epsilon", values.number_or("model.norm.eps", 0)},
           {"resid_pdrop", dropout},
           {"embd_pdrop", dropout},
-          {"attn_pdrop", values.number_or("model.attention_dropout", 0)},
-          {"initializer_range", values.number_or("model.initial_deviation", 0.02)},
+          {"attn_pdrop", values.number_or("model.attention.dropout", 0)},
+          {"initializer_range", values.number_or("model.initializer_range", 0.02)},
           {"scale_attn_weights", true},
-          {"tie_word_embeddings", values.is("model.tied_embeddings", "true")},
+          {"tie_word_embeddings", values.is("model.tie_word_embeddings", "true")},
           {"bos_token_id", nullptr},
           {"eos_token_id", nullptr}};
 }
 
-bool is_tied(const ModelValues& values) { return values.is("model.tied_embeddings", "true"); }
+bool is_tied(const ModelValues& values) { return values.is("model.tie_word_embeddings", "true"); }
 
 std::vector<TensorPair> tensors(const ModelValues& values) {
   std::vector<TensorPair> pairs = {{"transformer.wte.weight", {"embedding/weight"}},
@@ -117,7 +117,7 @@ std::vector<TensorPair> tensors(const ModelValues& values) {
       pairs.push_back(std::move(pair));
     }
   };
-  for (std::int64_t layer = 0; layer < values.integer("model.layers"); ++layer) {
+  for (std::int64_t layer = 0; layer < values.integer("model.num_hidden_layers"); ++layer) {
     const std::string there = fmt::format("transformer.h.{}.", layer);
     const std::string attention = fmt::format("layers/{}/attention/", layer);
     const std::string feed = fmt::format("layers/{}/feed_forward/", layer);

@@ -12,8 +12,9 @@ namespace {
 
 constexpr const char* full_there = "full_attention";
 constexpr const char* local_there = "sliding_attention";
+constexpr const char* full_here = "full";
+constexpr const char* local_here = "sliding_window";
 
-// A key of its own is one of those in the window here.
 constexpr std::int64_t most_window = std::int64_t{1} << 40;
 
 // The shortest list that, repeated as far as there are layers, is this one.
@@ -30,9 +31,10 @@ std::vector<std::string> period(const std::vector<std::string>& kinds) {
 void say_kinds(const std::vector<std::string>& kinds,
                std::int64_t window,
                ModelSettings& settings) {
-  if (std::ranges::count(kinds, "local") == 0) return;
-  settings.emplace_back("model.attention", fmt::format("[{}]", fmt::join(period(kinds), ", ")));
-  settings.emplace_back("model.attention_window", fmt::format("[{}]", window - 1));
+  if (std::ranges::count(kinds, local_here) == 0) return;
+  settings.emplace_back("model.attention.layer_types",
+                        fmt::format("[{}]", fmt::join(period(kinds), ", ")));
+  settings.emplace_back("model.attention.sliding_window", fmt::format("[{}]", window));
 }
 
 std::vector<std::string> kinds_by_layer(const ModelConfig& config, std::int64_t layers) {
@@ -41,7 +43,7 @@ std::vector<std::string> kinds_by_layer(const ModelConfig& config, std::int64_t 
   std::vector<std::string> kinds;
   if (!config.has("layer_types")) {
     for (std::int64_t layer = 0; layer < layers; ++layer)
-      kinds.emplace_back(layer >= first ? "local" : "causal");
+      kinds.emplace_back(layer >= first ? local_here : full_here);
     return kinds;
   }
   for (const std::string& there : config.texts("layer_types")) {
@@ -49,7 +51,7 @@ std::vector<std::string> kinds_by_layer(const ModelConfig& config, std::int64_t 
       config.refuse(
           "layer_types",
           fmt::format("found {}; wanted {} or {}", in_quotes(there), full_there, local_there));
-    kinds.emplace_back(there == local_there ? "local" : "causal");
+    kinds.emplace_back(there == local_there ? local_here : full_here);
   }
   if (std::ssize(kinds) != layers)
     config.refuse("layer_types",
@@ -70,32 +72,32 @@ void read_windows(const ModelConfig& config,
   const std::int64_t window =
       config.has("sliding_window") ? config.integer("sliding_window", 1, most_window) : otherwise;
   if (keys == WindowKeys::window) {
-    if (any) say_kinds({"local"}, window, settings);
+    if (any) say_kinds({local_here}, window, settings);
     return;
   }
   const bool used = config.flag("use_sliding_window", false) && any;
   const std::vector<std::string> kinds = kinds_by_layer(config, layers);
   if (used) return say_kinds(kinds, window, settings);
-  if (config.has("layer_types") && std::ranges::count(kinds, "local") > 0)
+  if (config.has("layer_types") && std::ranges::count(kinds, local_here) > 0)
     config.refuse("layer_types",
                   fmt::format("found {}, and \"use_sliding_window\" is false", local_there));
 }
 
 void write_windows(const ModelValues& values, WindowKeys keys, nlohmann::ordered_json& config) {
   if (keys == WindowKeys::none) return;
-  const std::vector<std::string> kinds = values.texts("model.attention");
-  const bool any = std::ranges::count(kinds, "local") > 0;
+  const std::vector<std::string> kinds = values.texts("model.attention.layer_types");
+  const bool any = std::ranges::count(kinds, local_here) > 0;
   const nlohmann::ordered_json window =
       any ? nlohmann::ordered_json(
-                static_cast<std::int64_t>(values.numbers("model.attention_window").front()) + 1)
+                static_cast<std::int64_t>(values.numbers("model.attention.sliding_window").front()))
           : nlohmann::ordered_json(nullptr);
   config["sliding_window"] = window;
   if (keys == WindowKeys::window) return;
   config["use_sliding_window"] = any;
-  const auto layers = static_cast<std::size_t>(values.integer("model.layers"));
+  const auto layers = static_cast<std::size_t>(values.integer("model.num_hidden_layers"));
   std::vector<std::string> there;
   for (std::size_t layer = 0; layer < layers; ++layer)
-    there.emplace_back(kinds[layer % kinds.size()] == "local" ? local_there : full_there);
+    there.emplace_back(kinds[layer % kinds.size()] == local_here ? local_there : full_there);
   config["max_window_layers"] = std::ranges::find(there, local_there) - there.begin();
   config["layer_types"] = there;
 }

@@ -17,8 +17,8 @@ enum class WindowKeys : std::uint8_t {
   by_layer,  // "use_sliding_window" with "layer_types" or, before them, "max_window_layers"
 };
 
-// Adds model.attention and model.attention_window. `layers`: their number; `otherwise`:
-// "sliding_window" where the key is not there. Throws DataError.
+// Adds model.attention.layer_types and model.attention.sliding_window. `layers`: their number;
+// `otherwise`: "sliding_window" where the key is not there. Throws DataError.
 void read_windows(const ModelConfig& config,
                   WindowKeys keys,
                   std::int64_t layers,

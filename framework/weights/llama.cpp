@@ -91,9 +91,10 @@ void read_heads(const LlamaKind& kind,
                               width,
                               kind.heads_divide ? "" : ", and there is no head_dim"));
   if (dim == 0) dim = width / heads;
-  settings.emplace_back("model.heads", fmt::format("{}", heads));
-  if (key_heads != heads) settings.emplace_back("model.key_heads", fmt::format("{}", key_heads));
-  if (dim * heads != width) settings.emplace_back("model.head_width", fmt::format("{}", dim));
+  settings.emplace_back("model.num_attention_heads", fmt::format("{}", heads));
+  if (key_heads != heads)
+    settings.emplace_back("model.num_key_value_heads", fmt::format("{}", key_heads));
+  if (dim * heads != width) settings.emplace_back("model.head_dim", fmt::format("{}", dim));
 }
 
 void read_biases(const LlamaKind& kind, const ModelConfig& config, ModelSettings& settings) {
@@ -102,9 +103,9 @@ void read_biases(const LlamaKind& kind, const ModelConfig& config, ModelSettings
   std::vector<std::string> biases;
   if (inputs) biases = {"query", "key", "value"};
   if (out) biases.emplace_back("out");
-  settings.emplace_back("model.attention_bias", fmt::format("[{}]", fmt::join(biases, ", ")));
+  settings.emplace_back("model.attention.bias", fmt::format("[{}]", fmt::join(biases, ", ")));
   const bool feed_forward = kind.feed_forward_bias && config.flag("mlp_bias", false);
-  settings.emplace_back("model.feed_forward_bias", feed_forward ? "true" : "false");
+  settings.emplace_back("model.mlp_bias", feed_forward ? "true" : "false");
 }
 
 ModelMeaning read(const LlamaKind& kind, const ModelConfig& config) {
@@ -124,35 +125,35 @@ ModelMeaning read(const LlamaKind& kind, const ModelConfig& config) {
   ModelSettings& settings = meaning.settings;
   settings = {
       {"model.family", "decoder"},
-      {"model.vocabulary",
+      {"model.vocab_size",
        fmt::format("{}", config.integer("vocab_size", 1, std::int64_t{1} << 31))},
-      {"model.layers", fmt::format("{}", layers)},
-      {"model.width", fmt::format("{}", width)},
-      {"model.feed_forward_kind", "gated"},
-      {"model.feed_forward", fmt::format("{}", config.integer("intermediate_size", 1, 1 << 28))},
+      {"model.num_hidden_layers", fmt::format("{}", layers)},
+      {"model.hidden_size", fmt::format("{}", width)},
+      {"model.intermediate_size",
+       fmt::format("{}", config.integer("intermediate_size", 1, 1 << 28))},
       {"model.activation",
-       config.has("hidden_act") ? activation_here(config, "hidden_act") : "silu"},
-      {"model.norm", "pre"},
-      {"model.norm_kind", "rms"},
-      {"model.norm_epsilon", fmt::format("{}", config.number("rms_norm_eps", 1e-6, above_0))},
-      {"model.longest", fmt::format("{}", positions)},
-      {"model.tied_embeddings", config.flag("tie_word_embeddings", false) ? "true" : "false"},
+       gated_activation(config.has("hidden_act") ? activation_here(config, "hidden_act") : "silu")},
+      {"model.norm.position", "pre"},
+      {"model.norm.type", "rmsnorm"},
+      {"model.norm.eps", fmt::format("{}", config.number("rms_norm_eps", 1e-6, above_0))},
+      {"model.max_position_embeddings", fmt::format("{}", positions)},
+      {"model.tie_word_embeddings", config.flag("tie_word_embeddings", false) ? "true" : "false"},
       {"model.dropout", "0"},
-      {"model.attention_dropout",
+      {"model.attention.dropout",
        fmt::format("{}", config.number("attention_dropout", 0, of_dropout))},
-      {"model.initial_deviation",
+      {"model.initializer_range",
        fmt::format("{}", config.number("initializer_range", 0.02, from_0))},
-      {"data.segment", fmt::format("{}", segment)},
-      {"data.batch", "1"},
+      {"data.seq_length", fmt::format("{}", segment)},
+      {"data.global_batch_size", "1"},
   };
-  if (kind.query_key_norm) settings.emplace_back("model.query_key_norm", "true");
+  if (kind.query_key_norm) settings.emplace_back("model.attention.qk_norm", "true");
   read_heads(kind, config, width, settings);
   read_biases(kind, config, settings);
   read_rope(config, positions, settings);
   read_windows(config, kind.windows, layers, kind.window, settings);
   if (segment < positions)
     meaning.remarks.push_back(fmt::format(
-        "data.segment is {}, of the {} positions that \"max_position_embeddings\" allows",
+        "data.seq_length is {}, of the {} positions that \"max_position_embeddings\" allows",
         segment,
         positions));
   config.finish();
@@ -160,32 +161,32 @@ ModelMeaning read(const LlamaKind& kind, const ModelConfig& config) {
 }
 
 bool has_bias(const ModelValues& values, const std::string& projection) {
-  return std::ranges::count(values.texts("model.attention_bias"), projection) > 0;
+  return std::ranges::count(values.texts("model.attention.bias"), projection) > 0;
 }
 
-bool is_tied(const ModelValues& values) { return values.is("model.tied_embeddings", "true"); }
+bool is_tied(const ModelValues& values) { return values.is("model.tie_word_embeddings", "true"); }
 
 nlohmann::ordered_json write(const LlamaKind& kind, const ModelValues& values) {
-  const std::int64_t width = values.integer("model.width");
-  const std::int64_t heads = values.integer("model.heads");
+  const std::int64_t width = values.integer("model.hidden_size");
+  const std::int64_t heads = values.integer("model.num_attention_heads");
   nlohmann::ordered_json config = {
       {"model_type", kind.model_type},
-      {"vocab_size", values.integer("model.vocabulary")},
+      {"vocab_size", values.integer("model.vocab_size")},
       {"hidden_size", width},
-      {"intermediate_size", values.integer_or("model.feed_forward", 0)},
-      {"num_hidden_layers", values.integer("model.layers")},
+      {"intermediate_size", values.integer_or("model.intermediate_size", 0)},
+      {"num_hidden_layers", values.integer("model.num_hidden_layers")},
       {"num_attention_heads", heads},
-      {"num_key_value_heads", values.integer_or("model.key_heads", heads)},
-      {"head_dim", values.integer_or("model.head_width", width / heads)},
+      {"num_key_value_heads", values.integer_or("model.num_key_value_heads", heads)},
+      {"head_dim", values.integer_or("model.head_dim", width / heads)},
       {"hidden_act", activation_there(values.text("model.activation"))},
-      {"rms_norm_eps", values.number_or("model.norm_epsilon", 0)},
-      {"attention_dropout", values.number_or("model.attention_dropout", 0)},
-      {"initializer_range", values.number_or("model.initial_deviation", 0.02)},
+      {"rms_norm_eps", values.number_or("model.norm.eps", 0)},
+      {"attention_dropout", values.number_or("model.attention.dropout", 0)},
+      {"initializer_range", values.number_or("model.initializer_range", 0.02)},
       {"tie_word_embeddings", is_tied(values)},
       {"bos_token_id", nullptr},
       {"eos_token_id", nullptr}};
   if (kind.bias == AttentionBias::by_key) config["attention_bias"] = has_bias(values, "query");
-  if (kind.feed_forward_bias) config["mlp_bias"] = values.is("model.feed_forward_bias", "true");
+  if (kind.feed_forward_bias) config["mlp_bias"] = values.is("model.mlp_bias", "true");
   write_rope(values, config);
   write_windows(values, kind.windows, config);
   return config;
@@ -197,8 +198,8 @@ std::vector<TensorPair> tensors(const ModelValues& values) {
     pairs.push_back({there + ".weight", {here + "/weight"}});
     if (bias) pairs.push_back({there + ".bias", {here + "/bias"}});
   };
-  const bool feed_bias = values.is("model.feed_forward_bias", "true");
-  for (std::int64_t layer = 0; layer < values.integer("model.layers"); ++layer) {
+  const bool feed_bias = values.is("model.mlp_bias", "true");
+  for (std::int64_t layer = 0; layer < values.integer("model.num_hidden_layers"); ++layer) {
     const std::string there = fmt::format("model.layers.{}.", layer);
     const std::string attention = fmt::format("layers/{}/attention/", layer);
     const std::string feed = fmt::format("layers/{}/feed_forward/", layer);
@@ -207,7 +208,7 @@ std::vector<TensorPair> tensors(const ModelValues& values) {
     add(there + "self_attn.k_proj", attention + "key", has_bias(values, "key"));
     add(there + "self_attn.v_proj", attention + "value", has_bias(values, "value"));
     add(there + "self_attn.o_proj", attention + "out", has_bias(values, "out"));
-    if (values.is("model.query_key_norm", "true")) {
+    if (values.is("model.attention.qk_norm", "true")) {
       add(there + "self_attn.q_norm", attention + "query_norm");
       add(there + "self_attn.k_norm", attention + "key_norm");
     }

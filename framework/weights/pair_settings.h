@@ -14,13 +14,13 @@ inline void add_pair_settings(std::int64_t encoder_layers,
   settings.emplace_back("run.task", "translation");
   settings.emplace_back("model.family", "encoder_decoder");
   settings.emplace_back("data.train_target", "your-targets.txt");
-  settings.emplace_back("model.layers", fmt::format("{}", decoder_layers));
+  settings.emplace_back("model.num_hidden_layers", fmt::format("{}", decoder_layers));
   if (encoder_layers != decoder_layers)
-    settings.emplace_back("model.encoder_layers", fmt::format("{}", encoder_layers));
+    settings.emplace_back("model.num_encoder_layers", fmt::format("{}", encoder_layers));
 }
 
 inline std::int64_t encoder_layers_of(const ModelValues& values) {
-  return values.integer_or("model.encoder_layers", values.integer("model.layers"));
+  return values.integer_or("model.num_encoder_layers", values.integer("model.num_hidden_layers"));
 }
 
 // Says what is asked of generation there and not done here.

@@ -34,10 +34,11 @@ struct NamedNumber {
   double otherwise;
 };
 // With yarn and with llama3.
-constexpr NamedNumber yarn_numbers[] = {{"beta_fast", "model.rotary_beta_fast", 32},
-                                        {"beta_slow", "model.rotary_beta_slow", 1}};
-constexpr NamedNumber llama3_numbers[] = {{"low_freq_factor", "model.rotary_low_frequency", 1},
-                                          {"high_freq_factor", "model.rotary_high_frequency", 4}};
+constexpr NamedNumber yarn_numbers[] = {{"beta_fast", "model.rope.scaling.beta_fast", 32},
+                                        {"beta_slow", "model.rope.scaling.beta_slow", 1}};
+constexpr NamedNumber llama3_numbers[] = {
+    {"low_freq_factor", "model.rope.scaling.low_freq_factor", 1},
+    {"high_freq_factor", "model.rope.scaling.high_freq_factor", 4}};
 
 // Keys of one kind of scaling that files of another kind have too: the package does not read them
 // there.
@@ -103,7 +104,7 @@ ModelSettings read_scaling(const ModelConfig& rope, std::int64_t positions) {
     settings.emplace_back(key, fmt::format("{}", value));
   };
   if (kind == "none") return settings;
-  say("model.rotary_scaling", kind);
+  say("model.rope.scaling.type", kind);
   const double original =
       scaling.original && rope.has("original_max_position_embeddings")
           ? static_cast<double>(rope.integer("original_max_position_embeddings", 2, most_positions))
@@ -112,11 +113,12 @@ ModelSettings read_scaling(const ModelConfig& rope, std::int64_t positions) {
     rope.refuse("factor", "found nothing; wanted a number");
   // Phi 3 and others leave it out.
   const double factor = rope.number("factor", static_cast<double>(positions) / original, from_1);
-  say("model.rotary_factor", factor);
-  if (kind != "linear") say("model.rotary_original", static_cast<std::int64_t>(original));
+  say("model.rope.scaling.factor", factor);
+  if (kind != "linear")
+    say("model.rope.scaling.original_max_position_embeddings", static_cast<std::int64_t>(original));
   std::optional<double> attention;
   if (scaling.attention) attention = attention_factor(rope, kind == "yarn", factor);
-  if (attention) say("model.rotary_attention_factor", *attention);
+  if (attention) say("model.rope.scaling.attention_factor", *attention);
   if (kind == "yarn") {
     rope.require_flag("truncate", true, "the ramp begins and ends at whole pairs");
     for (const NamedNumber& each : yarn_numbers)
@@ -126,8 +128,8 @@ ModelSettings read_scaling(const ModelConfig& rope, std::int64_t positions) {
     for (const NamedNumber& each : llama3_numbers)
       say(each.here, rope.number(each.there, each.otherwise, above_0));
   if (kind == "longrope") {
-    say("model.rotary_short_factors", numbers_text(rope.numbers("short_factor")));
-    say("model.rotary_long_factors", numbers_text(rope.numbers("long_factor")));
+    say("model.rope.scaling.short_factor", numbers_text(rope.numbers("short_factor")));
+    say("model.rope.scaling.long_factor", numbers_text(rope.numbers("long_factor")));
   }
   // Angles divided by 1, and scores that are as sharp as before.
   const bool divides = kind == "linear" || kind == "yarn" || kind == "llama3";
@@ -136,16 +138,17 @@ ModelSettings read_scaling(const ModelConfig& rope, std::int64_t positions) {
 }
 
 nlohmann::ordered_json scaling_there(const ModelValues& values) {
-  const std::string& kind = values.text("model.rotary_scaling");
+  const std::string& kind = values.text("model.rope.scaling.type");
   const auto found = std::ranges::find(scalings, kind, &Scaling::here);
   // One that the package has not is seen when the two models are compared.
   if (found == std::end(scalings) || kind == "none") return nullptr;
   nlohmann::ordered_json there = {{"rope_type", found->there},
-                                  {"factor", values.number_or("model.rotary_factor", 1)}};
+                                  {"factor", values.number_or("model.rope.scaling.factor", 1)}};
   if (found->original)
-    there["original_max_position_embeddings"] = values.integer_or("model.rotary_original", 0);
-  if (found->attention && !values.is("model.rotary_attention_factor", "none"))
-    there["attention_factor"] = values.number_or("model.rotary_attention_factor", 1);
+    there["original_max_position_embeddings"] =
+        values.integer_or("model.rope.scaling.original_max_position_embeddings", 0);
+  if (found->attention && !values.is("model.rope.scaling.attention_factor", "none"))
+    there["attention_factor"] = values.number_or("model.rope.scaling.attention_factor", 1);
   if (kind == "yarn")
     for (const NamedNumber& each : yarn_numbers)
       there[each.there] = values.number_or(each.here, each.otherwise);
@@ -153,8 +156,8 @@ nlohmann::ordered_json scaling_there(const ModelValues& values) {
     for (const NamedNumber& each : llama3_numbers)
       there[each.there] = values.number_or(each.here, each.otherwise);
   if (kind == "longrope") {
-    there["short_factor"] = values.numbers("model.rotary_short_factors");
-    there["long_factor"] = values.numbers("model.rotary_long_factors");
+    there["short_factor"] = values.numbers("model.rope.scaling.short_factor");
+    there["long_factor"] = values.numbers("model.rope.scaling.long_factor");
   }
   return there;
 }
@@ -168,9 +171,9 @@ void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings&
     config.refuse("rope_scaling", "is there beside \"rope_parameters\"; wanted one of them");
   const double base = config.number("rope_theta", 10000, from_1);
   const auto say_base = [&](double found) {
-    settings.emplace_back("model.rotary_base", fmt::format("{}", found));
+    settings.emplace_back("model.rope.theta", fmt::format("{}", found));
   };
-  settings.emplace_back("model.positions", "rotary");
+  settings.emplace_back("model.position_embedding_type", "rope");
   if (!newer && !scaled) return say_base(base);
   const ModelConfig rope = config.section(newer ? "rope_parameters" : "rope_scaling");
   say_base(rope.number("rope_theta", base, from_1));
@@ -181,11 +184,12 @@ void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings&
 
 void write_rope(const ModelValues& values, nlohmann::ordered_json& config) {
   // A dynamic scaling begins where this ends.
-  const bool dynamic = values.is("model.rotary_scaling", "dynamic");
+  const bool dynamic = values.is("model.rope.scaling.type", "dynamic");
   config["max_position_embeddings"] =
-      dynamic ? values.integer_or("model.rotary_original", 1)
-              : std::max(values.integer_or("model.longest", 1), values.integer("data.segment"));
-  config["rope_theta"] = values.number_or("model.rotary_base", 10000);
+      dynamic ? values.integer_or("model.rope.scaling.original_max_position_embeddings", 1)
+              : std::max(values.integer_or("model.max_position_embeddings", 1),
+                         values.integer("data.seq_length"));
+  config["rope_theta"] = values.number_or("model.rope.theta", 10000);
   config["rope_scaling"] = scaling_there(values);
 }
 

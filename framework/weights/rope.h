@@ -8,8 +8,8 @@
 
 namespace longspan {
 
-// Adds the keys model.rotary_*. `positions`: "max_position_embeddings". Throws DataError for what
-// Longspan does not have.
+// Adds model.position_embedding_type and the keys of model.rope. `positions`:
+// "max_position_embeddings". Throws DataError for what Longspan does not have.
 void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings& settings);
 
 // The inverse: sets "rope_theta", "rope_scaling" and "max_position_embeddings".

@@ -33,8 +33,7 @@ void read_feed_forward(const ModelConfig& config, ModelSettings& settings) {
                               in_quotes(config.text("dense_act_fn")),
                               name,
                               key));
-  settings.emplace_back("model.feed_forward_kind", is_gated ? "gated" : "plain");
-  settings.emplace_back("model.activation", activation);
+  settings.emplace_back("model.activation", is_gated ? gated_activation(activation) : activation);
 }
 
 // Version 4 of transformers scales what the output layer reads where it shares the embedding's
@@ -42,8 +41,8 @@ void read_feed_forward(const ModelConfig& config, ModelSettings& settings) {
 void read_output(const ModelConfig& config, ModelSettings& settings) {
   const bool is_tied = config.flag("tie_word_embeddings", true);
   const bool is_scaled = config.flag("scale_decoder_outputs", is_tied);
-  settings.emplace_back("model.tied_embeddings", is_tied ? "true" : "false");
-  settings.emplace_back("model.logit_scale", is_scaled ? "width" : "none");
+  settings.emplace_back("model.tie_word_embeddings", is_tied ? "true" : "false");
+  settings.emplace_back("model.scale_decoder_outputs", is_scaled ? "true" : "false");
 }
 
 // A table of its own that is there next to the embedding's is meant to be read.
@@ -53,17 +52,17 @@ void settle(const TensorFinder& find, ModelMeaning& meaning) {
   };
   const bool has_embedding =
       std::ranges::any_of(embeddings, [&](const char* name) { return find(name) != nullptr; });
-  if (!says("model.tied_embeddings", "true") || !says("model.logit_scale", "none") ||
+  if (!says("model.tie_word_embeddings", "true") || !says("model.scale_decoder_outputs", "false") ||
       !has_embedding || find(output) == nullptr)
     return;
   for (auto& [key, value] : meaning.settings)
-    if (key == "model.tied_embeddings") value = "false";
+    if (key == "model.tie_word_embeddings") value = "false";
 }
 
 void read_dropout(const ModelConfig& config, ModelMeaning& meaning) {
   const std::string dropout = fmt::format("{}", config.number("dropout_rate", 0.1, of_dropout));
   meaning.settings.emplace_back("model.dropout", dropout);
-  meaning.settings.emplace_back("model.attention_dropout", dropout);
+  meaning.settings.emplace_back("model.attention.dropout", dropout);
   if (dropout != "0")
     meaning.remarks.push_back(
         "in training T5 drops what its last norms give too, which model.dropout does not");
@@ -85,25 +84,25 @@ ModelMeaning read(const ModelConfig& config) {
   ModelMeaning meaning;
   add_pair_settings(layers, integer_or("num_decoder_layers", layers, 1 << 16), meaning.settings);
   const ModelSettings more = {
-      {"model.vocabulary", fmt::format("{}", vocabulary)},
-      {"model.width", fmt::format("{}", width)},
-      {"model.heads", fmt::format("{}", heads)},
-      {"model.head_width", head_width * heads == width ? "none" : fmt::format("{}", head_width)},
-      {"model.feed_forward", fmt::format("{}", config.integer("d_ff", 1, 1 << 28))},
-      {"model.feed_forward_bias", "false"},
-      {"model.attention_bias", "[]"},
-      {"model.norm", "pre"},
-      {"model.norm_kind", "rms"},
-      {"model.norm_epsilon", fmt::format("{}", config.number("layer_norm_epsilon", 1e-6, above_0))},
-      {"model.positions", "relative_bias"},
-      {"model.relative_buckets",
+      {"model.vocab_size", fmt::format("{}", vocabulary)},
+      {"model.hidden_size", fmt::format("{}", width)},
+      {"model.num_attention_heads", fmt::format("{}", heads)},
+      {"model.head_dim", head_width * heads == width ? "none" : fmt::format("{}", head_width)},
+      {"model.intermediate_size", fmt::format("{}", config.integer("d_ff", 1, 1 << 28))},
+      {"model.mlp_bias", "false"},
+      {"model.attention.bias", "[]"},
+      {"model.norm.position", "pre"},
+      {"model.norm.type", "rmsnorm"},
+      {"model.norm.eps", fmt::format("{}", config.number("layer_norm_epsilon", 1e-6, above_0))},
+      {"model.position_embedding_type", "relative_bias"},
+      {"model.relative_attention_num_buckets",
        fmt::format("{}", integer_or("relative_attention_num_buckets", 32, 1 << 20))},
-      {"model.relative_reach",
+      {"model.relative_attention_max_distance",
        fmt::format("{}", integer_or("relative_attention_max_distance", 128, 1 << 20))},
-      {"model.score_scale", "none"},
-      {"model.scaled_embeddings", "false"},
+      {"model.attention.scale_attn_weights", "false"},
+      {"model.scale_embedding", "false"},
       // What it learnt to read: its distances have no end.
-      {"data.longest", fmt::format("{}", integer_or("n_positions", 512, 1 << 24))},
+      {"data.max_length", fmt::format("{}", integer_or("n_positions", 512, 1 << 24))},
   };
   meaning.settings.insert(meaning.settings.end(), more.begin(), more.end());
   read_feed_forward(config, meaning.settings);
@@ -120,35 +119,35 @@ ModelMeaning read(const ModelConfig& config) {
 
 std::string feed_forward_there(const ModelValues& values) {
   const std::string activation = activation_there(values.text("model.activation"));
-  if (!values.is("model.feed_forward_kind", "gated")) return activation;
+  if (!is_gated_activation(values.text("model.activation"))) return activation;
   return gated_beginning + (activation == "gelu_new" ? "gelu" : activation);
 }
 
 nlohmann::ordered_json write(const ModelValues& values) {
-  if (!values.is("model.positions", "relative_bias"))
-    throw ConfigurationError("model.positions is {}, and T5 knows only relative_bias",
-                             values.text("model.positions"));
-  const std::int64_t width = values.integer("model.width");
-  const std::int64_t heads = values.integer("model.heads");
-  const bool is_tied = values.is("model.tied_embeddings", "true");
-  const bool is_scaled = values.is("model.logit_scale", "width");
+  if (!values.is("model.position_embedding_type", "relative_bias"))
+    throw ConfigurationError("model.position_embedding_type is {}, and T5 knows only relative_bias",
+                             values.text("model.position_embedding_type"));
+  const std::int64_t width = values.integer("model.hidden_size");
+  const std::int64_t heads = values.integer("model.num_attention_heads");
+  const bool is_tied = values.is("model.tie_word_embeddings", "true");
+  const bool is_scaled = values.is("model.scale_decoder_outputs", "true");
   nlohmann::ordered_json config = {
       {"model_type", "t5"},
       {"is_encoder_decoder", true},
-      {"vocab_size", values.integer("model.vocabulary")},
+      {"vocab_size", values.integer("model.vocab_size")},
       {"d_model", width},
-      {"d_kv", values.integer_or("model.head_width", width / heads)},
-      {"d_ff", values.integer_or("model.feed_forward", 4 * width)},
+      {"d_kv", values.integer_or("model.head_dim", width / heads)},
+      {"d_ff", values.integer_or("model.intermediate_size", 4 * width)},
       {"num_layers", encoder_layers_of(values)},
-      {"num_decoder_layers", values.integer("model.layers")},
+      {"num_decoder_layers", values.integer("model.num_hidden_layers")},
       {"num_heads", heads},
-      {"relative_attention_num_buckets", values.integer("model.relative_buckets")},
-      {"relative_attention_max_distance", values.integer("model.relative_reach")},
+      {"relative_attention_num_buckets", values.integer("model.relative_attention_num_buckets")},
+      {"relative_attention_max_distance", values.integer("model.relative_attention_max_distance")},
       {"dropout_rate", values.number_or("model.dropout", 0)},
-      {"layer_norm_epsilon", values.number_or("model.norm_epsilon", 0)},
+      {"layer_norm_epsilon", values.number_or("model.norm.eps", 0)},
       {"initializer_factor", 1.0},
       {"feed_forward_proj", feed_forward_there(values)},
-      {"n_positions", values.integer_or("data.longest", 512)},
+      {"n_positions", values.integer_or("data.max_length", 512)},
       {"tie_word_embeddings", is_tied}};
   // What version 4 could not say.
   if (is_scaled != is_tied) config["scale_decoder_outputs"] = is_scaled;
@@ -198,11 +197,11 @@ void add_stack(const std::string& stack,
 }
 
 std::vector<TensorPair> tensors(const ModelValues& values) {
-  const bool is_gated = values.is("model.feed_forward_kind", "gated");
+  const bool is_gated = is_gated_activation(values.text("model.activation"));
   std::vector<TensorPair> pairs = {{embeddings[0], {"embedding/weight"}}};
   add_stack("encoder", encoder_layers_of(values), is_gated, pairs);
-  add_stack("decoder", values.integer("model.layers"), is_gated, pairs);
-  if (values.is("model.tied_embeddings", "false")) pairs.push_back({output, {"output/weight"}});
+  add_stack("decoder", values.integer("model.num_hidden_layers"), is_gated, pairs);
+  if (values.is("model.tie_word_embeddings", "false")) pairs.push_back({output, {"output/weight"}});
   return pairs;
 }
 
@@ -214,7 +213,7 @@ bool is_constant(std::string_view name) {
 std::vector<std::pair<std::string, std::string>> copies(const ModelValues& values) {
   std::vector<std::pair<std::string, std::string>> names = {{embeddings[1], embeddings[0]},
                                                             {embeddings[2], embeddings[0]}};
-  if (values.is("model.tied_embeddings", "true")) names.emplace_back(output, embeddings[0]);
+  if (values.is("model.tie_word_embeddings", "true")) names.emplace_back(output, embeddings[0]);
   return names;
 }
 

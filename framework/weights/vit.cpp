@@ -97,11 +97,10 @@ void read_pixels(const ModelConfig& config, std::int64_t channels, ModelMeaning&
     pixels.finish();
   } else {
     meaning.remarks.push_back(fmt::format(
-        "there is no {}: model.pixel_mean and model.pixel_deviation are 0.5", pixels_config_name));
+        "there is no {}: model.image_mean and model.image_std are 0.5", pixels_config_name));
   }
-  meaning.settings.emplace_back("model.pixel_mean", fmt::format("[{}]", fmt::join(mean, ", ")));
-  meaning.settings.emplace_back("model.pixel_deviation",
-                                fmt::format("[{}]", fmt::join(deviation, ", ")));
+  meaning.settings.emplace_back("model.image_mean", fmt::format("[{}]", fmt::join(mean, ", ")));
+  meaning.settings.emplace_back("model.image_std", fmt::format("[{}]", fmt::join(deviation, ", ")));
 }
 
 void read_image(const ModelConfig& config, ModelMeaning& meaning) {
@@ -117,11 +116,12 @@ void read_image(const ModelConfig& config, ModelMeaning& meaning) {
   meaning.image = {height, width, channels};
   const std::int64_t values = height * width * channels;
   ModelSettings& settings = meaning.settings;
-  settings.emplace_back("model.patch", fmt::format("{}", side));
-  settings.emplace_back("model.longest", fmt::format("{}", 1 + (height / side) * (width / side)));
+  settings.emplace_back("model.patch_size", fmt::format("{}", side));
+  settings.emplace_back("model.max_position_embeddings",
+                        fmt::format("{}", 1 + (height / side) * (width / side)));
   settings.emplace_back("data.format", "images");
-  settings.emplace_back("data.longest", fmt::format("{}", values));
-  settings.emplace_back("data.batch_tokens", fmt::format("{}", 16 * values));
+  settings.emplace_back("data.max_length", fmt::format("{}", values));
+  settings.emplace_back("data.global_batch_tokens", fmt::format("{}", 16 * values));
   read_pixels(config, channels, meaning);
 }
 
@@ -133,10 +133,10 @@ ModelMeaning read(Head head, const ModelConfig& config) {
   ModelMeaning meaning = {.settings = read_encoder_keys(config, 0)};
   const ModelSettings own = {
       {"run.task", "classification"},
-      {"model.norm", "pre"},
-      {"model.positions", "learned"},
-      {"model.class_layer", head == Head::none ? "true" : "false"},
-      {"model.attention_bias",
+      {"model.norm.position", "pre"},
+      {"model.position_embedding_type", "learned"},
+      {"model.add_pooling_layer", head == Head::none ? "true" : "false"},
+      {"model.attention.bias",
        config.flag("qkv_bias", true) ? "[query, key, value, out]" : "[out]"},
   };
   meaning.settings.insert(meaning.settings.end(), own.begin(), own.end());
@@ -163,7 +163,7 @@ std::int64_t of_image(const ModelValues& values, const std::string& key) {
 }
 
 bool has_bias(const ModelValues& values, const std::string& projection) {
-  return std::ranges::count(values.texts("model.attention_bias"), projection) > 0;
+  return std::ranges::count(values.texts("model.attention.bias"), projection) > 0;
 }
 
 nlohmann::ordered_json write(const ModelValues& values) {
@@ -173,7 +173,7 @@ nlohmann::ordered_json write(const ModelValues& values) {
   if (height != across) size = {height, across};
   nlohmann::ordered_json config = {{"model_type", type},
                                    {"image_size", size},
-                                   {"patch_size", values.integer_or("model.patch", 1)},
+                                   {"patch_size", values.integer_or("model.patch_size", 1)},
                                    {"num_channels", of_image(values, "image.channels")},
                                    {"qkv_bias", has_bias(values, "query")}};
   config.update(write_encoder_keys(values));
@@ -195,19 +195,19 @@ nlohmann::ordered_json write_pixels(const ModelValues& values) {
       {"do_rescale", true},
       {"rescale_factor", 1.0 / 255},
       {"do_normalize", true},
-      {"image_mean", each("model.pixel_mean")},
-      {"image_std", each("model.pixel_deviation")}};
+      {"image_mean", each("model.image_mean")},
+      {"image_std", each("model.image_std")}};
 }
 
 std::vector<TensorPair> tensors(Head head, const ModelValues& values) {
-  const std::int64_t width = values.integer("model.width");
-  const std::int64_t side = values.integer("model.patch");
+  const std::int64_t width = values.integer("model.hidden_size");
+  const std::int64_t side = values.integer("model.patch_size");
   const std::string input = "vit.embeddings.";
   std::vector<TensorPair> pairs = {
       {.there = input + "cls_token", .here = {"class_token/weight"}, .shape = {1, 1, width}},
       {.there = input + "position_embeddings",
        .here = {"positions/weight"},
-       .shape = {1, values.integer("model.longest"), width}},
+       .shape = {1, values.integer("model.max_position_embeddings"), width}},
       {.there = input + "patch_embeddings.projection.weight",
        .here = {"patches/weight"},
        .shape = {width, of_image(values, "image.channels"), side, side}},
@@ -222,7 +222,7 @@ std::vector<TensorPair> tensors(Head head, const ModelValues& values) {
     if (bias)
       pairs.push_back({.there = there + ".bias", .here = {here + "/bias"}, .optional = optional});
   };
-  for (std::int64_t layer = 0; layer < values.integer("model.layers"); ++layer) {
+  for (std::int64_t layer = 0; layer < values.integer("model.num_hidden_layers"); ++layer) {
     const std::string there = fmt::format("vit.encoder.layer.{}.", layer);
     const std::string attention = fmt::format("layers/{}/attention/", layer);
     const std::string feed = fmt::format("layers/{}/feed_forward/", layer);

@@ -9,7 +9,8 @@
 #   qdel JOB           ends within seconds: what came after the last checkpoint is lost
 # SPDX-License-Identifier: Apache-2.0
 
-# change: nodes, cores and ranks of a node; nodes x ranks = parallel.data x tensor x context; cores = ranks x threads
+# change: nodes, cores and ranks of a node; nodes x ranks = parallel.data_parallel_size x tensor x context;
+# cores = ranks x threads
 #PBS -l select=2:ncpus=32:mpiprocs=8
 # change: as long as the queue allows; nothing is lost at the end
 #PBS -l walltime=04:00:00
@@ -28,7 +29,7 @@ export OMP_NUM_THREADS=4
 cd "$HOME/longspan" || exit
 configuration=configs/quickstart.yaml
 directory=runs/$PBS_JOBNAME
-settings=(--set run.directory="$directory" --set parallel.data=16 --set data.batch=64)
+settings=(--set run.output_dir="$directory" --set parallel.data_parallel_size=16 --set data.global_batch_size=64)
 
 # change: the name of this file; PBS runs a copy of it elsewhere
 script=pbs.sh

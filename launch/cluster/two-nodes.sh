@@ -29,4 +29,4 @@ ranks=$(awk -F'slots=' '!/^#/ && NF > 1 { sum += $2 } END { print sum }' "$hosts
 # To stop with a checkpoint: Ctrl-C, or kill <the process id of this script>   (exit code 75; start again to go on)
 exec build/launch/longspan run -n "$ranks" --hostfile "$hosts" --map-by slot --bind-to none -x OMP_NUM_THREADS -- \
   train "$configuration" \
-  --set parallel.data="$ranks" --set data.batch="$batch" --set run.directory=runs/two-nodes
+  --set parallel.data_parallel_size="$ranks" --set data.global_batch_size="$batch" --set run.output_dir=runs/two-nodes

@@ -2,8 +2,8 @@
 // 1,048,576: one sequence of 2 heads of 64 features in f32. The best of several repetitions at each
 // length, and how far it is from the best length.
 //   benchmark_length [KIND] [LONGEST] [SHORTEST]
-// KIND is an element of model.attention; local is the default: a window of 256 keys. The stride
-// grows with the length, so that a query sees 256 keys of strided at most.
+// KIND is an element of model.attention.layer_types; local is the default: a window of 256 keys.
+// The stride grows with the length, so that a query sees 256 keys of strided at most.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -43,7 +43,7 @@ std::unique_ptr<Mechanism> mechanism_of(const AttentionOptions& options,
 }
 
 double best_seconds(const std::string& kind, std::int64_t time, const Device& device) {
-  AttentionOptions options = {.kinds = {kind}, .window = {255}, .stride = time / 256};
+  AttentionOptions options = {.kinds = {kind}, .sliding_window = {256}, .stride = time / 256};
   Parameters parameters(device, DType::f32, ProcessMesh());
   const auto mechanism = mechanism_of(options, time, parameters);
   const Shape shape = {1, time, heads, dim};
@@ -100,7 +100,7 @@ void run(const std::string& kind, std::int64_t longest, std::int64_t shortest) {
 }  // namespace longspan
 
 int main(int count, char** words) {
-  longspan::run(count > 1 ? words[1] : "local",
+  longspan::run(count > 1 ? words[1] : "sliding_window",
                 count > 2 ? std::stoll(words[2]) : 1 << 20,
                 count > 3 ? std::stoll(words[3]) : 1 << 12);
   return 0;

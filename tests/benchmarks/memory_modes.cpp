@@ -141,10 +141,11 @@ std::string plot(const std::vector<std::int64_t>& depths, const std::vector<Line
 
 void depth(const std::string& file) {
   const std::vector<std::int64_t> depths = {4, 8, 16, 32};
-  const std::vector<Mode> modes = {
-      {"plain"},
-      {"recompute: layer", ResidualKind::plain, {.recompute = "layer"}},
-      {"reversible", ResidualKind::reversible}};
+  const std::vector<Mode> modes = {{"plain"},
+                                   {"recompute: layer",
+                                    ResidualKind::plain,
+                                    {.recompute_granularity = RecomputeGranularity::full}},
+                                   {"reversible", ResidualKind::reversible}};
   Workload work = {
       .layers = 0, .width = 256, .heads = 4, .streams = 2, .segment = 512, .dropout = 0.1};
   fmt::print("decoder of width {}, {} streams of {} tokens, float32: peak activation MB\n",
@@ -187,9 +188,15 @@ void cost(int rounds) {
       .layers = 4, .width = 256, .heads = 4, .streams = 1, .segment = 4096, .dropout = 0};
   const std::vector<Mode> modes = {
       {"plain"},
-      {"recompute: attention", ResidualKind::plain, {.recompute = "attention"}},
-      {"recompute: layer", ResidualKind::plain, {.recompute = "layer"}},
-      {"recompute: {every: 2}", ResidualKind::plain, {.recompute = "every 2"}},
+      {"recompute: attention",
+       ResidualKind::plain,
+       {.recompute_granularity = RecomputeGranularity::selective}},
+      {"recompute: layer",
+       ResidualKind::plain,
+       {.recompute_granularity = RecomputeGranularity::full}},
+      {"recompute: {every: 2}",
+       ResidualKind::plain,
+       {.recompute_granularity = RecomputeGranularity::full, .recompute_num_layers = 2}},
       {"reversible", ResidualKind::reversible},
       {"chunks of 256 rows",
        ResidualKind::plain,

@@ -177,7 +177,7 @@ def main():
     parser.add_argument("--tokenizer", metavar="FILE", help="the model of SentencePiece in the run's directory")
     parser.add_argument("--steps", type=int, default=2400)
     parser.add_argument("--batch-tokens", type=int, default=8000)
-    parser.add_argument("--multiple", type=int, default=4, help="data.length_multiple")
+    parser.add_argument("--multiple", type=int, default=4, help="data.pad_to_multiple_of")
     parser.add_argument("--bucket", type=int, default=8, help="batches of a bucket when it is sorted")
     parser.add_argument("--longest", type=int, default=256)
     parser.add_argument("--test-lines", type=int, help="none: all")

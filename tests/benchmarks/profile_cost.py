@@ -18,9 +18,11 @@ import tempfile
 from pathlib import Path
 
 BLOCK = 100  # steps
-SETTINGS = {"model.family": "decoder", "model.layers": 4, "model.width": 64, "model.heads": 4, "data.train": "text.txt",
-            "data.segment": 64, "data.batch": 8, "training.steps": 5 * BLOCK, "checkpoint.every": 0, "run.threads": 1,
-            "run.directory": "run", "metrics.every": 1, "metrics.console": "plain"}
+SETTINGS = {"model.family": "decoder", "model.num_hidden_layers": 4, "model.hidden_size": 64,
+            "model.num_attention_heads": 4, "data.train": "text.txt",
+            "data.seq_length": 64, "data.global_batch_size": 8, "training.max_steps": 5 * BLOCK,
+            "checkpoint.save_interval": 0, "run.num_threads": 1,
+            "run.output_dir": "run", "metrics.log_interval": 1, "metrics.console": "plain"}
 
 
 def milliseconds(process):

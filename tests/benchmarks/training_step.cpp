@@ -53,7 +53,7 @@ Workload decoder_workload(const std::string& name,
   options.common = common;
   options.common.dropout = 0;
   options.common.norm = NormPlacement::pre;
-  options.common.activation = Activation::gelu_tanh;
+  options.common.activation = FeedForwardActivation::gelu_tanh;
   options.positions.kind = PositionKind::learned;
   options.positions.longest = std::max<std::int64_t>(segment, 1024);
   return {fmt::format("decoder, {}, batch {}, segment {}", name, batch, segment),
@@ -73,9 +73,8 @@ Workload llama_workload(std::int64_t batch, std::int64_t segment) {
   common.key_heads = 4;
   common.attention_bias = {};
   common.feed_forward = 2048;
-  common.feed_forward_kind = FeedForwardKind::gated;
   common.feed_forward_bias = false;
-  common.activation = Activation::silu;
+  common.activation = FeedForwardActivation::swiglu;
   common.norm = NormPlacement::pre;
   common.norm_kind = NormKind::rms;
   common.tied_embeddings = false;
@@ -118,7 +117,7 @@ Workload long_workload(const std::string& kind, std::int64_t tokens) {
   options.common.dropout = 0;
   options.common.residual = ResidualKind::reversible;
   options.common.attention.kinds = {kind};
-  options.common.attention.window = {255};
+  options.common.attention.sliding_window = {256};
   const std::int64_t chunks = std::max<std::int64_t>(tokens / 16384, 1);
   return {fmt::format("decoder, reversible, {}, 12 layers of 1024, {} tokens", kind, tokens),
           1,

@@ -130,7 +130,7 @@ inline TrainingState blank(const TrainingState& state) {
 }
 
 inline CheckpointInfo info_of(std::int64_t step, int ranks = 1) {
-  return {"run", step, MeshShape{.data = ranks}, "model:\n  layers: 2\n"};
+  return {"run", step, MeshShape{.data = ranks}, "model:\n  num_hidden_layers: 2\n"};
 }
 
 // Saves what several ranks hold from this one process.

@@ -84,7 +84,7 @@ TEST(Checkpoint, SaysWhatItHolds) {
   EXPECT_EQ(checkpoint.info().run_id, "run");
   EXPECT_EQ(checkpoint.info().step, 7);
   EXPECT_EQ(checkpoint.info().layout, (MeshShape{.data = 3}));
-  EXPECT_EQ(checkpoint.info().configuration, "model:\n  layers: 2\n");
+  EXPECT_EQ(checkpoint.info().configuration, "model:\n  num_hidden_layers: 2\n");
   EXPECT_EQ(checkpoint.tensors().size(), 10u);
   EXPECT_EQ(checkpoint.tensors().front().name, "data/bytes");
   EXPECT_EQ(checkpoint.shape_of("memory/0"), (Shape{4, 7, 5}));

@@ -58,7 +58,7 @@ NCCL_CASES = [
      r"CUDA; " + BY_NCCL + "|rank [02]: rank 1 did not answer within 1 s: it was killed, stopped or hangs; " + BY_NCCL),
     ("refuses", 1, 5, r'rank 1: NCCL reports on "data": unhandled system error \(made for a test\); this rank waited '
      r'[\d.]+ s in collective \d+ on "data" \(all_reduce of 1 f32 at framework/comm/gpu_collectives\.cpp:\d+\); '
-     r"parallel\.transport: mpi needs no NCCL"),
+     r"parallel\.gpu_backend: mpi needs no NCCL"),
     ("throw", 1, 3, r"rank 1: train\.txt: line 7 is not text"),
     ("mismatch", 1, 5, DIFFER.format(rf"broadcast of 10 f32 from rank 0 {PLACE}").replace("world", "data")),
     # Rank 0 may be a collective behind.

@@ -93,7 +93,8 @@ TEST(ProcessMesh, NeedsAsManyProcessesAsItHasPlaces) {
       ADD_FAILURE() << "no error";
     } catch (const ConfigurationError& error) {
       EXPECT_STREQ(error.what(),
-                   "parallel.data 2 x parallel.context 1 x parallel.tensor 3 is 6 processes, but 2 "
+                   "parallel.data_parallel_size 2 x parallel.context_parallel_size 1 x "
+                   "parallel.tensor_parallel_size 3 is 6 processes, but 2 "
                    "run");
     }
   });

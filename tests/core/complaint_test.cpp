@@ -38,18 +38,19 @@ TEST(Complaints, TheFirstTwentyOfTheFileAreToldAndHowManyMoreThereAre) {
 TEST(Complaints, TheUnknownKeysThatAreToldHaveTheirSuggestion) {
   std::int64_t steps = 1;
   OptionTable table;
-  table.add("training.steps", steps, "steps");
+  table.add("training.max_steps", steps, "steps");
   std::vector<Assignment> assignments;
   for (int line = 1; line <= 40; ++line)
-    assignments.push_back({fmt::format("training.step{:02}", line),
+    assignments.push_back({fmt::format("training.max_step{:02}", line),
                            Assignment::Kind::scalar,
                            {{"1"}},
                            {"a", line, 1}});
   table.assign(assignments);
   const std::string told = refusal(table.mistakes());
-  EXPECT_TRUE(told.ends_with(
-      "\na:20:1: training.step20 is not a key; did you mean \"training.steps\"?\nand 20 more "
-      "mistakes"))
+  EXPECT_TRUE(
+      told.ends_with("\na:20:1: training.max_step20 is not a key; did you mean "
+                     "\"training.max_steps\"?\nand 20 more "
+                     "mistakes"))
       << told;
 }
 

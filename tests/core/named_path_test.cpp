@@ -19,7 +19,7 @@ struct Values {
 OptionTable table_of(Values& values) {
   OptionTable table;
   table.add("data.train", values.text, "what to read");
-  table.add("run.directory", values.directory, "where to write", required(), not_empty());
+  table.add("run.output_dir", values.directory, "where to write", required(), not_empty());
   return table;
 }
 
@@ -35,19 +35,19 @@ TEST(NamedPath, KnowsTheKeyAndThePlaceThatNamedIt) {
   Values values;
   OptionTable table = table_of(values);
   EXPECT_EQ(values.text.told(), "data.train: book.txt");
-  table.assign(std::vector{from_file("data.train", "a.txt"), from_set("run.directory", "out")});
+  table.assign(std::vector{from_file("data.train", "a.txt"), from_set("run.output_dir", "out")});
   table.finish();
   EXPECT_EQ(values.text, "a.txt");
   EXPECT_EQ(values.text.told(), "run.yaml:3:5: data.train: a.txt");
-  EXPECT_EQ(values.directory.told(), "--set: run.directory: out");
+  EXPECT_EQ(values.directory.told(), "--set: run.output_dir: out");
   EXPECT_EQ(NamedPath("a.txt").told(), "a.txt");
 }
 
 TEST(NamedPath, AWrongValueLeavesThePlaceOfTheRightOne) {
   Values values;
   OptionTable table = table_of(values);
-  table.assign(std::vector{from_file("run.directory", "out"), from_set("run.directory", "")});
-  EXPECT_EQ(values.directory.told(), "run.yaml:3:5: run.directory: out");
+  table.assign(std::vector{from_file("run.output_dir", "out"), from_set("run.output_dir", "")});
+  EXPECT_EQ(values.directory.told(), "run.yaml:3:5: run.output_dir: out");
 }
 
 TEST(NamedPath, OfWhatIsNotThereItSaysWhereToLookAndWhatMakesIt) {
@@ -69,7 +69,7 @@ TEST(NamedPath, TheHomeDirectoryStandsForATilde) {
     Values values;
     OptionTable table = table_of(values);
     table.set_home("/home/ada");
-    table.assign(std::vector{from_set("run.directory", text)});
+    table.assign(std::vector{from_set("run.output_dir", text)});
     table.finish();
     return values.directory.text();
   };
@@ -82,11 +82,11 @@ TEST(NamedPath, TheHomeDirectoryStandsForATilde) {
 TEST(NamedPath, WithoutAHomeDirectoryATildeIsRefused) {
   Values values;
   OptionTable table = table_of(values);
-  table.assign(std::vector{from_file("run.directory", "~/runs")});
+  table.assign(std::vector{from_file("run.output_dir", "~/runs")});
   const std::vector<Complaint> found = table.mistakes();
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].sentence,
-            "run.directory: found \"~/runs\" (~ stands for HOME, which is not set); allowed: a "
+            "run.output_dir: found \"~/runs\" (~ stands for HOME, which is not set); allowed: a "
             "path, not empty");
 }
 

@@ -23,7 +23,7 @@ struct Values {
 
 OptionTable table_of(Values& values) {
   OptionTable table;
-  table.add("training.steps", values.steps, "steps to take", at_least(1));
+  table.add("training.max_steps", values.steps, "steps to take", at_least(1));
   table.add("training.optimizer.rate", values.rate, "how fast", more_than(0.0), less_than(1.0));
   table.add("model.tied", values.tied, "one matrix for both ends", fixes_weights());
   table.add("data.path", values.path, "what to read", not_empty());
@@ -59,7 +59,7 @@ TEST(Options, ValuesOfEveryTypeAreTaken) {
   Values values;
   OptionTable table = table_of(values);
   table.assign(std::vector<Assignment>{
-      scalar("training.steps", "2e3"),
+      scalar("training.max_steps", "2e3"),
       scalar("training.optimizer.rate", "0.25"),
       scalar("model.tied", "false"),
       {"data.path", Assignment::Kind::scalar, {{"7", true}}, {"run.yaml", 4, 1}},
@@ -94,25 +94,25 @@ TEST(Options, AnAbsentOptionalIsNone) {
 TEST(Options, TheCommandLineWinsAndTheLastOfItsOwn) {
   Values values;
   OptionTable table = table_of(values);
-  table.assign(std::vector<Assignment>{scalar("training.steps", "5")});
-  table.assign(
-      std::vector<Assignment>{from_set("training.steps", "6"), from_set("training.steps", "7")});
+  table.assign(std::vector<Assignment>{scalar("training.max_steps", "5")});
+  table.assign(std::vector<Assignment>{from_set("training.max_steps", "6"),
+                                       from_set("training.max_steps", "7")});
   table.finish();
   EXPECT_EQ(values.steps, 7);
-  EXPECT_EQ(table.place("training.steps"), "--set");
+  EXPECT_EQ(table.place("training.max_steps"), "--set");
   EXPECT_EQ(table.place("training.clip"), "default");
 }
 
 TEST(Options, EachMistakeHasItsSentence) {
   const std::pair<Assignment, const char*> cases[] = {
-      {scalar("training.steps", "abc"),
-       R"(run.yaml:1:3: training.steps: found "abc"; allowed: an integer, at least 1)"},
-      {scalar("training.steps", "0"),
-       R"(run.yaml:1:3: training.steps: found "0"; allowed: an integer, at least 1)"},
-      {scalar("training.steps", "010"),
-       R"(run.yaml:1:3: training.steps: found "010" (leading zeros are not allowed); allowed: an integer, at least 1)"},
-      {{"training.steps", Assignment::Kind::scalar, {{"5", true}}, {"run.yaml", 1, 3}},
-       R"(run.yaml:1:3: training.steps: found "5" (it is in quotes); allowed: an integer, at least 1)"},
+      {scalar("training.max_steps", "abc"),
+       R"(run.yaml:1:3: training.max_steps: found "abc"; allowed: an integer, at least 1)"},
+      {scalar("training.max_steps", "0"),
+       R"(run.yaml:1:3: training.max_steps: found "0"; allowed: an integer, at least 1)"},
+      {scalar("training.max_steps", "010"),
+       R"(run.yaml:1:3: training.max_steps: found "010" (leading zeros are not allowed); allowed: an integer, at least 1)"},
+      {{"training.max_steps", Assignment::Kind::scalar, {{"5", true}}, {"run.yaml", 1, 3}},
+       R"(run.yaml:1:3: training.max_steps: found "5" (it is in quotes); allowed: an integer, at least 1)"},
       {scalar("training.optimizer.rate", "1"),
        R"(run.yaml:1:3: training.optimizer.rate: found "1"; allowed: a number, above 0 and below 1)"},
       {scalar("model.tied", "yes"),
@@ -124,22 +124,22 @@ TEST(Options, EachMistakeHasItsSentence) {
        R"(run.yaml:1:3: model.kind: found "x"; allowed: plain or gated)"},
       {{"model.sizes", Assignment::Kind::list, {{"3"}, {"9"}}, {"run.yaml", 1, 3}},
        R"(run.yaml:1:3: model.sizes: found the list [3, 9]; allowed: a list of integers, each 1 to 8)"},
-      {{"training.steps", Assignment::Kind::list, {{"3"}}, {"run.yaml", 1, 3}},
-       R"(run.yaml:1:3: training.steps: found the list [3]; allowed: an integer, at least 1)"},
-      {{"training.steps", Assignment::Kind::nothing, {}, {"run.yaml", 1, 3}},
-       R"(run.yaml:1:3: training.steps: found no value; allowed: an integer, at least 1)"},
-      {{"training.steps", Assignment::Kind::section, {}, {"run.yaml", 1, 3}},
-       R"(run.yaml:1:3: training.steps: found a section; allowed: an integer, at least 1)"},
-      {scalar("training.steps.more", "1"),
-       R"(run.yaml:1:3: training.steps: found a section with the key "more"; allowed: an integer, at least 1)"},
+      {{"training.max_steps", Assignment::Kind::list, {{"3"}}, {"run.yaml", 1, 3}},
+       R"(run.yaml:1:3: training.max_steps: found the list [3]; allowed: an integer, at least 1)"},
+      {{"training.max_steps", Assignment::Kind::nothing, {}, {"run.yaml", 1, 3}},
+       R"(run.yaml:1:3: training.max_steps: found no value; allowed: an integer, at least 1)"},
+      {{"training.max_steps", Assignment::Kind::section, {}, {"run.yaml", 1, 3}},
+       R"(run.yaml:1:3: training.max_steps: found a section; allowed: an integer, at least 1)"},
+      {scalar("training.max_steps.more", "1"),
+       R"(run.yaml:1:3: training.max_steps: found a section with the key "more"; allowed: an integer, at least 1)"},
       {scalar("training.clip", "0"),
        R"(run.yaml:1:3: training.clip: found "0"; allowed: none or a number, above 0)"},
       {scalar("training", "1"),
        R"(run.yaml:1:3: training is a section: found "1"; allowed: keys below it)"},
-      {scalar("training.stpes", "1"),
-       R"(run.yaml:1:3: training.stpes is not a key; did you mean "training.steps"?)"},
-      {scalar("traning.steps", "1"),
-       R"(run.yaml:1:3: traning.steps is not a key; did you mean "training.steps"?)"},
+      {scalar("training.max_stpes", "1"),
+       R"(run.yaml:1:3: training.max_stpes is not a key; did you mean "training.max_steps"?)"},
+      {scalar("traning.max_steps", "1"),
+       R"(run.yaml:1:3: traning.max_steps is not a key; did you mean "training.max_steps"?)"},
       {scalar("training.rate", "1"),
        R"(run.yaml:1:3: training.rate is not a key; did you mean "training.optimizer.rate"?)"},
       {scalar("data.zebra", "1"),
@@ -154,11 +154,11 @@ TEST(Options, EachMistakeHasItsSentence) {
 
 TEST(Options, AllMistakesAreReportedInTheOrderOfTheFile) {
   EXPECT_EQ(error_of({from_set("data.mode", "x"),
-                      scalar("training.steps", "9", 7),
-                      scalar("training.steps", "4", 9),
+                      scalar("training.max_steps", "9", 7),
+                      scalar("training.max_steps", "4", 9),
                       scalar("model.tied", "1", 2)}),
             "run.yaml:2:3: model.tied: found \"1\"; allowed: true or false\n"
-            "run.yaml:9:3: training.steps is given twice, first at run.yaml:7:3\n"
+            "run.yaml:9:3: training.max_steps is given twice, first at run.yaml:7:3\n"
             "--set: data.mode: found \"x\"; allowed: auto, never or always");
 }
 
@@ -185,13 +185,14 @@ TEST(Options, ARequiredKeyMustBeGiven) {
 TEST(Options, AKeyFromElsewhereSaysWhose) {
   Values values;
   OptionTable table = table_of(values);
-  table.note_elsewhere("model.span", "is a key of family giraffe, not of zebra");
-  table.assign(std::vector<Assignment>{scalar("model.span", "1", 4)});
+  table.note_elsewhere("model.adaptive_span.type", "is a key of family giraffe, not of zebra");
+  table.assign(std::vector<Assignment>{scalar("model.adaptive_span.type", "1", 4)});
   try {
     table.finish();
     FAIL();
   } catch (const ConfigurationError& error) {
-    EXPECT_STREQ(error.what(), "run.yaml:4:3: model.span is a key of family giraffe, not of zebra");
+    EXPECT_STREQ(error.what(),
+                 "run.yaml:4:3: model.adaptive_span.type is a key of family giraffe, not of zebra");
   }
 }
 
@@ -199,7 +200,7 @@ TEST(Options, AConditionOverSeveralKeysIsReportedWhereOneWasGiven) {
   Values values;
   OptionTable table = table_of(values);
   int judged = 0;
-  table.check({"training.steps", "model.sizes"}, [&] {
+  table.check({"training.max_steps", "model.sizes"}, [&] {
     ++judged;
     return std::string(values.steps % 2 == 0 ? "" : "the steps must be even");
   });
@@ -218,23 +219,23 @@ TEST(Options, AConditionOverSeveralKeysIsReportedWhereOneWasGiven) {
 TEST(Options, AConditionIsReportedAtTheKeyThatItBeginsWith) {
   Values values;
   OptionTable table = table_of(values);
-  table.check({"training.clip", "training.steps"},
-              [] { return std::string("training.steps is too odd for training.clip"); });
-  table.assign(
-      std::vector<Assignment>{scalar("training.clip", "3", 6), scalar("training.steps", "3", 9)});
+  table.check({"training.clip", "training.max_steps"},
+              [] { return std::string("training.max_steps is too odd for training.clip"); });
+  table.assign(std::vector<Assignment>{scalar("training.clip", "3", 6),
+                                       scalar("training.max_steps", "3", 9)});
   try {
     table.finish();
     FAIL();
   } catch (const ConfigurationError& error) {
-    EXPECT_STREQ(error.what(), "run.yaml:9:3: training.steps is too odd for training.clip");
+    EXPECT_STREQ(error.what(), "run.yaml:9:3: training.max_steps is too odd for training.clip");
   }
 }
 
 TEST(Options, AConditionIsNotJudgedOverAWrongValue) {
   Values values;
   OptionTable table = table_of(values);
-  table.check({"training.steps"}, [] { return std::string("never said"); });
-  table.assign(std::vector<Assignment>{scalar("training.steps", "x")});
+  table.check({"training.max_steps"}, [] { return std::string("never said"); });
+  table.assign(std::vector<Assignment>{scalar("training.max_steps", "x")});
   try {
     table.finish();
     FAIL();
@@ -247,7 +248,7 @@ TEST(Options, AWrongValueChangesNothing) {
   Values values;
   OptionTable table = table_of(values);
   table.assign(std::vector<Assignment>{
-      scalar("training.steps", "0"),
+      scalar("training.max_steps", "0"),
       {"model.sizes", Assignment::Kind::list, {{"3"}, {"x"}}, {"run.yaml", 1, 3}}});
   EXPECT_EQ(values.steps, 100);
   EXPECT_EQ(values.sizes, (std::vector<std::int64_t>{1, 2}));
@@ -256,20 +257,21 @@ TEST(Options, AWrongValueChangesNothing) {
 TEST(Options, WhatIsSetAndHasNoEffectIsAWarning) {
   Values values;
   OptionTable table = table_of(values);
-  for (const std::string key : {"data.mode", "model.sizes", "training.steps"})
+  for (const std::string key : {"data.mode", "model.sizes", "training.max_steps"})
     table.warn(key, [&] { return values.tied ? "model.tied is true" : ""; });
   EXPECT_THROW(table.warn("no.key", [] { return ""; }), Failure);
   table.finish();
   EXPECT_EQ(table.warnings(), std::vector<std::string>());
   table.assign(std::vector<Assignment>{from_set("data.mode", "never"),
-                                       scalar("training.steps", "7", 9),
+                                       scalar("training.max_steps", "7", 9),
                                        scalar("model.sizes", "3", 2)});
   table.finish();
-  EXPECT_EQ(table.warnings(),
-            (std::vector<std::string>{"run.yaml:2:3: model.sizes is set, but model.tied is true",
-                                      "run.yaml:9:3: training.steps is set, but model.tied is true",
-                                      "--set: data.mode is set, but model.tied is true"}));
-  table.assign(std::vector<Assignment>{from_set("training.steps", "100")});  // the default
+  EXPECT_EQ(
+      table.warnings(),
+      (std::vector<std::string>{"run.yaml:2:3: model.sizes is set, but model.tied is true",
+                                "run.yaml:9:3: training.max_steps is set, but model.tied is true",
+                                "--set: data.mode is set, but model.tied is true"}));
+  table.assign(std::vector<Assignment>{from_set("training.max_steps", "100")});  // the default
   EXPECT_EQ(table.warnings().size(), 2u);
   table.assign(std::vector<Assignment>{from_set("model.tied", "false")});
   EXPECT_EQ(table.warnings(), std::vector<std::string>());
@@ -278,9 +280,9 @@ TEST(Options, WhatIsSetAndHasNoEffectIsAWarning) {
 TEST(Options, DeclaringAKeyTwiceIsADefect) {
   Values values;
   OptionTable table = table_of(values);
-  EXPECT_THROW(table.add("training.steps", values.steps, ""), Failure);
+  EXPECT_THROW(table.add("training.max_steps", values.steps, ""), Failure);
   EXPECT_THROW(table.add("training.optimizer", values.steps, ""), Failure);
-  EXPECT_THROW(table.add("training.steps.first", values.steps, ""), Failure);
+  EXPECT_THROW(table.add("training.max_steps.first", values.steps, ""), Failure);
   EXPECT_THROW(table.add("steps", values.steps, ""), Failure);
 }
 
@@ -292,7 +294,7 @@ TEST(Options, ResolvedKeepsSectionsTogetherAndSaysWhereValuesCameFrom) {
   table.finish();
   EXPECT_EQ(table.resolved(),
             "training:\n"
-            "  steps: 100                                  # default\n"
+            "  max_steps: 100                              # default\n"
             "  optimizer:\n"
             "    rate: 0.5                                 # run.yaml:9:3\n"
             "  clip: none                                  # default\n"
@@ -334,6 +336,41 @@ TEST(Options, ValuesTellWhichKeysFixTheWeights) {
   for (const OptionValue& value : table.values()) {
     EXPECT_EQ(value.fixes_weights, value.key == "model.tied");
   }
+}
+
+TEST(Options, NamesTrueAndFalseMakeABoolean) {
+  enum class Order : std::uint8_t { serial, parallel };
+  Order order = Order::serial;
+  OptionTable table;
+  table.add("model.use_parallel_residual",
+            order,
+            "sum of both",
+            {{"false", Order::serial}, {"true", Order::parallel}});
+  EXPECT_EQ(table.reference()[0].type, "true or false");
+  EXPECT_EQ(table.reference()[0].allowed, "");
+  table.assign(std::vector<Assignment>{scalar("model.use_parallel_residual", "true")});
+  table.finish();
+  EXPECT_EQ(order, Order::parallel);
+  EXPECT_EQ(table.values()[0].text, "true");
+  table.assign(std::vector<Assignment>{from_set("model.use_parallel_residual", "parallel")});
+  EXPECT_THROW(table.finish(), ConfigurationError);
+}
+
+TEST(Options, FormerKeyIsUnknownAndHintsAtItsNewName) {
+  std::int64_t size = 1;
+  std::string kinds = "full";
+  const auto message = [&](const Assignment& assignment) {
+    OptionTable table;
+    table.add("model.hidden_size", size, "size");
+    table.add("model.attention.layer_types", kinds, "kinds");
+    table.assign(std::vector<Assignment>{assignment});
+    return table.mistakes().front().sentence;
+  };
+  EXPECT_EQ(message(scalar("model.width", "8")),
+            "model.width is not a key; did you mean \"model.hidden_size\"?");
+  EXPECT_EQ(message(scalar("model.attention", "local")),
+            "model.attention is a section: found \"local\"; did you mean "
+            "\"model.attention.layer_types\"?");
 }
 
 TEST(OptionText, EditDistanceCountsASwapOnce) {

@@ -253,17 +253,17 @@ TEST(BucketedSource, WhatIsTooLongIsCutLeftOutOrRefused) {
   std::string told;
   EXPECT_THAT(sources(TooLong::cut, told), ::testing::ElementsAre("ab", "abc", "abcdefghij"));
   EXPECT_THAT(told,
-              HasSubstr("1 of 3 examples have more than data.longest = 10 tokens and are cut"));
+              HasSubstr("1 of 3 examples have more than data.max_length = 10 tokens and are cut"));
   EXPECT_THAT(sources(TooLong::leave_out, told), ::testing::ElementsAre("ab", "abc"));
   EXPECT_THAT(told, HasSubstr("and are left out"));
   EXPECT_THAT(sentence_of<DataError>([&] { sources(TooLong::refuse, told); }),
-              HasSubstr(":2: has 12 tokens; data.longest is 10"));
+              HasSubstr(":2: has 12 tokens; data.max_length is 10"));
   EXPECT_THAT(
       sentence_of<DataError>([&] {
         BucketedSource(
             pairs, {.batch_tokens = 64, .longest = 1, .too_long = TooLong::leave_out}, 1, {});
       }),
-      HasSubstr("none of its 3 examples has at most data.longest = 1 tokens"));
+      HasSubstr("none of its 3 examples has at most data.max_length = 1 tokens"));
 }
 
 TEST(BucketedSource, RefusesABudgetBelowTheLongestLine) {
@@ -271,7 +271,7 @@ TEST(BucketedSource, RefusesABudgetBelowTheLongestLine) {
       sentence_of<DataError>([] {
         BucketedSource(pairs_of("ab\nabcdefghijkl\n", "x\ny\n"), {.batch_tokens = 23}, 1, {});
       }),
-      HasSubstr(":2: takes 24 tokens of a batch, padding included; data.batch_tokens = 23"));
+      HasSubstr(":2: takes 24 tokens of a batch, padding included; data.global_batch_tokens = 23"));
 }
 
 TEST(BucketedSource, TwoHundredThousandLinesTakeSeconds) {
@@ -384,7 +384,7 @@ TEST(OrderedReader, CutsWhereTrainingLeavesOut) {
   EXPECT_EQ(batch.count("rows"), 2);
   EXPECT_TRUE(reader.done());
   EXPECT_THAT(reader.lengths().told(), HasSubstr("are cut"));
-  EXPECT_EQ(reader.coverage().text(), "; 1 cut after data.longest = 10 tokens");
+  EXPECT_EQ(reader.coverage().text(), "; 1 cut after data.max_length = 10 tokens");
 }
 
 TEST(BucketedSource, IsReadAheadAsAnySource) {
@@ -404,9 +404,9 @@ TEST(BucketOptions, HaveTheirKeys) {
     table.assign(std::vector<Assignment>{
         {.key = key, .kind = Assignment::Kind::scalar, .scalars = {{text}}, .mark = {}}});
   };
-  give("data.batch_tokens", "4096");
-  give("data.too_long", "leave_out");
-  give("data.subword_sampling", "0.2");
+  give("data.global_batch_tokens", "4096");
+  give("data.overlong_examples", "skip");
+  give("data.tokenizer.sampling_alpha", "0.2");
   table.finish();
   EXPECT_EQ(options.batch_tokens, 4096);
   EXPECT_EQ(options.too_long, TooLong::leave_out);

@@ -89,7 +89,7 @@ TEST(Corpus, ACharacterThatTrainingTextLacksIsFoundWhenTheFileIsOpened) {
   EXPECT_EQ(sentence_of<DataError>([&] { Corpus(validation.path(), strict); }),
             validation.path() +
                 ": byte 5: character U+00E9 '\xC3\xA9' is not in the vocabulary of 3 characters; "
-                "data.unknown: true gives such characters one id");
+                "data.tokenizer.allow_unk: true gives such characters one id");
   const Tokenizer tolerant = Tokenizer::characters_of(InputFile(train.path()), true);
   const Corpus corpus(validation.path(), tolerant);
   std::vector<std::int64_t> tokens(6);

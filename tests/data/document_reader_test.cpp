@@ -267,14 +267,15 @@ TEST(DocumentForm, TheTokenThatEndsDocumentsIsFound) {
   EXPECT_EQ(end_of_text_id({.end_of_text = "10"}, Tokenizer()), 10);
   EXPECT_EQ(
       sentence_of<ConfigurationError>([] { end_of_text_id({.end_of_text = "256"}, Tokenizer()); }),
-      "data.end_of_text: found \"256\"; wanted an id from 0 to 255; tokens of bytes have no names");
+      "data.documents.end_token: found \"256\"; wanted an id from 0 to 255; tokens of "
+      "data.tokenizer.type: byte have no names");
   const Tokenizer subwords = Tokenizer::subwords(subword_model());
   EXPECT_EQ(end_of_text_id({.end_of_text = "</s>"}, subwords),
             subwords.subword_model()->id_of("</s>"));
   EXPECT_EQ(end_of_text_id({.end_of_text = "5"}, subwords), 5);
   EXPECT_THAT(
       sentence_of<ConfigurationError>([&] { end_of_text_id({.end_of_text = "<eod>"}, subwords); }),
-      HasSubstr("data.end_of_text: found \"<eod>\"; wanted an id from 0 to "));
+      HasSubstr("data.documents.end_token: found \"<eod>\"; wanted an id from 0 to "));
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ TEST(IdFile, AnIdBeyondTheVocabularyIsToldWithItsPlace) {
   const TemporaryFile file(bytes_of<std::uint16_t>({5, 9, 300}));
   EXPECT_EQ(refusal(file, 300),
             file.path() +
-                ": byte 4: token 2 is 300, read as an id of 16 bits (data.token_bits); the "
+                ": byte 4: token 2 is 300, read as an id of 16 bits (data.token_dtype); the "
                 "vocabulary has 300 ids, 0 to 299");
   EXPECT_EQ(refusal(file, 301), "");
 }
@@ -98,8 +98,8 @@ TEST(IdFile, IdsOfOtherBitsAreNotTakenForTheseIds) {
   const TemporaryFile wide(bytes_of<std::uint32_t>({5, 6, 7, 8, 9}));
   EXPECT_EQ(refusal(wide, 300),
             wide.path() +
-                ": every second id of 16 bits is 0, as in a file of 32 bits; set data.token_bits "
-                "to 32, or to 16 where the ids are so");
+                ": every second id of 16 bits is 0, as in a file of 32 bits; set data.token_dtype "
+                "to uint32, or to uint16 where the ids are so");
   EXPECT_EQ(refusal(wide, 300, IdBits::sixteen), "");
   EXPECT_EQ(refusal(wide, 300, IdBits::thirty_two), "");
   const TemporaryFile narrow(bytes_of<std::uint16_t>({5, 6, 7, 8}));
@@ -115,7 +115,7 @@ TEST(IdFile, ReadsIdsOf64BitsAndRejectsThemAsIdsOfFewer) {
                                          {300, IdBits::sixteen},
                                          {300, IdBits::thirty_two},
                                          {128256, IdBits::fitting}})
-    EXPECT_THAT(refusal(wide, vocabulary, bits), HasSubstr("set data.token_bits to 64"));
+    EXPECT_THAT(refusal(wide, vocabulary, bits), HasSubstr("set data.token_dtype to uint64"));
   const TemporaryFile negative(bytes_of<std::int64_t>({5, -1}));
   EXPECT_THAT(refusal(negative, 300, IdBits::sixty_four), HasSubstr("byte 8: token 1 is -1"));
 }
@@ -158,7 +158,7 @@ TEST(IdFile, RejectsNpyThatIsNoLineOfWholeNumbers) {
   EXPECT_THAT(refusal(TemporaryFile("\x93NUMPY\1"), 300), HasSubstr("a header that is cut off"));
   const TemporaryFile wide(npy("<i8", "(1,)", bytes_of<std::int64_t>({5})));
   EXPECT_THAT(refusal(wide, 300, IdBits::sixteen),
-              HasSubstr("data.token_bits is 16, and by its header the ids have 64 bits"));
+              HasSubstr("data.token_dtype is uint16, and by its header the ids have 64 bits"));
   EXPECT_EQ(refusal(wide, 300, IdBits::sixty_four), "");
 }
 
@@ -347,7 +347,7 @@ TEST(Tokenizer, IdsAreNumbersWithBlanksBetweenThem) {
   EXPECT_EQ(tokenizer.decode(std::vector<std::int64_t>{15, 0, 299}), " 15 0 299");
   EXPECT_EQ(sentence_of<DataError>([&] { tokenizer.encode("15 In", "the prompt"); }),
             "the prompt: byte 3: found \"In\"; wanted the number of a token, 0 to 299: "
-            "data.tokenizer is ids, so a text is such numbers with blanks between them");
+            "data.tokenizer.type is none, so a text is such numbers with blanks between them");
   for (const char* text : {"300", "-1", "1.5", "99999999999999999999"})
     EXPECT_THAT(sentence_of<DataError>([&] { tokenizer.encode(text, "the prompt"); }),
                 HasSubstr(text));

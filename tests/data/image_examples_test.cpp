@@ -139,7 +139,7 @@ TEST(ImageExamples, IdxFiles) {
   EXPECT_EQ(at(batch, "label", 2), 0);
   EXPECT_EQ(at(batch, "length", 0), 4);
   EXPECT_EQ(batch.count("rows"), 2);
-  // Images are not cut, whatever data.longest is.
+  // Images are not cut, whatever data.max_length is.
   BucketedSource source(examples, {.batch_tokens = 16, .longest = 2}, 1, {});
   EXPECT_EQ(source.next().field("pixels").shape(), (Shape{2, 8}));
 }

@@ -187,7 +187,7 @@ TEST(SentenceIds, AreTokensThatAreNamed) {
   EXPECT_EQ(bare.end, 8);
   EXPECT_EQ(bare.vocabulary, 9);
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { sentence_ids(bart, {.end = "<end>"}); }),
-            "data.end_token: the tokenizer has no token \"<end>\"");
+            "data.tokenizer.eos_token: the tokenizer has no token \"<end>\"");
   EXPECT_EQ(most_sentence_ids(TokenizerKind::bytes, as_bart), 2);
   EXPECT_EQ(most_sentence_ids(TokenizerKind::tokenizer_json, as_bart), 0);
 }

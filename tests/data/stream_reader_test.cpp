@@ -164,17 +164,20 @@ TEST_F(StreamReaderTest, CursorsThatDoNotFitAreRefused) {
 }
 
 TEST_F(StreamReaderTest, ATextThatIsTooShortIsRefusedWithTheNumbers) {
-  EXPECT_THAT(sentence_of<DataError>([&] { reader({.streams = 4, .segment = 25}); }),
-              HasSubstr("has 102 tokens; data.batch = 4 streams of at least data.segment + 1 = 26 "
-                        "tokens need 104"));
+  EXPECT_THAT(
+      sentence_of<DataError>([&] { reader({.streams = 4, .segment = 25}); }),
+      HasSubstr(
+          "has 102 tokens; data.global_batch_size = 4 streams of at least data.seq_length + 1 = 26 "
+          "tokens need 104"));
   EXPECT_EQ(reader({.streams = 4, .segment = 24}).batches_per_epoch(), 1);
   EXPECT_EQ(reader({.streams = 51, .segment = 1}).batches_per_epoch(), 1);
   EXPECT_THROW(reader({.streams = 103, .segment = 1}), DataError);
 }
 
 TEST_F(StreamReaderTest, DataRanksMustDivideTheStreams) {
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { reader({.streams = 4, .segment = 3}, 0, 3); }),
-            "data.batch = 4: the number of streams must be a multiple of the 3 data ranks");
+  EXPECT_EQ(
+      sentence_of<ConfigurationError>([&] { reader({.streams = 4, .segment = 3}, 0, 3); }),
+      "data.global_batch_size = 4: the number of streams must be a multiple of the 3 data ranks");
 }
 
 TEST(StreamReader, CharactersAreReadAsStreamsToo) {

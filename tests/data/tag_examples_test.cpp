@@ -131,10 +131,11 @@ TEST(TagExamples, CharactersWithoutASpaceStandSideBySide) {
 TEST(TagExamples, RefusesLinesThatAreNotOfTheirColumns) {
   EXPECT_THAT(refused("Hi\tX\nyou\n", TagColumns::two), HasSubstr(":2: has 0 tabs"));
   EXPECT_THAT(refused("Hi\tX\nyou\tA\tB\n", TagColumns::two), HasSubstr(":2: has 2 tabs"));
-  EXPECT_THAT(refused(conllu, TagColumns::two), HasSubstr("set data.tag_columns to upos or xpos"));
+  EXPECT_THAT(refused(conllu, TagColumns::two),
+              HasSubstr("set data.tag_format to conllu_upos or conllu_xpos"));
   EXPECT_THAT(refused("1\tdo\tdo\tAUX\tVBP\t_\t3\taux\t_\t_\n", TagColumns::two),
-              HasSubstr("set data.tag_columns to upos or xpos"));
-  EXPECT_THAT(refused("Hi\tX\n", TagColumns::upos), HasSubstr("set data.tag_columns to two"));
+              HasSubstr("set data.tag_format to conllu_upos or conllu_xpos"));
+  EXPECT_THAT(refused("Hi\tX\n", TagColumns::upos), HasSubstr("set data.tag_format to tsv"));
   EXPECT_THAT(refused("\tX\n", TagColumns::two), HasSubstr(":1: has no word"));
   EXPECT_THAT(refused("Hi\t\n", TagColumns::two), HasSubstr(":1: has no tag"));
   EXPECT_THAT(refused("# c\n1\tdo\tdo\tAUX\tVBP\t_\t3\taux\t_\n", TagColumns::upos),

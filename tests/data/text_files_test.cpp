@@ -125,7 +125,7 @@ TEST(TextFiles, AFolderThatCannotBeMadeIsNamedWithTheKey) {
   EXPECT_THAT(sentence_of<ConfigurationError>(
                   [&] { open_text(file.path(), tokenizer, file.path() + "/tokens"); }),
               AllOf(HasSubstr("/tokens: cannot be written: Not a directory"),
-                    HasSubstr("data.token_cache can name another folder")));
+                    HasSubstr("data.cache_dir can name another folder")));
 }
 
 TEST(TextFiles, ATokenizerIsTrainedOnFirstUseAndKept) {

@@ -237,7 +237,7 @@ TEST(JsonLines, FieldsThatAreThereAreNamed) {
     json_field("{\"id\": 3, \"content\": \"a\", \"more\": {\"text\": \"b\"}}", "text", "here");
   });
   EXPECT_THAT(said, HasSubstr("here: found no field \"text\", but \"id\", \"content\", \"more\""));
-  EXPECT_THAT(said, HasSubstr("data.text_field"));
+  EXPECT_THAT(said, HasSubstr("data.documents.text_field"));
 }
 
 std::vector<std::string> found(const Folder& folder, const std::string& pattern) {
@@ -289,14 +289,16 @@ TEST(DataOptions, DocumentKeysWithoutEffectAreNamed) {
   DataOptions options;
   options.train = folder.write("a.txt", "text");
   options.documents.field = "body";
-  EXPECT_THAT(unread_document_key(options, "data.text_field"), HasSubstr("no file"));
-  EXPECT_THAT(unread_document_key(options, "data.end_of_text"), HasSubstr("data.documents"));
+  EXPECT_THAT(unread_document_key(options, "data.documents.text_field"), HasSubstr("no file"));
+  EXPECT_THAT(unread_document_key(options, "data.documents.end_token"),
+              HasSubstr("data.documents.sample_by"));
   options.train = folder.write("a.json", "{\"body\": \"a\"}\n");
-  EXPECT_EQ(unread_document_key(options, "data.text_field"), "");
-  EXPECT_EQ(unread_document_key(options, "data.end_of_text"), "");
-  EXPECT_THAT(unread_document_key(options, "data.documents"), HasSubstr("JSON lines"));
+  EXPECT_EQ(unread_document_key(options, "data.documents.text_field"), "");
+  EXPECT_EQ(unread_document_key(options, "data.documents.end_token"), "");
+  EXPECT_THAT(unread_document_key(options, "data.documents.sample_by"), HasSubstr("JSON lines"));
   options.format = DataFormat::tokens;
-  EXPECT_THAT(unread_document_key(options, "data.documents"), HasSubstr("data.format is tokens"));
+  EXPECT_THAT(unread_document_key(options, "data.documents.sample_by"),
+              HasSubstr("data.format is tokens"));
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ TEST(Tokenizer, AnUnknownCharacterIsNamedWithItsPlace) {
   const Tokenizer tokenizer = characters_of("abc", false);
   EXPECT_EQ(sentence_of<DataError>([&] { tokenizer.encode("ab\xC3\xA9", "prompt"); }),
             "prompt: byte 2: character U+00E9 '\xC3\xA9' is not in the vocabulary of 3 characters; "
-            "data.unknown: true gives such characters one id");
+            "data.tokenizer.allow_unk: true gives such characters one id");
 }
 
 TEST(Tokenizer, UnknownCharactersShareTheFirstIdWhenItIsAskedFor) {

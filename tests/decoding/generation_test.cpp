@@ -192,10 +192,10 @@ TEST(Generation, KeptKeysFindWhatReadingTheWindowAgainFinds) {
 
 TEST(Generation, KeptKeysGiveTheLogitsOfReadingAllAgain) {
   const NoGradient unrecorded;
-  for (const char* kind : {"causal", "local", "strided"}) {
+  for (const char* kind : {"full", "sliding_window", "strided"}) {
     DecoderOptions options = small_decoder(2);
     options.common.attention.kinds = {kind};
-    options.common.attention.window = {3};
+    options.common.attention.sliding_window = {4};
     options.common.attention.stride = 4;
     const auto model = make_decoder(options, small_setting());
     const auto kept = std::make_shared<KeptKeys>();

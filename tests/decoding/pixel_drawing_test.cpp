@@ -23,8 +23,7 @@ std::unique_ptr<Model> make(const std::string& attention,
   options.common = testing::tiny_options(NormPlacement::pre);
   options.common.tied_embeddings = false;
   options.common.attention.kinds = {attention};
-  options.common.attention.window = {2};
-  options.common.attention.stride = 4;
+  options.common.attention.local_1d = {.filter_width = 2, .block_length = 4};
   options.common.attention.image = {.block = {2, 3}, .flange = {1, 2}};
   options.of_classes = of_classes;
   options.values = values;
@@ -172,7 +171,7 @@ TEST(MixtureSampling, ColoursAreDrawnWithTheirProbabilities) {
 }
 
 TEST(PixelDrawing, NeedsKindsThatReadOn) {
-  const auto model = make("compressed");
+  const auto model = make("memory_compressed");
   std::vector<ImageDraft> images = drafts(1);
   EXPECT_THROW(draw_pixels(*model, images, {}), ConfigurationError);
 }

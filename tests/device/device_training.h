@@ -26,7 +26,7 @@ struct DeviceModel {
 inline ModelOptions device_options(ResidualKind residual, std::int64_t layers = 2) {
   ModelOptions options = tiny_options(NormPlacement::pre);
   options.layers = layers;
-  options.activation = Activation::gelu;
+  options.activation = FeedForwardActivation::gelu;
   options.residual = residual;
   options.dropout = options.attention_dropout = 0.2;
   return options;
@@ -44,7 +44,7 @@ inline DeviceModel reversible_decoder(std::int64_t layers = 2) {
   options.common = device_options(ResidualKind::reversible, layers);
   options.common.attention.kinds = {"lsh"};
   if (layers > 1) options.common.attention.kinds = {"local", "lsh"};
-  options.common.attention.window = {3};
+  options.common.attention.sliding_window = {4};
   options.common.attention.lsh.chunk = 2;
   return {.body = decoder_body(options), .memory = {.feed_forward_chunks = 3, .loss_chunks = 2}};
 }

@@ -17,9 +17,10 @@ from jobs import Layout
 
 class Device(jobs.TestCase):
     cpu_program = None
-    on_gpu = {"run.device": "cuda", "precision.compute": "float64", "data.batch": 2, "training.steps": 4, "checkpoint.every": 2}
+    on_gpu = {"run.device": "cuda", "precision.compute_dtype": "float64", "data.global_batch_size": 2,
+              "training.max_steps": 4, "checkpoint.save_interval": 2}
 
-    large = {"data.batch": 8, "data.segment": 128}
+    large = {"data.global_batch_size": 8, "data.seq_length": 128}
 
     @staticmethod
     def gpus(**what):
@@ -75,9 +76,9 @@ class Device(jobs.TestCase):
                 self.assertRegex(result.errors, r"longspan: rank [01]: out of GPU memory: [0-9.]+ [kM]?B")
 
     def test_nccl_is_refused_where_ranks_share_a_gpu(self):
-        settings = {**self.on_gpu, "parallel.transport": "nccl"}
+        settings = {**self.on_gpu, "parallel.gpu_backend": "nccl"}
         with self.gpus(count=1):
-            self.assert_one_sentence(self.train(layout=Layout(2, 1), settings=settings, code=2), "parallel.transport is nccl")
+            self.assert_one_sentence(self.train(layout=Layout(2, 1), settings=settings, code=2), "parallel.gpu_backend is nccl")
         self.train_on_cpu("cpu", settings, code=2)
 
 

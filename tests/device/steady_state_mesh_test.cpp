@@ -38,7 +38,7 @@ void expect_steady_steps(const Case& c, const MeshShape& layout) {
     on_gpu.device = gpu;
     Trainer trainer(c.make(on_gpu.setting(mesh)), {}, Random(1));
     const StreamRange range =
-        streams_of_rank(c.streams, mesh.data.rank(), mesh.data.size(), "data.batch");
+        streams_of_rank(c.streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size");
     // The ranks wait in a way of their own, in which they see that one is lost.
     int waits = 0;
     gpu.state().set_waiting([&](CUstream_st* stream) {

@@ -18,7 +18,7 @@ class EveryOption {
     table_.add("every.number", number_, "a number", more_than(0.0), less_than(2.0));
     table_.add("every.flag", flag_, "yes or no");
     table_.add("every.text", text_, "a text", not_empty());
-    table_.add("every.choice", choice_, "a text", one_of({"one", "two"}), or_counted("every"));
+    table_.add("every.choice", choice_, "a text", one_of({"one", "two"}));
     table_.add("every.path", path_, "a path");
     table_.add("every.integers", integers_, "numbers", at_least(1));
     table_.add("every.numbers", numbers_, "numbers", at_most(1e6));

@@ -19,10 +19,10 @@ std::size_t row_bytes(const Tensor& tensor) {
 
 }  // namespace
 
-Activation activation_of(const GoldenFile& file) {
+FeedForwardActivation activation_of(const GoldenFile& file) {
   const std::string& name = file.text("activation");
-  if (name == "relu") return Activation::relu;
-  if (name == "gelu") return Activation::gelu;
+  if (name == "relu") return FeedForwardActivation::relu;
+  if (name == "gelu") return FeedForwardActivation::gelu;
   throw DataError("{}: there is no activation {}", file.name(), name);
 }
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "framework/autograd/variable.h"
-#include "framework/kernels/activation.h"
 #include "framework/nn/parameters.h"
+#include "models/model_options.h"
 #include "tests/golden/golden_file.h"
 
 namespace longspan::golden {
@@ -22,7 +22,7 @@ void expect_near(const std::string& what,
                  double tolerance);
 
 // Of the attribute "activation".
-Activation activation_of(const GoldenFile& file);
+FeedForwardActivation activation_of(const GoldenFile& file);
 
 // The extent that an attribute states is the one that was found.
 void expect_extent(const GoldenFile& file, const std::string& attribute, std::int64_t found);

@@ -119,8 +119,8 @@ TEST(TilePlan, WhatTakesTooManyBytesIsRefusedWithTheKeyToChange) {
     FAIL();
   } catch (const ConfigurationError& error) {
     const std::string sentence = error.what();
-    EXPECT_NE(sentence.find("model.attention:"), std::string::npos) << sentence;
-    EXPECT_NE(sentence.find("model.attention_stride"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("model.attention.layer_types:"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("model.attention.stride"), std::string::npos) << sentence;
   }
 }
 

@@ -20,11 +20,11 @@ from jobs import Layout
 from package_tokenizer import tokenizer_json
 from peers import PeersTestCase
 
-ADAPTERS = {"training.start_from": "old", "training.adapters.rank": 2, "training.adapters.alpha": 3,
-            "training.adapters.dropout": 0.2, "training.adapters.layers": "[layers]", "run.seed": 5}
+ADAPTERS = {"training.init_from.path": "old", "training.lora.rank": 2, "training.lora.alpha": 3,
+            "training.lora.dropout": 0.2, "training.lora.target_modules": "[layers]", "run.seed": 5}
 # In which they become other than nothing.
-SHORT = {"data.train": "text.txt", "training.steps": 8, "training.learning_rate": 0.1,
-         "training.warmup": 0, "run.threads": 1}
+SHORT = {"data.train": "text.txt", "training.max_steps": 8, "training.learning_rate": 0.1,
+         "training.lr_scheduler.warmup_steps": 0, "run.num_threads": 1}
 
 
 def own(state, *folders):
@@ -68,32 +68,35 @@ class Adapters(jobs.TestCase):
         layout = Layout(1, 2, sequence=True)
         shutil.copytree(self.directory / "new", self.directory / "elsewhere")
         shutil.rmtree(self.run_at("elsewhere").checkpoint(8))
-        self.tune("elsewhere", {"parallel.zero": 1}, layout)
+        self.tune("elsewhere", {"parallel.zero_stage": 1}, layout)
         for theirs, ours in zip(self.run_at("elsewhere").metrics(), new.metrics()):
             self.assertAlmostEqual(theirs["loss"], ours["loss"], delta=1e-4)
 
     def test_what_begins_from_adapters(self):
         self.tune("new")
-        self.tune("more", {"training.start_from": "new", "training.learning_rate": 0, "training.steps": 1, "training.warmup": 0,
-                           "training.adapters.dropout": 0})
+        self.tune("more", {"training.init_from.path": "new", "training.learning_rate": 0, "training.max_steps": 1,
+                           "training.lr_scheduler.warmup_steps": 0,
+                           "training.lora.dropout": 0})
         self.assertEqual(own(self.run_at("more").state(1)), own(self.run_at("new").state(8)))
-        from_new = {"training.start_from": "new"}
-        for settings, part in (({"training.adapters.alpha": 4}, "training.adapters.alpha: the checkpoint has 3"),
-                               ({"training.adapters.rank": 3}, "adapter/down is [2, 16] in "),
-                               ({"training.adapters.layers": "[attention]", "training.adapters.alpha": 4},
-                                "training.adapters.alpha: the checkpoint has 3")):
+        from_new = {"training.init_from.path": "new"}
+        for settings, part in (({"training.lora.alpha": 4}, "training.lora.alpha: the checkpoint has 3"),
+                               ({"training.lora.rank": 3}, "adapter/down is [2, 16] in "),
+                               ({"training.lora.target_modules": "[attention]", "training.lora.alpha": 4},
+                                "training.lora.alpha: the checkpoint has 3")):
             with self.subTest(part):
                 self.assert_one_sentence(self.tune("no", {**from_new, **settings}, code=2), part)
-        self.assert_one_sentence(self.tune("new", {"training.adapters.rank": 3}, code=2), "was made with another model: training.adapters.rank")
+        self.assert_one_sentence(self.tune("new", {"training.lora.rank": 3}, code=2), "was made with another model: training.lora.rank")
 
     def test_adapters_that_a_run_has_not_are_merged(self):
         self.tune("new")
-        still = {"training.start_from": "new", "training.learning_rate": 0, "training.steps": 1, "training.warmup": 0,
-                 "training.adapters.dropout": 0}
-        none = {"training.adapters.rank": "none", "training.adapters.alpha": "none", "training.adapters.layers": "[attention/query, attention/value]"}
+        still = {"training.init_from.path": "new", "training.learning_rate": 0, "training.max_steps": 1,
+                 "training.lr_scheduler.warmup_steps": 0,
+                 "training.lora.dropout": 0}
+        none = {"training.lora.rank": "none", "training.lora.alpha": "none",
+                "training.lora.target_modules": "[attention/query, attention/value]"}
         for name, settings, merged, layout in (("all", none, r"adapters are merged into the weights of .* and \d+ more", Layout(1, 1)),
                                                ("split", none, "adapters are merged", Layout(2, 2)),
-                                               ("some", {"training.adapters.layers": "[attention]"},
+                                               ("some", {"training.lora.target_modules": "[attention]"},
                                                 "adapters are merged into the weights of layers/0/feed_forward/in", Layout(1, 1))):
             with self.subTest(name):
                 output = self.tune(name, {**still, **settings}, layout).output
@@ -103,31 +106,32 @@ class Adapters(jobs.TestCase):
         self.assertGreater(abs(self.loss("old") - self.loss("new")), 1e-3)
 
     def test_what_begins_anew_and_is_not_trained_is_told(self):
-        anew = {"training.start_from_anew": "[content_bias]"}
-        told = "what begins anew stays as it was drawn where training.adapters.beside does not name it: content_bias"
+        anew = {"training.init_from.reinitialize": "[content_bias]"}
+        told = "what begins anew stays as it was drawn where training.lora.modules_to_save does not name it: content_bias"
         self.assertIn(told, self.tune("told", anew).output)
-        self.assertNotIn("stays as it was drawn", self.tune("beside", {**anew, "training.adapters.beside": "[content_bias]"}).output)
-        frozen = self.train("frozen", settings={"training.start_from": "old", "training.frozen": "[content_bias]", **anew})
-        self.assertIn("what begins anew stays as it was drawn where training.frozen names it: content_bias", frozen.output)
+        self.assertNotIn("stays as it was drawn", self.tune("beside", {**anew, "training.lora.modules_to_save": "[content_bias]"}).output)
+        frozen = self.train("frozen", settings={"training.init_from.path": "old", "training.frozen_parameters": "[content_bias]", **anew})
+        self.assertIn("what begins anew stays as it was drawn where training.frozen_parameters names it: content_bias", frozen.output)
 
     def test_mistakes(self):
-        for settings, part in (({"training.adapters.layers": "[attention/queery]"},
-                                'training.adapters.layers: no linear layer of this model has "attention/queery" in its name; they are '
+        for settings, part in (({"training.lora.target_modules": "[attention/queery]"},
+                                'training.lora.target_modules: no linear layer of this model has "attention/queery" in its name; they are '
                                 "layers/*/attention/position, layers/*/attention/query, layers/*/attention/key"),
-                               ({"training.adapters.rank": 17}, "training.adapters.rank is 17, above the narrower side of the linear layer"),
-                               ({"training.adapters.beside": "[layer]"}, "training.adapters.beside: no parameter of this model"),
-                               ({"training.adapters.rank": "none", "training.frozen": "[nothing]"}, "training.frozen: no parameter"),
-                               ({"training.adapters.rank": 0}, "allowed: none or an integer, at least 1"),
-                               ({"training.adapters.dropout": 1}, "training.adapters.dropout")):
+                               ({"training.lora.rank": 17}, "training.lora.rank is 17, above the narrower side of the linear layer"),
+                               ({"training.lora.modules_to_save": "[layer]"}, "training.lora.modules_to_save: no parameter of this model"),
+                               ({"training.lora.rank": "none", "training.frozen_parameters": "[nothing]"},
+                                "training.frozen_parameters: no parameter"),
+                               ({"training.lora.rank": 0}, "allowed: none or an integer, at least 1"),
+                               ({"training.lora.dropout": 1}, "training.lora.dropout")):
             with self.subTest(part):
                 self.assertIn(part, self.tune("no", settings, code=2).errors)
-        text = self.longspan("config", "tiny.yaml", "--set", "training.adapters.rank=2").errors
-        self.assertIn("there is no training.start_from", text)
-        text = self.longspan("config", "tiny.yaml", "--set", "training.adapters.alpha=2").errors
-        self.assertIn("there is no training.adapters.rank", text)
+        text = self.longspan("config", "tiny.yaml", "--set", "training.lora.rank=2").errors
+        self.assertIn("there is no training.init_from.path", text)
+        text = self.longspan("config", "tiny.yaml", "--set", "training.lora.alpha=2").errors
+        self.assertIn("there is no training.lora.rank", text)
 
     def test_frozen_parts_alone(self):
-        self.train("frozen", settings={"training.start_from": "old", "training.frozen": "[embedding, layers/0]"})
+        self.train("frozen", settings={"training.init_from.path": "old", "training.frozen_parameters": "[embedding, layers/0]"})
         old, new = own(self.run_at("old").state(8)), own(self.run_at("frozen").state(8))
         for name, hashes in new.items():
             stays = name.startswith(("embedding/", "layers/0/"))
@@ -139,7 +143,7 @@ class Adapters(jobs.TestCase):
             return {tag: jobs.bytes_of(plan, tag) for tag in ("weights", "gradients", "optimizer")}
         # Of each of 12 linear layers of 16 x 16 or 16 x 64 the narrow pair, and of each number two moments.
         all_weights = planned({})
-        adapted = planned({**ADAPTERS, "training.start_from": ""})
+        adapted = planned({**ADAPTERS, "training.init_from.path": ""})
         self.assertLess(adapted["gradients"], 0.35 * all_weights["gradients"])
         self.assertAlmostEqual(adapted["optimizer"], 2 * adapted["gradients"], delta=0.1 * adapted["optimizer"])
         self.assertAlmostEqual(adapted["weights"], all_weights["weights"] + adapted["gradients"], delta=0.1 * adapted["weights"])
@@ -151,7 +155,7 @@ class Exported(ImportTestCase):
     def tune(self, **settings):
         (self.folder() / "tokenizer.json").write_text(tokenizer_json([]))  # of bytes
         self.take()
-        every = {**ADAPTERS, **SHORT, "run.directory": "tuned", "training.start_from": "taken", **settings}
+        every = {**ADAPTERS, **SHORT, "run.output_dir": "tuned", "training.init_from.path": "taken", **settings}
         self.longspan("train", "taken/config.yaml", *jobs.flat(every))
 
     def test_merged_is_the_same_model(self):
@@ -166,15 +170,15 @@ class Exported(ImportTestCase):
         self.tune()
         self.give(run="tuned")
         self.take("given", "merged")
-        every = {**SHORT, "training.steps": 1, "training.learning_rate": 0, "run.directory": "started",
-                 "training.start_from": "tuned"}
+        every = {**SHORT, "training.max_steps": 1, "training.learning_rate": 0, "run.output_dir": "started",
+                 "training.init_from.path": "tuned"}
         self.longspan("train", "taken/config.yaml", *jobs.flat(every))
         self.give(run="started", folder="again")
         self.assertEqual(read_safetensors(self.directory / "again" / "model.safetensors"), self.given())
 
     def test_adapters_alone(self):
         # Not the keys: of the three in one matrix there, two have adapters.
-        self.tune(**{"training.adapters.layers": "[attention/query, attention/value, layers/1/feed_forward/in]"})
+        self.tune(**{"training.lora.target_modules": "[attention/query, attention/value, layers/1/feed_forward/in]"})
         self.give(run="tuned")
         result = self.give("--adapters", "--base", "gpt2", run="tuned", folder="adapters", )
         self.assertEqual(result.output, "adapters: adapters for GPT-2 of 2 layers in F32, step 8 of tuned\n")
@@ -205,8 +209,8 @@ class Exported(ImportTestCase):
         self.assertEqual(added, 3)
 
     def test_what_cannot_be_given_alone(self):
-        self.tune(**{"training.adapters.beside": "[final_norm]"})
-        self.assert_one_sentence(self.give("--adapters", run="tuned", code=2), "--adapters: training.adapters.beside is [final_norm]")
+        self.tune(**{"training.lora.modules_to_save": "[final_norm]"})
+        self.assert_one_sentence(self.give("--adapters", run="tuned", code=2), "--adapters: training.lora.modules_to_save is [final_norm]")
         self.assert_one_sentence(self.give("--adapters", run="taken", code=2), "--adapters: ", "has none")
         self.give(run="tuned")
 
@@ -214,7 +218,7 @@ class Exported(ImportTestCase):
 class Encoders(import_encoders_test.TestCase):
     """A BERT of other classes: its readout begins anew and is trained whole beside adapters."""
 
-    KINDS = {"training.start_from_anew": "[output/weight, output/bias]", "training.adapters.beside": "[output]"}
+    KINDS = {"training.init_from.reinitialize": "[output/weight, output/bias]", "training.lora.modules_to_save": "[output]"}
 
     def setUp(self):
         super().setUp()
@@ -225,9 +229,9 @@ class Encoders(import_encoders_test.TestCase):
         (self.directory / "new.txt").write_text("good 3\nbad 5\ngood 1\n")
 
     def tune(self, settings, code=0):
-        every = {**ADAPTERS, **SHORT, "data.train": "kinds.tsv", "run.directory": "kinds", "training.start_from": "taken",
-                 "training.steps": 100, "training.learning_rate": 0.02, "training.adapters.dropout": 0, "model.dropout": 0,
-                 "model.attention_dropout": 0, **settings}
+        every = {**ADAPTERS, **SHORT, "data.train": "kinds.tsv", "run.output_dir": "kinds", "training.init_from.path": "taken",
+                 "training.max_steps": 100, "training.learning_rate": 0.02, "training.lora.dropout": 0, "model.dropout": 0,
+                 "model.attention.dropout": 0, **settings}
         return self.longspan("train", "taken/config.yaml", *jobs.flat(every), code=code)
 
     def test_classes_of_ones_own(self):
@@ -242,11 +246,11 @@ class Encoders(import_encoders_test.TestCase):
         self.take("whole", "merged")
         self.assertAlmostEqual(self.evaluate("merged", "kinds.tsv"), self.evaluate("kinds", "kinds.tsv"), delta=1e-5)
         refused = self.longspan("export", "kinds", "--to", "alone", "--adapters", code=2)
-        self.assert_one_sentence(refused, "--adapters: training.adapters.beside is [output]")
+        self.assert_one_sentence(refused, "--adapters: training.lora.modules_to_save is [output]")
 
     def test_a_readout_that_does_not_begin_anew_is_refused(self):
         result = self.tune({}, code=2)
-        self.assertIn('(it lacks "blame"); begin the readout anew: training.start_from_anew: [output]', result.errors)
+        self.assertIn('(it lacks "blame"); begin the readout anew: training.init_from.reinitialize: [output]', result.errors)
 
 
 class Peers(PeersTestCase, ImportTestCase):
@@ -258,8 +262,8 @@ class Peers(PeersTestCase, ImportTestCase):
             self.peer("make", "models", kind)
             (self.directory / "models" / kind / "tokenizer.json").write_text(tokenizer_json([]))
             self.take(f"models/{kind}", kind)
-            every = {**ADAPTERS, **SHORT, "run.directory": f"{kind}-tuned", "training.start_from": kind,
-                     "training.adapters.layers": layers}
+            every = {**ADAPTERS, **SHORT, "run.output_dir": f"{kind}-tuned", "training.init_from.path": kind,
+                     "training.lora.target_modules": layers}
             self.longspan("train", f"{kind}/config.yaml", *jobs.flat(every))
             self.give("--adapters", run=f"{kind}-tuned", folder=f"{kind}-adapters")
             (self.directory / "ids").write_bytes(bytes(range(64)))

@@ -39,8 +39,8 @@ class AttentionTest(jobs.TestCase):
 
     def test_kinds_show_what_they_see(self):
         sections = json.loads((self.directory / "tiny.yaml").read_text())
-        del sections["model"]["memory"]
-        sections["model"].update({"family": "decoder", "attention": "local", "attention_window": 3})
+        del sections["model"]["mem_len"]
+        sections["model"].update({"family": "decoder", "attention": {"layer_types": "sliding_window", "sliding_window": 4}})
         (self.directory / "tiny.yaml").write_text(json.dumps(sections))
         self.train()
         [one] = self.attention("run", "--text", "text.txt", "--heads", "0:1", "--tokens", 8)["maps"]

@@ -35,13 +35,13 @@ class ChangedText(jobs.TestCase):
         os.utime(self.directory / "text.txt", (1e9, 1e9))
 
     def test_of_the_same_size_is_told(self):
-        for kind in "bytes", "characters":
+        for kind in "byte", "char":
             for layout in Layout(1, 1), Layout(2, 1):
                 with self.subTest(kind=kind, layout=str(layout)):
                     name = f"{kind}-{layout.ranks}"
 
                     def train_to(steps):
-                        settings = {"data.tokenizer": kind, "training.steps": steps, "training.schedule_steps": 100}
+                        settings = {"data.tokenizer.type": kind, "training.max_steps": steps, "training.lr_scheduler.total_steps": 100}
                         return self.train(name, layout, settings).output
 
                     train_to(1)

@@ -32,7 +32,7 @@ class TrainedTestCase(jobs.TestCase):
     def setUp(self):
         super().setUp()
         jobs.write_text(self.directory / "held-out.txt", words=300, seed=2)
-        self.train("run", settings={"data.validation": "held-out.txt", "training.validation_every": 3})
+        self.train("run", settings={"data.validation": "held-out.txt", "training.validation.interval": 3})
         self.step = self.run_at().checkpoint(8)
 
 
@@ -54,20 +54,20 @@ class Names(TrainedTestCase):
     def test_of_a_run_are_taken_to_go_on_from(self):
         for number, name in enumerate(("run", "run/checkpoints", "run/checkpoints/step-000000008")):
             for layout in Layout(1, 1), Layout(2, 1):
-                settings = {"checkpoint.resume": name, "training.steps": 9}
+                settings = {"checkpoint.resume_from": name, "training.max_steps": 9}
                 result = self.train(f"other-{number}-{layout.ranks}", layout, settings)
                 self.assertIn("resumed from run/checkpoints/step-000000008 at step 8", result.output)
-        result = self.train("run", settings={"checkpoint.resume": 8, "training.steps": 9})
+        result = self.train("run", settings={"checkpoint.resume_from": 8, "training.max_steps": 9})
         self.assertIn("resumed from run/checkpoints/step-000000008 at step 8", result.output)
         jobs.damage(self.step / "rank-00000.h5")
         shutil.rmtree(self.run_at().checkpoint(9))
-        result = self.train("back", settings={"checkpoint.resume": "run", "training.steps": 9})
+        result = self.train("back", settings={"checkpoint.resume_from": "run", "training.max_steps": 9})
         self.assertIn("step-000000008", result.output)
         self.assertIn("resumed from run/checkpoints/step-000000004 at step 4", result.output)
 
     def test_of_runs_that_have_none(self):
         (self.directory / "none" / "checkpoints").mkdir(parents=True)
-        result = self.train("other", settings={"checkpoint.resume": "none"}, code=3)
+        result = self.train("other", settings={"checkpoint.resume_from": "none"}, code=3)
         self.assert_one_sentence(result, "none/checkpoints: has no checkpoint yet")
 
 
@@ -93,10 +93,10 @@ class Inspection(TrainedTestCase):
         self.assertRegex(text, r", step 8\n  its manifest is of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\n")
         self.assertNotIn("loss", text)
         self.longspan("verify", "run")
-        self.train("run", settings={"training.steps": 9})  # and goes on
+        self.train("run", settings={"training.max_steps": 9})  # and goes on
 
     def test_losses_go_on_in_what_is_saved_next(self):
-        self.train("run", settings={"training.steps": 9, "training.validation_every": 0})
+        self.train("run", settings={"training.max_steps": 9, "training.validation.interval": 0})
         text = self.longspan("inspect", "run").output
         self.assertIn(", step 9\n  saved at ", text)
         self.assertIn(" bits per byte, at step 8\n", text)
@@ -104,7 +104,7 @@ class Inspection(TrainedTestCase):
 
 class NothingSaved(jobs.TestCase):
     def test_is_said_while_it_trains_and_after(self):
-        settings = {"training.steps": 1000000, "training.schedule_steps": 50, "checkpoint.every": 900000}
+        settings = {"training.max_steps": 1000000, "training.lr_scheduler.total_steps": 50, "checkpoint.save_interval": 900000}
         job = self.start_training("run", settings=settings)
         run = self.run_at("run")
         self.assertTrue(jobs.until(lambda: job.ended() or ((run.path / "metrics.jsonl").exists() and run.metrics_bytes())))
@@ -128,10 +128,10 @@ class Hostile(TrainedTestCase):
     """Every command that reads a checkpoint refuses what no run saves, with one sentence, exit code 3, soon."""
 
     def commands(self):
-        named = ["--set", "training.steps=9", "--set", "checkpoint.resume=run/checkpoints/step-000000008"]
+        named = ["--set", "training.max_steps=9", "--set", "checkpoint.resume_from=run/checkpoints/step-000000008"]
         return {"verify": ["run/checkpoints/step-000000008"], "inspect": ["run/checkpoints/step-000000008"],
                 "evaluate": ["run/checkpoints/step-000000008"], "generate": ["run/checkpoints/step-000000008"],
-                "train": ["tiny.yaml", "--set", "run.directory=other", *named]}
+                "train": ["tiny.yaml", "--set", "run.output_dir=other", *named]}
 
     def assert_refused(self, *parts, but=(), most=10):
         commands = self.commands()
@@ -189,7 +189,7 @@ class Hostile(TrainedTestCase):
             (self.step / "manifest.json").write_bytes(whole)
         # What train would go on from by itself is the step before.
         edit(self.step, replaced(rb'"trainer/steps":8', b'"trainer/steps":-8'))
-        result = self.train("run", settings={"training.steps": 9})
+        result = self.train("run", settings={"training.max_steps": 9})
         self.assertIn("resumed from run/checkpoints/step-000000004 at step 4", result.output)
 
     def test_a_step_without_manifest_or_a_run_with_a_damaged_configuration(self):

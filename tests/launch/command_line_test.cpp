@@ -44,9 +44,9 @@ class CommandLine : public ::testing::Test {
     std::string name = (fs::temp_directory_path() / "longspan-command-XXXXXX").string();
     directory_ = ::mkdtemp(name.data());
     good_ = write("good.yaml",
-                  "run: {directory: runs/x}\nmodel: {family: decoder}\ndata: {train: book.txt}\n");
+                  "run: {output_dir: runs/x}\nmodel: {family: decoder}\ndata: {train: book.txt}\n");
     bad_ =
-        write("bad.yaml", "run: {directory: runs/x}\nmodel: {family: decoder}\ndata: {tain: b}\n");
+        write("bad.yaml", "run: {output_dir: runs/x}\nmodel: {family: decoder}\ndata: {tain: b}\n");
   }
   ~CommandLine() override { fs::remove_all(directory_); }
 
@@ -86,7 +86,7 @@ TEST_F(CommandLine, MistakesInItReturnTwoAndOneSentence) {
       {"--helpp", "\"--helpp\" is not known (did you mean \"--help\"?); see longspan --help\n"},
       {"train --helpp",
        "\"--helpp\" is not known (did you mean \"--help\"?); see longspan train --help\n"},
-      {"train a.yaml --sett training.steps=1",
+      {"train a.yaml --sett training.max_steps=1",
        "\"--sett\" is not known (did you mean \"--set\"?); see longspan train --help\n"},
       {"generate r --nucleus 0.9",
        "\"--nucleus\" is not known (did you mean \"--top-p\"?); see longspan generate --help\n"},
@@ -98,7 +98,8 @@ TEST_F(CommandLine, MistakesInItReturnTwoAndOneSentence) {
        "(did you mean \"--set training.learning_rate=VALUE\"?); see longspan train --help\n"},
       {"predict r", "did you mean \"generate\"?\n"},
       {"config --reference --set run.seed=1", "--set with --reference needs a CONFIG to set in\n"},
-      {"config --reference model.atention", "did you mean \"model.attention\"?\n"},
+      {"config --reference model.atention.layer_types",
+       "did you mean \"model.attention.layer_types\"?\n"},
       {"config a.yaml word",
        "found \"word\" after CONFIG; words to look for go with --reference\n"},
       {"generate r --seed=-1",
@@ -165,7 +166,7 @@ TEST_F(CommandLine, WhatIsNoFileIsSaid) {
 TEST_F(CommandLine, TheReferenceIsPrinted) {
   const Result text = longspan("config --reference");
   EXPECT_EQ(text.code, 0);
-  EXPECT_NE(text.output.find("  parallel.tensor\n"), std::string::npos);
+  EXPECT_NE(text.output.find("  parallel.tensor_parallel_size\n"), std::string::npos);
   const Result page = longspan("config --markdown");
   EXPECT_EQ(page.code, 0);
   EXPECT_NE(page.output.find("## parallel\n"), std::string::npos);
@@ -293,9 +294,9 @@ TEST_F(CommandLine, UnderMpirunOneRankSpeaksAndTheCodeIsReturned) {
 
   const Result good = shell(mpirun + program + " config " + good_);
   EXPECT_EQ(good.code, 0);
-  const std::size_t seed = good.output.find("  seed: ");
+  const std::size_t seed = good.output.find("\n  seed: ");
   ASSERT_NE(seed, std::string::npos) << good.output;
-  EXPECT_EQ(good.output.find("  seed: ", seed + 1), std::string::npos) << good.output;
+  EXPECT_EQ(good.output.find("\n  seed: ", seed + 1), std::string::npos) << good.output;
 
   const Result words = shell(mpirun + program + " confg");
   EXPECT_EQ(words.code, 2);

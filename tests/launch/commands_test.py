@@ -27,7 +27,7 @@ class TrainedRun(jobs.TestCase):
     def setUp(self):
         super().setUp()
         jobs.write_text(self.directory / "held-out.txt", words=300, seed=2)
-        self.train("run", Layout(1, 2), {"training.steps": 24, "checkpoint.every": 12, "data.validation": "held-out.txt"})
+        self.train("run", Layout(1, 2), {"training.max_steps": 24, "checkpoint.save_interval": 12, "data.validation": "held-out.txt"})
 
     def evaluate(self, *arguments, ranks=1):
         return json.loads(self.longspan("evaluate", "run", "--json", *arguments, ranks=ranks).output)
@@ -67,17 +67,17 @@ class TrainedRun(jobs.TestCase):
         self.assertTrue(math.isfinite(window["loss"]))
 
     def test_only_the_network_that_was_trained_is_used(self):
-        for key, value, saved in ("layers", 1, 2), ("activation", "gelu", "relu"), ("output_bias", "false", "true"):
+        for key, value, saved in ("num_hidden_layers", 1, 2), ("activation", "gelu", "relu"), ("lm_head_bias", "false", "true"):
             for command in "evaluate", "generate":
                 with self.subTest(command=command, key=key):
                     result = self.longspan(command, "run", "--set", f"model.{key}={value}", code=2)
                     self.assert_one_sentence(result, "step-000000024: was made with another model",
                                              f"model.{key}: the checkpoint has {saved}, the configuration {value} (--set)")
         edited = json.loads((self.directory / "tiny.yaml").read_text())
-        edited["model"]["heads"] = 2
+        edited["model"]["num_attention_heads"] = 2
         (self.directory / "edited.yaml").write_text(json.dumps(edited))
-        self.assert_one_sentence(self.longspan("evaluate", "edited.yaml", "--data", "text.txt", code=2), "model.heads")
-        other = ["--set", "model.same_length=true", "--set", "model.clamp_length=6", "--set", "model.memory=12"]
+        self.assert_one_sentence(self.longspan("evaluate", "edited.yaml", "--data", "text.txt", code=2), "model.num_attention_heads")
+        other = ["--set", "model.same_length=true", "--set", "model.clamp_len=6", "--set", "model.mem_len=12"]
         self.assertNotEqual(self.evaluate(*other)["loss"], self.evaluate()["loss"])
 
     def test_evaluation_in_segments_and_streams_of_any_number(self):
@@ -98,7 +98,7 @@ class TrainedRun(jobs.TestCase):
     def test_generation_on_context_ranks_is_the_same(self):
         chosen = ["--prompt", "the lord said", "--tokens", 20, "--temperature", 0]
         expected = self.longspan("generate", "run", *chosen).output
-        self.assertEqual(self.longspan("generate", "run", *chosen, "--set", "parallel.context=2", ranks=2).output, expected)
+        self.assertEqual(self.longspan("generate", "run", *chosen, "--set", "parallel.context_parallel_size=2", ranks=2).output, expected)
 
     def test_a_checkpoint_that_goes_while_others_are_verified_is_not_damaged(self):
         shutil.copytree(self.run_at().checkpoint(24), self.run_at().checkpoint(36))
@@ -196,8 +196,8 @@ class Training(jobs.TestCase):
         for arguments, code, parts in [
                 (["missing.yaml"], 2, ["missing.yaml: cannot be opened"]),
                 (["bad.yaml"], 2, ["bad.yaml:2:"]),
-                (["tiny.yaml", "--set", "training.stepz=3"], 2, ['did you mean "training.steps"?']),
-                (["tiny.yaml", "--set", "training.steps=three"], 2, ["training.steps", '"three"']),
+                (["tiny.yaml", "--set", "training.max_stepz=3"], 2, ['did you mean "training.max_steps"?']),
+                (["tiny.yaml", "--set", "training.max_steps=three"], 2, ["training.max_steps", '"three"']),
                 (["tiny.yaml", "--set", "model.family=transformer-xl"], 2, ['did you mean "transformer_xl"?']),
                 (["tiny.yaml", "--set", "data.train=missing.txt"], 3, ["missing.txt: cannot be opened"]),
                 (["tiny.yaml", "--set", "data.train=."], 3, [".: "]),
@@ -207,12 +207,12 @@ class Training(jobs.TestCase):
                 (["tiny.yaml", "--set", "data.validation=missing.txt"], 3, ["missing.txt: cannot be opened"]),
                 (["tiny.yaml", "--set", "data.validation=empty.txt"], 3, ["empty.txt"]),
                 (["tiny.yaml", "--set", "data.validation=one.txt"], 3, ["one.txt: has 1 token"]),
-                (["tiny.yaml", "--set", "parallel.tensor=4"], 2, ["parallel.tensor 4"]),
-                (["tiny.yaml", "--set", "run.directory=text.txt"], 2, ['run.directory "text.txt" cannot be made']),
-                (["tiny.yaml", "--set", "training.accumulation=3"], 2, ["training.accumulation is 3"]),
+                (["tiny.yaml", "--set", "parallel.tensor_parallel_size=4"], 2, ["parallel.tensor_parallel_size 4"]),
+                (["tiny.yaml", "--set", "run.output_dir=text.txt"], 2, ['run.output_dir "text.txt" cannot be made']),
+                (["tiny.yaml", "--set", "training.gradient_accumulation_steps=3"], 2, ["training.gradient_accumulation_steps is 3"]),
                 (["tiny.yaml", "--set", "run.device=cuda"], 2, ["run.device is cuda, but"]),
-                (["tiny.yaml", "--set", "parallel.transport=nccl"], 2,
-                 ["parallel.transport is nccl, but rank 0 computes on the CPU"]),
+                (["tiny.yaml", "--set", "parallel.gpu_backend=nccl"], 2,
+                 ["parallel.gpu_backend is nccl, but rank 0 computes on the CPU"]),
         ]:
             for ranks in 1, 2:
                 with self.subTest(arguments=arguments, ranks=ranks):
@@ -248,7 +248,7 @@ class Training(jobs.TestCase):
 
     def test_what_no_memory_holds_is_refused_before_it_is_allocated(self):
         """With the keys that would make it fit, on every layout, at once."""
-        huge = ["--set", "model.layers=64", "--set", "model.width=4096", "--set", "model.feed_forward=16384"]
+        huge = ["--set", "model.num_hidden_layers=64", "--set", "model.hidden_size=4096", "--set", "model.intermediate_size=16384"]
         for ranks in 1, 2:
             with self.subTest(ranks=ranks):
                 begin = time.monotonic()
@@ -265,11 +265,12 @@ class Training(jobs.TestCase):
             result = self.longspan("plan", "tiny.yaml", "--memory", f"{memory:.0f}", *arguments, code=2)
             self.assert_one_sentence(result, "tiny.yaml: expected at most ", " for each rank, found ")
             return result.output
-        one, two = needed(), needed("--ranks", "2", "--set", "parallel.tensor=2")
+        one, two = needed(), needed("--ranks", "2", "--set", "parallel.tensor_parallel_size=2")
         keys = r"keys that would make it fit(?:, with smaller batches)?\n +[\d.]+ .?B +not known  (\S.*)\n"
         named = re.search(keys, refused(0.8 * one))[1].split()
         self.longspan("plan", "tiny.yaml", "--memory", f"{0.8 * one:.0f}", *(word for key in named for word in ("--set", key)))
-        for layout in ("parallel.data=2", "parallel.data=1"):  # one that does not fit, and one of other than 2 ranks
+        for layout in ("parallel.data_parallel_size=2",
+                       "parallel.data_parallel_size=1"):  # one that does not fit, and one of other than 2 ranks
             output = refused(0.8 * min(one, two), "--ranks", "2", "--set", layout)
             self.assertRegex(output, r"(?s)\nno layout of 2 ranks fits; the smallest\n.*for the first of them: " + keys)
 
@@ -321,7 +322,7 @@ class Training(jobs.TestCase):
     def test_a_plan_divides_the_machine_that_was_measured(self):
         """What one rank reached with all cores is not what each of four ranks will."""
         def seconds(ranks, *arguments):
-            output = self.longspan("plan", "tiny.yaml", "--machine", "machine.json", "--set", f"parallel.data={ranks}",
+            output = self.longspan("plan", "tiny.yaml", "--machine", "machine.json", "--set", f"parallel.data_parallel_size={ranks}",
                                    *arguments).output
             self.assertIn(f"machine.json: measured with 1 rank of 4 threads; here {ranks} rank", output)
             found = re.search(r"a step: .* = (\S+) s of products", output)
@@ -329,16 +330,16 @@ class Training(jobs.TestCase):
         (self.directory / "machine.json").write_text(json.dumps(
             {"name": "this machine", "memory": 1e9, "flops": 1e9, "bf16_flops": 1e9, "f16_flops": 1e9,
              "memory_bandwidth": 1e9, "bandwidth": 1e9, "ranks": 1, "threads": 4}))
-        output, four = seconds(4, "--set", "run.threads=1")
-        self.assertIn("each rank computes with 1 thread: run.threads", output)
-        output, one = seconds(1, "--set", "run.threads=4")
-        self.assertIn("each rank computes with 4 threads: run.threads", output)
+        output, four = seconds(4, "--set", "run.num_threads=1")
+        self.assertIn("each rank computes with 1 thread: run.num_threads", output)
+        output, one = seconds(1, "--set", "run.num_threads=4")
+        self.assertIn("each rank computes with 4 threads: run.num_threads", output)
         self.assertAlmostEqual(four / one, 1, delta=0.1)  # a quarter of the batch at a quarter of the speed
         self.assertIn("each rank computes with 1 thread: OMP_NUM_THREADS",
-                      seconds(4, "--set", "run.threads=0")[0])
+                      seconds(4, "--set", "run.num_threads=0")[0])
         environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
         output = subprocess.run([self.program, "plan", "tiny.yaml", "--ranks", "8",
-                                 "--set", "run.threads=0"], cwd=self.directory,
+                                 "--set", "run.num_threads=0"], cwd=self.directory,
                                 env=environment, timeout=jobs.MOST_SECONDS, capture_output=True, text=True, check=False)
         share = max(1, len(os.sched_getaffinity(0)) // 8)
         self.assertRegex(output.stdout, f"each rank computes with {share} threads?: an even share of this machine's cores")
@@ -353,7 +354,7 @@ class Training(jobs.TestCase):
                                   capture_output=True, text=True, check=False)
         good = run()
         self.assertEqual((good.returncode, good.stderr), (0, ""))
-        bad = run("--set", "data.train=/nowhere/a.txt", "--set", "run.directory=other")
+        bad = run("--set", "data.train=/nowhere/a.txt", "--set", "run.output_dir=other")
         self.assertEqual((bad.returncode, bad.stderr),
                          (3, "longspan: --set: data.train: /nowhere/a.txt: cannot be opened for reading: No such file "
                              "or directory\n"))

@@ -84,23 +84,23 @@ class Completion(jobs.TestCase):
     def test_keys_of_the_configuration(self):
         for before in "train a.yaml", "config", "run -n 2 -- train a.yaml", "evaluate runs/a":
             with self.subTest(before=before):
-                self.assertEqual(set(self.complete(f"longspan {before} --set training.step")), {"training.steps="})
+                self.assertEqual(set(self.complete(f"longspan {before} --set training.max_s")), {"training.max_steps="})
         schedules = {"constant", "linear", "cosine", "inverse_sqrt", "warmup_stable_decay"}
-        self.assertEqual(set(self.complete("longspan train a.yaml --set training.schedule=")), schedules)
-        self.assertEqual(self.complete("longspan train a.yaml --set training.schedule=co"), ["constant", "cosine"])
-        self.assertEqual(self.complete("longspan train a.yaml --set run.seed=1 --set model.tied_embeddings=t"), ["true"])
-        self.assertEqual(self.complete("longspan train a.yaml --set training.steps=1"), [])
+        self.assertEqual(set(self.complete("longspan train a.yaml --set training.lr_scheduler.type=")), schedules)
+        self.assertEqual(self.complete("longspan train a.yaml --set training.lr_scheduler.type=co"), ["constant", "cosine"])
+        self.assertEqual(self.complete("longspan train a.yaml --set run.seed=1 --set model.tie_word_embeddings=t"), ["true"])
+        self.assertEqual(self.complete("longspan train a.yaml --set training.max_steps=1"), [])
         self.assertIn("decoder", self.complete("longspan train a.yaml --set model.family=d"))
         # Where bash does not cut at "=" the word is offered whole.
-        self.assertEqual(self.complete("longspan train a.yaml --set training.schedule=lin", breaks=" \t\n"),
-                         ["training.schedule=linear"])
+        self.assertEqual(self.complete("longspan train a.yaml --set training.lr_scheduler.type=lin", breaks=" \t\n"),
+                         ["training.lr_scheduler.type=linear"])
 
     def test_scripts_of_other_shells(self):
         """By the shells themselves where they are."""
         for shell, check in ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"]), ("bash", ["bash", "-n"]):
             script = self.directory / f"longspan.{shell}"
             script.write_text(self.longspan("completion", shell).output)
-            for part in "train", "tokenizer encode", "--set", "training.schedule", "warmup_stable_decay":
+            for part in "train", "tokenizer encode", "--set", "training.lr_scheduler.type", "warmup_stable_decay":
                 self.assertIn(part, script.read_text(), shell)
             with self.subTest(shell=shell):
                 if shutil.which(shell) is None:
@@ -114,9 +114,9 @@ class Completion(jobs.TestCase):
         script = self.directory / "longspan.fish"
         script.write_text(self.longspan("completion", "fish").output)
         for line, found in [("tr", ["train"]), ("tokenizer ", ["decode", "encode", "train"]),
-                            ("run -n 2 -- eva", ["evaluate"]), ("train a.yaml --set training.step", ["training.steps="]),
-                            ("train a.yaml --set training.schedule=co",
-                             ["training.schedule=constant", "training.schedule=cosine"])]:
+                            ("run -n 2 -- eva", ["evaluate"]), ("train a.yaml --set training.max_s", ["training.max_steps="]),
+                            ("train a.yaml --set training.lr_scheduler.type=co",
+                             ["training.lr_scheduler.type=constant", "training.lr_scheduler.type=cosine"])]:
             with self.subTest(line=line):
                 result = subprocess.run(["fish", "-c", f'source {script}; complete -C "longspan {line}"'],
                                         capture_output=True, text=True, timeout=60, check=False,

@@ -16,25 +16,29 @@ import jobs
 from jobs import SOURCE, Layout
 
 # What makes a model small; a key that a file's family does not have is left out.
-SMALL = {"model.layers": 2, "model.width": 16, "model.heads": 4, "model.head_width": 4, "model.feed_forward": 32,
-         "model.memory": 8, "model.vocabulary": "none", "model.longest": 64,
-         "model.attention_window": 2, "model.attention_stride": 4, "model.attention_summary": 1,
-         "model.attention_block": 1, "data.batch": 8, "data.segment": 8, "data.vocabulary": 285,
-         "training.steps": 3, "training.warmup": 1, "training.schedule_steps": "none", "training.validation_batches": 1,
-         "checkpoint.every": 2, "metrics.every": 1, "run.threads": 1,
-         "data.train": "text.txt", "data.validation": "text.txt", "data.test": "text.txt", "run.directory": "run"}
+SMALL = {"model.num_hidden_layers": 2, "model.hidden_size": 16, "model.num_attention_heads": 4, "model.head_dim": 4,
+         "model.intermediate_size": 32,
+         "model.mem_len": 8, "model.vocab_size": "none", "model.max_position_embeddings": 64,
+         "model.attention.sliding_window": 3, "model.attention.stride": 4, "model.attention.summary.num_columns": 1,
+         "model.attention.global_local.block_size": 1, "data.global_batch_size": 8, "data.seq_length": 8, "data.tokenizer.vocab_size": 285,
+         "training.max_steps": 3, "training.lr_scheduler.warmup_steps": 1, "training.lr_scheduler.total_steps": "none",
+         "training.validation.max_batches": 1,
+         "checkpoint.save_interval": 2, "metrics.log_interval": 1, "run.num_threads": 1,
+         "data.train": "text.txt", "data.validation": "text.txt", "data.test": "text.txt", "run.output_dir": "run"}
 # Besides, what a configuration of pairs has. The text is one line, which is cut in training and not where it is decoded.
 SMALL_PAIRS = {"data.train_target": "text.txt", "data.validation_target": "text.txt", "data.test_target": "text.txt",
-               "data.longest": 64, "data.too_long": "cut", "data.batch_tokens": 1024, "training.validation_every": 3,
-               "training.validation_decoded": 0}
+               "data.max_length": 64, "data.overlong_examples": "truncate", "data.global_batch_tokens": 1024,
+               "training.validation.interval": 3,
+               "training.validation.num_decoded_examples": 0}
 # What examples with labels are read from, by their task.
 LABELLED = {"classification": "".join(f"{i % 3}\tthe number {i}\n" for i in range(60)),
             "tagging": "".join(f"the\tdeterminer\nnumber\tnoun\n{i}\tdigits\n\n" for i in range(60)),
-            "recall": "corridor length 12\n", "reinforcement": "corridor length 12\n"}
+            "behavior_cloning": "corridor length 12\n", "reinforcement_learning": "corridor length 12\n"}
 # Images are not cut.
 SMALL_IMAGES = {"data.train": "images.idx", "data.train_target": "labels.idx", "data.validation": "images.idx",
                 "data.validation_target": "labels.idx", "data.test": "images.idx", "data.test_target": "labels.idx",
-                "data.longest": 1024, "model.longest": "none", "data.batch_tokens": 256, "training.validation_every": 3}
+                "data.max_length": 1024, "model.max_position_embeddings": "none", "data.global_batch_tokens": 256,
+                "training.validation.interval": 3}
 
 
 class Configs(jobs.TestCase):
@@ -59,8 +63,8 @@ class Configs(jobs.TestCase):
         if task not in LABELLED:
             return {}
         (self.directory / f"{task}.txt").write_text(LABELLED[task])
-        return {**{f"data.{part}": f"{task}.txt" for part in ("train", "validation", "test")}, "data.tokenizer": "bytes",
-                "data.longest": 56, "data.batch_tokens": 1024, "training.validation_every": 3}
+        return {**{f"data.{part}": f"{task}.txt" for part in ("train", "validation", "test")}, "data.tokenizer.type": "byte",
+                "data.max_length": 56, "data.global_batch_tokens": 1024, "training.validation.interval": 3}
 
     def train_small(self, file, layout, directory, other=None):
         keys = self.resolved(file)
@@ -71,11 +75,11 @@ class Configs(jobs.TestCase):
             (self.directory / "images.idx").write_bytes(images_test.idx(images_test.drawn(9, 1)[0]))
             (self.directory / "labels.idx").write_bytes(images_test.idx_labels(images_test.drawn(9, 1)[1]))
             pairs = dict(SMALL_IMAGES)
-        if "tokenizer_kind: word" in text:
-            pairs["data.vocabulary"] = 275  # the text has few words
-        settings = {**SMALL, **pairs, "run.directory": directory, **(other or {})}
+        if "model_type: word" in text:
+            pairs["data.tokenizer.vocab_size"] = 275  # the text has few words
+        settings = {**SMALL, **pairs, "run.output_dir": directory, **(other or {})}
         settings = {key: value for key, value in settings.items() if key in keys}
-        self.assertIn("training.steps", settings)
+        self.assertIn("training.max_steps", settings)
         self.assertIn("data.train", settings)
         result = self.longspan("train", file, *jobs.flat({**settings, **layout.settings()}), ranks=layout.ranks)
         run = self.run_at(directory)
@@ -83,7 +87,7 @@ class Configs(jobs.TestCase):
         self.assertEqual([line["step"] for line in lines], [1, 2, 3])
         for line in lines:
             self.assertLess(line.get("loss_loss", line["loss"]), 2 * math.log(256))  # without inner losses
-        measured = "validation_reward" if "\n  task: reinforcement\n" in text else "validation_loss"
+        measured = "validation_reward" if "\n  task: reinforcement_learning\n" in text else "validation_loss"
         self.assertIn(measured, lines[-1])
         self.assertEqual(run.steps(), [2, 3])
         return result.output
@@ -94,16 +98,16 @@ class Configs(jobs.TestCase):
                 self.train_small(file, Layout(1, 1), file.stem)
 
     def test_what_each_is_to_be_compared_with_trains(self):
-        """As in "Expect: ... of full attention (model.attention=causal)": what it sets and nothing reads is a warning."""
+        """As in "Expect: ... of full attention (model.attention.layer_types=full)": what it sets and nothing reads is a warning."""
         compared = 0
         for file in self.files:
-            named = re.search(r"(?s)# Expect: .*?\((model\.attention)=(\w+)\)", file.read_text())
+            named = re.search(r"(?s)# Expect: .*?\((model\.attention\.layer_types)=(\w+)\)", file.read_text())
             if not named:
                 continue
             compared += 1
             with self.subTest(file=file.name, setting=named[0]):
                 output = self.train_small(file, Layout(1, 1), f"{file.stem}-compared", {named[1]: named[2]})
-                self.assertRegex(output, r"warning: \S+: model\.\w+ is set, but no layer of model\.attention has ")
+                self.assertRegex(output, r"warning: \S+: model\.[\w.]+ is set, but no layer of model\.attention\.layer_types has ")
         self.assertGreaterEqual(compared, 4)
 
     def test_some_train_on_several_ranks(self):

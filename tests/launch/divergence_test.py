@@ -15,10 +15,10 @@ import jobs
 from jobs import DIVERGING, Layout, until
 
 # Good steps, which another run then goes on from with a rate that no weights survive.
-GOOD = {"checkpoint.every": 1, "checkpoint.keep": 2, "training.steps": 6, "training.schedule": "constant",
-        "training.warmup": 0}
-WORSE = {**GOOD, "training.steps": 12, "training.learning_rate": 1e30, "training.clip_norm": 0,
-         "training.skipped_in_a_row": 100}
+GOOD = {"checkpoint.save_interval": 1, "checkpoint.keep_latest": 2, "training.max_steps": 6, "training.lr_scheduler.type": "constant",
+        "training.lr_scheduler.warmup_steps": 0}
+WORSE = {**GOOD, "training.max_steps": 12, "training.learning_rate": 1e30, "training.max_grad_norm": 0,
+         "training.max_consecutive_skips": 100}
 
 
 class Diverging(jobs.TestCase):
@@ -31,7 +31,7 @@ class Diverging(jobs.TestCase):
                 self.assert_one_sentence(result, "training diverged: 3 steps in a row ", f"the last is step {last} (",
                                          f"whose batch began at token {8 * (last - 1)} of each stream in epoch 0",
                                          "set a smaller training.learning_rate (it is 1e+30) or clip the gradients with "
-                                         "training.clip_norm (it is 0, which clips nothing)",
+                                         "training.max_grad_norm (it is 0, which clips nothing)",
                                          "no checkpoint was saved, so the run begins anew when it is started again")
                 for step in last - 2, last - 1:
                     self.assertIn(f"step {step} skipped: ", run.log())
@@ -42,9 +42,9 @@ class Diverging(jobs.TestCase):
 
     def test_a_step_whose_gradients_overflow_leaves_the_weights_as_they_were(self):
         # A loss scale that grows until f16 cannot hold the gradients, again and again.
-        scaled = {"precision.compute": "f16", "precision.loss_scale": 2**20, "precision.loss_scale_hysteresis": 1,
-                  "precision.loss_scale_growth_interval": 1, "training.steps": 20, "checkpoint.every": 1,
-                  "checkpoint.keep": 30}
+        scaled = {"precision.compute_dtype": "float16", "precision.loss_scale.init_scale": 2**20, "precision.loss_scale.hysteresis": 1,
+                  "precision.loss_scale.growth_interval": 1, "training.max_steps": 20, "checkpoint.save_interval": 1,
+                  "checkpoint.keep_latest": 30}
         result = self.train(settings=scaled)
         run = self.run_at()
         skipped = [line["step"] for line in run.metrics() if line["gradient_norm"] is None]
@@ -69,27 +69,27 @@ class F16(jobs.TestCase):
     """Attention whose features are divided by their sums over the keys, at a high learning rate."""
 
     sections = {
-        "run": {"threads": 1},
-        "model": {"family": "decoder", "layers": 1, "width": 64, "heads": 2, "dropout": 0},
-        "data": {"train": "letters.txt", "batch": 1, "segment": 512},
-        "training": {"steps": 60, "learning_rate": 0.05, "warmup": 1},
-        "checkpoint": {"every": 0},
-        "metrics": {"every": 1, "timing": False},
+        "run": {"num_threads": 1},
+        "model": {"family": "decoder", "num_hidden_layers": 1, "hidden_size": 64, "num_attention_heads": 2, "dropout": 0},
+        "data": {"train": "letters.txt", "global_batch_size": 1, "seq_length": 512},
+        "training": {"max_steps": 60, "learning_rate": 0.05, "lr_scheduler": {"warmup_steps": 1}},
+        "checkpoint": {"save_interval": 0},
+        "metrics": {"log_interval": 1, "log_timing": False},
     }
 
     def test_trains_linear_attention_as_float32_does(self):
         letters = random.Random(1).choices("abcde", k=60 * 512)
         (self.directory / "letters.txt").write_text("".join(letters))
-        for kind in "performer", "linear", "random_features":
+        for kind in "performer", "linear", "rfa":
             with self.subTest(kind=kind):
                 losses = {}
-                for compute in "float32", "f16":
+                for compute in "float32", "float16":
                     name = f"{kind}-{compute}"
-                    self.train(name, settings={"model.attention": kind, "precision.compute": compute})
+                    self.train(name, settings={"model.attention.layer_types": kind, "precision.compute_dtype": compute})
                     metrics = self.run_at(name).metrics()
                     losses[compute] = sum(line["loss"] for line in metrics[-10:]) / 10
                 # A uniform choice of five letters has ln 5 = 1.609 nats.
-                self.assertLess(abs(losses["f16"] - losses["float32"]), 0.01)
+                self.assertLess(abs(losses["float16"] - losses["float32"]), 0.01)
 
 
 class Unsound(jobs.TestCase):
@@ -97,7 +97,7 @@ class Unsound(jobs.TestCase):
 
     def assert_resumes(self, directory, settings, layout=Layout(1, 1)):
         last = self.run_at(directory).steps()[-1]
-        calm = {**settings, "training.learning_rate": 0.001, "training.steps": last + 2}
+        calm = {**settings, "training.learning_rate": 0.001, "training.max_steps": last + 2}
         result = self.train(directory, layout, calm)
         self.assertIn(f"at step {last}", result.output)
         self.assertIsInstance(self.run_at(directory).metrics()[-1]["loss"], float)
@@ -111,8 +111,8 @@ class Unsound(jobs.TestCase):
                                                               (4, True, Layout(2, 1))]):
             with self.subTest(every=every, background=background, layout=str(layout)):
                 name = f"run-{number}"
-                often = {**DIVERGING, "checkpoint.every": every, "checkpoint.background": background,
-                         "training.skipped_in_a_row": 10}
+                often = {**DIVERGING, "checkpoint.save_interval": every, "checkpoint.async_save": background,
+                         "training.max_consecutive_skips": 10}
                 result = self.train(name, layout, often, code=4)
                 self.assert_one_sentence(result, "training diverged: 10 steps in a row")
                 self.assertEqual(self.run_at(name).entries(), [])
@@ -120,7 +120,7 @@ class Unsound(jobs.TestCase):
                     self.assertIn("warning step 1 is not saved: its weights give no finite loss or gradient\n",
                                   self.run_at(name).log())
                 # Started again with a remedy it begins anew, beside the metrics of the one before.
-                self.train(name, layout, {**often, "training.learning_rate": 0.001, "training.steps": 3})
+                self.train(name, layout, {**often, "training.learning_rate": 0.001, "training.max_steps": 3})
                 self.assertEqual(self.run_at(name).steps()[-1], 3)
 
     def test_what_was_saved_before_stays_and_is_gone_on_from(self):
@@ -129,15 +129,15 @@ class Unsound(jobs.TestCase):
                                                                  (100, False, two)]):
             with self.subTest(in_a_row=in_a_row, background=background, layout=str(layout)):
                 name = f"run-{number}"
-                kept = {**GOOD, "checkpoint.background": background}
+                kept = {**GOOD, "checkpoint.async_save": background}
                 self.train(name, layout, kept)
                 before = self.run_at(name).state(6)
-                worse = {**WORSE, "checkpoint.background": background, "training.skipped_in_a_row": in_a_row}
+                worse = {**WORSE, "checkpoint.async_save": background, "training.max_consecutive_skips": in_a_row}
                 result = self.train(name, layout, worse, code=4)
                 step = f"{name}/checkpoints/step-"
                 self.assert_one_sentence(result, f"started again the run goes on from {step}000000006; to go on from an earlier "
-                                                 f"one set checkpoint.resume to it, such as {step}000000005, and another "
-                                                 "run.directory")
+                                                 f"one set checkpoint.resume_from to it, such as {step}000000005, and another "
+                                                 "run.output_dir")
                 run = self.run_at(name)
                 self.assertEqual(run.entries(), ["step-000000005", "step-000000006"])
                 self.assertEqual(run.state(6), before)
@@ -152,20 +152,20 @@ class Unsound(jobs.TestCase):
                 name = f"run-{number}"
                 # After one step the weights are lost already, though its loss was good.
                 for steps in 1, 3:
-                    result = self.train(name, layout, {**DIVERGING, **more, "training.steps": steps,
-                                                       "training.skipped_in_a_row": 9}, code=4)
+                    result = self.train(name, layout, {**DIVERGING, **more, "training.max_steps": steps,
+                                                       "training.max_consecutive_skips": 9}, code=4)
                     self.assert_one_sentence(result, f"training diverged: the weights after step {steps} give no finite loss "
                                                      "or gradient and are not saved; set a smaller training.learning_rate")
                     self.assertEqual(self.run_at(name).entries(), [])
 
     def stop(self, name, layout, settings, at):
-        job = self.start_training(name, layout, {**settings, "training.steps": 1000000})
+        job = self.start_training(name, layout, {**settings, "training.max_steps": 1000000})
         until(lambda: job.ended() or f"step {at}/" in job.output())
         job.signal(signal.SIGUSR1)
         return job.wait()
 
     def test_is_not_saved_when_the_run_is_asked_to_stop(self):
-        endless = {"training.skipped_in_a_row": 1000000}
+        endless = {"training.max_consecutive_skips": 1000000}
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
                 name = f"nothing-{layout.ranks}"
@@ -185,11 +185,11 @@ class Unsound(jobs.TestCase):
 
     def test_is_not_evaluated(self):
         # Weights of which only a wide type has losses.
-        self.train(settings={"training.steps": 1, "training.learning_rate": 1e4, "training.warmup": 0,
-                             "training.optimizer.kind": "sgd"})
+        self.train(settings={"training.max_steps": 1, "training.learning_rate": 1e4, "training.lr_scheduler.warmup_steps": 0,
+                             "training.optimizer.type": "sgd"})
         self.assertIsInstance(json.loads(self.evaluate("run").output)["loss"], float)
         for ranks in 1, 2:
-            result = self.longspan("evaluate", "run", "--split", "train", "--set", "precision.compute=f16", ranks=ranks,
+            result = self.longspan("evaluate", "run", "--split", "train", "--set", "precision.compute_dtype=float16", ranks=ranks,
                                    code=4)
             self.assert_one_sentence(result, "step-000000001: its weights give no finite loss on text.txt: found ",
                                      "use an earlier checkpoint with --checkpoint")

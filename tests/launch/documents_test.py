@@ -75,18 +75,21 @@ SETS_UP = ("launch/setup", "launch/test", "launch/quickstart")
 RUN_HERE = (PROGRAM, "echo ")
 
 # What makes training small, by the name of its configuration.
-TINY = {"model.layers": 1, "model.width": 16, "model.heads": 2, "run.threads": 1, "metrics.every": 100}
+TINY = {"model.num_hidden_layers": 1, "model.hidden_size": 16, "model.num_attention_heads": 2, "run.num_threads": 1,
+        "metrics.log_interval": 100}
 SMALL = {
-    "my-run.yaml": {**TINY, "model.memory": 8, "data.batch": 2, "data.segment": 8, "training.steps": 500,
-                    "training.validation_batches": 2, "training.warmup": 2},
-    "configs/quickstart.yaml": {**TINY, "model.memory": 8, "data.batch": 2, "data.segment": 8, "training.steps": 4,
-                                "training.warmup": 2, "training.validation_batches": 2, "checkpoint.every": 0, "metrics.every": 2},
-    "configs/corridor.yaml": {"training.steps": 16, "training.warmup": 2, "training.validation_every": 0, "run.threads": 1,
-                              "training.validation_batches": 4, "checkpoint.every": 0},
+    "my-run.yaml": {**TINY, "model.mem_len": 8, "data.global_batch_size": 2, "data.seq_length": 8, "training.max_steps": 500,
+                    "training.validation.max_batches": 2, "training.lr_scheduler.warmup_steps": 2},
+    "configs/quickstart.yaml": {**TINY, "model.mem_len": 8, "data.global_batch_size": 2, "data.seq_length": 8, "training.max_steps": 4,
+                                "training.lr_scheduler.warmup_steps": 2, "training.validation.max_batches": 2,
+                                "checkpoint.save_interval": 0, "metrics.log_interval": 2},
+    "configs/corridor.yaml": {"training.max_steps": 16, "training.lr_scheduler.warmup_steps": 2,
+                              "training.validation.interval": 0, "run.num_threads": 1,
+                              "training.validation.max_batches": 4, "checkpoint.save_interval": 0},
 }
 SMALLER = (("--vocabulary 8000", "--vocabulary 300"),)  # the text is short
 
-SECTIONS = ("run", "model", "data", "reinforcement", "training", "parallel", "memory", "precision", "checkpoint", "metrics")
+SECTIONS = ("run", "model", "data", "ppo", "training", "parallel", "memory", "precision", "checkpoint", "metrics")
 
 
 def pages():
@@ -221,10 +224,10 @@ class Keys(jobs.TestCase):
         self.assertIn("decoder", families)
         for family in families - {"registry"}:
             self.assertIn(f"### {family}\n", models)
-        attention = self.longspan("config", "--reference", "model.attention").output
+        attention = self.longspan("config", "--reference", "model.attention.layer_types").output
         listed = re.search(r"(?s)what each layer sees.*?a/b divides", attention)[0]
         kinds = re.findall(r"(\w+) \(", re.sub(r"\s+", " ", listed))
-        self.assertIn("causal", kinds)
+        self.assertIn("full", kinds)
         for kind in kinds:
             self.assertIn(f"`{kind}`", models)
         told = re.sub(r"\s+", " ", self.longspan("config", "--reference", "run.task").output)
@@ -248,7 +251,7 @@ class Keys(jobs.TestCase):
                 count += 1
                 with self.subTest(page=name_of(page), block=block):
                     (self.directory / "block.yaml").write_text(block)
-                    needed = {"run.directory": "run", "model.family": "decoder", "data.train": "text.txt"}
+                    needed = {"run.output_dir": "run", "model.family": "decoder", "data.train": "text.txt"}
                     settings = {key: value for key, value in needed.items()
                                 if not re.search(rf"(?m)^{key.split('.')[0]}:(\n  .*)*\n  {key.split('.')[1]}:", block)}
                     found = self.longspan("config", "block.yaml", *jobs.flat(settings))
@@ -286,7 +289,7 @@ class Commands(jobs.TestCase):
         after = words.index("--") + 1 if "--" in words else 1
         verb, rest = words[after], words[after + 1:]
         keys = [setting.split("=")[0] for flag, setting in zip(rest, rest[1:]) if flag == "--set"]
-        own = {"run.directory", "data.train"}  # of the scratch directories there
+        own = {"run.output_dir", "data.train"}  # of the scratch directories there
         found = [word for word in rest if word.startswith("--") and word not in ("--set", "--to", "--data")]
         verbs = [] if verb == "train" else [f'"{verb}"']
         return verbs + found + [key for key in keys if key not in own]
@@ -352,7 +355,7 @@ class Commands(jobs.TestCase):
             for large, few in SMALLER:
                 line = line.replace(large, few)
             line += "".join(f" {shlex.quote(word)}" for word in jobs.flat({key: value for key, value in small.items() if key not in words
-                                                                            or key == "training.steps"}))
+                                                                            or key == "training.max_steps"}))
             job = jobs.Job("/bin/bash", ["-ec", line], directory=directory)
             self.addCleanup(job.close)
             result = job.wait()
@@ -386,8 +389,8 @@ class Commands(jobs.TestCase):
             jobs.write_text(corpus / f"{name}.txt", words=1000, seed=number + 1)
         text = (SOURCE / "configs" / "quickstart.yaml").read_text()
         for key, value in SMALL["configs/quickstart.yaml"].items():
-            key = key.split(".")[1]
-            text = re.sub(rf"(?m)^(  {key}:).*", rf"\1 {value}", text)
+            key = key.split(".")[-1]
+            text = re.sub(rf"(?m)^( +{key}:).*", rf"\1 {value}", text)
         (self.directory / "configs").mkdir()
         (self.directory / "configs" / "quickstart.yaml").write_text(text)
         job = jobs.Job(self.directory / "launch" / "quickstart", [], directory=self.directory)

@@ -80,8 +80,9 @@ def module_of(name):
 
 
 class Example(jobs.TestCase):
-    small = ("--set training.steps=4 --set training.warmup=2 --set model.width=16 --set model.layers=1 --set data.batch_tokens=2000 "
-             "--set training.validation_every=4 --set metrics.every=1 --set run.threads=1")
+    small = ("--set training.max_steps=4 --set training.lr_scheduler.warmup_steps=2 --set model.hidden_size=16 "
+             "--set model.num_hidden_layers=1 --set data.global_batch_tokens=2000 "
+             "--set training.validation.interval=4 --set metrics.log_interval=1 --set run.num_threads=1")
 
     def setUp(self):
         super().setUp()
@@ -167,8 +168,8 @@ class Example(jobs.TestCase):
         self.pronunciations(self.many_words())
         shutil.copytree(self.directory / "made", folder)
         (folder / "made").touch()
-        output = self.example("pronunciation", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set data.vocabulary=275 "
-                              "--set data.batch_tokens=400 --set training.validation_decoded=2").stdout
+        output = self.example("pronunciation", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set data.tokenizer.vocab_size=275 "
+                              "--set data.global_batch_tokens=400 --set training.validation.num_decoded_examples=2").stdout
         figures = json.loads((folder / "figures.json").read_text())
         self.assertIn(f"\nphoneme error rate {figures['word_error_rate']:.2f}%, words wrong {100 - figures['exact_match']:.2f}%\n", output)
         first = self.pairs("test")[0]
@@ -186,8 +187,10 @@ class Example(jobs.TestCase):
 
     def test_images_from_data_to_figures(self):
         self.images()
-        small = ("--set training.steps=2 --set training.warmup=1 --set model.width=8 --set model.layers=1 --set model.attention=local "
-                 "--set model.attention_window=4 --set data.batch_tokens=3136 --set training.validation_every=2 --set run.threads=1")
+        small = ("--set training.max_steps=2 --set training.lr_scheduler.warmup_steps=1 --set model.hidden_size=8 "
+                 "--set model.num_hidden_layers=1 --set model.attention.layer_types=sliding_window "
+                 "--set model.attention.sliding_window=5 --set data.global_batch_tokens=3136 "
+                 "--set training.validation.interval=2 --set run.num_threads=1")
         output = self.example("images", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
         self.assertRegex(output, r"runs/images/test-images: loss [\d.]+, accuracy [\d.]+%, macro f1 [\d.]+%")
         self.assertRegex(output, r"(?m)^[\w-]+ +T-shirt\n[\w-]+ +trouser\n[\w-]+ +pullover$")
@@ -196,8 +199,9 @@ class Example(jobs.TestCase):
         self.images()
         folder = self.tree / "runs" / "pixels"
         (self.tree / "launch" / "pixels").write_text("#!/bin/sh\n")  # they are made
-        small = ("--set training.steps=2 --set training.warmup=1 --set model.width=8 --set model.layers=1 --set data.batch_tokens=3136 "
-                 "--set training.validation_every=2 --set run.threads=1")
+        small = ("--set training.max_steps=2 --set training.lr_scheduler.warmup_steps=1 --set model.hidden_size=8 "
+                 "--set model.num_hidden_layers=1 --set data.global_batch_tokens=3136 "
+                 "--set training.validation.interval=2 --set run.num_threads=1")
         output = self.example("pixels", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
         self.assertRegex(output, r"runs/images/test-images: .*bits per dimension [\d.]+")
         self.assertRegex(output, r"(?m)^\S+  .* are in runs/images$")
@@ -221,7 +225,7 @@ class Example(jobs.TestCase):
         folder = self.tree / "runs" / "algorithms"
         self.assertIn("96 sequences", self.launch("algorithms", folder, "--train", "90", "--validation", "6", "--test", "3").stdout)
         (folder / "made").touch()
-        output = self.example("algorithms", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set model.steps=2").stdout
+        output = self.example("algorithms", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set model.recurrence.num_steps=2").stdout
         for task in "copy", "reverse", "add":
             for length in 40, 80, 400:
                 self.assertRegex(output, rf"(?m)^{task} +{length} +\d+\.\d +\d+\.\d +[12]\.\d\d +[12]\.\d\d$")
@@ -237,8 +241,9 @@ class Example(jobs.TestCase):
         corpus.mkdir(parents=True)
         for part in "train", "validation", "test":
             jobs.write_text(corpus / f"{part}.txt", words=400)
-        small = ("--set training.steps=2 --set training.warmup=1 --set model.width=16 --set data.batch=4 --set data.segment=32 "
-                 "--set metrics.every=1 --set run.threads=1")
+        small = ("--set training.max_steps=2 --set training.lr_scheduler.warmup_steps=1 --set model.hidden_size=16 "
+                 "--set data.global_batch_size=4 --set data.seq_length=32 --set metrics.log_interval=1 "
+                 "--set run.num_threads=1")
         asked = ["softmax", "routing", "gated"]
         output = self.example("families", *asked, LONGSPAN_EXAMPLE_SETTINGS=small).stdout
         table = output[output.index("system "):].splitlines()[1:]
@@ -257,10 +262,11 @@ class Example(jobs.TestCase):
             jobs.write_text(corpus / f"{part}.txt", words=2000)
         text = (corpus / "train.txt").read_text()
         (folder / "chapters.txt").write_text(text[:3000] + "\n\n" + text[3000:])
-        small = ("--set training.steps=2 --set training.warmup=1 --set model.layers=1 --set model.width=16 --set model.feed_forward=32 "
-                 "--set training.validation_every=0 --set metrics.every=1 --set run.threads=1")
+        small = ("--set training.max_steps=2 --set training.lr_scheduler.warmup_steps=1 "
+                 "--set model.num_hidden_layers=1 --set model.hidden_size=16 --set model.intermediate_size=32 "
+                 "--set training.validation.interval=0 --set metrics.log_interval=1 --set run.num_threads=1")
         output = self.example("long-context", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
-        self.assertIn("changed on purpose: model.rotary_scaling: the checkpoint has none, the configuration yarn", output)
+        self.assertIn("changed on purpose: model.rope.scaling.type: the checkpoint has none, the configuration yarn", output)
         rows = re.findall(r"(?m)^ +(\d+) to +(\d+) +(\d\.\d{3}) +(\d\.\d{3})$", output)
         self.assertEqual([(int(begin), int(end)) for begin, end, _, _ in rows], [(128 * i, 128 * i + 127) for i in range(8)])
         found = re.findall(r"(?m)^ +(\d+) +(\d)/4 +\d\.\d{3} +(\d)/4 +\d\.\d{3}$", output)
@@ -307,8 +313,9 @@ class Example(jobs.TestCase):
                 self.assertEqual(made.returncode, 0, made.stderr)
             found = (folder / str(length) / "test-images").read_bytes()
             self.assertEqual(found[16:], b"".join(bytes([12 * label]) * length for label in labels[5:15]))
-        small = ("--set training.steps=2 --set training.warmup=1 --set model.layers=1 --set model.width=8 --set metrics.every=1 "
-                 "--set run.threads=1 --set training.validation_every=0")
+        small = ("--set training.max_steps=2 --set training.lr_scheduler.warmup_steps=1 "
+                 "--set model.num_hidden_layers=1 --set model.hidden_size=8 --set metrics.log_interval=1 "
+                 "--set run.num_threads=1 --set training.validation.interval=0")
         output = self.example("long-range", "local", "linear", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
         self.assertEqual(len(re.findall(r"(?m)^(?:local|linear) +\d+\.\d{3} +[\d,]+ +\d+$", output)), 8, output)
         picture = (folder / "picture.svg").read_text()
@@ -409,7 +416,7 @@ class Example(jobs.TestCase):
         self.assertEqual(self.listops("--train", "280", "--test", "50")["validation"], made["train"][280:])
 
     def test_listops_from_nothing_to_figures(self):
-        output = self.example("listops", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set data.batch_tokens=6000").stdout
+        output = self.example("listops", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set data.global_batch_tokens=6000").stdout
         self.assertIn("103000 expressions are in runs/listops", output)
         self.assertIn("vocabulary.model: 278 pieces of kind word", self.last_errors)
         self.assertRegex(output, r"runs/listops/test\.tsv: loss .*accuracy [\d.]+%")
@@ -489,9 +496,11 @@ class Example(jobs.TestCase):
         self.verses(book, book.replace("go", "va"))
         shutil.copytree(self.directory / "made", folder)
         (folder / "made").touch()
-        small = ("--set training.steps=8 --set training.warmup=2 --set model.width=16 --set model.layers=1 --set data.vocabulary=290 "
-                 "--set data.batch_tokens=400 --set training.validation_every=8 --set training.validation_decoded=2 "
-                 "--set checkpoint.every=2 --set metrics.every=1 --set run.threads=1")
+        small = ("--set training.max_steps=8 --set training.lr_scheduler.warmup_steps=2 --set model.hidden_size=16 "
+                 "--set model.num_hidden_layers=1 --set data.tokenizer.vocab_size=290 "
+                 "--set data.global_batch_tokens=400 --set training.validation.interval=8 "
+                 "--set training.validation.num_decoded_examples=2 --set checkpoint.save_interval=2 "
+                 "--set metrics.log_interval=1 --set run.num_threads=1")
         output = self.example("translation", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
         self.assertRegex(output, r"runs/translation/test\.en: loss .* BLEU [\d.]+, chrF [\d.]+")
         self.assertEqual(output.count("translation "), output.count("reference   "))

@@ -19,10 +19,11 @@ from peers import PeersTestCase
 
 # Digits, capitals, accents, ends of lines, and the names of tokens.
 TEXT = "It's 12345 or 1984: Balo TIR\n\n  éclair, 漢字\t x\r\n<s> balo</s> tir <|endoftext|>ka [MASK]"
-LLAMA = {"family": "decoder", "layers": 1, "width": 16, "heads": 2, "positions": "rotary", "norm_kind": "rms",
-         "feed_forward_kind": "gated", "feed_forward_bias": False, "activation": "silu", "attention_bias": [], "dropout": 0}
-MODELS = {"llama": LLAMA, "qwen2": {**LLAMA, "attention_bias": ["query", "key", "value"]}, "qwen3": {**LLAMA, "query_key_norm": True},
-          "gpt2": {"family": "decoder", "layers": 1, "width": 16, "heads": 2, "positions": "learned", "dropout": 0}}
+SIZES = {"family": "decoder", "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2, "dropout": 0}
+LLAMA = {**SIZES, "position_embedding_type": "rope", "norm": {"type": "rmsnorm"}, "mlp_bias": False, "activation": "swiglu",
+         "attention": {"bias": []}}
+MODELS = {"llama": LLAMA, "qwen2": {**LLAMA, "attention": {"bias": ["query", "key", "value"]}},
+          "qwen3": {**LLAMA, "attention": {"bias": [], "qk_norm": True}}, "gpt2": {**SIZES, "position_embedding_type": "learned"}}
 
 
 # Without which transformers 5 takes the tokenizer of Qwen 2 for any of this type.
@@ -40,12 +41,14 @@ class ExportTestCase(jobs.TestCase):
 
     def run_of(self, model, directory, code=0, **settings):
         """A run of a step on the book, a document a line."""
-        sections = {"run": {"directory": directory, "threads": 1}, "model": MODELS[model],
-                    "data": {"train": "book.txt", "batch": 2, "segment": 8},
-                    "training": {"steps": 1, "learning_rate": 0.01, "warmup": 0}, "metrics": {"timing": False}}
+        sections = {"run": {"output_dir": directory, "num_threads": 1}, "model": MODELS[model],
+                    "data": {"train": "book.txt", "global_batch_size": 2, "seq_length": 8},
+                    "training": {"max_steps": 1, "learning_rate": 0.01, "lr_scheduler": {"warmup_steps": 0}},
+                    "metrics": {"log_timing": False}}
         for key, value in settings.items():
-            section, name = key.split("__")
-            sections[section] = {**sections[section], name: value}
+            for name in reversed(key.split("__")):
+                value = {name: value}
+            sections = jobs.merged(sections, value)
         (self.directory / f"{directory}.yaml").write_text(json.dumps(sections))
         return self.longspan("train", f"{directory}.yaml", code=code)
 
@@ -62,8 +65,8 @@ class ExportTestCase(jobs.TestCase):
         return [[int(id) for id in line.split()] for line in result.stdout.decode().split("\n")][:-1]
 
 
-PAIRS = {"data__tokenizer": "tokenizer_json", "data__tokenizer_kind": "bpe", "data__vocabulary": 300, "data__documents": "line",
-         "data__end_of_text": "<|endoftext|>"}
+PAIRS = {"data__tokenizer__type": "huggingface", "data__tokenizer__model_type": "bpe", "data__tokenizer__vocab_size": 300,
+         "data__documents__sample_by": "line", "data__documents__end_token": "<|endoftext|>"}
 
 
 class Export(ExportTestCase):
@@ -112,13 +115,14 @@ class Export(ExportTestCase):
                       "--output", "cased.json",
                       *(f"--special={name}" for name in ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map("[unused{}]".format, range(180))]))
         (self.directory / "kinds.yaml").write_text(json.dumps({
-            "run": {"directory": "kinds", "threads": 1, "task": "classification"},
-            "model": {"family": "encoder", "layers": 1, "width": 16, "heads": 2, "norm": "post", "positions": "learned", "longest": 64,
-                      "embedding_norm": True, "token_types": 2, "class_layer": True, "scaled_embeddings": False, "activation": "gelu",
-                      "dropout": 0.1},
-            "data": {"train": "labels.tsv", "tokenizer": "tokenizer_json", "tokenizer_model": "cased.json", "batch_tokens": 256,
-                     "longest": 63, "too_long": "cut"},
-            "training": {"steps": 1, "warmup": 0}}))
+            "run": {"output_dir": "kinds", "num_threads": 1, "task": "classification"},
+            "model": {"family": "encoder", "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2,
+                      "norm": {"position": "post"}, "position_embedding_type": "learned", "max_position_embeddings": 64,
+                      "layernorm_embedding": True, "type_vocab_size": 2, "add_pooling_layer": True,
+                      "scale_embedding": False, "activation": "gelu", "dropout": 0.1},
+            "data": {"train": "labels.tsv", "tokenizer": {"type": "huggingface", "model": "cased.json"},
+                     "global_batch_tokens": 256, "max_length": 63, "overlong_examples": "truncate"},
+            "training": {"max_steps": 1, "lr_scheduler": {"warmup_steps": 0}}}))
         self.longspan("train", "kinds.yaml")
         self.export("kinds")
         found = self.json("kinds-given/tokenizer_config.json")
@@ -129,8 +133,9 @@ class Export(ExportTestCase):
         self.assertEqual((self.directory / "kinds-given" / "tokenizer.json").read_bytes(), (self.directory / "cased.json").read_bytes())
 
     def test_positions_are_those_that_the_model_is_for(self):
-        for name, settings, wanted in (("plain", {}, 8), ("longest", {"model__longest": 64}, 64),
-                                       ("yarn", {"model__rotary_scaling": "yarn", "model__rotary_factor": 4, "model__rotary_original": 16}, 64)):
+        for name, settings, wanted in (("plain", {}, 8), ("longest", {"model__max_position_embeddings": 64}, 64),
+                                       ("yarn", {"model__rope__scaling": {"type": "yarn", "factor": 4,
+                                                                          "original_max_position_embeddings": 16}}, 64)):
             with self.subTest(name):
                 self.run_of("llama", name, **settings)
                 self.export(name)
@@ -161,10 +166,11 @@ class Export(ExportTestCase):
                  "special_tokens_map__json": '{"eos_token": "<|endoftext|>"}', "chat_template__jinja": "{{ messages[0].content }}",
                  "generation_config__json": '{"eos_token_id": [0, 7], "temperature": 0.6}'}
         self.imported(**files)
-        data = {key: value for key, value in PAIRS.items() if key == "data__tokenizer"}
-        self.run_of("llama", "tuned", **data, training__start_from="taken", model__vocabulary=300, model__feed_forward=48)
+        settings = {"data__tokenizer__type": PAIRS["data__tokenizer__type"], "training__init_from__path": "taken",
+                    "model__vocab_size": 300, "model__intermediate_size": 48}
+        self.run_of("llama", "tuned", **settings)
         # And continued.
-        self.run_of("llama", "tuned", **data, training__start_from="taken", model__vocabulary=300, model__feed_forward=48, training__steps=2)
+        self.run_of("llama", "tuned", **settings, training__max_steps=2)
         for run in "taken", "tuned":
             self.export(run)
             for name, text in files.items():
@@ -194,19 +200,20 @@ class Export(ExportTestCase):
 
     def test_adapters_name_what_they_are_added_to(self):
         self.imported()
-        adapters = {"training__adapters": {"rank": 2, "layers": ["query"]}}
-        self.run_of("llama", "tuned", data__tokenizer="tokenizer_json", training__start_from="taken", model__vocabulary=300, model__feed_forward=48, **adapters)
+        adapters = {"training__lora": {"rank": 2, "target_modules": ["query"]}}
+        self.run_of("llama", "tuned", data__tokenizer__type="huggingface", training__init_from__path="taken", model__vocab_size=300,
+                    model__intermediate_size=48, **adapters)
         self.assertNotIn("warning", self.export("tuned", "--adapters").errors)
         self.assertEqual(self.json("tuned-given/adapter_config.json")["base_model_name_or_path"], str(self.directory / "theirs"))
-        self.run_of("llama", "own", **PAIRS, training__start_from="old", **adapters)
+        self.run_of("llama", "own", **PAIRS, training__init_from__path="old", **adapters)
         result = self.export("own", "--adapters")
         self.assertIn("base_model_name_or_path is old, a run, which peft does not read: export it, and name its folder by --base",
                       result.errors)
 
 
-KINDS = {"bytes": {}, "characters": {"data__tokenizer": "characters"},
-         "unigram": {"data__tokenizer": "sentencepiece", "data__vocabulary": 300},
-         "pieces": {"data__tokenizer": "sentencepiece", "data__tokenizer_kind": "bpe", "data__vocabulary": 300},
+KINDS = {"bytes": {}, "characters": {"data__tokenizer__type": "char"},
+         "unigram": {"data__tokenizer__type": "sentencepiece", "data__tokenizer__vocab_size": 300},
+         "pieces": {"data__tokenizer__type": "sentencepiece", "data__tokenizer__model_type": "bpe", "data__tokenizer__vocab_size": 300},
          "pairs": PAIRS}
 TEXT_OF = {name: "balo men x\n12345 éclair" if name == "characters" else TEXT.replace("<s>", "").replace("</s>", "") for name in KINDS}
 

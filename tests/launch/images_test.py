@@ -71,9 +71,9 @@ class TestCase(tasks_test.TestCase):
 class Images(TestCase):
     task = {"run.task": "classification", "data.format": "images", "data.train": "train.images", "data.train_target": "train.labels",
             "data.validation": "validation.images", "data.validation_target": "validation.labels", "model.pooling": "mean",
-            "model.positions": "learned", "data.batch_tokens": 400}
-    learning = {**task, "training.steps": 200, "checkpoint.every": 0, "model.dropout": 0,
-                "training.validation_every": 0}
+            "model.position_embedding_type": "learned", "data.global_batch_tokens": 400}
+    learning = {**task, "training.max_steps": 200, "checkpoint.save_interval": 0, "model.dropout": 0,
+                "training.validation.interval": 0}
 
     def test_goes_on_on_any_layout(self):
         self.on_two_ranks_and_others(["loss", "accuracy", "macro_f1"])
@@ -84,7 +84,7 @@ class Images(TestCase):
         self.train("png", settings={**self.task, **folders})
         self.assertEqual(self.run_at("png").metrics_bytes(), self.run_at("idx").metrics_bytes())
         self.assertIn("60 images of 6 x 6 x 1 with 3 classes", self.run_at("png").log())
-        self.train("png", settings={**self.task, **folders, "training.steps": 12})
+        self.train("png", settings={**self.task, **folders, "training.max_steps": 12})
         self.assertNotIn("another text", self.run_at("png").log())
 
     def test_measures_and_writes_classes(self):
@@ -125,8 +125,10 @@ class Images(TestCase):
         self.bytes("validation.images", idx([[row + [0] for row in image] for image in self.parts["validation"][0]]))
         self.refused({}, "validation.images: has images of 6 x 7 x 1, and the model learns images of 6 x 6 x 1")
         self.refused({"data.train_target": ""}, "train.images: is a file, and none with its labels is named")
-        self.refused({"data.longest": 35}, "images of 6 x 6 x 1 have 36 tokens each, which are not cut; data.longest is 35: set it to 36")
-        self.refused({"data.batch_tokens": 36}, "train.images: image 0: takes 40 tokens of a batch, padding included; data.batch_tokens")
+        self.refused({"data.max_length": 35},
+                     "images of 6 x 6 x 1 have 36 tokens each, which are not cut; data.max_length is 35: set it to 36")
+        self.refused({"data.global_batch_tokens": 36},
+                     "train.images: image 0: takes 40 tokens of a batch, padding included; data.global_batch_tokens")
 
     def test_bad_folders_of_png(self):
         folders = self.folders()
@@ -138,7 +140,7 @@ class Images(TestCase):
         self.refused(folders, f"{name}: is an image of 5 x 6 x 1, and 0/000.png is one of 6 x 6 x 1; all are to be of one shape")
 
     def test_goes_on_with_the_same_kind_of_images_only(self):
-        self.train(settings={**self.task, "training.steps": 4})
+        self.train(settings={**self.task, "training.max_steps": 4})
         for part, (images, _) in self.parts.items():
             self.bytes(f"{part}.images", idx([[row + [0] for row in image] for image in images]))
         self.assertIn("train.images: has images of 6 x 7 x 1, and the model learns images of 6 x 6 x 1",
@@ -149,15 +151,17 @@ class Images(TestCase):
         self.assertIn("data.format: the checkpoint has images, the configuration text", self.train(settings=text, code=2).errors)
 
     def test_what_is_not_for_images(self):
-        for settings, part in (({"data.tokenizer": "characters"}, "data.tokenizer is for text, and data.format is images"),
+        for settings, part in (({"data.tokenizer.type": "char"}, "data.tokenizer.type is for text, and data.format is images"),
                                ({"data.validation": ""}, "data.validation_target is set without data.validation"),
-                               ({"run.task": "tagging"}, "data.format: images is for run.task: classification and pixels; run.task is tagging")):
+                               ({"run.task": "tagging"},
+                                "data.format: images is for run.task: classification and image_generation; run.task is tagging")):
             with self.subTest(part):
                 self.assertIn(part, self.train(settings={**self.task, **settings}, code=2).errors)
 
     def test_plan_knows_their_size(self):
-        settings = {**self.task, "data.batch_tokens": 2000, "metrics.timing": True, "data.validation": "", "data.validation_target": "",
-                    "parallel.data": 1}
+        settings = {**self.task, "data.global_batch_tokens": 2000, "metrics.log_timing": True, "data.validation": "",
+                    "data.validation_target": "",
+                    "parallel.data_parallel_size": 1}
         output = self.longspan("plan", "tiny.yaml", *jobs.flat(settings)).output
         self.assertIn("encoder f64 of images in batches of 2000 tokens on 1 rank", output)
         self.train(settings=settings)

@@ -146,9 +146,9 @@ class Import(TestCase):
         (self.directory / "texts").write_text(TEXTS)
         self.assert_one_sentence(self.longspan("evaluate", "taken", "--data", "texts", code=3), "has the weights of a body")
         # A run that learns a readout has all of the body.
-        settings = {"data.train": "texts", "run.directory": "mine", "training.start_from": "taken", "training.learning_rate": 0,
-                    "training.steps": 1, "training.warmup": 0, "run.threads": 1,
-                    "training.start_from_anew": "[output/weight, output/bias]"}
+        settings = {"data.train": "texts", "run.output_dir": "mine", "training.init_from.path": "taken", "training.learning_rate": 0,
+                    "training.max_steps": 1, "training.lr_scheduler.warmup_steps": 0, "run.num_threads": 1,
+                    "training.init_from.reinitialize": "[output/weight, output/bias]"}
         result = self.longspan("train", "taken/config.yaml", *jobs.flat(settings))
         self.assertIn("begun anew: output/weight, output/bias", result.output)
         self.give("mine", "mine-given")
@@ -174,8 +174,8 @@ class Import(TestCase):
         tensors = self.folder()
         self.take()
         (self.directory / "texts").write_text(TEXTS)
-        settings = {"data.train": "texts", "run.directory": "mine", "training.start_from": "taken", "training.learning_rate": 0,
-                    "training.steps": 1, "training.warmup": 0, "run.threads": 1}
+        settings = {"data.train": "texts", "run.output_dir": "mine", "training.init_from.path": "taken", "training.learning_rate": 0,
+                    "training.max_steps": 1, "training.lr_scheduler.warmup_steps": 0, "run.num_threads": 1}
         self.longspan("train", "taken/config.yaml", *jobs.flat(settings))
         self.assertAlmostEqual(self.evaluate("mine", "texts"), self.evaluate("taken", "texts"), delta=1e-6)
         self.give("mine")
@@ -183,7 +183,7 @@ class Import(TestCase):
         before, after = tensors["classifier.weight"][2], self.given()["classifier.weight"][2]
         self.assertEqual(after, before[2 * row:] + before[row:2 * row] + before[:row])
         (self.directory / "texts").write_text(TEXTS.replace("adverb", "other"))
-        result = self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, "run.directory": "other"}), code=2)
+        result = self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, "run.output_dir": "other"}), code=2)
         self.assertIn('(it lacks "other"); begin the readout anew', result.errors)
 
     def test_images_come_back_to_the_bit(self):
@@ -204,7 +204,8 @@ class Import(TestCase):
             (self.directory / "images" / label).mkdir(parents=True)
             grey = [[[value] * 3 for value in range(row, row + 4)] for row in range(4)]
             (self.directory / "images" / label / "one.png").write_bytes(png(grey))
-        settings = {"data.train": "images", "run.directory": "mine", "training.start_from": "taken", "training.steps": 1, "run.threads": 1}
+        settings = {"data.train": "images", "run.output_dir": "mine", "training.init_from.path": "taken",
+                    "training.max_steps": 1, "run.num_threads": 1}
         result = self.longspan("train", "taken/config.yaml", *jobs.flat(settings), code=3)
         self.assertIn("4 x 4 x 3", result.errors)  # colours, and the model is of grey
 
@@ -230,17 +231,19 @@ class Import(TestCase):
     def test_a_model_made_here_is_exported(self):
         (self.directory / "texts").write_text(TEXTS)
         (self.directory / "mine.yaml").write_text(json.dumps({
-            "run": {"directory": "mine", "task": "classification", "threads": 1}, "data": {"train": "texts", "longest": 100},
-            "model": {"family": "encoder", "layers": 1, "width": 8, "heads": 2, "norm": "post", "scaled_embeddings": False,
-                      "embedding_norm": True, "token_types": 1, "positions": "learned", "first_position": 2, "class_layer": True},
-            "training": {"steps": 1}}))
+            "run": {"output_dir": "mine", "task": "classification", "num_threads": 1}, "data": {"train": "texts", "max_length": 100},
+            "model": {"family": "encoder", "num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2,
+                      "norm": {"position": "post"}, "scale_embedding": False, "layernorm_embedding": True,
+                      "type_vocab_size": 1, "position_embedding_type": "learned", "position_embedding_offset": 2,
+                      "add_pooling_layer": True},
+            "training": {"max_steps": 1}}))
         self.longspan("train", "mine.yaml")
         self.give("mine")
         self.assertEqual((self.config()["architectures"], self.config()["pad_token_id"]), (["RobertaForSequenceClassification"], 1))
         self.take("given")
         self.assertAlmostEqual(self.evaluate("taken", "texts"), self.evaluate("mine", "texts"), delta=1e-9)
-        self.longspan("train", "mine.yaml", *jobs.flat({"model.embedding_norm": "false", "run.directory": "other"}))
-        self.assert_one_sentence(self.give("other", "no", code=2), "model.embedding_norm is false, and ")
+        self.longspan("train", "mine.yaml", *jobs.flat({"model.layernorm_embedding": "false", "run.output_dir": "other"}))
+        self.assert_one_sentence(self.give("other", "no", code=2), "model.layernorm_embedding is false, and ")
 
 
 class SlowTokenizers(TestCase):
@@ -334,10 +337,11 @@ class Labels(TestCase):
     def test_without_a_tokenizer_a_small_vocabulary_is_of_numbers(self):
         shapes = {**body(), **HEAD, "bert.embeddings.word_embeddings.weight": [53, WIDTH]}
         self.folder(config={"vocab_size": 53}, shapes=shapes)
-        self.assertIn("the run reads ids from 0 to 52 (data.tokenizer: ids): a text is numbers", self.take().errors)
+        self.assertIn("the run reads ids from 0 to 52 (data.tokenizer.type: none): a text is numbers", self.take().errors)
         (self.directory / "texts").write_text("verb\t5 52 0\nnoun\t17\nadverb\t3 3 3 3\n")
         self.evaluate("taken", "texts")
-        settings = {"data.train": "texts", "run.directory": "mine", "training.start_from": "taken", "training.steps": 1, "run.threads": 1}
+        settings = {"data.train": "texts", "run.output_dir": "mine", "training.init_from.path": "taken",
+                    "training.max_steps": 1, "run.num_threads": 1}
         self.longspan("train", "taken/config.yaml", *jobs.flat(settings))
         (self.directory / "texts").write_text("verb\t5 53\n")
         self.assertIn('found "53"; wanted the number of a token, 0 to 52', self.longspan("evaluate", "taken", "--data", "texts", code=3).errors)

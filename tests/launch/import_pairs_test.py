@@ -145,7 +145,7 @@ class Import(TestCase):
         self.assertEqual(generation, IDS)
         self.assertEqual((self.directory / "given" / "tokenizer.json").read_text(), framed_tokenizer())
         configuration = (self.directory / "taken" / "config.yaml").read_text()
-        for line in 'begin_token: "</s>"', 'end_token: "</s>"', 'first_token: "<s>"':
+        for line in 'decoder_start_token: "</s>"', 'eos_token: "</s>"', 'forced_bos_token: "<s>"':
             self.assertIn(line, configuration)
 
     def test_other_ways_to_write_the_same(self):
@@ -172,7 +172,7 @@ class Import(TestCase):
         text = json.dumps({"forced_bos_token_id": BEGIN, "eos_token_id": END, "max_length": 30, "transformers_version": "4.40"})
         (self.directory / "model" / "generation_config.json").write_text(text)
         self.assertIn("max_length: how results are searched for", self.take().errors)
-        self.assertIn('first_token: "<s>"', (self.directory / "taken" / "config.yaml").read_text())
+        self.assertIn('forced_bos_token: "<s>"', (self.directory / "taken" / "config.yaml").read_text())
         self.give()
         self.assertEqual((self.directory / "given" / "generation_config.json").read_text(), text)
 
@@ -196,8 +196,9 @@ class Import(TestCase):
         self.take()
         self.write_pairs()
         before = self.evaluate_pairs("taken")["loss"]
-        settings = {"data.train": "sources", "data.train_target": "targets", "run.directory": "mine", "training.start_from": "taken",
-                    "training.learning_rate": 0, "training.steps": 2, "training.warmup": 0, "run.threads": 1, "checkpoint.every": 1}
+        settings = {"data.train": "sources", "data.train_target": "targets", "run.output_dir": "mine", "training.init_from.path": "taken",
+                    "training.learning_rate": 0, "training.max_steps": 2, "training.lr_scheduler.warmup_steps": 0,
+                    "run.num_threads": 1, "checkpoint.save_interval": 1}
         self.longspan("train", "taken/config.yaml", *jobs.flat(settings))
         self.assertAlmostEqual(self.evaluate_pairs("mine")["loss"], before, delta=1e-6)
         # It goes on as other runs do, with the tokenizer that its checkpoint has.
@@ -207,20 +208,21 @@ class Import(TestCase):
         for key, value in BART.items():
             self.assertEqual(self.config()[key], value, key)
         (self.directory / "model" / "tokenizer.json.away").rename(self.directory / "model" / "tokenizer.json")
-        self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, "training.steps": 3}))
+        self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, "training.max_steps": 3}))
         self.assertEqual(self.run_at("mine").steps()[-1], 3)
-        changed = {**settings, "training.steps": 4, "data.begin_token": "<pad>"}
+        changed = {**settings, "training.max_steps": 4, "data.tokenizer.decoder_start_token": "<pad>"}
         result = self.longspan("train", "taken/config.yaml", *jobs.flat(changed), code=2)
-        self.assertIn("data.begin_token", result.errors)
+        self.assertIn("data.tokenizer.decoder_start_token", result.errors)
 
     def test_a_model_made_here_is_exported(self):
         self.write_pairs()
         (self.directory / "mine.yaml").write_text(json.dumps({
-            "run": {"directory": "mine", "task": "translation", "threads": 1},
-            "data": {"train": "sources", "train_target": "targets", "longest": 31},
-            "model": {"family": "encoder_decoder", "layers": 1, "width": 8, "heads": 2, "norm": "post", "positions": "learned",
-                      "first_position": 2, "longest": 32, "embedding_norm": True},
-            "training": {"steps": 1}}))
+            "run": {"output_dir": "mine", "task": "translation", "num_threads": 1},
+            "data": {"train": "sources", "train_target": "targets", "max_length": 31},
+            "model": {"family": "encoder_decoder", "num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2,
+                      "norm": {"position": "post"}, "position_embedding_type": "learned",
+                      "position_embedding_offset": 2, "max_position_embeddings": 32, "layernorm_embedding": True},
+            "training": {"max_steps": 1}}))
         self.longspan("train", "mine.yaml")
         self.give("mine")
         config = self.config()
@@ -229,8 +231,8 @@ class Import(TestCase):
         self.assertEqual((config["decoder_start_token_id"], config["eos_token_id"], config["vocab_size"]), (256, 257, 258))
         self.take("given")
         self.assertAlmostEqual(self.evaluate_pairs("taken")["loss"], self.evaluate_pairs("mine")["loss"], delta=1e-9)
-        self.longspan("train", "mine.yaml", *jobs.flat({"model.embedding_norm": "false", "run.directory": "other"}))
-        self.assert_one_sentence(self.give("other", "no", code=2), "model.embedding_norm is false, and BART knows only true")
+        self.longspan("train", "mine.yaml", *jobs.flat({"model.layernorm_embedding": "false", "run.output_dir": "other"}))
+        self.assert_one_sentence(self.give("other", "no", code=2), "model.layernorm_embedding is false, and BART knows only true")
 
 
 class ImportT5(TestCase):
@@ -265,11 +267,12 @@ class ImportT5(TestCase):
         (self.directory / "model" / "tokenizer.json").write_text(framed_tokenizer([]))
         self.take()
         self.write_pairs()
-        settings = {"data.train": "sources", "data.train_target": "targets", "run.directory": "mine", "training.start_from": "taken",
-                    "training.steps": 1, "run.threads": 1, "model.relative_reach": 30}
+        settings = {"data.train": "sources", "data.train_target": "targets", "run.output_dir": "mine", "training.init_from.path": "taken",
+                    "training.max_steps": 1, "run.num_threads": 1, "model.relative_attention_max_distance": 30}
         result = self.longspan("train", "taken/config.yaml", *jobs.flat(settings), code=2)
-        self.assertIn("model.relative_reach: the checkpoint has 20, the configuration 30", result.errors)
-        self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, "training.start_from_changed": "[model.relative_reach]"}))
+        self.assertIn("model.relative_attention_max_distance: the checkpoint has 20, the configuration 30", result.errors)
+        self.longspan("train", "taken/config.yaml",
+                      *jobs.flat({**settings, "training.init_from.allow_config_changes": "[model.relative_attention_max_distance]"}))
 
     def test_what_config_json_may_not_say(self):
         self.folder(shapes=t5(), usual=T5)
@@ -365,17 +368,19 @@ class Refusals(TestCase):
         self.bart_folder()
         self.take()
         self.write_pairs()
-        settings = {"data.train": "sources", "data.train_target": "targets", "run.directory": "mine", "training.steps": 1}
-        for more, sentence in (({"data.begin_token": "<start>"}, 'data.begin_token: the tokenizer has no token "<start>"'),
-                               ({"data.longest": 2, "data.too_long": "cut"}, "and 2 begin and end a text: nothing of the text would be")):
-            code = 2 if "data.begin_token" in more else 3
+        settings = {"data.train": "sources", "data.train_target": "targets", "run.output_dir": "mine", "training.max_steps": 1}
+        for more, sentence in (({"data.tokenizer.decoder_start_token": "<start>"},
+                                'data.tokenizer.decoder_start_token: the tokenizer has no token "<start>"'),
+                               ({"data.max_length": 2, "data.overlong_examples": "truncate"},
+                                "and 2 begin and end a text: nothing of the text would be")):
+            code = 2 if "data.tokenizer.decoder_start_token" in more else 3
             result = self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, **more}), code=code)
             self.assertIn(sentence, result.errors)
 
     def test_without_a_tokenizer_a_small_vocabulary_is_of_numbers(self):
         ids = {**{key: None for key in IDS}, "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
         self.bart_folder(config={"vocab_size": 53, **ids}, shapes={**bart(), "model.shared.weight": [53, WIDTH]}, tokenizer=False)
-        self.assertIn("the run reads ids from 0 to 52 (data.tokenizer: ids): a text is numbers", self.take().errors)
+        self.assertIn("the run reads ids from 0 to 52 (data.tokenizer.type: none): a text is numbers", self.take().errors)
         self.write("sources", ["0 5 7 2", "0 52 2"])
         self.write("targets", ["17 4", "9"])
         self.assertGreater(self.evaluate_pairs("taken")["loss"], 0)

@@ -10,6 +10,7 @@ import array
 import json
 import math
 import os
+import re
 import random
 import shutil
 import struct
@@ -160,7 +161,8 @@ class ImportTestCase(jobs.TestCase):
 
     def loss(self, ids, run="taken"):
         """A run without a tokenizer reads ids of 16 bits."""
-        reads_ids = "tokenizer: ids" in (self.directory / run / "config.yaml").read_text()
+        configuration = (self.directory / run / "config.yaml").read_text()
+        reads_ids = re.search(r"\n  tokenizer:\n(    .*\n)*?    type: none\n", configuration)
         (self.directory / "ids").write_bytes(array.array("H", list(ids)).tobytes() if reads_ids else bytes(ids))
         result = self.longspan("evaluate", run, "--data", "ids", "--json")
         return json.loads(result.output)["loss"]
@@ -175,7 +177,7 @@ class Import(ImportTestCase):
                                         "which GPT-2 does not\n"
                                         "longspan: warning: model has no tokenizer.json, nor vocab.json with merges.txt, vocab.txt, tokenizer.model or "
                                         "spiece.model; the run reads ids from 0 to "
-                                        "258 (data.tokenizer: ids): data are files of ids (data.format: tokens), a prompt is numbers "
+                                        "258 (data.tokenizer.type: none): data are files of ids (data.format: tokens), a prompt is numbers "
                                         "with blanks between them\n")
         self.assertEqual(sorted(os.listdir(self.directory / "taken")), ["checkpoints", "config.yaml"])
         self.longspan("verify", "taken")
@@ -282,18 +284,20 @@ class Import(ImportTestCase):
         self.longspan("generate", "taken", "--prompt", "105 110", "--tokens", "4")
         self.assertIn("import/model_type", self.longspan("inspect", "taken").output)
         (self.directory / "mine.yaml").write_text(json.dumps({
-            **self.sections, "model": {"family": "decoder", "layers": LAYERS, "width": WIDTH, "heads": HEADS, "positions": "learned",
-                                       "feed_forward": HIDDEN, "longest": POSITIONS, "vocabulary": VOCABULARY}}))
+            **self.sections, "model": {"family": "decoder", "num_hidden_layers": LAYERS, "hidden_size": WIDTH,
+                                       "num_attention_heads": HEADS, "position_embedding_type": "learned",
+                                       "intermediate_size": HIDDEN, "max_position_embeddings": POSITIONS, "vocab_size": VOCABULARY}}))
         (self.directory / "train.bin").write_bytes(array.array("H", list(range(259)) * 4).tobytes())
-        settings = {"run.directory": "mine", "training.start_from": "taken", "training.learning_rate": 0, "training.steps": 1,
-                    "training.warmup": 0, "data.format": "tokens", "data.tokenizer": "ids", "data.vocabulary": VOCABULARY,
+        settings = {"run.output_dir": "mine", "training.init_from.path": "taken", "training.learning_rate": 0, "training.max_steps": 1,
+                    "training.lr_scheduler.warmup_steps": 0, "data.format": "tokens", "data.tokenizer.type": "none",
+                    "data.tokenizer.vocab_size": VOCABULARY,
                     "data.train": "train.bin"}
         result = self.longspan("train", "mine.yaml", *jobs.flat(settings))
         self.assertIn("the weights are those of taken/checkpoints/step-000000000, step 0", result.output)
         self.give(run="mine")
         self.assertEqual({name: data for name, (_, _, data) in self.given().items()}, self.weights)
         result = self.longspan("train", "taken/config.yaml", "--set", "data.train=train.bin", code=2)
-        self.assert_one_sentence(result, "holds weights that were imported", "training.start_from: taken")
+        self.assert_one_sentence(result, "holds weights that were imported", "training.init_from.path: taken")
 
     def test_says_what_the_vocabulary_lacks(self):
         path = self.folder()
@@ -305,7 +309,7 @@ class Import(ImportTestCase):
         weights = random_weights(small)
         tensors = {name: ("F32", shape, weights[name]) for name, shape in small.items()}
         self.folder("small", {"vocab_size": 5}, tensors)
-        self.assertIn("the run reads ids from 0 to 4 (data.tokenizer: ids)", self.take("small", "small-taken").errors)
+        self.assertIn("the run reads ids from 0 to 4 (data.tokenizer.type: none)", self.take("small", "small-taken").errors)
         self.give(run="small-taken")
         self.assertEqual(self.given(), tensors)
 
@@ -321,10 +325,10 @@ class Import(ImportTestCase):
         self.assertEqual((words[:2], len(words)), (["17", "4"], 5))
         self.assertTrue(all(0 <= int(word) < 53 for word in words))
         (self.directory / "train.bin").write_bytes(array.array("H", ids * 20).tobytes())
-        settings = {"data.train": "train.bin", "run.directory": "tuned", "training.start_from": "taken", "training.steps": 2,
-                    "training.warmup": 0, "run.threads": 1, "data.segment": 6}
+        settings = {"data.train": "train.bin", "run.output_dir": "tuned", "training.init_from.path": "taken", "training.max_steps": 2,
+                    "training.lr_scheduler.warmup_steps": 0, "run.num_threads": 1, "data.seq_length": 6}
         for ranks in 1, 2:
-            more = {"run.directory": f"tuned-{ranks}", "data.batch": 2, "parallel.data": ranks}
+            more = {"run.output_dir": f"tuned-{ranks}", "data.global_batch_size": 2, "parallel.data_parallel_size": ranks}
             result = self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, **more}), ranks=ranks)
             self.assertIn("the weights are those of taken/checkpoints/step-000000000, step 0", result.output)
         (self.directory / "beyond.bin").write_bytes(array.array("H", [1, 53, 2]).tobytes())
@@ -503,7 +507,8 @@ class Refusals(ImportTestCase):
                 ({"rope_scaling": yarn, "rope_parameters": yarn}, '"rope_scaling": is there beside "rope_parameters"'),
                 ({"rope_parameters": {"rope_type": "longrope", "short_factor": [1, "x"], "long_factor": [2]}},
                  '"rope_parameters.short_factor": found "x" in the list; wanted a number'),
-                ({"rope_parameters": {"rope_type": "longrope", "short_factor": [1], "long_factor": [2]}}, "model.rotary_short_factors"),
+                ({"rope_parameters": {"rope_type": "longrope", "short_factor": [1], "long_factor": [2]}},
+                 "model.rope.scaling.short_factor"),
                 ({"model_type": "qwen2", "layer_types": ["full_attention"]}, '"layer_types": found 1 of them, and there are 2 layers'),
                 ({"model_type": "qwen3", "layer_types": ["full_attention", "chunked_attention"]},
                  '"layer_types": found "chunked_attention"; wanted full_attention or sliding_attention'),
@@ -557,15 +562,16 @@ class Refusals(ImportTestCase):
         self.assert_one_sentence(self.give(code=2), "--to: given is there already")
 
     def test_what_cannot_be_exported(self):
-        sections = {**self.sections, "model": {"family": "decoder", "layers": 1, "width": 16, "heads": 4},
-                    "training": {"steps": 1}}
-        for key, value, part in (("model.positions", "sinusoidal", "model.positions is sinusoidal, and GPT-2 knows only learned"),
-                                 ("model.norm_kind", "rms", "model.norm_kind is rms, and GPT-2 knows only layer"),
-                                 ("model.attention", "[local]", "model.attention is "),
-                                 ("model.head_width", 5, "model.head_width is 5, and GPT-2 knows only none")):
+        sections = {**self.sections, "model": {"family": "decoder", "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 4},
+                    "training": {"max_steps": 1}}
+        for key, value, part in (("model.position_embedding_type", "sinusoidal",
+                                  "model.position_embedding_type is sinusoidal, and GPT-2 knows only learned"),
+                                 ("model.norm.type", "rmsnorm", "model.norm.type is rmsnorm, and GPT-2 knows only layernorm"),
+                                 ("model.attention.layer_types", "[sliding_window]", "model.attention.layer_types is "),
+                                 ("model.head_dim", 5, "model.head_dim is 5, and GPT-2 knows only none")):
             with self.subTest(key):
                 (self.directory / "tiny.yaml").write_text(json.dumps(sections))
-                settings = {"model.positions": "learned", "run.directory": key, key: value}
+                settings = {"model.position_embedding_type": "learned", "run.output_dir": key, key: value}
                 self.longspan("train", "tiny.yaml", *jobs.flat(settings))
                 self.assert_one_sentence(self.give(run=key, code=2), part)
                 self.assertFalse((self.directory / "given").exists())

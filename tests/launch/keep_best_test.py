@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""checkpoint.keep_best: the step whose validation was the best stays, and can be named.
+"""checkpoint.best_metric: the step whose validation was the best stays, and can be named.
 
     tests/launch/keep_best_test.py build/launch/longspan
 """
@@ -12,11 +12,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from jobs import Layout
 
-GOOD = {"data.validation": "text.txt", "training.validation_every": 2, "training.validation_batches": 2, "training.steps": 6,
-        "training.schedule": "constant", "training.warmup": 0, "checkpoint.every": 5, "checkpoint.keep": 1,
-        "checkpoint.keep_best": "loss"}
+GOOD = {"data.validation": "text.txt", "training.validation.interval": 2, "training.validation.max_batches": 2, "training.max_steps": 6,
+        "training.lr_scheduler.type": "constant", "training.lr_scheduler.warmup_steps": 0,
+        "checkpoint.save_interval": 5, "checkpoint.keep_latest": 1,
+        "checkpoint.best_metric": "loss"}
 # What follows is worse than all before it.
-WORSE = {**GOOD, "training.learning_rate": 3, "training.clip_norm": 0, "training.steps": 13}
+WORSE = {**GOOD, "training.learning_rate": 3, "training.max_grad_norm": 0, "training.max_steps": 13}
 
 
 class KeepBest(jobs.TestCase):
@@ -31,8 +32,8 @@ class KeepBest(jobs.TestCase):
         self.assertEqual(self.run_at().steps(), [6])
         for background in True, False:
             with self.subTest(background=background):
-                self.train(settings={**WORSE, "checkpoint.background": background,
-                                     "training.steps": 13 if background else 17}, layout=Layout(1, 2))
+                self.train(settings={**WORSE, "checkpoint.async_save": background,
+                                     "training.max_steps": 13 if background else 17}, layout=Layout(1, 2))
                 self.assertEqual(self.best_of_metrics(), best)
                 self.assertEqual(self.run_at().steps(), [6, 13 if background else 17])
         told = self.longspan("inspect", "run").output
@@ -43,7 +44,7 @@ class KeepBest(jobs.TestCase):
         self.assertEqual(found[1], found[2])
 
     def test_saves_a_step_that_no_interval_asks_for_and_lets_the_best_before_it_go(self):
-        self.train(settings={**GOOD, "checkpoint.every": 0, "training.steps": 5, "training.learning_rate": 0.001})
+        self.train(settings={**GOOD, "checkpoint.save_interval": 0, "training.max_steps": 5, "training.learning_rate": 0.001})
         measured = [line["validation_loss"] for line in self.run_at().metrics() if "validation_loss" in line]
         self.assertEqual(measured, sorted(measured, reverse=True))  # each the best so far
         self.assertEqual(self.run_at().steps(), [5])
@@ -51,20 +52,20 @@ class KeepBest(jobs.TestCase):
 
     def test_says_that_another_figure_counts_from_now_on(self):
         self.train(settings=GOOD)
-        result = self.train(settings={**GOOD, "checkpoint.keep_best": "bits_per_byte", "training.steps": 8})
-        self.assertIn("step 6, the best by loss so far, is kept no longer: checkpoint.keep_best is bits_per_byte", result.output)
+        result = self.train(settings={**GOOD, "checkpoint.best_metric": "bits_per_byte", "training.max_steps": 8})
+        self.assertIn("step 6, the best by loss so far, is kept no longer: checkpoint.best_metric is bits_per_byte", result.output)
 
     def test_what_cannot_be(self):
         for settings, *parts in (
-                ({"checkpoint.keep_best": "blue"}, "--set: checkpoint.keep_best: found blue,"
-                 " a validation of run.task: language_model gives loss, bits_per_byte"),
-                ({"data.validation": None}, "checkpoint.keep_best: found loss without data.validation")):
+                ({"checkpoint.best_metric": "blue"}, "--set: checkpoint.best_metric: found blue,"
+                 " a validation of run.task: language_modeling gives loss, bits_per_byte"),
+                ({"data.validation": None}, "checkpoint.best_metric: found loss without data.validation")):
             with self.subTest(parts=parts):
                 result = self.train(settings={key: value for key, value in {**GOOD, **settings}.items() if value}, code=2)
                 self.assert_one_sentence(result, *parts)
-        self.train(settings={**GOOD, "checkpoint.keep_best": ""})
+        self.train(settings={**GOOD, "checkpoint.best_metric": ""})
         result = self.longspan("evaluate", "run", "--split", "validation", "--checkpoint", "best", code=3)
-        self.assert_one_sentence(result, "step-000000006: knows no best step; checkpoint.keep_best names the figure")
+        self.assert_one_sentence(result, "step-000000006: knows no best step; checkpoint.best_metric names the figure")
 
 
 if __name__ == "__main__":

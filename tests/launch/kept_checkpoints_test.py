@@ -28,9 +28,9 @@ SAVED, LAST = 4, 8
 
 # What is made when a format is released: a run on two ranks of each, of which step 4 is kept, and the losses up to step 8.
 MADE = {
-    "memory": (Layout(2, 1), {"model.family": "transformer_xl", "model.memory": 8, "training.optimizer.kind": "adamw"}),
-    "reversible": (Layout(1, 2), {"model.family": "decoder", "model.residual": "reversible", "precision.compute": "bf16",
-                                  "training.optimizer.kind": "lion"}),
+    "memory": (Layout(2, 1), {"model.family": "transformer_xl", "model.mem_len": 8, "training.optimizer.type": "adamw"}),
+    "reversible": (Layout(1, 2), {"model.family": "decoder", "model.residual.type": "reversible", "precision.compute_dtype": "bfloat16",
+                                  "training.optimizer.type": "lion"}),
 }
 
 
@@ -79,7 +79,8 @@ class KeptCheckpoints(jobs.TestCase):
     def test_training_goes_on_with_the_losses_that_it_had(self):
         for name, folder, run in self.kept():
             wanted = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-            went_on = self.longspan("train", run / "config.yaml", *flat({"run.directory": run, "parallel.data": 1, "parallel.tensor": 1}))
+            went_on = self.longspan("train", run / "config.yaml",
+                                    *flat({"run.output_dir": run, "parallel.data_parallel_size": 1, "parallel.tensor_parallel_size": 1}))
             self.assertIn(f"at step {SAVED}", went_on.output)
             found = jobs.Run(run).metrics()
             self.assertEqual([line["step"] for line in found], [line["step"] for line in wanted])
@@ -98,11 +99,11 @@ class KeptCheckpoints(jobs.TestCase):
 
 
 class Make(jobs.TestCase):
-    sections = {**jobs.TestCase.sections, "model": {"layers": 1, "width": 8, "heads": 2, "dropout": 0.1}}
+    sections = {**jobs.TestCase.sections, "model": {"num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2, "dropout": 0.1}}
 
     def make(self, folder, layout, settings):
         jobs.write_text(self.directory / "text.txt", words=200)
-        self.train("run", layout, {**settings, "data.batch": 2, "training.steps": LAST, "checkpoint.keep": 2})
+        self.train("run", layout, {**settings, "data.global_batch_size": 2, "training.max_steps": LAST, "checkpoint.keep_latest": 2})
         run = self.run_at()
         shutil.rmtree(run.checkpoint(LAST))
         shutil.copytree(run.path, folder / "run")

@@ -17,7 +17,7 @@ import jobs
 from jobs import DIVERGING, Layout, until
 
 # So many steps that it trains until it is asked to stop.
-LONG = {"training.steps": 1_000_000, "checkpoint.every": 0, "metrics.timing": True}
+LONG = {"training.max_steps": 1_000_000, "checkpoint.save_interval": 0, "metrics.log_timing": True}
 
 
 class Listing(jobs.TestCase):
@@ -30,13 +30,14 @@ class Listing(jobs.TestCase):
         """The directory of a run that logged these lines; nothing of it is saved."""
         run = self.directory / "runs" / name
         (run / "checkpoints").mkdir(parents=True)
-        (run / "config.yaml").write_text(f"training:\n  steps: {steps}\nparallel:\n  data: none\n  context: 2\n  tensor: 3\n")
+        (run / "config.yaml").write_text(f"training:\n  max_steps: {steps}\nparallel:\n  data_parallel_size: none\n"
+                                         "  context_parallel_size: 2\n  tensor_parallel_size: 3\n")
         (run / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
         return run
 
     def test_each_state_is_told(self):
-        self.train("runs/done", settings={"data.validation": "text.txt", "training.validation_batches": 1,
-                                          "training.validation_every": 4})
+        self.train("runs/done", settings={"data.validation": "text.txt", "training.validation.max_batches": 1,
+                                          "training.validation.interval": 4})
         self.train("runs/below/diverged", settings=DIVERGING, code=4)
         begun = self.start_training("runs/going", settings=LONG)
         metrics = self.directory / "runs/going/metrics.jsonl"
@@ -79,7 +80,7 @@ class Listing(jobs.TestCase):
                 self.assertRegex(table, rf"(?m)^{name} +killed +\d+ of 1000000 .* {ranks} x 1 x 1$")
                 self.assertRegex(self.longspan("tail", name, "--follow").errors, rf"{name}: killed, step \d+ of 1000000")
                 # Nothing is saved that it could resume from.
-                self.train(name, Layout(ranks, 1), {"training.steps": 2, "checkpoint.every": 0})
+                self.train(name, Layout(ranks, 1), {"training.max_steps": 2, "checkpoint.save_interval": 0})
                 self.assertNotIn("did not end by itself", self.run_at(name).log())
                 self.assertEqual(self.list("runs")[Path(name).name]["state"], "finished")
 
@@ -88,17 +89,17 @@ class Listing(jobs.TestCase):
             with self.subTest(is_named=is_named):
                 name = f"runs/resumed-{int(is_named)}"
                 run = self.run_at(name)
-                job = self.start_training(name, Layout(1, 1), {**LONG, "checkpoint.every": 20})
+                job = self.start_training(name, Layout(1, 1), {**LONG, "checkpoint.save_interval": 20})
                 until(lambda: job.ended() or run.steps())
                 job.signal(signal.SIGKILL, "one")
                 job.wait()
                 last = run.steps()[-1]
-                self.train(name, settings={"training.steps": last + 1, "checkpoint.resume": last if is_named else "auto"})
+                self.train(name, settings={"training.max_steps": last + 1, "checkpoint.resume_from": last if is_named else "auto"})
                 words = "warning the run that trained here before did not end by itself"
                 self.assertEqual(words in run.log(), not is_named, run.log())
 
     def test_a_running_run_has_the_layout_of_its_ranks(self):
-        job = self.start("train", "tiny.yaml", *jobs.flat({**LONG, "run.directory": "runs/going"}), ranks=2)
+        job = self.start("train", "tiny.yaml", *jobs.flat({**LONG, "run.output_dir": "runs/going"}), ranks=2)
         until(lambda: job.ended() or "step 2/" in job.output())
         found = self.list("runs")["going"]
         self.assertEqual((found["state"], found["layout"]), ("running", {"data": 2, "context": 1, "tensor": 1}))
@@ -109,8 +110,8 @@ class Listing(jobs.TestCase):
     def test_a_run_that_fails_before_it_begins_is_not_listed(self):
         (self.directory / "runs").mkdir()
         for number, (settings, code) in enumerate([({"data.train": "nowhere.txt"}, 3), ({"data.validation": "nowhere.txt"}, 3),
-                                                   ({"training.start_from": "nowhere"}, 3),
-                                                   ({"checkpoint.resume": "nowhere"}, 3)]):
+                                                   ({"training.init_from.path": "nowhere"}, 3),
+                                                   ({"checkpoint.resume_from": "nowhere"}, 3)]):
             for ranks in 1, 2:
                 with self.subTest(settings=settings, ranks=ranks):
                     result = self.train(f"runs/{number}-{ranks}", Layout(ranks, 1), settings, code=code)

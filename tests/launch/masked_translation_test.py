@@ -13,15 +13,16 @@ import jobs
 from jobs import Layout
 
 SECTIONS = {
-    "run": {"directory": "run", "threads": 1, "task": "translation"},
-    "model": {"family": "encoder_decoder", "layers": 2, "width": 16, "heads": 4, "dropout": 0.1, "decoder": "masked"},
+    "run": {"output_dir": "run", "num_threads": 1, "task": "translation"},
+    "model": {"family": "encoder_decoder", "num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 4,
+              "dropout": 0.1, "decoder_type": "non_autoregressive"},
     "data": {"train": "train.source", "train_target": "train.target", "validation": "validation.source",
-             "validation_target": "validation.target", "batch_tokens": 512, "longest": 12},
-    "training": {"steps": 8, "learning_rate": 0.01, "warmup": 2, "validation_every": 4, "validation_decoded": 4,
-                 "label_smoothing": 0.1},
-    "precision": {"compute": "float64"},
-    "checkpoint": {"every": 3, "keep": 10},
-    "metrics": {"every": 1, "timing": False},
+             "validation_target": "validation.target", "global_batch_tokens": 512, "max_length": 12},
+    "training": {"max_steps": 8, "learning_rate": 0.01, "lr_scheduler": {"warmup_steps": 2},
+                 "validation": {"interval": 4, "num_decoded_examples": 4}, "label_smoothing": 0.1},
+    "precision": {"compute_dtype": "float64"},
+    "checkpoint": {"save_interval": 3, "keep_latest": 10},
+    "metrics": {"log_interval": 1, "log_timing": False},
 }
 
 
@@ -56,7 +57,7 @@ class MaskedTranslation(jobs.TestCase):
         for name, layout, exact in (("data", Layout(2, 1), True), ("tensor", Layout(1, 2), False),
                                     ("time", Layout(1, 1, context=2), False)):
             with self.subTest(name):
-                self.train(name, layout, {"checkpoint.resume": self.run_at("whole").checkpoint(3)})
+                self.train(name, layout, {"checkpoint.resume_from": self.run_at("whole").checkpoint(3)})
                 if exact:
                     self.assertEqual(self.run_at(name).state(8)["tensors"], self.run_at("whole").state(8)["tensors"])
                 self.assert_near(self.losses(name), self.losses("whole")[3:])
@@ -67,33 +68,36 @@ class MaskedTranslation(jobs.TestCase):
         self.assertEqual(len(said.pop().splitlines()), 12)
 
     def test_learns_what_a_teacher_found(self):
-        teach = {"model.decoder": "causal", "training.steps": 3}
+        teach = {"model.decoder_type": "autoregressive", "training.max_steps": 3}
         self.train("teacher", settings=teach)
         self.longspan("generate", "teacher", "--input", "train.source", "--output", "distilled", "--beam", 4)
         found = (self.directory / "distilled").read_bytes().split(b"\n")[:-1]
         self.assertEqual(len(found), 200)
         # Of a teacher that has hardly learnt some lines may be empty.
         (self.directory / "distilled").write_bytes(b"".join((line or b"A") + b"\n" for line in found))
-        self.train("student", settings={"data.train_target": "distilled", "data.too_long": "cut", "model.masking": "refined",
-                                        "model.refine_passes": 2, "model.first_words": "source"})
+        self.train("student", settings={"data.train_target": "distilled", "data.overlong_examples": "truncate",
+                                        "model.nat.objective": "iterative",
+                                        "model.nat.num_refinement_passes": 2, "model.nat.src_embedding_copy": True})
         self.assertIn("word error rate", self.longspan("evaluate", "student", "--iterations", 2).output)
 
     def test_bad_options_have_their_sentence(self):
-        for settings, part in (({"model.copy": True, "training.label_smoothing": 0}, "model.decoder is masked"),
-                               ({"training.sampling": "two_pass"}, "training.sampling"),
-                               ({"model.masking": "all", "model.first_words": "source", "model.embeddings": "apart"},
-                                "model.first_words"),
-                               ({"model.masking": "some"}, "random, all or refined"),
-                               ({"model.refine_passes": 0}, "model.refine_passes")):
+        for settings, part in (({"model.use_pointer_generator": True, "training.label_smoothing": 0},
+                                "model.decoder_type is non_autoregressive"),
+                               ({"training.scheduled_sampling.method": "two_pass"}, "training.scheduled_sampling.method"),
+                               ({"model.nat.objective": "vanilla", "model.nat.src_embedding_copy": True,
+                                 "model.share_encoder_decoder_embeddings": False},
+                                "model.nat.src_embedding_copy"),
+                               ({"model.nat.objective": "some"}, "cmlm, vanilla or iterative"),
+                               ({"model.nat.num_refinement_passes": 0}, "model.nat.num_refinement_passes")):
             with self.subTest(str(settings)):
                 self.assertIn(part, self.train("run", settings=settings, code=2).errors)
-        self.train("run", settings={"training.steps": 1})
+        self.train("run", settings={"training.max_steps": 1})
         for arguments, part in ((["--length-penalty", 1], "length penalty"), (["--sample"], "samples"),
                                 (["--n-best", 3, "--length-beam", 2], "length beam of 2")):
             self.assert_one_sentence(self.longspan("generate", "run", "--input", "validation.source", *arguments, code=2), part)
-        self.train("causal", settings={"training.steps": 1, "model.decoder": "causal"})
+        self.train("causal", settings={"training.max_steps": 1, "model.decoder_type": "autoregressive"})
         self.assert_one_sentence(self.longspan("generate", "causal", "--input", "validation.source", "--iterations", 3, code=2),
-                                 "model.decoder: masked")
+                                 "model.decoder_type: non_autoregressive")
 
 
 if __name__ == "__main__":

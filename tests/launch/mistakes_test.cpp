@@ -26,50 +26,54 @@ constexpr const char* of_a_wrong_family =
     "\"decoder\"?";
 
 TEST(Mistakes, BesideAWrongFamilyAreTold) {
-  EXPECT_EQ(refusal("run: {directory: r}\n"
-                    "model:\n"
-                    "  family: decodr\n"
-                    "  layers: none\n"
-                    "  layer: 3\n"
-                    "  same_length: true\n"
-                    "  clamp_length: many\n"
-                    "  heads: 3\n"
-                    "  zebra: 1\n"
-                    "data: {train: t, batch: 0}\n"
-                    "training:\n"
-                    "  stepz: 4\n",
-                    {"model.width=100", "run.sead=4", "model.vocabulry=3"}),
-            std::string(of_a_wrong_family) +
-                "\n"
-                "c.yaml:4:3: model.layers: found \"none\"; allowed: an integer, 1 to 65536\n"
-                "c.yaml:5:3: model.layer is not a key of any family; did you mean "
-                "\"model.layers\"?\n"
-                "c.yaml:7:3: model.clamp_length: found \"many\"; allowed: none or an integer, 0 to "
-                "68719476736\n"
-                "c.yaml:9:3: model.zebra is not a key of any family\n"
-                "c.yaml:10:18: data.batch: found \"0\"; allowed: an integer, 1 to 16777216\n"
-                "c.yaml:12:3: training.stepz is not a key; did you mean \"training.steps\"?\n"
-                "--set: run.sead is not a key; did you mean \"run.seed\"?\n"
-                "--set: model.vocabulry is not a key of any family; did you mean "
-                "\"model.vocabulary\"?\n"
-                "--set: model.width is 100, which does not divide by model.heads = 3; set "
-                "model.head_width or change one");
+  EXPECT_EQ(
+      refusal("run: {output_dir: r}\n"
+              "model:\n"
+              "  family: decodr\n"
+              "  num_hidden_layers: none\n"
+              "  num_hiden_layers: 3\n"
+              "  same_length: true\n"
+              "  clamp_len: many\n"
+              "  num_attention_heads: 3\n"
+              "  zebra: 1\n"
+              "data: {train: t, global_batch_size: 0}\n"
+              "training:\n"
+              "  max_stepz: 4\n",
+              {"model.hidden_size=100", "run.sead=4", "model.vocab_sise=3"}),
+      std::string(of_a_wrong_family) +
+          "\n"
+          "c.yaml:4:3: model.num_hidden_layers: found \"none\"; allowed: an integer, 1 to 65536\n"
+          "c.yaml:5:3: model.num_hiden_layers is not a key of any family; did you mean "
+          "\"model.num_hidden_layers\"?\n"
+          "c.yaml:7:3: model.clamp_len: found \"many\"; allowed: none or an integer, 0 to "
+          "68719476736\n"
+          "c.yaml:9:3: model.zebra is not a key of any family\n"
+          "c.yaml:10:18: data.global_batch_size: found \"0\"; allowed: an integer, 1 to 16777216\n"
+          "c.yaml:12:3: training.max_stepz is not a key; did you mean \"training.max_steps\"?\n"
+          "--set: run.sead is not a key; did you mean \"run.seed\"?\n"
+          "--set: model.vocab_sise is not a key of any family; did you mean "
+          "\"model.vocab_size\"?\n"
+          "--set: model.hidden_size is 100, which does not divide by model.num_attention_heads = "
+          "3; set "
+          "model.head_dim or change one");
 }
 
 TEST(Mistakes, BesideAMissingFamilyAreTold) {
-  EXPECT_EQ(refusal("run: {directory: r}\nmodel:\n  layers: 0\ndata: {train: t}\n"),
-            "c.yaml:3:3: model.layers: found \"0\"; allowed: an integer, 1 to 65536\n"
+  EXPECT_EQ(refusal("run: {output_dir: r}\nmodel:\n  num_hidden_layers: 0\ndata: {train: t}\n"),
+            "c.yaml:3:3: model.num_hidden_layers: found \"0\"; allowed: an integer, 1 to 65536\n"
             "c.yaml: model.family must be given; allowed: transformer_xl, decoder, "
             "universal_transformer, encoder_decoder, encoder or image_transformer");
   // Also where the file has nothing but keys of a family.
-  EXPECT_NE(refusal("model:\n  layers: 2\n").find("\nc.yaml: model.family must be given"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal("model:\n  num_hidden_layers: 2\n").find("\nc.yaml: model.family must be given"),
+      std::string::npos);
 }
 
 // A key that one family has is judged by it; that another has it not is no mistake.
 TEST(Mistakes, AWrongFamilyAloneIsAlone) {
-  EXPECT_EQ(refusal("run: {directory: r}\n"
-                    "model:\n  family: decodr\n  layers: 3\n  same_length: true\n  longest: 512\n"
+  EXPECT_EQ(refusal("run: {output_dir: r}\n"
+                    "model:\n  family: decodr\n  num_hidden_layers: 3\n  same_length: true\n"
+                    "  max_position_embeddings: 512\n"
                     "data: {train: t}\n"),
             of_a_wrong_family);
 }
@@ -110,8 +114,8 @@ TEST(Mistakes, ManyRepeatedKeysAreToldShortlyAndSoon) {
 
 TEST(Mistakes, ManyUnknownKeysAreToldShortlyAndSoon) {
   for (const std::string head :
-       {"run: {directory: r}\nmodel: {family: decoder}\ntraining:\n",  // of a known family
-        "run: {directory: r}\nmodel:\n  family: decodr\n"}) {
+       {"run: {output_dir: r}\nmodel: {family: decoder}\ntraining:\n",  // of a known family
+        "run: {output_dir: r}\nmodel:\n  family: decodr\n"}) {
     std::string text = head;
     for (int i = 0; i < 90000 / share; ++i) text += fmt::format("  {:x}: 1\n", i);
     const std::string told = quick_refusal(text);
@@ -122,15 +126,15 @@ TEST(Mistakes, ManyUnknownKeysAreToldShortlyAndSoon) {
 TEST(Mistakes, LongWordsAreToldShortlyAndSoon) {
   const std::string word(500000, 'a');
   quick_refusal(word + ":\n" + repeated("  b: 1\n", 50000));
-  quick_refusal("run:\n  directory: r\n  seed: " + word + "\n");
-  quick_refusal("run:\n  directory: r\n  device: " + word + "\n");
-  quick_refusal("run:\n  directory: r\n  seed: [" + repeated("1, ", 150000) + "]\n");
+  quick_refusal("run:\n  output_dir: r\n  seed: " + word + "\n");
+  quick_refusal("run:\n  output_dir: r\n  device: " + word + "\n");
+  quick_refusal("run:\n  output_dir: r\n  seed: [" + repeated("1, ", 150000) + "]\n");
   quick_refusal("model:\n  family: " + word + "\n");
 }
 
 // A terminal would obey them.
 TEST(Mistakes, KeysWithControlCharactersAreShownEscaped) {
-  EXPECT_EQ(quick_refusal("run:\n  directory: r\n  \"\\e[31m\": 1\n  \"\\e[31m\": 1\n"
+  EXPECT_EQ(quick_refusal("run:\n  output_dir: r\n  \"\\e[31m\": 1\n  \"\\e[31m\": 1\n"
                           "model: {family: decoder}\ndata: {train: t}\n")
                 .substr(0, 43),
             "c.yaml:3:3: run.\\x1b[31m is not a key; the ");

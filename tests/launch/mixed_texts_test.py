@@ -35,8 +35,8 @@ class MixedTexts(jobs.TestCase):
                 file.write(json.dumps({"id": number, "text": line}) + "\n")
         (self.directory / "held-out.txt").write_text("\n".join(sentences("abcdefgh ", 30, 11)) + "\n")
         self.mixed = {"data.train": "[{path: 'books/*.txt', weight: 3}, {path: news.jsonl.gz, weight: 1}]",
-                      "data.documents": "line", "data.shuffle": "true", "data.validation": "held-out.txt",
-                      "training.schedule_steps": 100}
+                      "data.documents.sample_by": "line", "data.shuffle": "true", "data.validation": "held-out.txt",
+                      "training.lr_scheduler.total_steps": 100}
 
     def train_mixed(self, directory, layout=Layout(1, 1), **settings):
         return self.train(directory, layout, {**self.mixed, **settings})
@@ -62,7 +62,7 @@ class MixedTexts(jobs.TestCase):
         self.assertNotEqual(self.losses("other"), self.losses("run"))
 
     def test_documents_that_stand_apart_are_trained_and_measured(self):
-        self.train_mixed("run", **{"data.documents_apart": "true"})
+        self.train_mixed("run", **{"data.documents.reset_attention_mask": "true"})
         found = json.loads(self.longspan("evaluate", "run", "--json").output)
         lines = (self.directory / "held-out.txt").read_text().splitlines()
         # The first of each line is predicted by nothing.
@@ -70,37 +70,37 @@ class MixedTexts(jobs.TestCase):
         self.assertAlmostEqual(found["loss"], self.run_at().metrics()[-1]["validation_loss"], delta=1e-5)
 
     def test_a_run_goes_on_bit_for_bit_on_its_layout_and_to_rounding_on_others(self):
-        apart = {"data.documents_apart": "true", "data.validation": ""}
+        apart = {"data.documents.reset_attention_mask": "true", "data.validation": ""}
         for layout in LAYOUTS[:2]:
             whole, parts = f"whole-{layout.ranks}", f"parts-{layout.ranks}"
-            self.train_mixed(whole, layout, **{**apart, "training.steps": 12})
+            self.train_mixed(whole, layout, **{**apart, "training.max_steps": 12})
             for steps in 5, 12:
-                output = self.train_mixed(parts, layout, **{**apart, "training.steps": steps}).output
+                output = self.train_mixed(parts, layout, **{**apart, "training.max_steps": steps}).output
                 self.assertNotIn("warning", output)
             self.assertEqual(self.run_at(parts).state(12), self.run_at(whole).state(12))
         for layout in LAYOUTS[1:]:
             with self.subTest(layout=str(layout)):
                 parts = f"elastic-{layout}".replace(" ", "-")
-                self.train_mixed(parts, **{**apart, "training.steps": 5})
-                self.train_mixed(parts, layout, **{**apart, "training.steps": 12})
+                self.train_mixed(parts, **{**apart, "training.max_steps": 5})
+                self.train_mixed(parts, layout, **{**apart, "training.max_steps": 12})
                 for found, wanted in zip(self.losses(parts), self.losses("whole-1"), strict=True):
                     self.assertAlmostEqual(found, wanted, delta=1e-4)
 
     def test_a_changed_list_is_told(self):
         self.train_mixed("run")
         # Weights are no text, and are told as what the configuration says.
-        other = self.train_mixed("run", **{"training.steps": 9, "data.train": self.mixed["data.train"].replace("3", "2")})
+        other = self.train_mixed("run", **{"training.max_steps": 9, "data.train": self.mixed["data.train"].replace("3", "2")})
         self.assertNotIn("holds another text", other.output)
         (self.directory / "books/3.txt").write_text("another book\n")
         self.assertIn("holds another text than the checkpoint was trained on",
-                      self.train_mixed("run", **{"training.steps": 10}).output)
+                      self.train_mixed("run", **{"training.max_steps": 10}).output)
         shorter = self.train("run", settings={**self.mixed, "data.train": "[{path: 'books/*.txt', weight: 3}]",
-                                              "training.steps": 11}, code=3)
+                                              "training.max_steps": 11}, code=3)
         self.assertIn("is data.train the list that the checkpoint was made with, and are", shorter.errors)
 
     def test_each_text_of_a_list_is_measured(self):
         self.train("run", settings={"data.train": "books/*.txt", "data.validation": "[held-out.txt, books/0.txt]",
-                                    "training.validation_every": 3})
+                                    "training.validation.interval": 3})
         last = [line for line in self.run_at().metrics() if "validation_loss" in line][-1]
         each = [last["validation_loss:held-out.txt"], last["validation_loss:books/0.txt"]]
         self.assertTrue(min(each) <= last["validation_loss"] <= max(each))
@@ -115,10 +115,11 @@ class MixedTexts(jobs.TestCase):
                 ({"data.train": "[]"}, 2, "data.train: found the list []"),
                 ({"data.train": "[{path: books/0.txt, weight: 2}, books/1.txt]"}, 2, "data.train: 1 of 2 paths have a weight"),
                 ({"data.validation": "[{path: books/0.txt, weight: 2}]"}, 2, "data.validation: found a weight"),
-                ({"model.attention": "[{kind: local}]"}, 2, "model.attention: found the list [{kind: local}] (a mapping in it)"),
+                ({"model.attention.layer_types": "[{kind: sliding_window}]"}, 2,
+                 "model.attention.layer_types: found the list [{kind: sliding_window}] (a mapping in it)"),
                 ({"run.task": "classification", "model.family": "encoder", "data.train": "[books/0.txt, books/1.txt]"}, 2,
-                 "several files and weights are for run.task: language_model"),
-                ({"data.documents_apart": "true", "model.attention": "linear"}, 2, "linear")]):
+                 "several files and weights are for run.task: language_modeling"),
+                ({"data.documents.reset_attention_mask": "true", "model.attention.layer_types": "linear"}, 2, "linear")]):
             with self.subTest(settings=settings):
                 for layout in LAYOUTS[:2]:
                     result = self.train(f"wrong-{number}-{layout.ranks}", layout, settings, code=code)

@@ -12,37 +12,37 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from jobs import Layout
 
-KIND = "training.optimizer.kind"
-SCHEDULE_FREE = {KIND: "schedule_free", "training.schedule": "constant"}
+KIND = "training.optimizer.type"
+SCHEDULE_FREE = {KIND: "schedule_free_adamw", "training.lr_scheduler.type": "constant"}
 
 
 class OtherOptimizers(jobs.TestCase):
     def test_do_not_go_on_with_what_another_one_has_kept(self):
-        self.train(settings={"training.steps": 2})
+        self.train(settings={"training.max_steps": 2})
         others = {"lamb": {}, "adafactor": {}, "adagrad": {}, "radam": {}, "lion": {}, "muon": {},
-                  "schedule_free": SCHEDULE_FREE}
+                  "schedule_free_adamw": SCHEDULE_FREE}
         for kind, settings in others.items():
             with self.subTest(kind=kind):
-                result = self.train(settings={"training.steps": 3, **settings, KIND: kind}, code=2)
+                result = self.train(settings={"training.max_steps": 3, **settings, KIND: kind}, code=2)
                 self.assert_one_sentence(result, "step-000000002: holds the moments of adam or adamw, ", f"{kind}",
-                                         "training.start_from")
+                                         "training.init_from.path")
 
     def test_say_what_they_do_not_read(self):
         result = self.longspan("config", "tiny.yaml", "--set", f"{KIND}=lion", "--set", "training.optimizer.momentum=0.5",
                                "--set", "training.optimizer.beta2=0.98")
         said = result.output + result.errors
-        self.assertIn("training.optimizer.momentum is set, but training.optimizer.kind is lion, which does not read it", said)
+        self.assertIn("training.optimizer.momentum is set, but training.optimizer.type is lion, which does not read it", said)
         self.assertNotIn("training.optimizer.beta2 is set", said)
 
 
 class ElasticResume(jobs.TestCase):
     """State that is no copy of the weights' shape, or is cut otherwise than the work on it, on another layout."""
 
-    settings = {"precision.compute": "float64", "training.steps": 8, "checkpoint.every": 4}
+    settings = {"precision.compute_dtype": "float64", "training.max_steps": 8, "checkpoint.save_interval": 4}
     kinds = {
         "adafactor": {KIND: "adafactor", "training.optimizer.beta1": 0.9},
         "muon": {KIND: "muon", "training.optimizer.weight_decay": 0.1},
-        "schedule_free": SCHEDULE_FREE,
+        "schedule_free_adamw": SCHEDULE_FREE,
     }
 
     def test_goes_on_as_before(self):
@@ -51,10 +51,10 @@ class ElasticResume(jobs.TestCase):
                 with self.subTest(kind=name, saved=str(saver), resumed=str(resumed)):
                     settings = {**self.settings, **kind}
                     directory = f"{name}-{saver.ranks}"
-                    self.train(directory, saver, {**settings, "parallel.zero": 2})
+                    self.train(directory, saver, {**settings, "parallel.zero_stage": 2})
                     run = self.run_at(directory)
                     again = f"{directory}-again"
-                    self.train(again, resumed, {**settings, "parallel.zero": 1, "checkpoint.resume": run.checkpoint(4)})
+                    self.train(again, resumed, {**settings, "parallel.zero_stage": 1, "checkpoint.resume_from": run.checkpoint(4)})
                     for line, reference in zip(self.run_at(again).metrics(), run.metrics()[4:], strict=True):
                         for key in "loss", "gradient_norm":
                             self.assertLessEqual(abs(line[key] - reference[key]), 1e-9 * abs(reference[key]), line)
@@ -63,32 +63,32 @@ class ElasticResume(jobs.TestCase):
 class ScheduleFree(jobs.TestCase):
     def test_measures_and_saves_its_average(self):
         jobs.write_text(self.directory / "held-out.txt", words=300, seed=2)
-        settings = {**SCHEDULE_FREE, "data.validation": "held-out.txt", "training.steps": 12, "checkpoint.every": 6,
-                    "training.validation_every": 6}
+        settings = {**SCHEDULE_FREE, "data.validation": "held-out.txt", "training.max_steps": 12, "checkpoint.save_interval": 6,
+                    "training.validation.interval": 6}
         self.train(settings=settings)
         run = self.run_at()
         for step in 6, 12:
             found = json.loads(self.longspan("evaluate", "run", "--checkpoint", step, "--json").output)
             self.assertAlmostEqual(found["loss"], run.metrics()[step - 1]["validation_loss"], delta=1e-5)
         # Measuring changes nothing of the training.
-        self.train("unmeasured", settings={**settings, "training.validation_every": 0})
+        self.train("unmeasured", settings={**settings, "training.validation.interval": 0})
         self.assertEqual(self.run_at("unmeasured").state(12)["tensors"], run.state(12)["tensors"])
 
     def test_wants_a_constant_schedule(self):
-        result = self.train(settings={KIND: "schedule_free"}, code=2)
-        self.assertIn("training.schedule", result.errors)
+        result = self.train(settings={KIND: "schedule_free_adamw"}, code=2)
+        self.assertIn("training.lr_scheduler.type", result.errors)
         self.assertIn("set it to constant", result.errors)
 
 
 class WarmupStableDecay(jobs.TestCase):
-    settings = {"training.schedule": "warmup_stable_decay", "training.decay_steps": 0}
+    settings = {"training.lr_scheduler.type": "warmup_stable_decay", "training.lr_scheduler.decay_steps": 0}
 
     def test_any_step_of_a_stable_run_can_be_the_beginning_of_a_decay(self):
-        self.train("stable", settings={**self.settings, "training.steps": 12, "training.schedule_steps": 1000,
-                                       "checkpoint.every": 4})
+        self.train("stable", settings={**self.settings, "training.max_steps": 12, "training.lr_scheduler.total_steps": 1000,
+                                       "checkpoint.save_interval": 4})
         stable = self.run_at("stable")
-        branch = {**self.settings, "training.steps": 12, "training.decay_steps": 4}
-        self.train("branch", settings={**branch, "checkpoint.resume": stable.checkpoint(8)})
+        branch = {**self.settings, "training.max_steps": 12, "training.lr_scheduler.decay_steps": 4}
+        self.train("branch", settings={**branch, "checkpoint.resume_from": stable.checkpoint(8)})
         self.train("at-once", settings=branch)
         found, wanted = self.run_at("branch"), self.run_at("at-once")
         self.assertEqual(found.metrics(), wanted.metrics()[8:])
@@ -99,8 +99,9 @@ class WarmupStableDecay(jobs.TestCase):
         self.assertEqual(wanted.metrics()[:8], stable.metrics()[:8])
 
     def test_must_fit_into_the_run(self):
-        result = self.train(settings={**self.settings, "training.steps": 8, "training.decay_steps": 7}, code=2)
-        self.assertIn("training.decay_steps is 7 and training.warmup 2, together longer than the schedule of 8 updates",
+        result = self.train(settings={**self.settings, "training.max_steps": 8, "training.lr_scheduler.decay_steps": 7}, code=2)
+        self.assertIn("training.lr_scheduler.decay_steps is 7 and training.lr_scheduler.warmup_steps 2, "
+                      "together longer than the schedule of 8 updates",
                       result.errors)
 
 

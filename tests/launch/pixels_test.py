@@ -40,11 +40,13 @@ def read_png(content):
 
 
 class Pixels(images_test.TestCase):
-    task = {"run.task": "pixels", "data.format": "images", "data.train": "train.images", "data.train_target": "train.labels",
+    task = {"run.task": "image_generation", "data.format": "images", "data.train": "train.images", "data.train_target": "train.labels",
             "data.validation": "validation.images", "data.validation_target": "validation.labels",
-            "model.family": "image_transformer", "model.attention": "[local_1d, local_2d]", "model.attention_stride": 12,
-            "model.attention_window": "[12]", "model.image_block": "[2, 4]", "model.image_flange": "[2, 2]",
-            "model.of_classes": True, "data.batch_tokens": 400}
+            "model.family": "image_transformer", "model.attention.layer_types": "[local_1d, local_2d]",
+            "model.attention.local_1d.block_length": 12,
+            "model.attention.local_1d.filter_width": 12, "model.attention.local_2d.query_shape": "[2, 4]",
+            "model.attention.local_2d.memory_flange": "[2, 2]",
+            "model.class_conditional": True, "data.global_batch_tokens": 400}
 
     def test_goes_on_on_any_layout(self):
         self.on_two_ranks_and_others(["loss", "bits_per_dimension"])
@@ -55,23 +57,24 @@ class Pixels(images_test.TestCase):
         self.assertEqual(self.run_at("png").metrics_bytes(), self.run_at("idx").metrics_bytes())
 
     def test_images_need_no_labels(self):
-        unlabelled = {**self.task, "data.train_target": "", "data.validation_target": "", "model.of_classes": False}
+        unlabelled = {**self.task, "data.train_target": "", "data.validation_target": "", "model.class_conditional": False}
         self.train("without", settings=unlabelled)
-        self.assert_one_sentence(self.train("asked", settings={**unlabelled, "model.of_classes": True}, code=3),
-                                 "model.of_classes is true, and an image has no class")
-        self.train("with", settings={**self.task, "model.of_classes": False})
+        self.assert_one_sentence(self.train("asked", settings={**unlabelled, "model.class_conditional": True}, code=3),
+                                 "model.class_conditional is true, and an image has no class")
+        self.train("with", settings={**self.task, "model.class_conditional": False})
         self.assertEqual(self.run_at("without").metrics_bytes(), self.run_at("with").metrics_bytes())
 
     def test_labels_do_not_matter_to_a_model_without_classes(self):
         self.folders()
-        self.train("without", settings={**self.task, "data.train_target": "", "data.validation_target": "", "model.of_classes": False})
+        self.train("without", settings={**self.task, "data.train_target": "", "data.validation_target": "",
+                                        "model.class_conditional": False})
         loss = json.loads(self.longspan("evaluate", "without", "--json").output)["loss"]
         for data in ["--data", "validation.images", "--data-target", "validation.labels"], ["--data", "validation"]:
             found = self.longspan("evaluate", "without", "--json", *data).output
             self.assertAlmostEqual(json.loads(found)["loss"], loss, delta=1e-12)
         # Nor in training: the labels of the validation data are others.
         self.bytes("validation.labels", idx_labels([7] * 13))
-        self.train("others", settings={**self.task, "model.of_classes": False})
+        self.train("others", settings={**self.task, "model.class_conditional": False})
         self.assertEqual(self.run_at("others").metrics_bytes(), self.run_at("without").metrics_bytes())
         self.assert_one_sentence(self.train("classes", settings=self.task, code=3),
                                  'validation.labels: label "7" is none of the 3 that training had')
@@ -80,7 +83,8 @@ class Pixels(images_test.TestCase):
                                                "validation.labels", code=3), 'label "7" is none of the 3 that training had')
 
     def test_measures_and_draws(self):
-        self.train(settings={**self.task, "training.steps": 60, "checkpoint.every": 0, "model.dropout": 0, "training.validation_every": 30})
+        self.train(settings={**self.task, "training.max_steps": 60, "checkpoint.save_interval": 0, "model.dropout": 0,
+                             "training.validation.interval": 30})
         lines = [line for line in self.run_at().metrics() if "validation_loss" in line]
         for line in lines:
             self.assertAlmostEqual(line["validation_bits_per_dimension"], line["validation_loss"] / math.log(2), places=12)
@@ -117,19 +121,21 @@ class Pixels(images_test.TestCase):
                 self.assert_one_sentence(self.longspan("generate", "run", *arguments, code=code), part)
 
     def test_what_cannot_be(self):
-        for settings, part in (({"data.format": "text"}, "run.task: pixels learns images, and data.format is text"),
+        for settings, part in (({"data.format": "text"}, "run.task: image_generation learns images, and data.format is text"),
                                ({"model.family": "encoder"}, "run.task"),
-                               ({"model.tied_embeddings": True}, "predicts 256 values; set it to false"),
-                               ({"model.norm_kind": "power"}, "model.norm_kind: found power"),
-                               ({"model.image_block": "[2]"}, "model.image_block has 1 elements, wanted two"),
-                               ({"model.image_block": "[0, 2]"}, "model.image_block"),
-                               ({"model.family": "decoder", "run.task": "language_model"}, "is a key of family image_transformer")):
+                               ({"model.tie_word_embeddings": True}, "predicts 256 values; set it to false"),
+                               ({"model.norm.type": "powernorm"}, "model.norm.type: found powernorm"),
+                               ({"model.attention.local_2d.query_shape": "[2]"},
+                                "model.attention.local_2d.query_shape has 1 elements, wanted two"),
+                               ({"model.attention.local_2d.query_shape": "[0, 2]"}, "model.attention.local_2d.query_shape"),
+                               ({"model.family": "decoder", "run.task": "language_modeling"}, "is a key of family image_transformer")):
             with self.subTest(part):
                 self.assertIn(part, self.train(settings={**self.task, **settings}, code=2).errors)
 
     def test_plan_knows_their_size(self):
-        settings = {**self.task, "data.batch_tokens": 2000, "metrics.timing": True, "data.validation": "", "data.validation_target": "",
-                    "parallel.data": 1}
+        settings = {**self.task, "data.global_batch_tokens": 2000, "metrics.log_timing": True, "data.validation": "",
+                    "data.validation_target": "",
+                    "parallel.data_parallel_size": 1}
         output = self.longspan("plan", "tiny.yaml", *jobs.flat(settings)).output
         self.train(settings=settings)
         held = self.run_at().metrics()[-1]["peak_memory_bytes"]

@@ -30,7 +30,7 @@ class Planning(jobs.TestCase):
 
     def test_all_cores_are_measured_at_once_and_the_error_is_told(self):
         """Whatever OMP_NUM_THREADS says, which is 1 here: a run on all cores was predicted at half its speed."""
-        output = self.longspan("plan", "tiny.yaml", "--set", "run.threads=0", "--calibrate").output
+        output = self.longspan("plan", "tiny.yaml", "--set", "run.num_threads=0", "--calibrate").output
         measured, planned = output.split("\n", 1)
         self.assertRegex(measured, self.trial)
         self.assertIn("each rank computes with 1 thread: OMP_NUM_THREADS", planned)
@@ -47,7 +47,7 @@ class Planning(jobs.TestCase):
         (self.directory / "machine.json").write_text(json.dumps(
             {"name": "this machine", "memory": 1e9, "flops": 1e9, "bf16_flops": 1e9, "f16_flops": 1e9,
              "memory_bandwidth": 1e9, "bandwidth": 0, "ranks": 1, "threads": 1}))
-        output = self.plan("--machine", "machine.json", "--ranks", "2", "--set", "parallel.data=2")
+        output = self.plan("--machine", "machine.json", "--ranks", "2", "--set", "parallel.data_parallel_size=2")
         self.assertIn("a step: ", output)
         self.assertNotRegex(output, self.trial)
         self.assertIn("bandwidth between ranks is not known; longspan run -n 2 -- plan --calibrate measures it", output)
@@ -58,7 +58,7 @@ class Planning(jobs.TestCase):
     def test_what_is_counted_between_documents_is_told(self):
         told = "count attention between tokens of different documents too"
         self.assertNotIn(told, self.longspan("plan", "tiny.yaml").output)
-        self.assertIn(told, self.longspan("plan", "tiny.yaml", "--set", "data.documents_apart=true").output)
+        self.assertIn(told, self.longspan("plan", "tiny.yaml", "--set", "data.documents.reset_attention_mask=true").output)
 
     def test_pairs_with_sides_of_unlike_lengths(self):
         """Short sources and long targets take most of what a batch may be."""
@@ -66,15 +66,15 @@ class Planning(jobs.TestCase):
         for side, longest in ("source", 6), ("target", 60):
             lines = ("x" * source.randint(longest // 2, longest) for _ in range(400))
             (self.directory / side).write_text("".join(line + "\n" for line in lines))
-        settings = {"run.task": "translation", "model.family": "encoder_decoder", "model.width": 64, "model.heads": 4,
-                    "data.train": "source", "data.train_target": "target", "data.batch_tokens": 2000, "data.longest": 64,
-                    "training.steps": 20, "metrics.timing": True, "checkpoint.every": 0}
+        settings = {"run.task": "translation", "model.family": "encoder_decoder", "model.hidden_size": 64, "model.num_attention_heads": 4,
+                    "data.train": "source", "data.train_target": "target", "data.global_batch_tokens": 2000, "data.max_length": 64,
+                    "training.max_steps": 20, "metrics.log_timing": True, "checkpoint.save_interval": 0}
         sections = {name: dict(keys) for name, keys in self.sections.items()}
-        del sections["model"]["memory"]
+        del sections["model"]["mem_len"]
         (self.directory / "tiny.yaml").write_text(json.dumps(sections))
         for ranks in 1, 2:
             with self.subTest(ranks=ranks):
-                layout = {**settings, "parallel.data": ranks}
+                layout = {**settings, "parallel.data_parallel_size": ranks}
                 plan = self.longspan("plan", "tiny.yaml", *jobs.flat(layout), ranks=ranks).output
                 self.assertIn(f"encoder_decoder f32 of pairs in batches of 2000 tokens of both sides on {ranks} rank", plan)
                 self.train(f"run{ranks}", jobs.Layout(ranks, 1), settings)
@@ -87,10 +87,11 @@ class Planning(jobs.TestCase):
     def test_advice_speaks_of_the_task_s_own_batches(self):
         (self.directory / "classes").write_text("a\tone\nb\ttwo\n")
         (self.directory / "tiny.yaml").write_text(json.dumps({
-            "run": {"directory": "run"}, "model": {"family": "encoder", "layers": 1, "width": 8, "heads": 2}, "data": {"train": "classes"}}))
+            "run": {"output_dir": "run"}, "model": {"family": "encoder", "num_hidden_layers": 1, "hidden_size": 8,
+                                                    "num_attention_heads": 2}, "data": {"train": "classes"}}))
         output = self.plan("--set", "run.task=classification")
         self.assertIn("encoder f32 of texts in batches of 8192 tokens on 1 rank", output)
-        refused = self.longspan("plan", "tiny.yaml", "--set", "run.task=language_model", code=2).errors
+        refused = self.longspan("plan", "tiny.yaml", "--set", "run.task=language_modeling", code=2).errors
         self.assertIn("encoder learns", refused)
 
 

@@ -41,8 +41,8 @@ class Prepare(jobs.TestCase):
     def setUp(self):
         super().setUp()
         (self.directory / "tokenizer.json").write_text(tokenizer_json(PAIRS, ["<|endoftext|>"]))
-        self.package = {"data.tokenizer": "tokenizer_json", "data.tokenizer_model": "tokenizer.json",
-                        "data.token_cache": "cache"}
+        self.package = {"data.tokenizer.type": "huggingface", "data.tokenizer.model": "tokenizer.json",
+                        "data.cache_dir": "cache"}
 
     def prepare(self, settings, *more, code=0, ranks=1):
         return self.longspan("prepare", "tiny.yaml", *jobs.flat(settings), *more, code=code, ranks=ranks)
@@ -70,7 +70,7 @@ class Formats(Prepare):
         if shutil.which("zstd"):
             subprocess.run(["zstd", "-q", "a.jsonl", "-o", "c.jsonl.zst"], cwd=self.directory, check=True)
             files["data.test"] = "c.jsonl.zst"
-        result = self.prepare({**self.package, **files, "data.end_of_text": "<|endoftext|>"})
+        result = self.prepare({**self.package, **files, "data.documents.end_token": "<|endoftext|>"})
         self.assertEqual(len(self.cached()), len(files))
         lines = [self.line_of(name, result) for name in files.values()]
         for line in lines:
@@ -90,15 +90,15 @@ class Formats(Prepare):
 
     def test_documents_are_what_the_configuration_says(self):
         self.write("text.txt", b"one\ntwo\n\nthree\n\n\nfour\nfive\n")
-        for settings, count, size in [({"data.documents": "line"}, 5, 19), ({"data.documents": "paragraph"}, 3, 21),
-                                      ({"data.documents": "file"}, 1, 27), ({**self.package}, 1, 27)]:
+        for settings, count, size in [({"data.documents.sample_by": "line"}, 5, 19), ({"data.documents.sample_by": "paragraph"}, 3, 21),
+                                      ({"data.documents.sample_by": "document"}, 1, 27), ({**self.package}, 1, 27)]:
             with self.subTest(settings=settings):
-                result = self.prepare({"data.token_cache": "cache", **settings})
+                result = self.prepare({"data.cache_dir": "cache", **settings})
                 self.assertEqual(self.line_of("text.txt", result)[::2][:2], (count, size))
         self.assertIn("text.txt: is read where it is\n", self.prepare({}).output)
 
     def test_training_finds_what_was_prepared(self):
-        for settings in (self.package, {"data.tokenizer": "sentencepiece", "data.vocabulary": 300}):
+        for settings in (self.package, {"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 300}):
             with self.subTest(settings=settings):
                 shutil.rmtree(self.directory / "run", ignore_errors=True)
                 self.write("text.txt", "".join(text + "\n" for text in documents()).encode())
@@ -109,12 +109,12 @@ class Formats(Prepare):
                 self.assertEqual({path: path.stat().st_mtime_ns for path in files}, before)
                 made = {path.suffix for path in before}
                 self.assertIn(".tokens", made)
-                self.assertEqual(len(list(self.run_at().path.rglob("*.model"))), "data.vocabulary" in settings)
+                self.assertEqual(len(list(self.run_at().path.rglob("*.model"))), "data.tokenizer.vocab_size" in settings)
 
     def test_tokenizers_are_trained_on_the_texts_of_documents(self):
         self.write("a.jsonl.gz", gzip.compress(json_lines(documents(600))))
-        for settings, vocabulary in (({"data.tokenizer": "characters"}, None),
-                                     ({"data.tokenizer": "sentencepiece", "data.vocabulary": 300}, 300)):
+        for settings, vocabulary in (({"data.tokenizer.type": "char"}, None),
+                                     ({"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 300}, 300)):
             with self.subTest(settings=settings):
                 result = self.prepare({"data.train": "a.jsonl.gz", **settings})
                 count, tokens, size, _ = self.line_of("a.jsonl.gz", result)
@@ -123,7 +123,8 @@ class Formats(Prepare):
 
     def test_several_ranks_do_the_same(self):
         self.write("a.jsonl", json_lines(documents()))
-        settings = {"data.train": "a.jsonl", "data.tokenizer": "sentencepiece", "data.vocabulary": 300, "parallel.data": 2}
+        settings = {"data.train": "a.jsonl", "data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 300,
+                    "parallel.data_parallel_size": 2}
         result = self.prepare(settings, ranks=2)
         self.assertIn("1 file: 300 documents", result.output)
         self.assertIn("1 there already", self.prepare(settings).output)
@@ -199,19 +200,21 @@ class Mistakes(Prepare):
                 ({"data.train": "plain.jsonl.gz"}, 3, "plain.jsonl.gz: byte 0: is not packed by gzip, as its name says"),
                 ({"data.train": "line.jsonl"}, 3, "line.jsonl:51: found a number in the field \"text\"; wanted a text"),
                 ({"data.train": "broken.jsonl"}, 3, "broken.jsonl:51: is not JSON at byte "),
-                ({"data.train": "field.jsonl", "data.text_field": "body"}, 3, "field.jsonl:1: found no field \"body\""),
+                ({"data.train": "field.jsonl", "data.documents.text_field": "body"}, 3, "field.jsonl:1: found no field \"body\""),
                 ({"data.train": "bytes.txt"}, 3, "bytes.txt: byte 5: found bytes ff, which are not UTF-8"),
-                ({"data.train": "blank.txt", "data.documents": "line"}, 3, "blank.txt: the tokenizer sees nothing in it"),
+                ({"data.train": "blank.txt", "data.documents.sample_by": "line"}, 3, "blank.txt: the tokenizer sees nothing in it"),
                 ({"data.train": "nowhere.jsonl"}, 3, "nowhere.jsonl: cannot be opened for reading"),
-                ({"data.documents": "line", "data.end_of_text": "<eod>"}, 2, "data.end_of_text: found \"<eod>\"; wanted an id from 0 to 264"),
-                ({"data.documents": "page"}, 2, "data.documents: found \"page\"; allowed: none, file, line or paragraph"),
-                ({"data.token_cache": "text.txt/cache"}, 2, "text.txt/cache: cannot be written: Not a directory")]:
+                ({"data.documents.sample_by": "line", "data.documents.end_token": "<eod>"}, 2,
+                 "data.documents.end_token: found \"<eod>\"; wanted an id from 0 to 264"),
+                ({"data.documents.sample_by": "page"}, 2,
+                 "data.documents.sample_by: found \"page\"; allowed: none, document, line or paragraph"),
+                ({"data.cache_dir": "text.txt/cache"}, 2, "text.txt/cache: cannot be written: Not a directory")]:
             with self.subTest(more=more):
                 result = self.prepare({**self.package, **more}, code=code)
                 self.assert_one_sentence(result, sentence)
                 self.assertEqual(result.output, "")
-        self.assert_one_sentence(self.prepare({"run.task": "recall"}, code=2),
-                                 "longspan prepare: run.task is recall, whose files are read where they are")
+        self.assert_one_sentence(self.prepare({"run.task": "behavior_cloning"}, code=2),
+                                 "longspan prepare: run.task is behavior_cloning, whose files are read where they are")
 
 
 if __name__ == "__main__":

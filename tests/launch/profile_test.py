@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from jobs import DIVERGING, Layout, flat, until
 
-ENDLESS = {"training.steps": 1_000_000, "checkpoint.every": 0}
+ENDLESS = {"training.max_steps": 1_000_000, "checkpoint.save_interval": 0}
 
 
 class Trace:
@@ -55,7 +55,7 @@ class Profile(jobs.TestCase):
         return result
 
     def start_profiled(self, steps, directory, layout, settings):
-        every = {"run.directory": directory, **layout.settings(), **settings}
+        every = {"run.output_dir": directory, **layout.settings(), **settings}
         return self.start("train", "tiny.yaml", "--profile", steps, *flat(every), ranks=layout.ranks)
 
     def files(self, directory="run"):
@@ -152,7 +152,8 @@ class Profile(jobs.TestCase):
                 self.assertEqual(self.files(plain), [])
 
     def test_what_is_computed_again_lies_in_its_gradient(self):
-        for number, settings in enumerate(({"memory.recompute": "layer"}, {"model.residual": "reversible", "model.norm": "pre"})):
+        for number, settings in enumerate(({"memory.recompute_granularity": "full"},
+                                           {"model.residual.type": "reversible", "model.norm.position": "pre"})):
             with self.subTest(settings=settings):
                 self.profiled("1:2", f"run{number}", **settings)
                 trace = self.trace(1, 2, f"run{number}")
@@ -164,8 +165,8 @@ class Profile(jobs.TestCase):
                 self.assertGreaterEqual(len(again), 2)
 
     def test_saving_and_validation_are_in_it(self):
-        self.profiled("3:7", **{"checkpoint.every": 2, "data.validation": "text.txt", "training.validation_every": 3,
-                                "training.validation_batches": 1})
+        self.profiled("3:7", **{"checkpoint.save_interval": 2, "data.validation": "text.txt", "training.validation.interval": 3,
+                                "training.validation.max_batches": 1})
         trace = self.trace(3, 7)
         self.assert_whole(trace, Layout(1, 1), [3, 4, 5, 6, 7])
         self.assertIn("saving", {span["name"] for span in trace.spans(0, kind="saving")})
@@ -204,10 +205,10 @@ class Profile(jobs.TestCase):
 
     def test_a_run_that_goes_on_says_what_is_missed(self):
         self.train()
-        behind = self.profiled("5:8", **{"training.steps": 9})
+        behind = self.profiled("5:8", **{"training.max_steps": 9})
         self.assertIn("--profile 5:8: nothing is recorded, the run goes on behind step 8", behind.output)
         self.assertEqual(self.files(), [])
-        within = self.profiled("8:11", layout=Layout(2, 1), **{"training.steps": 12})
+        within = self.profiled("8:11", layout=Layout(2, 1), **{"training.max_steps": 12})
         self.assertIn("--profile 8:11: recorded from step 10 on, the run goes on behind step 9", within.output)
         self.assert_whole(self.trace(10, 11), Layout(2, 1), [10, 11])
 
@@ -230,7 +231,7 @@ class Profile(jobs.TestCase):
                                                  "5:10; see longspan train --help")
         for layout in Layout(1, 1), Layout(2, 1):
             result = self.profiled("5:9", layout=layout, code=2)
-            self.assert_one_sentence(result, "--profile: found 5:9, but training.steps is 8; wanted steps from 1 to 8")
+            self.assert_one_sentence(result, "--profile: found 5:9, but training.max_steps is 8; wanted steps from 1 to 8")
         self.assertFalse((self.directory / "run").exists())
 
 

@@ -40,7 +40,7 @@ TEST(Reference, HasEveryKeyOfEveryFamilyOnce) {
   for (const OptionDescription& option : reference) {
     EXPECT_FALSE(option.documentation.empty()) << option.key;
     families_key += option.key == "model.family";
-    width += option.key == "model.width";
+    width += option.key == "model.hidden_size";
     if (option.key == "model.same_length") {
       ++same_length;
       EXPECT_TRUE(option.documentation.ends_with(" (family transformer_xl)"));
@@ -56,7 +56,7 @@ TEST(Reference, HasEveryKeyOfEveryFamilyOnce) {
             (std::vector<std::string>{"run",
                                       "model",
                                       "data",
-                                      "reinforcement",
+                                      "ppo",
                                       "training",
                                       "parallel",
                                       "memory",
@@ -66,11 +66,12 @@ TEST(Reference, HasEveryKeyOfEveryFamilyOnce) {
 }
 
 TEST(Reference, AKeyOrItsBeginningFindsAllThatBeginSo) {
-  const auto keys = keys_about({"model.attention"});
-  EXPECT_TRUE(has(keys, "model.attention"));
-  EXPECT_TRUE(has(keys, "model.attention_window"));
-  for (const std::string& key : keys) EXPECT_TRUE(key.starts_with("model.attention")) << key;
-  EXPECT_EQ(keys_about({"training.clip_norm"}), std::vector<std::string>{"training.clip_norm"});
+  const auto keys = keys_about({"model.attention.s"});
+  EXPECT_TRUE(has(keys, "model.attention.sliding_window"));
+  EXPECT_TRUE(has(keys, "model.attention.summary.num_columns"));
+  for (const std::string& key : keys) EXPECT_TRUE(key.starts_with("model.attention.s")) << key;
+  EXPECT_EQ(keys_about({"training.max_grad_norm"}),
+            std::vector<std::string>{"training.max_grad_norm"});
 }
 
 TEST(Reference, ASectionFindsItsKeys) {
@@ -78,27 +79,28 @@ TEST(Reference, ASectionFindsItsKeys) {
     EXPECT_TRUE(key.starts_with("parallel.")) << key;
   const auto optimizer = keys_about({"training.optimizer"});
   EXPECT_TRUE(has(optimizer, "training.optimizer.beta1"));
-  EXPECT_FALSE(has(optimizer, "training.steps"));
+  EXPECT_FALSE(has(optimizer, "training.max_steps"));
+  EXPECT_TRUE(has(keys_about({"model.attention"}), "model.attention.layer_types"));
 }
 
 TEST(Reference, AWordFindsNamesAndMeanings) {
   const auto dropout = keys_about({"Dropout"});
   EXPECT_TRUE(has(dropout, "model.dropout"));
-  EXPECT_TRUE(has(dropout, "model.attention_dropout"));
-  EXPECT_TRUE(has(keys_about({"overflow"}), "precision.loss_scale"));
+  EXPECT_TRUE(has(dropout, "model.attention.dropout"));
+  EXPECT_TRUE(has(keys_about({"overflow"}), "precision.loss_scale.init_scale"));
   const auto both = keys_about({"precision", "overflow"});
-  EXPECT_TRUE(has(both, "precision.loss_scale_hysteresis"));
-  EXPECT_FALSE(has(both, "precision.compute"));
+  EXPECT_TRUE(has(both, "precision.loss_scale.hysteresis"));
+  EXPECT_FALSE(has(both, "precision.compute_dtype"));
 }
 
 TEST(Reference, FindsKeysByTheFieldsNames) {
   for (const auto& [name, key] : {std::pair("lr", "training.learning_rate"),
-                                  {"batch_size", "data.batch"},
-                                  {"hidden_size", "model.width"},
-                                  {"gradient_accumulation", "training.accumulation"},
+                                  {"batch_size", "data.global_batch_size"},
+                                  {"hidden_size", "model.hidden_size"},
+                                  {"gradient_accumulation", "training.gradient_accumulation_steps"},
                                   {"Weight-Decay", "training.optimizer.weight_decay"},
-                                  {"max_grad_norm", "training.clip_norm"},
-                                  {"rope", "model.positions"}})
+                                  {"max_grad_norm", "training.max_grad_norm"},
+                                  {"rotary", "model.position_embedding_type"}})
     EXPECT_TRUE(has(keys_about({name}), key)) << name;
   for (const char* const word : {"flash", "flash_attention_2", "nucleus", "num_gpus"})
     EXPECT_EQ(notes_about({word}).size(), 1u) << word;
@@ -106,7 +108,7 @@ TEST(Reference, FindsKeysByTheFieldsNames) {
 }
 
 TEST(Reference, MatchesWordsAtTheirBeginning) {
-  EXPECT_TRUE(begins_word("data.batch_tokens", "Tokens"));
+  EXPECT_TRUE(begins_word("data.global_batch_tokens", "Tokens"));
   EXPECT_FALSE(begins_word("it is there already", "lr"));
   for (const std::string& key : keys_about({"lr"}))
     EXPECT_TRUE(key.starts_with("training.")) << key;  // the learning rate and its schedule
@@ -123,6 +125,9 @@ TEST(FieldNames, NameKeysAndValuesThatExist) {
       exists = true;
       const auto choices = values_of(option).rule.choices;
       has_value = has_value || std::ranges::count(choices, entry.value) > 0;
+      // Types of attention layers are named by the documentation.
+      if (option.key == "model.attention.layer_types")
+        has_value = has_value || begins_word(option.documentation, entry.value);
     }
     EXPECT_TRUE(exists) << entry.key;
     EXPECT_TRUE(has_value) << entry.key << ": " << entry.value;
@@ -130,11 +135,11 @@ TEST(FieldNames, NameKeysAndValuesThatExist) {
 }
 
 TEST(Reference, WhatIsNotFoundNamesTheNearestKey) {
-  EXPECT_EQ(refusal({"model.atention"}),
-            "no key has \"model.atention\" in its name or meaning; did you mean "
-            "\"model.attention\"?");
-  EXPECT_EQ(refusal({"dropuot"}),
-            "no key has \"dropuot\" in its name or meaning; did you mean \"model.dropout\"?");
+  EXPECT_EQ(refusal({"model.atention.layer_types"}),
+            "no key has \"model.atention.layer_types\" in its name or meaning; did you mean "
+            "\"model.attention.layer_types\"?");
+  EXPECT_EQ(refusal({"clmap_len"}),
+            "no key has \"clmap_len\" in its name or meaning; did you mean \"model.clamp_len\"?");
   EXPECT_EQ(refusal({"giraffe"}), "no key has \"giraffe\" in its name or meaning");
   EXPECT_EQ(refusal({"parallel", "giraffe"}),
             "no key of those found before has \"giraffe\" in its name or meaning");
@@ -143,20 +148,20 @@ TEST(Reference, WhatIsNotFoundNamesTheNearestKey) {
 TEST(Reference, OfAConfigurationItHasTheKeysOfItsFamilyAndWhatIsSet) {
   const auto configuration =
       configure({.file = "a.yaml",
-                 .text = "run: {directory: r}\nmodel: {family: decoder}\ndata: {train: t}\n",
-                 .settings = {"training.steps=7"}});
+                 .text = "run: {output_dir: r}\nmodel: {family: decoder}\ndata: {train: t}\n",
+                 .settings = {"training.max_steps=7"}});
   const auto reference = reference_of(*configuration);
   const auto find = [&](const std::string& key) {
     return std::ranges::find(reference, key, &OptionDescription::key);
   };
   EXPECT_EQ(find("model.same_length"), reference.end());
-  EXPECT_EQ(find("training.steps")->set_to, "7");
-  EXPECT_EQ(find("training.steps")->set_at, "--set");
+  EXPECT_EQ(find("training.max_steps")->set_to, "7");
+  EXPECT_EQ(find("training.max_steps")->set_at, "--set");
   EXPECT_EQ(find("data.train")->set_at, "a.yaml:3:8");
   EXPECT_EQ(find("run.seed")->set_to, "");
-  const std::string text = help_text(search(reference, {"training.steps"}));
+  const std::string text = help_text(search(reference, {"training.max_steps"}));
   EXPECT_NE(text.find("default 1000; here 7, set at --set)"), std::string::npos) << text;
-  const std::string page = markdown(search(reference, {"training.steps"}));
+  const std::string page = markdown(search(reference, {"training.max_steps"}));
   EXPECT_NE(page.find("| `1000`; here `7`, set at --set |"), std::string::npos) << page;
 }
 

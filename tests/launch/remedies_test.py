@@ -20,8 +20,7 @@ import jobs
 class Files(jobs.TestCase):
     def write(self, **sections):
         """other.yaml: tiny.yaml with other keys; the line of each key by its name."""
-        changed = {name: {**keys, **sections.get(name, {})} for name, keys in self.sections.items()}
-        text = json.dumps(changed, indent=1)
+        text = json.dumps(jobs.merged(self.sections, sections), indent=1)
         (self.directory / "other.yaml").write_text(text)
         return {re.match(r' *"(\w+)"', line)[1]: number
                 for number, line in enumerate(text.splitlines(), 1) if '": "' in line}
@@ -60,15 +59,15 @@ class Files(jobs.TestCase):
                       self.refusal("run", "--data", "gone.txt", command="evaluate"))
 
     def test_a_run_directory_that_cannot_be_made(self):
-        line = self.write(run={"directory": "text.txt"})["directory"]
+        line = self.write(run={"output_dir": "text.txt"})["output_dir"]
         self.assertRegex(self.refusal("other.yaml", code=2),
-                         rf'\Alongspan: other.yaml:{line}:3: run.directory "text.txt" cannot be made: .*; a relative '
+                         rf'\Alongspan: other.yaml:{line}:3: run.output_dir "text.txt" cannot be made: .*; a relative '
                          rf"path starts from the current directory, {os.path.realpath(self.directory)}\n\Z")
 
     def test_a_checkpoint_that_is_not_there(self):
-        line = self.write(checkpoint={"resume": "away/step-000000004"})["resume"]
+        line = self.write(checkpoint={"resume_from": "away/step-000000004"})["resume_from"]
         self.assertEqual(self.refusal("other.yaml"),
-                         f"longspan: other.yaml:{line}:3: checkpoint.resume: away/step-000000004: there is no such "
+                         f"longspan: other.yaml:{line}:3: checkpoint.resume_from: away/step-000000004: there is no such "
                          "checkpoint; a relative path starts from the current directory, "
                          f"{os.path.realpath(self.directory)}\n")
 
@@ -81,7 +80,7 @@ class Files(jobs.TestCase):
         home = self.directory / "home"
         home.mkdir()
         jobs.write_text(home / "book.txt")
-        self.write(run={"directory": "~/runs/one"}, data={"train": "~/book.txt"}, training={"steps": 1})
+        self.write(run={"output_dir": "~/runs/one"}, data={"train": "~/book.txt"}, training={"max_steps": 1})
         with unittest.mock.patch.dict(os.environ, HOME=str(home)):
             self.longspan("train", "other.yaml", "--set", "data.validation=~/book.txt", ranks=2)
         self.assertEqual(self.run_at("home/runs/one").steps(), [1])
@@ -91,17 +90,17 @@ class Files(jobs.TestCase):
 
 class Ranks(jobs.TestCase):
     def test_that_are_too_few_are_told_how_to_start_more(self):
-        result = self.longspan("train", "tiny.yaml", "--set", "parallel.data=2", code=2)
+        result = self.longspan("train", "tiny.yaml", "--set", "parallel.data_parallel_size=2", code=2)
         self.assert_one_sentence(result, "is 2 ranks; the job has 1", '"longspan run -n 2 -- ..."',
                                  '"mpirun -n 2 longspan ..."')
-        result = self.longspan("train", "tiny.yaml", "--set", "parallel.tensor=4", code=2)
+        result = self.longspan("train", "tiny.yaml", "--set", "parallel.tensor_parallel_size=4", code=2)
         self.assert_one_sentence(result, "the job has 1 rank, which", '"mpirun -n 4 longspan ..."')
 
 
 class Sizes(jobs.TestCase):
     def refusal(self, command, width, limit=None):
         """Within seconds, by two ranks too."""
-        arguments = [command, "tiny.yaml", "--set", f"model.width={width}"]
+        arguments = [command, "tiny.yaml", "--set", f"model.hidden_size={width}"]
         script = f'ulimit -v {limit or "unlimited"}; exec "$@"'
         begin = time.monotonic()
         result = subprocess.run(["bash", "-c", script, "-", self.program, *arguments], cwd=self.directory,
@@ -116,8 +115,8 @@ class Sizes(jobs.TestCase):
             with self.subTest(width=width):
                 errors = self.refusal("train", width)
                 self.assertRegex(errors, r"\Alongspan: a rank of this run needs (more than )?\d+\.\d+ GB \(weights "
-                                         r"[^;\n]*\), but only [^;\n]* memory are free; [^\n]*smaller data.segment, "
-                                         r"data.batch or model.width\n\Z")
+                                         r"[^;\n]*\), but only [^;\n]* memory are free; [^\n]*smaller data.seq_length, "
+                                         r"data.global_batch_size or model.hidden_size\n\Z")
                 self.assertNotIn("ulimit", errors)
         self.assertRegex(self.refusal("plan", 1 << 24), r"needs more than \d+\.\d+ GB, for which a process has no "
                                                         r"addresses; use more ranks, shorter sequences")
@@ -129,12 +128,12 @@ class Sizes(jobs.TestCase):
 
 class Trials(jobs.TestCase):
     def test_that_end_before_the_warm_up_run_with_a_warning(self):
-        result = self.train(settings={"training.steps": 1})
+        result = self.train(settings={"training.max_steps": 1})
         self.assertRegex(result.output + result.errors,
-                         r"tiny.yaml:\d+:3: training.warmup is set, but training.steps is 1, so that the run ends "
+                         r"tiny.yaml:\d+:3: training.lr_scheduler.warmup_steps is set, but training.max_steps is 1, so that the run ends "
                          r"before its warm-up of 2 updates is over")
         self.assertEqual(self.run_at().steps(), [1])
-        self.longspan("train", "tiny.yaml", "--set", "training.schedule_steps=1", code=2)
+        self.longspan("train", "tiny.yaml", "--set", "training.lr_scheduler.total_steps=1", code=2)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from jobs import Layout, until
 
 
 class ReportTest(jobs.TestCase):
-    sections = {**jobs.TestCase.sections, "metrics": {"every": 1, "timing": True}}
+    sections = {**jobs.TestCase.sections, "metrics": {"log_interval": 1, "log_timing": True}}
 
     def report(self, *runs, output="report.html"):
         self.longspan("report", *runs, "--output", output)
@@ -51,8 +51,8 @@ def rows_of(page, table):
 
 class Runs(ReportTest):
     def test_a_resumed_run_is_one(self):
-        self.train(settings={"training.steps": 6})
-        self.train(settings={"training.steps": 10})
+        self.train(settings={"training.max_steps": 6})
+        self.train(settings={"training.max_steps": 10})
         page = self.report("run/")
         [[name, state, step, tokens, seconds, lines]] = rows_of(page, "runs")
         self.assertEqual([name, state, step, lines], ["run", "finished", "10 of 10", "10"])
@@ -71,14 +71,14 @@ class Runs(ReportTest):
         self.assertGreater(max(line["saving_seconds"] for line in metrics), 0)
 
     def test_ranks_wait_for_each_other_and_validations_take_their_time(self):
-        self.train(layout=Layout(2, 1), settings={"data.validation": "text.txt", "training.validation_every": 4})
+        self.train(layout=Layout(2, 1), settings={"data.validation": "text.txt", "training.validation.interval": 4})
         metrics = self.run_at().metrics()
         self.assertGreater(sum(line["waiting_seconds"] for line in metrics), 0)
         for line in metrics:
             self.assertEqual(line["validating_seconds"] > 0, "validation_loss" in line, line)
 
     def test_a_run_in_progress_is_shown_and_shown_again(self):
-        job = self.start_training(settings={"training.steps": 1000000})
+        job = self.start_training(settings={"training.max_steps": 1000000})
         until(lambda: job.ended() or ((self.directory / "run/metrics.jsonl").exists() and len(self.run_at().metrics_bytes()) > 2000))
         self.assertFalse(job.ended(), job.output() + job.errors())
         [[_, state, step, *_]] = rows_of(self.report("run"), "runs")
@@ -103,7 +103,7 @@ class Runs(ReportTest):
         (self.directory / "empty").mkdir()
         (self.directory / "folder").mkdir()
         (self.directory / "begun" / "checkpoints").mkdir(parents=True)
-        (self.directory / "begun" / "config.yaml").write_text("training:\n  steps: 3\n")
+        (self.directory / "begun" / "config.yaml").write_text("training:\n  max_steps: 3\n")
         os.mkfifo(self.directory / "pipe")
         (self.directory / "link").symlink_to("gone")
         for arguments, code, *parts in (
@@ -262,7 +262,7 @@ class Watched(ReportTest):
 
     def test_a_run_is_followed_from_before_its_first_step_to_its_end(self):
         (self.directory / "run" / "checkpoints").mkdir(parents=True)
-        (self.directory / "run" / "config.yaml").write_text("training:\n  steps: 10\n")
+        (self.directory / "run" / "config.yaml").write_text("training:\n  max_steps: 10\n")
         port, path, _ = self.watch("run")
         versions = set()
 
@@ -272,7 +272,7 @@ class Watched(ReportTest):
             versions.add(headers["ETag"])
             return json.loads(update)
         self.assertEqual(look()["data"]["runs"][0]["step"], [])
-        self.train(settings={"training.steps": 10})
+        self.train(settings={"training.max_steps": 10})
         found = until(lambda: (update := look())["data"]["runs"][0]["step"] == list(range(1, 11)) and "finished" in update["runs"] and update, 30)
         self.assertIsNotNone(found)
         self.assertLess(len(versions), 10)
@@ -365,9 +365,10 @@ class InABrowser(ReportTest):
         return self.page.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((found) => found.textContent)")
 
     def test_two_runs_over_each_other(self):
-        every = {"training.steps": 30, "data.validation": "text.txt", "training.validation_every": 10, "training.validation_batches": 2}
+        every = {"training.max_steps": 30, "data.validation": "text.txt", "training.validation.interval": 10,
+                 "training.validation.max_batches": 2}
         self.train("one", settings=every)
-        self.train("two", Layout(2, 1), {**every, "training.steps": 20, "model.width": 32, "training.learning_rate": 0.002})
+        self.train("two", Layout(2, 1), {**every, "training.max_steps": 20, "model.hidden_size": 32, "training.learning_rate": 0.002})
         self.open("one", "two")
         self.assert_sound()
         self.assertRegex(self.page.value("document.title"), r"^one \(step 30\), two \(step 20\), \d{4}-\d\d-\d\d \d\d:\d\d UTC$")
@@ -381,10 +382,10 @@ class InABrowser(ReportTest):
         self.assertEqual(shown, ["nats", *(f"{line['loss']:.6g}" for line in last)])
         # What differs is told, and nothing else.
         differing = {row[0]: row[1:] for row in rows_of((self.directory / "report.html").read_text(), "differences")}
-        self.assertEqual(differing["model.width"], ["16", "32"])
+        self.assertEqual(differing["model.hidden_size"], ["16", "32"])
         self.assertEqual(differing["training.learning_rate"], ["0.01", "0.002"])
-        self.assertNotIn("model.layers", differing)
-        self.assertNotIn("run.directory", differing)
+        self.assertNotIn("model.num_hidden_layers", differing)
+        self.assertNotIn("run.output_dir", differing)
         # Every chart is drawn, over each axis.
         charts = self.page.value('document.querySelectorAll(".chart").length')
         self.assertGreater(charts, 8)

@@ -23,18 +23,18 @@ KILLS = 5  # a layout; tests/reliability/kills_test.py has as many as one likes
 
 
 class Resume(jobs.TestCase):
-    settings = {"training.steps": STEPS, "checkpoint.every": 3, "data.validation": "held-out.txt",
-                "training.validation_batches": 2, "training.validation_every": 7}
+    settings = {"training.max_steps": STEPS, "checkpoint.save_interval": 3, "data.validation": "held-out.txt",
+                "training.validation.max_batches": 2, "training.validation.interval": 7}
 
     def setUp(self):
         super().setUp()
         jobs.write_text(self.directory / "held-out.txt", words=200, seed=2)
 
     def unbroken(self, layout, settings=None):
-        settings = {**self.settings, "checkpoint.every": 0, **(settings or {})}
+        settings = {**self.settings, "checkpoint.save_interval": 0, **(settings or {})}
         self.train("unbroken", layout, settings)
         run = self.run_at("unbroken")
-        self.assertEqual([line["step"] for line in run.metrics()], list(range(1, settings["training.steps"] + 1)))
+        self.assertEqual([line["step"] for line in run.metrics()], list(range(1, settings["training.max_steps"] + 1)))
         return run
 
     def assert_same(self, run, unbroken):
@@ -79,7 +79,8 @@ class Resume(jobs.TestCase):
     def stop_and_resume(self, layout, number):
         """Returns the exit code of the stopped job."""
         # A busy machine may send the signal late: the job has steps until it comes, whenever that is.
-        settings = {**self.settings, "checkpoint.every": 0, "training.steps": 1000000, "training.schedule_steps": STEPS}
+        settings = {**self.settings, "checkpoint.save_interval": 0, "training.max_steps": 1000000,
+                    "training.lr_scheduler.total_steps": STEPS}
         job = self.start_training("stopped", layout, settings)
         until(lambda: job.ended() or "step 5/" in job.output())
         job.signal(number)
@@ -90,7 +91,7 @@ class Resume(jobs.TestCase):
             self.assertGreaterEqual(run.steps()[0], 5)
             self.assertEqual(len(run.metrics()), run.steps()[0])
             self.assertIn(f"stopped on request after step {run.steps()[0]}", stopped.output)
-        settings["training.steps"] = max(run.steps(), default=0) + STEPS
+        settings["training.max_steps"] = max(run.steps(), default=0) + STEPS
         resumed = self.train("stopped", layout, settings)
         if stopped.code == 75:
             self.assertIn("resumed from", resumed.output)
@@ -109,9 +110,10 @@ class Resume(jobs.TestCase):
     def test_stop_saves_without_another_step(self):
         # Steps of seconds, and a small model, which is saved in less.
         jobs.write_text(self.directory / "text.txt", words=60000)
-        slow = {"data.segment": 2048, "data.batch": 4, "model.memory": 0, "model.layers": 4, "checkpoint.every": 0,
-                "training.steps": 1000, "data.validation": ""}
-        job = self.start_training("slow", settings={**slow, "metrics.timing": True})
+        slow = {"data.seq_length": 2048, "data.global_batch_size": 4, "model.mem_len": 0, "model.num_hidden_layers": 4,
+                "checkpoint.save_interval": 0,
+                "training.max_steps": 1000, "data.validation": ""}
+        job = self.start_training("slow", settings={**slow, "metrics.log_timing": True})
         until(lambda: job.ended() or "step 2/" in job.output())
         job.signal(signal.SIGTERM)
         result = job.wait()
@@ -125,12 +127,12 @@ class Resume(jobs.TestCase):
         self.assertEqual(result.output.count(answer), 1, result.output)
         self.assertEqual(self.run_at("slow").log().count(f" info {answer}"), 1)
         # The run's end has a trial, whose time is apart from the save.
-        ended = self.train("ended", settings={"training.steps": 2}).output
+        ended = self.train("ended", settings={"training.max_steps": 2}).output
         self.assertRegex(ended, r"step 2: a trial of the weights took [\d.]+ s: loss [\d.]+, gradient norm [\d.]+\nsaved ")
 
     def test_stop_keeps_older_checkpoints_until_the_next_run_has_made_a_step(self):
-        often = {**self.settings, "checkpoint.keep": 1, "checkpoint.every": 5, "training.steps": 1000000,
-                 "training.schedule_steps": STEPS}
+        often = {**self.settings, "checkpoint.keep_latest": 1, "checkpoint.save_interval": 5, "training.max_steps": 1000000,
+                 "training.lr_scheduler.total_steps": STEPS}
         job = self.start_training("run", settings=often)
         until(lambda: job.ended() or self.run_at().steps())
         job.signal(signal.SIGUSR1)
@@ -140,7 +142,7 @@ class Resume(jobs.TestCase):
         before = self.run_at().steps()
         self.assertIn(f"stopped on request after step {before[-1]}", result.output)
         self.assertLessEqual(len(before), 2)
-        self.train("run", settings={**often, "training.steps": before[-1] + 1})
+        self.train("run", settings={**often, "training.max_steps": before[-1] + 1})
         self.assertEqual(self.run_at().steps(), [before[-1] + 1])
 
     def test_save_and_stop_under_mpirun(self):
@@ -155,28 +157,28 @@ class ExactResume(jobs.TestCase):
     """Whatever a run keeps between its steps is in its checkpoint."""
 
     variants = {
-        "bfloat16": {"precision.compute": "bf16"},
+        "bfloat16": {"precision.compute_dtype": "bfloat16"},
         # A scale that falls before the first checkpoint and grows after it.
-        "float16": {"precision.compute": "f16", "precision.loss_scale": 2**32, "precision.loss_scale_hysteresis": 1,
-                    "precision.loss_scale_growth_interval": 2, "training.skipped_in_a_row": 1},
-        "float64": {"precision.compute": "float64"},
-        "zero 1": {"parallel.zero": 1},
-        "zero 2": {"parallel.zero": 2, "training.accumulation": 2},
-        "zero 1 of bfloat16": {"parallel.zero": 1, "precision.compute": "bf16", "precision.gradient_reduction": "bf16"},
-        "zero 2 of float16": {"parallel.zero": 2, "precision.compute": "f16"},
-        "sgd with momentum": {"training.optimizer.kind": "sgd", "training.optimizer.momentum": 0.9,
+        "float16": {"precision.compute_dtype": "float16", "precision.loss_scale.init_scale": 2**32, "precision.loss_scale.hysteresis": 1,
+                    "precision.loss_scale.growth_interval": 2, "training.max_consecutive_skips": 1},
+        "float64": {"precision.compute_dtype": "float64"},
+        "zero 1": {"parallel.zero_stage": 1},
+        "zero 2": {"parallel.zero_stage": 2, "training.gradient_accumulation_steps": 2},
+        "zero 1 of bfloat16": {"parallel.zero_stage": 1, "precision.compute_dtype": "bfloat16", "precision.grad_reduce_dtype": "bfloat16"},
+        "zero 2 of float16": {"parallel.zero_stage": 2, "precision.compute_dtype": "float16"},
+        "sgd with momentum": {"training.optimizer.type": "sgd", "training.optimizer.momentum": 0.9,
                               "training.optimizer.nesterov": True},
-        "adam": {"training.optimizer.kind": "adam", "training.optimizer.weight_decay": 0.1},
-        "adafactor": {"training.optimizer.kind": "adafactor", "training.optimizer.beta1": 0.9, "parallel.zero": 1},
-        "muon": {"training.optimizer.kind": "muon", "parallel.zero": 2},
-        "schedule free of bfloat16": {"training.optimizer.kind": "schedule_free", "training.schedule": "constant",
-                                      "precision.compute": "bf16"},
-        "accumulation": {"training.accumulation": 4},
-        "memory that is not full": {"model.memory": 100, "model.same_length": True},
-        "no memory": {"model.memory": 0},
+        "adam": {"training.optimizer.type": "adam", "training.optimizer.weight_decay": 0.1},
+        "adafactor": {"training.optimizer.type": "adafactor", "training.optimizer.beta1": 0.9, "parallel.zero_stage": 1},
+        "muon": {"training.optimizer.type": "muon", "parallel.zero_stage": 2},
+        "schedule free of bfloat16": {"training.optimizer.type": "schedule_free_adamw", "training.lr_scheduler.type": "constant",
+                                      "precision.compute_dtype": "bfloat16"},
+        "accumulation": {"training.gradient_accumulation_steps": 4},
+        "memory that is not full": {"model.mem_len": 100, "model.same_length": True},
+        "no memory": {"model.mem_len": 0},
         "several epochs": {"data.train": "short.txt"},
-        "characters": {"data.tokenizer": "characters"},
-        "linear": {"training.schedule": "linear", "training.warmup": 5},
+        "characters": {"data.tokenizer.type": "char"},
+        "linear": {"training.lr_scheduler.type": "linear", "training.lr_scheduler.warmup_steps": 5},
     }
 
     def test_of_every_kind_of_run(self):
@@ -186,11 +188,11 @@ class ExactResume(jobs.TestCase):
                 with self.subTest(variant=name, layout=str(layout)):
                     directory = f"{number}-{layout.ranks}"
                     # Once before and once after the first epoch's end.
-                    self.train(directory, layout, {**settings, "checkpoint.every": 3})
+                    self.train(directory, layout, {**settings, "checkpoint.save_interval": 3})
                     unbroken = self.run_at(directory)
                     for step in steps:
                         again = f"{directory}-from-{step}"
-                        self.train(again, layout, {**settings, "checkpoint.resume": unbroken.checkpoint(step)})
+                        self.train(again, layout, {**settings, "checkpoint.resume_from": unbroken.checkpoint(step)})
                         resumed = self.run_at(again)
                         lines = unbroken.metrics_bytes().splitlines()[step:]
                         self.assertEqual(resumed.metrics_bytes().splitlines(), lines)
@@ -201,7 +203,7 @@ class ElasticResume(jobs.TestCase):
     """Saved on any layout, resumed on any other: the losses go on as those of one process, in float64 to 1e-9."""
 
     layouts = [Layout(1, 1), Layout(2, 1), Layout(1, 2), Layout(2, 2), Layout(4, 1), Layout(1, 4)]
-    settings = {"precision.compute": "float64", "training.steps": 8, "checkpoint.every": 4}
+    settings = {"precision.compute_dtype": "float64", "training.max_steps": 8, "checkpoint.save_interval": 4}
 
     def assert_losses(self, found, wanted):
         self.assertEqual([line["step"] for line in found], [line["step"] for line in wanted])
@@ -211,7 +213,7 @@ class ElasticResume(jobs.TestCase):
                                      f"{key} of step {line['step']}: {line[key]}, expected {reference[key]}")
 
     def resume(self, path, layout, settings, wanted):
-        everything = {**self.settings, "checkpoint.resume": path, "checkpoint.every": 0, **settings}
+        everything = {**self.settings, "checkpoint.resume_from": path, "checkpoint.save_interval": 0, **settings}
         self.train("resumed", layout, everything)
         run = self.run_at("resumed")
         self.assert_losses(run.metrics(), wanted[4:])
@@ -236,14 +238,14 @@ class ElasticResume(jobs.TestCase):
         kinds = [(Layout(1, 1), 0), (Layout(4, 1), 2), (Layout(2, 2), 1), (Layout(2, 1, context=2), 2),
                  (Layout(1, 2, context=2, sequence=True), 1)]
         for number, (saver, zero) in enumerate(kinds):
-            self.train(f"saved-{number}", saver, {**self.settings, "parallel.zero": zero})
+            self.train(f"saved-{number}", saver, {**self.settings, "parallel.zero_stage": zero})
             run = self.run_at(f"saved-{number}")
             wanted = wanted or run.metrics()
             self.assert_losses(run.metrics(), wanted)
             for place in range(1, len(kinds)) if ALL else (1, 2):
                 layout, other = kinds[(number + place) % len(kinds)]
                 with self.subTest(saved=f"{saver}, zero {zero}", resumed=f"{layout}, zero {other}"):
-                    self.resume(run.checkpoint(4), layout, {"parallel.zero": other}, wanted)
+                    self.resume(run.checkpoint(4), layout, {"parallel.zero_stage": other}, wanted)
 
     def test_ranks_that_share_time(self):
         # The memory is divided otherwise on each.
@@ -260,11 +262,11 @@ class ElasticResume(jobs.TestCase):
                     self.resume(run.checkpoint(4), layout, {}, one.metrics())
 
     def test_other_parts_of_the_batch(self):
-        self.train("saved", Layout(1, 2), {**self.settings, "training.accumulation": 2})
+        self.train("saved", Layout(1, 2), {**self.settings, "training.gradient_accumulation_steps": 2})
         run = self.run_at("saved")
         for layout, parts in (Layout(1, 1), 1), (Layout(2, 1), 4), (Layout(2, 2), 2):
             with self.subTest(layout=str(layout), parts=parts):
-                self.resume(run.checkpoint(4), layout, {"training.accumulation": parts}, run.metrics())
+                self.resume(run.checkpoint(4), layout, {"training.gradient_accumulation_steps": parts}, run.metrics())
 
 
 if __name__ == "__main__":

@@ -45,13 +45,15 @@ class Retry : public ::testing::Test {
                                  .options = std::move(options),
                                  .command = {"train", "run.yaml"},
                                  .retry = {.most = retries_, .wait = 0, .letting_go = 0}};
-    const ConfigurationText source = {"run.yaml",
-                                      "{model: {family: decoder, layers: 2, width: 16, heads: 4}, "
-                                      "data: {train: none.txt, batch: 6, segment: 32}}",
-                                      {"run.directory=" + run_.string(),
-                                       "run.time_limit=0.1",
-                                       "run.device=cpu",
-                                       "checkpoint.resume=" + resume_}};
+    const ConfigurationText source = {
+        "run.yaml",
+        "{model: {family: decoder, num_hidden_layers: 2, hidden_size: 16, "
+        "num_attention_heads: 4}, "
+        "data: {train: none.txt, global_batch_size: 6, seq_length: 32}}",
+        {"run.output_dir=" + run_.string(),
+         "run.collective_timeout_seconds=0.1",
+         "run.device=cpu",
+         "checkpoint.resume_from=" + resume_}};
     return run_again_and_again(line, source, [&](const RunCommandLine& each) {
       return JobEnd{.code = attempt(each, ++attempts_), .was_asked = is_asked_};
     });
@@ -164,7 +166,7 @@ TEST_F(Retry, CountsNoStepsOfAnEarlierRunThatSavedNone) {
 
 // Where the first attempt is not to begin with what the directory has.
 TEST_F(Retry, GoesOnFromWhatItHasSavedItselfAndFromNothingElse) {
-  const std::string own = "checkpoint.resume=auto";
+  const std::string own = "checkpoint.resume_from=auto";
   fs::create_directories(run_ / "checkpoints" / step_name(4));  // of an earlier run
   resume_ = "../other";
   std::vector<std::string> last;
@@ -176,10 +178,11 @@ TEST_F(Retry, GoesOnFromWhatItHasSavedItselfAndFromNothingElse) {
   EXPECT_EQ(code, static_cast<int>(ExitCode::diverged));
   EXPECT_THAT(last, ElementsAre("run.yaml", "run.yaml", own));
   EXPECT_THAT(told(), HasSubstr("attempt 2 starts on 3 ranks\n"));
-  EXPECT_THAT(told(), HasSubstr("attempt 3 starts on 3 ranks, with checkpoint.resume: auto\n"));
   EXPECT_THAT(told(),
-              HasSubstr("checkpoint.resume: ../other was for what began the run: start again "
-                        "with checkpoint.resume: auto to go on\n"));
+              HasSubstr("attempt 3 starts on 3 ranks, with checkpoint.resume_from: auto\n"));
+  EXPECT_THAT(told(),
+              HasSubstr("checkpoint.resume_from: ../other was for what began the run: start again "
+                        "with checkpoint.resume_from: auto to go on\n"));
 }
 
 TEST_F(Retry, SaysHowANewRunIsStartedAgainThatWasStopped) {
@@ -193,7 +196,7 @@ TEST_F(Retry, SaysHowANewRunIsStartedAgainThatWasStopped) {
     });
     EXPECT_EQ(code, static_cast<int>(ExitCode::stopped));
     EXPECT_THAT(told(),
-                HasSubstr(has_saved ? "start again with checkpoint.resume: auto to go on\n"
+                HasSubstr(has_saved ? "start again with checkpoint.resume_from: auto to go on\n"
                                     : "nothing is saved yet: start again to begin as it began\n"));
   }
 }

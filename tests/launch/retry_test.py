@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from jobs import until
 
-LONG = {"training.steps": 10 ** 6, "checkpoint.every": 50, "training.schedule": "constant"}
+LONG = {"training.max_steps": 10 ** 6, "checkpoint.save_interval": 50, "training.lr_scheduler.type": "constant"}
 
 # In place of ssh: `agent HOST COMMAND`. A host is a name on this machine, and is gone where a file says so.
 AGENT = """#!/bin/sh
@@ -67,7 +67,8 @@ class RetryTestCase(jobs.TestCase):
 
 class AFailedRank(RetryTestCase):
     def test_is_gone_on_from_as_if_nothing_had_been(self):
-        settings = {"parallel.data": 2, "training.steps": 400, "checkpoint.every": 20, "precision.compute": "float64"}
+        settings = {"parallel.data_parallel_size": 2, "training.max_steps": 400, "checkpoint.save_interval": 20,
+                    "precision.compute_dtype": "float64"}
         self.train("whole", jobs.Layout(2, 1), settings)
         job = self.start_retrying(settings=settings)
         source = random.Random(10)
@@ -86,7 +87,7 @@ class AFailedRank(RetryTestCase):
             self.assertIn(f"longspan run: {sentence}\n", result.errors)
 
     def test_alone_without_mpirun_too(self):
-        job = self.start_retrying(ranks=1, settings={**LONG, "parallel.data": 1, "training.steps": 2000})
+        job = self.start_retrying(ranks=1, settings={**LONG, "parallel.data_parallel_size": 1, "training.max_steps": 2000})
         self.attempt_at(job, 1, step=60)
         # The rank is the child of the program that starts it.
         os.kill(int(Path(f"/proc/{job._process.pid}/task/{job._process.pid}/children").read_text()), signal.SIGSEGV)
@@ -96,21 +97,21 @@ class AFailedRank(RetryTestCase):
         self.assertRegex(self.run_at().log(), r"(?m)^20\S+ \S+ error signal 11 \(Segmentation fault\) ends this process: .*$")
 
     def test_of_a_new_run_is_gone_on_from_and_said_how(self):
-        settings = {**LONG, "parallel.data": 2, "checkpoint.resume": "never"}
+        settings = {**LONG, "parallel.data_parallel_size": 2, "checkpoint.resume_from": "never"}
         job = self.start_retrying(settings=settings)
         self.attempt_at(job, 1, step=60)
         self.kill(job)
         self.attempt_at(job, 2, step=100)
         os.kill(job._process.pid, signal.SIGTERM)
         result = self.assert_code(job, 75)
-        self.assertIn("attempt 2 starts on 2 ranks, with checkpoint.resume: auto\n", result.errors)
+        self.assertIn("attempt 2 starts on 2 ranks, with checkpoint.resume_from: auto\n", result.errors)
         self.assertTrue(result.errors.endswith(
-            "longspan run: checkpoint.resume: never was for what began the run: start again with checkpoint.resume: auto "
+            "longspan run: checkpoint.resume_from: never was for what began the run: start again with checkpoint.resume_from: auto "
             "to go on\n"), result.errors)
         self.assertIn("resumed from", self.run_at().log())
 
     def test_again_and_again_ends_when_no_retries_are_left(self):
-        job = self.start_retrying(settings={**LONG, "parallel.data": 2}, retries=1)
+        job = self.start_retrying(settings={**LONG, "parallel.data_parallel_size": 2}, retries=1)
         for attempt in 1, 2:
             self.attempt_at(job, attempt, step=100 * attempt)
             self.kill(job)
@@ -122,7 +123,8 @@ class AFailedRank(RetryTestCase):
 
     def test_at_the_same_step_three_times_ends(self):
         # No step is logged or saved: each attempt fails where the one before did.
-        job = self.start_retrying(settings={**LONG, "parallel.data": 2, "metrics.every": 10 ** 6, "checkpoint.every": 0},
+        job = self.start_retrying(settings={**LONG, "parallel.data_parallel_size": 2, "metrics.log_interval": 10 ** 6,
+                                            "checkpoint.save_interval": 0},
                                   retries=9)
         for attempt in 1, 2, 3:
             # It says so once it trains.
@@ -133,7 +135,7 @@ class AFailedRank(RetryTestCase):
         self.assertTrue(result.errors.endswith("longspan run: gives up: 3 attempts in a row came no further than step 0\n"))
 
     def test_waits_longer_each_time_that_nothing_new_is_saved(self):
-        job = self.start_retrying(settings={**LONG, "parallel.data": 2, "checkpoint.every": 0}, retries=2, wait=1)
+        job = self.start_retrying(settings={**LONG, "parallel.data_parallel_size": 2, "checkpoint.save_interval": 0}, retries=2, wait=1)
         for attempt, step in (1, 20), (2, 40), (3, 60):
             self.attempt_at(job, attempt, step=step)
             self.kill(job)
@@ -146,7 +148,7 @@ class AStop(RetryTestCase):
     def test_while_it_waits_ends_at_once_and_can_be_gone_on_from(self):
         for number in signal.SIGINT, signal.SIGUSR1:
             with self.subTest(signal=number):
-                settings = {**LONG, "parallel.data": 2}
+                settings = {**LONG, "parallel.data_parallel_size": 2}
                 job = self.start_retrying(settings=settings, wait=600)
                 self.attempt_at(job, 1, step=60)
                 self.kill(job)
@@ -160,7 +162,7 @@ class AStop(RetryTestCase):
                 subprocess.run(["rm", "-r", self.run_at().path], check=True)
 
     def test_of_the_training_is_not_retried(self):
-        job = self.start_retrying(settings={**LONG, "parallel.data": 2})
+        job = self.start_retrying(settings={**LONG, "parallel.data_parallel_size": 2})
         self.attempt_at(job, 1, step=5)
         os.kill(job._process.pid, signal.SIGTERM)
         result = self.assert_code(job, 75)
@@ -168,7 +170,7 @@ class AStop(RetryTestCase):
         self.assertEqual(self.said(), [])
 
     def test_of_a_rank_that_dies_while_it_saves_is_not_retried(self):
-        job = self.start_retrying(settings={**LONG, "parallel.data": 2})
+        job = self.start_retrying(settings={**LONG, "parallel.data_parallel_size": 2})
         self.attempt_at(job, 1, step=5)
         job.signal_rank(signal.SIGSTOP, 1)
         os.kill(job._process.pid, signal.SIGTERM)
@@ -180,7 +182,7 @@ class AStop(RetryTestCase):
 
 class AFailureThatStays(RetryTestCase):
     def test_is_not_retried(self):
-        for settings, code in ({"data.train": "gone.txt"}, 3), ({**jobs.DIVERGING, "parallel.data": 2}, 4):
+        for settings, code in ({"data.train": "gone.txt"}, 3), ({**jobs.DIVERGING, "parallel.data_parallel_size": 2}, 4):
             with self.subTest(code=code):
                 result = self.assert_code(self.start_retrying(settings=settings), code)
                 self.assertNotIn("attempt", result.errors)
@@ -228,9 +230,10 @@ class ALostHost(RetryTestCase):
 
     def test_is_left_out_and_its_ranks_with_it_until_it_answers_again(self):
         # A low rate: what layouts differ by in rounding does not grow.
-        settings = {"training.steps": 1200, "checkpoint.every": 50, "parallel.data": 4, "run.time_limit": 20,
-                    "precision.compute": "float64", "training.learning_rate": 1e-4}
-        self.train("whole", jobs.Layout(1, 1), {**settings, "parallel.data": 1})
+        settings = {"training.max_steps": 1200, "checkpoint.save_interval": 50, "parallel.data_parallel_size": 4,
+                    "run.collective_timeout_seconds": 20,
+                    "precision.compute_dtype": "float64", "training.learning_rate": 1e-4}
+        self.train("whole", jobs.Layout(1, 1), {**settings, "parallel.data_parallel_size": 1})
         (self.directory / "hosts.txt").write_text("# two of them\nfirst slots=2\nsecond slots=2 max_slots=2\n")
         job = self.start_retrying(*self.agent, "--hostfile", "hosts.txt", ranks=4, settings=settings)
         self.attempt_at(job, 1, step=100)
@@ -242,7 +245,8 @@ class ALostHost(RetryTestCase):
         self.assert_code(job, 0)
         said = [sentence for _, sentence in self.said()]
         self.assertRegex(said[2], r"\Aattempt 2 starts on 2 ranks of first, since second does not answer within 10 s: there "
-                                  r"is room for 2 of 4 ranks, which divide the same global data.batch by parallel.data=2, ")
+                                  r"is room for 2 of 4 ranks, which divide the same global data.global_batch_size by "
+                                  r"parallel.data_parallel_size=2, ")
         self.assertEqual(said[5], "attempt 3 starts on 4 ranks of first, second")
         layouts = re.findall(r"on data (\d) x context", self.run_at().log())
         self.assertEqual([layouts[0], layouts[-1]], ["4", "4"])
@@ -253,7 +257,7 @@ class ALostHost(RetryTestCase):
             self.assertLess(abs(line["loss"] - other["loss"]), 1e-9, line["step"])
 
     def test_that_is_alone_is_waited_for(self):
-        job = self.start_retrying(*self.agent, "--host", "first:2", settings={**LONG, "parallel.data": 2}, retries=2, wait=1)
+        job = self.start_retrying(*self.agent, "--host", "first:2", settings={**LONG, "parallel.data_parallel_size": 2}, retries=2, wait=1)
         self.attempt_at(job, 1, step=60)
         self.lose(job, "first")
         result = job.wait()
@@ -264,7 +268,7 @@ class ALostHost(RetryTestCase):
 
     def test_before_the_first_step_is_left_out_too(self):
         (self.gone / "second").touch()
-        settings = {"training.steps": 4, "parallel.data": 2}
+        settings = {"training.max_steps": 4, "parallel.data_parallel_size": 2}
         job = self.start_retrying(*self.agent, "--host", "first:2,second:2", settings=settings, ranks=2)
         result = self.assert_code(job, 0)
         self.assertIn("attempt 2 starts on 2 ranks of first, since second does not answer within 10 s\n", result.errors)

@@ -20,14 +20,14 @@ LAYOUTS = Layout(1, 1), Layout(2, 2)
 
 class TakenAway(jobs.TestCase):
     # Noticed at a logged step, or at a save.
-    kinds = {"logged": {"metrics.every": 5, "checkpoint.every": 0},
-             "saved": {"metrics.every": 1000000, "checkpoint.every": 20},
-             "waits": {"metrics.every": 1000000, "checkpoint.every": 20, "checkpoint.background": "false"}}
+    kinds = {"logged": {"metrics.log_interval": 5, "checkpoint.save_interval": 0},
+             "saved": {"metrics.log_interval": 1000000, "checkpoint.save_interval": 20},
+             "waits": {"metrics.log_interval": 1000000, "checkpoint.save_interval": 20, "checkpoint.async_save": "false"}}
 
     def start_endless(self, name, layout, settings):
-        job = self.start_training(name, layout, {**settings, "training.steps": 1000000})
+        job = self.start_training(name, layout, {**settings, "training.max_steps": 1000000})
         run = self.run_at(name)
-        until(lambda: job.ended() or (run.steps() if settings["checkpoint.every"] else run.path.exists() and
+        until(lambda: job.ended() or (run.steps() if settings["checkpoint.save_interval"] else run.path.exists() and
                                       (run.path / "metrics.jsonl").exists() and run.metrics()))
         self.assertFalse(job.ended(), job.output() + job.errors())
         return job, run
@@ -35,7 +35,7 @@ class TakenAway(jobs.TestCase):
     def assert_noticed(self, job, name):
         result = job.wait()
         self.assertEqual(result.code, 3, result.output + result.errors)
-        self.assert_one_sentence(result, f'run.directory "{name}": was removed, moved or replaced while the run wrote to it',
+        self.assert_one_sentence(result, f'run.output_dir "{name}": was removed, moved or replaced while the run wrote to it',
                                  "put it back and start again to go on from its newest checkpoint, or start anew")
 
     def test_a_directory_that_was_removed_is_not_made_again(self):
@@ -50,14 +50,14 @@ class TakenAway(jobs.TestCase):
                     moved = self.run_at(f"{name}-moved")
                     for file in "config.yaml", "log.txt", "metrics.jsonl":
                         self.assertTrue((moved.path / file).exists(), file)
-                    self.longspan("inspect", moved.path) if settings["checkpoint.every"] else None
+                    self.longspan("inspect", moved.path) if settings["checkpoint.save_interval"] else None
 
     def test_another_one_in_its_place_is_left_alone(self):
         for layout in LAYOUTS:
             with self.subTest(layout=str(layout)):
                 name = f"run-{layout.ranks}"
                 other = self.directory / f"other-{layout.ranks}"
-                self.train(other.name, settings={"training.steps": 4})
+                self.train(other.name, settings={"training.max_steps": 4})
                 before = {path: path.read_bytes() for path in other.rglob("*") if path.is_file()}
                 job, run = self.start_endless(name, layout, self.kinds["saved"])
                 run.path.rename(self.directory / f"{name}-moved")
@@ -75,7 +75,7 @@ class TakenAway(jobs.TestCase):
         self.assert_noticed(job, "run")
         moved.rename(run.path)
         last = run.steps()[-1]
-        self.assertIn(f"at step {last}", self.train(settings={"training.steps": last + 1}).output)
+        self.assertIn(f"at step {last}", self.train(settings={"training.max_steps": last + 1}).output)
 
 
 class FullDisk(jobs.TestCase):
@@ -84,12 +84,13 @@ class FullDisk(jobs.TestCase):
             self.skipTest("needs a file system that is too small, which only root can make")
         (self.directory / "small").mkdir()
         script = 'mount -t tmpfs -o size=1m none small && exec "$0" "$@"'
-        settings = {"run.directory": "small/run", "checkpoint.every": 1, "checkpoint.keep": 100, "training.steps": 100000}
+        settings = {"run.output_dir": "small/run", "checkpoint.save_interval": 1, "checkpoint.keep_latest": 100,
+                    "training.max_steps": 100000}
         for background in True, False:
             for ranks in 1, 2:
                 with self.subTest(background=background, ranks=ranks):
-                    settings["checkpoint.background"] = background
-                    command = [self.program, "train", "tiny.yaml", *jobs.flat({**settings, "parallel.data": ranks})]
+                    settings["checkpoint.async_save"] = background
+                    command = [self.program, "train", "tiny.yaml", *jobs.flat({**settings, "parallel.data_parallel_size": ranks})]
                     if ranks > 1:
                         command = [jobs.MPIRUN, ranks, *command]
                     job = jobs.Job("/usr/bin/unshare", ["-m", "sh", "-c", script, *command], 1, self.directory)
@@ -109,18 +110,18 @@ class NothingLeft(jobs.TestCase):
         self.train()
         before = self.run_at().metrics_bytes()
         for layout in Layout(1, 1), Layout(2, 1):
-            past = self.train(layout=layout, settings={"training.steps": 4, "training.warmup": 0}).output
-            self.assertIn("nothing is left to train: the run is at step 8, past training.steps = 4; set training.steps to more "
+            past = self.train(layout=layout, settings={"training.max_steps": 4, "training.lr_scheduler.warmup_steps": 0}).output
+            self.assertIn("nothing is left to train: the run is at step 8, past training.max_steps = 4; set training.max_steps to more "
                           "than 8 to go on", past)
             self.assertNotIn("done", past)
             there = self.train(layout=layout).output
-            self.assertIn("nothing is left to train: the run is at step 8, which is training.steps = 8; set", there)
+            self.assertIn("nothing is left to train: the run is at step 8, which is training.max_steps = 8; set", there)
         self.assertEqual(self.run_at().metrics_bytes(), before)
         self.assertEqual(self.run_at().steps(), [4, 8])
         # Without a step made from it, step 8 has not shown that it can replace step 4.
-        self.train(settings={"checkpoint.keep": 1})
+        self.train(settings={"checkpoint.keep_latest": 1})
         self.assertEqual(self.run_at().steps(), [4, 8])
-        self.assertIn("done: 10 steps", self.train(settings={"training.steps": 10}).output)
+        self.assertIn("done: 10 steps", self.train(settings={"training.max_steps": 10}).output)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ import jobs
 from jobs import until
 
 # Steps of seconds: longer than mpirun gives its ranks after a signal.
-SLOW = {"model.layers": 8, "model.width": 256, "model.feed_forward": 1024, "data.segment": 512, "model.memory": 0,
-        "checkpoint.every": 0, "training.steps": 1000}
-QUICK = {"checkpoint.every": 0, "training.steps": 10 ** 6}
+SLOW = {"model.num_hidden_layers": 8, "model.hidden_size": 256, "model.intermediate_size": 1024, "data.seq_length": 512, "model.mem_len": 0,
+        "checkpoint.save_interval": 0, "training.max_steps": 1000}
+QUICK = {"checkpoint.save_interval": 0, "training.max_steps": 10 ** 6}
 
 
 class Terminal:
@@ -98,7 +98,7 @@ class RunTestCase(jobs.TestCase):
         return terminal
 
     def training(self, ranks=2, settings=None, of=QUICK):
-        settings = {**of, "parallel.data": ranks, **(settings or {})}
+        settings = {**of, "parallel.data_parallel_size": ranks, **(settings or {})}
         return self.terminal("-n", ranks, "--", "train", "tiny.yaml", *jobs.flat(settings))
 
     def assert_saved(self, terminal):
@@ -120,8 +120,8 @@ class AStop(RunTestCase):
         self.assertEqual(terminal.wait(), 75, terminal.text)
         step = self.assert_saved(terminal)
         again = self.terminal("-n", 2, "--", "train", "tiny.yaml",
-                              *jobs.flat({**SLOW, "parallel.data": 2, "training.steps": step + 1,
-                                          "training.schedule_steps": 1000}))
+                              *jobs.flat({**SLOW, "parallel.data_parallel_size": 2, "training.max_steps": step + 1,
+                                          "training.lr_scheduler.total_steps": 1000}))
         self.assertEqual(again.wait(), 0, again.text)
         self.assertIn(f"at step {step}", again.text)
 
@@ -135,7 +135,7 @@ class AStop(RunTestCase):
     def test_by_a_signal_to_it_alone_saves(self):
         for number in signal.SIGTERM, signal.SIGUSR1:
             with self.subTest(signal=number):
-                terminal = self.training(settings={"run.directory": number.name})
+                terminal = self.training(settings={"run.output_dir": number.name})
                 self.assertTrue(terminal.shows(r"step [0-9]+/"), terminal.text)
                 terminal.process.send_signal(number)
                 self.assertEqual(terminal.wait(), 75, terminal.text)
@@ -144,7 +144,7 @@ class AStop(RunTestCase):
     def test_of_one_rank_needs_no_mpirun(self):
         empty = self.directory / "empty"
         empty.mkdir()
-        terminal = self.terminal("--", "train", "tiny.yaml", *jobs.flat({**QUICK, "parallel.data": 1}),
+        terminal = self.terminal("--", "train", "tiny.yaml", *jobs.flat({**QUICK, "parallel.data_parallel_size": 1}),
                                  environment={"PATH": str(empty)})
         self.assertTrue(terminal.shows(r"step [0-9]+/"), terminal.text)
         terminal.type(b"\x03")
@@ -171,7 +171,7 @@ class AStop(RunTestCase):
 
     def test_by_a_hang_up_that_nohup_ignores_is_none(self):
         job = jobs.Job("/usr/bin/nohup", [self.program, "run", "-n", "2", "--", "train", "tiny.yaml",
-                                          *jobs.flat({**QUICK, "parallel.data": 2})], 1, self.directory)
+                                          *jobs.flat({**QUICK, "parallel.data_parallel_size": 2})], 1, self.directory)
         self.addCleanup(job.close)
         self.assertTrue(until(lambda: job.ended() or "step 2/" in job.output()), job.errors())
         launcher = job._process.pid
@@ -185,7 +185,7 @@ class AStop(RunTestCase):
     def test_is_heard_though_nobody_reads_what_is_said(self):
         reads, writes = os.pipe()
         process = subprocess.Popen([self.program, "run", "-n", "2", "--", "train", "tiny.yaml",
-                                    *jobs.flat({**QUICK, "parallel.data": 2})], cwd=self.directory,
+                                    *jobs.flat({**QUICK, "parallel.data_parallel_size": 2})], cwd=self.directory,
                                    stdin=subprocess.DEVNULL, stdout=writes, stderr=writes)
         self.addCleanup(process.kill)
         os.close(writes)
@@ -199,7 +199,7 @@ class AStop(RunTestCase):
         for ranks in 1, 2:
             with self.subTest(ranks=ranks):
                 name = f"run-{ranks}"
-                settings = {**QUICK, "parallel.data": ranks, "checkpoint.every": 20, "run.directory": name}
+                settings = {**QUICK, "parallel.data_parallel_size": ranks, "checkpoint.save_interval": 20, "run.output_dir": name}
                 job = jobs.Job(self.program, ["run", "-n", ranks, "--", "train", "tiny.yaml", *jobs.flat(settings)], 1,
                                self.directory)
                 self.addCleanup(job.close)
@@ -220,7 +220,7 @@ class AStop(RunTestCase):
     def test_reports_a_killed_rank_whose_configuration_is_a_pipe(self):
         os.mkfifo(self.directory / "pipe.yaml")
         job = jobs.Job(self.program, ["run", "-n", 1, "--", "train", "pipe.yaml",
-                                      *jobs.flat({**QUICK, "checkpoint.every": 20})], 1, self.directory)
+                                      *jobs.flat({**QUICK, "checkpoint.save_interval": 20})], 1, self.directory)
         self.addCleanup(job.close)
         (self.directory / "pipe.yaml").write_text((self.directory / "tiny.yaml").read_text())
         self.assertTrue(until(lambda: job.ended() or self.run_at().steps()), job.errors())
@@ -230,7 +230,7 @@ class AStop(RunTestCase):
         self.assertEqual(result.errors.count("longspan run: signal 9 (Killed) ended a rank"), 1, result.errors)
 
     def test_twice_ends_at_once(self):
-        terminal = self.training(of={**SLOW, "model.width": 768, "model.feed_forward": 3072})
+        terminal = self.training(of={**SLOW, "model.hidden_size": 768, "model.intermediate_size": 3072})
         self.assertTrue(terminal.shows(r"step [0-9]+/", 300), terminal.text)
         terminal.type(b"\x03")
         self.assertTrue(terminal.shows("asked to save and stop"), terminal.text)
@@ -269,7 +269,7 @@ class AStop(RunTestCase):
         script = 'mount -t tmpfs -o size=64k none /dev/shm && mount -t tmpfs -o size=64k none small && exec "$0" "$@"'
         (self.directory / "small").mkdir()
         terminal = Terminal(["unshare", "-m", "sh", "-c", script, self.program, "run", "-n", "2", "--", "train",
-                             "tiny.yaml", *jobs.flat({**QUICK, "parallel.data": 2})], self.directory,
+                             "tiny.yaml", *jobs.flat({**QUICK, "parallel.data_parallel_size": 2})], self.directory,
                             {"TMPDIR": str(self.directory / "small")})
         self.addCleanup(terminal.close)
         self.assertTrue(terminal.shows("MPI_INIT"), terminal.text)
@@ -288,7 +288,7 @@ class ACommand(RunTestCase):
         return result
 
     def test_gives_its_own_exit_code_and_one_sentence(self):
-        few = jobs.flat({"training.steps": 2})
+        few = jobs.flat({"training.max_steps": 2})
         self.assertIn("done: 2 steps", self.run_command("-n", 2, "--", "train", "tiny.yaml", *few).output)
         self.assertIn("bits per byte", self.run_command("-n", 2, "--", "evaluate", "run", "--data", "text.txt").output)
         jobs.damage(self.run_at().checkpoint(2) / "rank-00000.h5")
@@ -304,17 +304,17 @@ class ACommand(RunTestCase):
                 ("--", "tran", "tiny.yaml"): 'did you mean "train"',
                 ("--", "run", "--", "train", "tiny.yaml"): "is started on ranks already",
                 ("-n", "2", "--", "train", "none.yaml"): "none.yaml",
-                ("-n", "2", "--", "train", "tiny.yaml", "--set", "model.width=x"): "model.width",
+                ("-n", "2", "--", "train", "tiny.yaml", "--set", "model.hidden_size=x"): "model.hidden_size",
                 ("-n", "2", "--", "train", "tiny.yaml", "--wrong"): "--wrong"}.items():
             with self.subTest(words=words):
                 self.assert_one_sentence(self.run_command(*words, code=2), part)
 
     def test_takes_as_many_ranks_as_the_configuration_names(self):
-        wanted = jobs.flat({"training.steps": 2, "parallel.data": 2, "parallel.tensor": 2})
+        wanted = jobs.flat({"training.max_steps": 2, "parallel.data_parallel_size": 2, "parallel.tensor_parallel_size": 2})
         self.assertIn("data 2 x context 1 x tensor 2", self.run_command("--", "train", "tiny.yaml", *wanted).output)
 
     def test_leaves_a_configuration_that_can_be_read_once_to_the_ranks(self):
-        script = 'cat tiny.yaml | "$0" run -n 2 -- train /dev/stdin --set training.steps=2 --set parallel.data=2'
+        script = 'cat tiny.yaml | "$0" run -n 2 -- train /dev/stdin --set training.max_steps=2 --set parallel.data_parallel_size=2'
         job = jobs.Job("/bin/sh", ["-c", script, self.program], 1, self.directory)
         self.addCleanup(job.close)
         result = job.wait()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""metrics.samples: what a model writes at each validation, in samples.jsonl.
+"""metrics.num_samples: what a model writes at each validation, in samples.jsonl.
 
     tests/launch/samples_test.py build/launch/longspan
 """
@@ -25,9 +25,9 @@ class SamplesTest(jobs.TestCase):
 class OfTexts(SamplesTest):
     sections = {**jobs.TestCase.sections,
                 "data": {**jobs.TestCase.sections["data"], "validation": "held-out.txt"},
-                "training": {**jobs.TestCase.sections["training"], "steps": 12, "validation_every": 3, "validation_batches": 2},
-                "precision": {"compute": "float64"},
-                "metrics": {**jobs.TestCase.sections["metrics"], "samples": 2}}
+                "training": {**jobs.TestCase.sections["training"], "max_steps": 12, "validation": {"interval": 3, "max_batches": 2}},
+                "precision": {"compute_dtype": "float64"},
+                "metrics": {**jobs.TestCase.sections["metrics"], "num_samples": 2}}
 
     def setUp(self):
         super().setUp()
@@ -50,7 +50,7 @@ class OfTexts(SamplesTest):
 
     def test_samples_of_one_passage_differ(self):
         (self.directory / "held-out.txt").write_text("the same words again and again. " * 3)
-        self.train(settings={"metrics.samples": 3, "training.steps": 3})
+        self.train(settings={"metrics.num_samples": 3, "training.max_steps": 3})
         samples = self.samples()
         self.assertEqual(len({one["input"] for one in samples}), 1)
         self.assertEqual(len({one["output"] for one in samples}), 3)
@@ -58,7 +58,7 @@ class OfTexts(SamplesTest):
     def test_samples_of_bytes_begin_with_a_character(self):
         text = "\u00e4\u4e16\U0001f600" * 60  # 9 bytes each
         (self.directory / "held-out.txt").write_text(text)
-        self.train(settings={"metrics.samples": 7, "training.steps": 3})
+        self.train(settings={"metrics.num_samples": 7, "training.max_steps": 3})
         inputs = [one["input"] for one in self.samples()]
         self.assertEqual(len(inputs), 7)
         for one in inputs:
@@ -66,7 +66,7 @@ class OfTexts(SamplesTest):
 
     def test_do_not_change_what_is_learnt(self):
         self.train("with")
-        self.train("without", settings={"metrics.samples": 0})
+        self.train("without", settings={"metrics.num_samples": 0})
         self.assertEqual(self.run_at("with").metrics(), self.run_at("without").metrics())
         self.assertFalse((self.directory / "without" / "samples.jsonl").exists())
 
@@ -82,13 +82,13 @@ class OfTexts(SamplesTest):
         self.assertEqual(self.samples_bytes(), whole)
         # A run that begins anew keeps none of them, but puts them aside.
         shutil.rmtree(self.directory / "run" / "checkpoints")
-        self.train(settings={"checkpoint.resume": "never"})
+        self.train(settings={"checkpoint.resume_from": "never"})
         self.assertEqual(self.samples_bytes(), whole)
         [aside] = (self.directory / "run").glob("samples.jsonl.before-*")
         self.assertEqual(aside.read_bytes(), whole)
         # And what is no file of samples is not cut.
         (self.directory / "run" / "samples.jsonl").write_text("mine\n")
-        result = self.longspan("train", "tiny.yaml", "--set", "training.steps=13", code=3)
+        result = self.longspan("train", "tiny.yaml", "--set", "training.max_steps=13", code=3)
         self.assert_one_sentence(result, "samples.jsonl:1: found something else than a sample; move the file away")
 
     def test_leave_a_file_of_something_else_alone(self):
@@ -101,7 +101,7 @@ class OfTexts(SamplesTest):
             shutil.rmtree(self.directory / "run")
         (self.directory / "run").mkdir()
         (self.directory / "run" / "samples.jsonl").write_text("mine")
-        self.train(settings={"metrics.samples": 0})
+        self.train(settings={"metrics.num_samples": 0})
         self.assertEqual(self.samples_bytes(), b"mine")
 
     def test_of_steps_that_are_made_again_are_cut_off_also_where_none_are_made(self):
@@ -111,7 +111,7 @@ class OfTexts(SamplesTest):
             if step > 4:
                 shutil.rmtree(self.run_at().checkpoint(step))
         last = self.run_at().steps()[-1]
-        self.train(settings={"metrics.samples": 0})
+        self.train(settings={"metrics.num_samples": 0})
         self.assertEqual(self.samples(), [one for one in whole if one["step"] <= last])
 
     def test_are_the_same_on_every_layout(self):
@@ -125,20 +125,20 @@ class OfTexts(SamplesTest):
 
     def test_are_of_tasks_that_write(self):
         result = self.longspan("train", "tiny.yaml", "--set", "data.validation=", code=2)
-        self.assert_one_sentence(result, "metrics.samples: found 2 without data.validation")
+        self.assert_one_sentence(result, "metrics.num_samples: found 2 without data.validation")
         result = self.longspan("config", "tiny.yaml", "--set", "run.task=classification", "--set", "model.family=encoder", code=2)
-        self.assertIn("metrics.samples: found 2, and a model of run.task: classification writes no texts", result.errors)
+        self.assertIn("metrics.num_samples: found 2, and a model of run.task: classification writes no texts", result.errors)
 
 
 class OfPairs(SamplesTest):
     sections = {
-        "run": {"directory": "run", "threads": 1, "task": "translation"},
-        "model": {"family": "encoder_decoder", "layers": 1, "width": 16, "heads": 2},
+        "run": {"output_dir": "run", "num_threads": 1, "task": "translation"},
+        "model": {"family": "encoder_decoder", "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2},
         "data": {"train": "source", "train_target": "target", "validation": "source", "validation_target": "target",
-                 "batch_tokens": 256, "longest": 16},
-        "training": {"steps": 6, "learning_rate": 0.01, "warmup": 2, "validation_every": 3},
-        "precision": {"compute": "float64"},
-        "metrics": {"every": 1, "timing": False, "samples": 5},
+                 "global_batch_tokens": 256, "max_length": 16},
+        "training": {"max_steps": 6, "learning_rate": 0.01, "lr_scheduler": {"warmup_steps": 2}, "validation": {"interval": 3}},
+        "precision": {"compute_dtype": "float64"},
+        "metrics": {"log_interval": 1, "log_timing": False, "num_samples": 5},
     }
 
     def setUp(self):

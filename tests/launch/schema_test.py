@@ -64,26 +64,29 @@ class Schema(WithSchema):
 
     def test_it_has_types_bounds_choices_defaults_and_meanings(self):
         sections = self.schema["properties"]
-        steps = sections["training"]["properties"]["steps"]
+        steps = sections["training"]["properties"]["max_steps"]
         self.assertEqual((steps["type"], "minimum" in steps, bool(steps["description"])), ("integer", True, True))
         self.assertIsInstance(steps["default"], int)
-        self.assertIn("warmup_stable_decay", sections["training"]["properties"]["schedule"]["enum"])
-        self.assertEqual(sections["precision"]["properties"]["compute"]["enum"].count("bf16"), 1)
-        self.assertIn({"const": "none"}, sections["parallel"]["properties"]["data"]["anyOf"])
+        schedule = sections["training"]["properties"]["lr_scheduler"]["properties"]["type"]
+        self.assertIn("warmup_stable_decay", schedule["enum"])
+        self.assertEqual(sections["precision"]["properties"]["compute_dtype"]["enum"].count("bfloat16"), 1)
+        self.assertIn({"const": "none"}, sections["parallel"]["properties"]["data_parallel_size"]["anyOf"])
         self.assertEqual(sections["data"]["required"], ["train"])
         self.assertEqual(sections["model"]["properties"]["family"]["enum"], list(self.schema["$defs"]))
-        self.assertIn("memory", self.schema["$defs"]["transformer_xl"]["properties"])
-        self.assertNotIn("memory", self.schema["$defs"]["decoder"]["properties"])
+        self.assertIn("mem_len", self.schema["$defs"]["transformer_xl"]["properties"])
+        self.assertNotIn("mem_len", self.schema["$defs"]["decoder"]["properties"])
 
     def test_what_is_wrong_fails(self):
-        good = {"run": {"directory": "run"}, "model": {"family": "decoder", "layers": 2}, "data": {"train": "text.txt"}}
+        good = {"run": {"output_dir": "run"}, "model": {"family": "decoder", "num_hidden_layers": 2}, "data": {"train": "text.txt"}}
         self.assertEqual(self.mistakes(good), [])
         for section, key, value in [
-                ("data", "tain", "text.txt"), ("model", "memory", 8), ("model", "layer", 2), ("runs", "directory", "a"),
-                ("model", "layers", "two"), ("model", "layers", 0), ("model", "layers", 2.5), ("model", "family", "xl"),
-                ("training", "steps", [1]), ("training", "learning_rate", "fast"), ("precision", "compute", "float8"),
-                ("data", "train", ""), ("data", "train", []), ("data", "train", [{"path": "a", "wait": 2}]),
-                ("data", "unknown", "perhaps"), ("model", "attention", {"local": 1}), ("model", "attention", []),
+                ("data", "tain", "text.txt"), ("model", "mem_len", 8), ("model", "layer", 2), ("runs", "output_dir", "a"),
+                ("model", "num_hidden_layers", "two"), ("model", "num_hidden_layers", 0), ("model", "num_hidden_layers", 2.5),
+                ("model", "family", "xl"), ("training", "max_steps", [1]), ("training", "learning_rate", "fast"),
+                ("precision", "compute_dtype", "float8"), ("data", "train", ""), ("data", "train", []),
+                ("data", "train", [{"path": "a", "wait": 2}]), ("data", "tokenizer", {"allow_unk": "perhaps"}),
+                ("data", "tokenizer", {"kind": "byte"}), ("model", "use_parallel_residual", "parallel"),
+                ("model", "attention", {"layer_types": {"sliding_window": 1}}), ("model", "attention", {"layer_types": []}),
         ]:
             with self.subTest(key=f"{section}.{key}", value=value):
                 wrong = copy.deepcopy(good)
@@ -95,21 +98,22 @@ class Schema(WithSchema):
     def test_what_may_be_written_in_several_ways_passes(self):
         for section, key, value in [
                 ("data", "train", ["a.txt", "b.txt"]), ("data", "train", [{"path": "a", "weight": 2}]),
-                ("data", "token_bits", 16), ("data", "token_bits", "16"), ("model", "attention", "local"),
-                ("model", "attention", ["local", "causal"]), ("parallel", "data", "none"), ("run", "directory", 7),
+                ("model", "attention", {"layer_types": "sliding_window"}),
+                ("model", "attention", {"layer_types": ["sliding_window", "full"]}), ("model", "use_parallel_residual", True),
+                ("parallel", "data_parallel_size", "none"), ("run", "output_dir", 7),
         ]:
             with self.subTest(key=f"{section}.{key}", value=value):
-                other = {"run": {"directory": "run"}, "model": {"family": "decoder"}, "data": {"train": "text.txt"}}
+                other = {"run": {"output_dir": "run"}, "model": {"family": "decoder"}, "data": {"train": "text.txt"}}
                 other.setdefault(section, {})[key] = value
                 self.assertEqual(self.mistakes(other), [])
-        self.assertEqual(self.mistakes({"run": {"directory": "run"}, "model": {"family": "decoder"}, "data": {"train": "a"},
+        self.assertEqual(self.mistakes({"run": {"output_dir": "run"}, "model": {"family": "decoder"}, "data": {"train": "a"},
                                         "training": None}), [])
 
 
 class FirstConfigurations(WithSchema):
     def data_of(self, task):
         """Settings that name data of the task."""
-        if task == "pixels":
+        if task == "image_generation":
             (self.directory / "images.idx").write_bytes(images_test.idx(images_test.drawn(9, 1)[0]))
             return {"data.train": "images.idx"}
         if task == "tagging":
@@ -132,11 +136,11 @@ class FirstConfigurations(WithSchema):
                 unset = self.longspan("config", "new.yaml", code=2)
                 self.assertIn("data.train must be given", unset.errors)
                 written = read(text)
-                data = jobs.flat(self.data_of(written["run"].get("task", "language_model")))
+                data = jobs.flat(self.data_of(written["run"].get("task", "language_modeling")))
                 result = self.longspan("config", "new.yaml", *data)
                 self.assertEqual(result.errors, "")
-                self.longspan("train", "new.yaml", *data, "--set", "training.steps=2", "--set", f"run.directory={family}",
-                              "--set", "metrics.every=1", "--set", "run.threads=1")
+                self.longspan("train", "new.yaml", *data, "--set", "training.max_steps=2", "--set", f"run.output_dir={family}",
+                              "--set", "metrics.log_interval=1", "--set", "run.num_threads=1")
                 self.assertEqual([line["step"] for line in self.run_at(family).metrics()], [1, 2])
                 # All that is wrong with it is what its user is to set.
                 wrong = [error.message for error in self.validator.iter_errors(written)]
@@ -144,10 +148,10 @@ class FirstConfigurations(WithSchema):
 
     def test_each_key_has_its_meaning_above_it(self):
         lines = self.longspan("config", "--new", "decoder").output.splitlines()
-        keys = [i for i, line in enumerate(lines) if line.startswith("  ") and not line.startswith("  #")]
+        keys = [i for i, line in enumerate(lines) if re.match(r" +\w+: ", line)]
         self.assertGreater(len(keys), 10)
         for i in keys:
-            self.assertTrue(lines[i - 1].startswith("  # "), lines[i])
+            self.assertRegex(lines[i - 1], "^ +# ", lines[i])
 
     def test_mistakes(self):
         for arguments, part in [

@@ -35,8 +35,8 @@ def lines_of_the_page(service):
 
 
 class Services(jobs.TestCase):
-    settings = {"metrics.export": "[wandb, mlflow]", "metrics.every": 1, "data.validation": "text.txt",
-                "training.validation_every": 4, "training.validation_batches": 2}
+    settings = {"metrics.export": "[wandb, mlflow]", "metrics.log_interval": 1, "data.validation": "text.txt",
+                "training.validation.interval": 4, "training.validation.max_batches": 2}
 
     def python(self, *arguments):
         environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_ERROR_REPORTING": "false",
@@ -68,7 +68,7 @@ class Services(jobs.TestCase):
         jobs.write_text(folder / "a.txt", words=600, seed=3)
         several = f"[text.txt, '{folder.name}/../{folder.name}//a.txt']"
         self.train("good", settings={**self.settings, "data.validation": several})
-        self.train("bad", settings={**self.settings, **jobs.DIVERGING, "training.validation_every": 1}, code=4)
+        self.train("bad", settings={**self.settings, **jobs.DIVERGING, "training.validation.interval": 1}, code=4)
 
     def test_wandb_has_the_numbers(self):
         self.train_both()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A run that diverges goes back and on without the data on which it did (training.skip_after_divergence).
+"""A run that diverges goes back and on without the data on which it did (training.max_rollbacks).
 
     tests/launch/skipped_data_test.py build/launch/longspan
 """
@@ -32,10 +32,11 @@ class Poisoned(jobs.TestCase):
         poison(self.directory / "text.txt", self.directory / "bad.txt", FIRST_BAD, BAD)
 
     def settings(self, directory, layout=Layout(1, 1), **changes):
-        return {"run.directory": directory, "run.threads": 1, "training.start_from": "imported", "data.train": "bad.txt",
-                "data.batch": BATCH, "data.segment": SEGMENT, "training.steps": STEPS, "training.skipped_in_a_row": 3,
-                "training.skip_after_divergence": 3, "training.learning_rate": 1e-3, "checkpoint.every": 4,
-                "metrics.every": 1, "metrics.timing": False, "precision.compute": "float64", **layout.settings(),
+        return {"run.output_dir": directory, "run.num_threads": 1, "training.init_from.path": "imported", "data.train": "bad.txt",
+                "data.global_batch_size": BATCH, "data.seq_length": SEGMENT, "training.max_steps": STEPS,
+                "training.max_consecutive_skips": 3,
+                "training.max_rollbacks": 3, "training.learning_rate": 1e-3, "checkpoint.save_interval": 4,
+                "metrics.log_interval": 1, "metrics.log_timing": False, "precision.compute_dtype": "float64", **layout.settings(),
                 **{key.replace("__", "."): value for key, value in changes.items()}}
 
     def begin(self, directory, layout=Layout(1, 1), **changes):
@@ -56,7 +57,7 @@ class Poisoned(jobs.TestCase):
         self.assertEqual(self.passed("one"), {"times": 3, "before": PASSED})
         log = one.log()
         for time, steps in (1, "9 to 12"), (2, "9 to 11"), (3, "9 to 11"):
-            self.assertIn(f"(it is 1); goes back to step 8, time {time} of the 3 that training.skip_after_divergence allows, "
+            self.assertIn(f"(it is 1); goes back to step 8, time {time} of the 3 that training.max_rollbacks allows, "
                           f"and passes over the data of steps {steps}\n", log)
         self.assertIn("before step 9 the data of 10 batches are passed over, which begin at token 64 of each stream in epoch "
                       "0: training has diverged on them\n", log)
@@ -86,7 +87,7 @@ class Poisoned(jobs.TestCase):
         self.run_to_end("bad")
         streams = [text[i * stream:(i + 1) * stream] for i in range(BATCH)]
         (self.directory / "cut.txt").write_bytes(b"".join(each[:begin] + each[begin + length:] for each in streams))
-        self.run_to_end("cut", data__train="cut.txt", training__skip_after_divergence=0)
+        self.run_to_end("cut", data__train="cut.txt", training__max_rollbacks=0)
         found = self.run_at("bad").metrics()
         for line in found:
             line.pop("skipped_batches", None)
@@ -106,11 +107,11 @@ class Poisoned(jobs.TestCase):
                 self.assertEqual(self.passed(name), self.passed("whole"))
                 # Another layout than the one that diverged.
                 if number == 0:
-                    self.run_to_end(name, Layout(2, 1), training__steps=STEPS + 4)
+                    self.run_to_end(name, Layout(2, 1), training__max_steps=STEPS + 4)
                     self.assertEqual(self.run_at(name).metrics()[-1]["skipped_batches"], 10)
 
     def test_is_stopped_on_request_though_it_has_just_diverged(self):
-        job = self.begin("run", training__steps=10 ** 6)
+        job = self.begin("run", training__max_steps=10 ** 6)
         self.assertTrue(until(lambda: job.ended() or "goes back to step 8" in job.output()))
         job.signal(signal.SIGUSR1)
         self.assertEqual(job.wait().code, 75)
@@ -118,37 +119,37 @@ class Poisoned(jobs.TestCase):
         self.assertEqual(self.run_at().metrics()[-1]["skipped_batches"], 10)
 
     def test_ends_when_it_has_gone_back_as_often_as_it_may(self):
-        result = self.run_to_end("run", Layout(2, 1), code=4, training__skip_after_divergence=2)
+        result = self.run_to_end("run", Layout(2, 1), code=4, training__max_rollbacks=2)
         self.assert_one_sentence(result, "training diverged: 3 steps in a row", "it has gone back 2 times, "
-                                         "training.skip_after_divergence is 2; started again the run goes on from ")
+                                         "training.max_rollbacks is 2; started again the run goes on from ")
         self.assertEqual(self.passed("run"), {"times": 2, "before": {"9": 7}})
         # What it has passed over counts, and how often it has gone back, when it is started again.
-        self.run_to_end("run", code=4, training__skip_after_divergence=2)
+        self.run_to_end("run", code=4, training__max_rollbacks=2)
         self.assertEqual(self.passed("run"), {"times": 2, "before": {"9": 7}})
         self.run_to_end("run")
         self.assertEqual(self.passed("run"), {"times": 3, "before": PASSED})
 
     def test_goes_back_to_the_beginning_where_nothing_is_saved(self):
-        self.run_to_end("run", checkpoint__every=0)
+        self.run_to_end("run", checkpoint__save_interval=0)
         self.assertEqual(self.passed("run")["times"], 3)
         self.assertEqual(self.run_at().metrics()[-1]["step"], STEPS)
         self.assertEqual(len(list(self.run_at().path.glob("metrics.jsonl.before-*"))), 3)
         # A new run in the same directory has nothing to pass over.
         for entry in self.run_at().entries():
             os.rename(self.run_at().path / "checkpoints" / entry, self.directory / entry)
-        result = self.run_to_end("run", checkpoint__resume="never", data__train="text.txt")
+        result = self.run_to_end("run", checkpoint__resume_from="never", data__train="text.txt")
         self.assertIn("run/skipped.json is of an earlier run: it is now skipped.json.before-", result.output)
         self.assertNotIn("skipped_batches", self.run_at().metrics()[-1])
 
     def test_says_how_the_user_starts_it_again(self):
-        result = self.run_to_end("run", code=4, training__skip_after_divergence=1, checkpoint__resume="never")
-        self.assert_one_sentence(result, "it has gone back 1 times, training.skip_after_divergence is 1; started again with "
-                                         "checkpoint.resume: auto the run goes on from ")
+        result = self.run_to_end("run", code=4, training__max_rollbacks=1, checkpoint__resume_from="never")
+        self.assert_one_sentence(result, "it has gone back 1 times, training.max_rollbacks is 1; started again with "
+                                         "checkpoint.resume_from: auto the run goes on from ")
 
     def test_goes_back_to_what_it_began_from_where_it_has_saved_nothing_since(self):
-        self.run_to_end("other", training__steps=8)
-        self.run_to_end("run", training__steps=4)
-        self.run_to_end("run", checkpoint__resume="other", checkpoint__every=0)
+        self.run_to_end("other", training__max_steps=8)
+        self.run_to_end("run", training__max_steps=4)
+        self.run_to_end("run", checkpoint__resume_from="other", checkpoint__save_interval=0)
         log = self.run_at().log()
         self.assertEqual(self.passed("run"), {"times": 3, "before": PASSED})
         self.assertEqual(len(re.findall(r"resumed from \S*other/checkpoints/step-000000008 at step 8\n", log)), 4)
@@ -157,22 +158,22 @@ class Poisoned(jobs.TestCase):
 
     def test_what_is_passed_over_follows_the_checkpoint(self):
         self.run_to_end("run")
-        self.run_to_end("next", checkpoint__resume="run", training__steps=STEPS + 4)
+        self.run_to_end("next", checkpoint__resume_from="run", training__max_steps=STEPS + 4)
         self.assertEqual(self.passed("next"), self.passed("run"))
         self.assertIn("passes over 10 batches; has gone back 3 times (", self.run_at("next").log())
         self.assertEqual(self.run_at("next").metrics()[-1]["skipped_batches"], 10)
         # A file that is of no step of its directory.
         (self.directory / "new").mkdir()
         os.rename(self.directory / "run/skipped.json", self.directory / "new/skipped.json")
-        result = self.run_to_end("new", data__train="text.txt", training__steps=6)
+        result = self.run_to_end("new", data__train="text.txt", training__max_steps=6)
         self.assertIn("new/skipped.json is of an earlier run: it is now skipped.json.before-", result.output)
         self.assertNotIn("skipped_batches", self.run_at("new").metrics()[-1])
 
     def test_nothing_is_saved_of_weights_with_a_finite_loss_and_infinite_gradients(self):
         write_steep_llama(self.directory / "steep")
         self.longspan("import", "steep", "--to", "ruined")
-        changes = {"training__start_from": "ruined", "data__train": "text.txt", "precision__compute": "float32",
-                   "training__skipped_in_a_row": 10, "training__skip_after_divergence": 1}
+        changes = {"training__init_from__path": "ruined", "data__train": "text.txt", "precision__compute_dtype": "float32",
+                   "training__max_consecutive_skips": 10, "training__max_rollbacks": 1}
         for time in 1, 2:
             result = self.run_to_end("run", code=4, **changes)
             self.assert_one_sentence(result, "training diverged: 10 steps in a row had no finite loss and gradient",
@@ -186,11 +187,11 @@ class Poisoned(jobs.TestCase):
     def test_nor_of_such_weights_where_training_waits_or_ends(self):
         write_steep_llama(self.directory / "steep")
         self.longspan("import", "steep", "--to", "ruined")
-        changes = {"training__start_from": "ruined", "data__train": "text.txt", "precision__compute": "float32",
-                   "training__skip_after_divergence": 0, "training__skipped_in_a_row": 10}
-        for name, layout, more in (("last", Layout(1, 1), {"training__steps": 4}),
-                                   ("waiting", Layout(2, 1), {"training__steps": 5, "checkpoint__background": False}),
-                                   ("validated", Layout(1, 1), {"training__steps": 4, "data__validation": "text.txt"})):
+        changes = {"training__init_from__path": "ruined", "data__train": "text.txt", "precision__compute_dtype": "float32",
+                   "training__max_rollbacks": 0, "training__max_consecutive_skips": 10}
+        for name, layout, more in (("last", Layout(1, 1), {"training__max_steps": 4}),
+                                   ("waiting", Layout(2, 1), {"training__max_steps": 5, "checkpoint__async_save": False}),
+                                   ("validated", Layout(1, 1), {"training__max_steps": 4, "data__validation": "text.txt"})):
             with self.subTest(name=name):
                 result = self.run_to_end(name, layout, code=4, **changes, **more)
                 self.assert_one_sentence(result, "give no finite loss or gradient and are not saved")
@@ -238,11 +239,11 @@ class Poisoned(jobs.TestCase):
                      '{"times": 1, "before": {"9x": 1}}', '{"times": 18446744073709551615, "before": {}}', "[" * 100000):
             with self.subTest(text=text[:40]):
                 path.write_text(text)
-                self.assert_one_sentence(self.run_to_end("run", code=3, training__steps=STEPS + 2),
+                self.assert_one_sentence(self.run_to_end("run", code=3, training__max_steps=STEPS + 2),
                                          "run/skipped.json: found something else than what a run writes there")
         path.unlink()
         os.mkfifo(path)
-        self.assert_one_sentence(self.run_to_end("run", Layout(2, 1), code=3, training__steps=STEPS + 2),
+        self.assert_one_sentence(self.run_to_end("run", Layout(2, 1), code=3, training__max_steps=STEPS + 2),
                                  "run/skipped.json: found something that is not a regular file")
 
 

@@ -14,7 +14,7 @@ import jobs
 from jobs import Layout
 
 # One step that changes no weight: what it saves is what it began with.
-STILL = {"training.learning_rate": 0, "training.steps": 1, "training.warmup": 0}
+STILL = {"training.learning_rate": 0, "training.max_steps": 1, "training.lr_scheduler.warmup_steps": 0}
 
 
 class StartFrom(jobs.TestCase):
@@ -24,7 +24,7 @@ class StartFrom(jobs.TestCase):
         self.old = self.run_at("old")
 
     def begin(self, directory, settings=None, layout=Layout(1, 1), code=0, start="old"):
-        return self.train(directory, layout, {**STILL, "training.start_from": start, **(settings or {})}, code)
+        return self.train(directory, layout, {**STILL, "training.init_from.path": start, **(settings or {})}, code)
 
     def weights(self, run, step=1):
         return {name: tensor for name, tensor in run.state(step)["tensors"].items()
@@ -34,7 +34,7 @@ class StartFrom(jobs.TestCase):
         return {name: [piece["hash"] for piece in tensor["pieces"]] for name, tensor in self.weights(run, step).items()}
 
     def test_takes_the_weights_alone(self):
-        result = self.begin("new", {"data.batch": 4, "training.optimizer.kind": "sgd", "run.seed": 5})
+        result = self.begin("new", {"data.global_batch_size": 4, "training.optimizer.type": "sgd", "run.seed": 5})
         self.assertIn("the weights are those of old/checkpoints/step-000000008, step 8; left out: its optimizer, memory, place "
                       "in the text and count of steps\n", result.output)
         new = self.run_at("new")
@@ -56,8 +56,8 @@ class StartFrom(jobs.TestCase):
             self.assertEqual(self.run_at(f"again-{layout.ranks}").state(1)["tensors"], state["tensors"])
 
     def test_on_any_layout(self):
-        layouts = {"data": (Layout(2, 1), {"parallel.zero": 2}), "tensor": (Layout(1, 2), {}), "all": (Layout(2, 2), {}),
-                   "time": (Layout(1, 2, context=2, sequence=True), {"parallel.zero": 1})}
+        layouts = {"data": (Layout(2, 1), {"parallel.zero_stage": 2}), "tensor": (Layout(1, 2), {}), "all": (Layout(2, 2), {}),
+                   "time": (Layout(1, 2, context=2, sequence=True), {"parallel.zero_stage": 1})}
         for name, (layout, more) in layouts.items():
             with self.subTest(layout=str(layout)):
                 self.begin(name, more, layout)
@@ -81,65 +81,68 @@ class StartFrom(jobs.TestCase):
         shutil.rmtree(self.old.path)
         for layout in Layout(1, 1), Layout(2, 1):
             result = self.begin(f"gone-{layout.ranks}", layout=layout, code=3)
-            self.assert_one_sentence(result, "training.start_from: old: there is no such run or checkpoint")
+            self.assert_one_sentence(result, "training.init_from.path: old: there is no such run or checkpoint")
 
     def test_a_run_goes_on_from_its_own_checkpoint(self):
         self.begin("new")
         shutil.rmtree(self.old.path)  # it is needed no more
-        result = self.begin("new", {"training.steps": 2, "training.learning_rate": 0.01})
+        result = self.begin("new", {"training.max_steps": 2, "training.learning_rate": 0.01})
         self.assertRegex(result.output, "resumed from .*new/checkpoints/step-000000001 at step 1")
-        self.assertIn("training.start_from is not used: the run goes on from a checkpoint", result.output)
+        self.assertIn("training.init_from.path is not used: the run goes on from a checkpoint", result.output)
         self.assertEqual(self.run_at("new").steps(), [1, 2])
 
     def test_refuses_another_model(self):
         for settings, parts in (
-                ({"model.width": 32}, ["model.width: the checkpoint has 16, the configuration 32 (--set); set what it has, or name what "
-                                          "is changed on purpose in training.start_from_changed"]),
-                ({"model.heads": 2}, ["model.heads"]),
-                ({"model.layers": 3}, ["this model has layers/2/", "more, which old/checkpoints/step-000000008 has not",
-                                       "training.start_from_anew"]),
-                ({"data.tokenizer": "characters"}, ["the tokens of old/checkpoints/step-000000008 are bytes, those of this run "
-                                                    "characters"]),
-                ({"model.vocabulary": 300}, ["has 256 bytes in 256 rows, that of this run 256 in 300; set "
-                                             "training.start_from_vocabulary to grow"]),
-                ({"training.start_from_anew": "[outptu]"}, ['no parameter of this model begins with "outptu"; they begin with '
-                                                            "embedding"])):
+                ({"model.hidden_size": 32}, ["model.hidden_size: the checkpoint has 16, the configuration 32 (--set); set what "
+                                             "it has, or name what "
+                                             "is changed on purpose in training.init_from.allow_config_changes"]),
+                ({"model.num_attention_heads": 2}, ["model.num_attention_heads"]),
+                ({"model.num_hidden_layers": 3}, ["this model has layers/2/", "more, which old/checkpoints/step-000000008 has not",
+                                                  "training.init_from.reinitialize"]),
+                ({"data.tokenizer.type": "char"}, ["the tokens of old/checkpoints/step-000000008 are bytes, those of this run "
+                                                   "characters"]),
+                ({"model.vocab_size": 300}, ["has 256 bytes in 256 rows, that of this run 256 in 300; set "
+                                             "training.init_from.resize_vocab to true"]),
+                ({"training.init_from.reinitialize": "[outptu]"}, ['no parameter of this model begins with "outptu"; they begin with '
+                                                                   "embedding"])):
             for layout in Layout(1, 1), Layout(2, 1):
                 with self.subTest(settings=str(settings), layout=str(layout)):
                     result = self.begin("new", settings, layout, code=2)
-                    self.assert_one_sentence(result, "training.start_from", *parts)
+                    self.assert_one_sentence(result, "training.init_from.path", *parts)
         self.assertEqual(self.run_at("new").entries(), [])
         other = json.loads((self.directory / "tiny.yaml").read_text())
-        del other["model"]["memory"]
+        del other["model"]["mem_len"]
         other["model"]["family"] = "decoder"
         (self.directory / "tiny.yaml").write_text(json.dumps(other))
         self.assert_one_sentence(self.begin("new", code=2), "model.family: the checkpoint has transformer_xl, the configuration "
                                                             "decoder")
 
     def test_takes_what_is_changed_on_purpose(self):
-        changed = {"model.norm_epsilon": 1e-3, "training.start_from_changed": "[model.norm_eps, model.heads]"}
+        changed = {"model.norm.eps": 1e-3, "training.init_from.allow_config_changes": "[model.norm, model.num_attention_heads]"}
         for layout in Layout(1, 1), Layout(1, 2):
             result = self.begin(f"changed-{layout.ranks}", changed, layout)
-            self.assertIn("changed on purpose: model.norm_epsilon: the checkpoint has 1e-05, the configuration 0.001 (--set)",
+            self.assertIn("changed on purpose: model.norm.eps: the checkpoint has 1e-05, the configuration 0.001 (--set)",
                           result.output)
-            self.assertIn('no key that begins with "model.heads" changes what the weights of old/checkpoints/step-000000008 mean',
+            self.assertIn('no key that begins with "model.num_attention_heads" changes what the weights of '
+                          'old/checkpoints/step-000000008 mean',
                           result.output)
         self.assertEqual(self.hashes(self.run_at("changed-1")), self.hashes(self.old, 8))
-        self.assert_one_sentence(self.begin("new", {"model.norm_epsilon": 1e-3, "training.start_from_changed": "[model.width]"},
-                                            code=2), "model.norm_epsilon: the checkpoint has")
+        self.assert_one_sentence(self.begin("new",
+                                            {"model.norm.eps": 1e-3, "training.init_from.allow_config_changes": "[model.hidden_size]"},
+                                            code=2), "model.norm.eps: the checkpoint has")
         # What tensors show is seen there.
-        self.assert_one_sentence(self.begin("new", {"model.width": 32, "training.start_from_changed": "[model]"}, code=2),
-                                 "training.start_from")
+        self.assert_one_sentence(self.begin("new", {"model.hidden_size": 32, "training.init_from.allow_config_changes": "[model]"}, code=2),
+                                 "training.init_from.path")
 
     def test_takes_what_fits_and_begins_the_rest_anew(self):
-        untied = {"model.tied_embeddings": False, "training.start_from_anew": "[output]"}
+        untied = {"model.tie_word_embeddings": False, "training.init_from.reinitialize": "[output]"}
         for layout in Layout(1, 1), Layout(1, 2):
             name = f"untied-{layout.ranks}"
             result = self.begin(name, untied, layout)
             self.assertIn("; begun anew: output/", result.output)
             self.assertEqual(self.weights(self.run_at(name))["output/weight"]["shape"], [256, 16])
             # Back to the tied one nothing of it is left.
-            back = self.begin(f"{name}-back", {"training.start_from_anew": "[]"}, start=name)
+            back = self.begin(f"{name}-back", {"training.init_from.reinitialize": "[]"}, start=name)
             self.assertIn("count of steps, and output/weight\n", back.output)
             found, wanted = self.hashes(self.run_at(f"{name}-back")), self.hashes(self.old, 8)
             self.assertNotEqual(found.pop("output/bias"), wanted.pop("output/bias"))  # begun anew, too
@@ -148,15 +151,15 @@ class StartFrom(jobs.TestCase):
     def test_grows_the_vocabulary_by_character(self):
         (self.directory / "few.txt").write_text("abd fgh iµ " * 400)
         (self.directory / "more.txt").write_text("abcdefghi µ€ " * 400)
-        few = {"data.tokenizer": "characters", "data.train": "few.txt"}
-        more = {"data.tokenizer": "characters", "data.train": "more.txt"}
-        grow = {"training.start_from_vocabulary": "grow"}
-        self.train("few", settings={**few, "training.steps": 4})
+        few = {"data.tokenizer.type": "char", "data.train": "few.txt"}
+        more = {"data.tokenizer.type": "char", "data.train": "more.txt"}
+        grow = {"training.init_from.resize_vocab": True}
+        self.train("few", settings={**few, "training.max_steps": 4})
         for number, layout in enumerate([Layout(1, 1), Layout(2, 2)]):
             with self.subTest(layout=str(layout)):
                 refused = self.begin(f"same-{number}", more, layout, start="few", code=2)
                 self.assert_one_sentence(refused, "has 9 characters in 9 rows, that of this run 12 in 12, not all the same; set "
-                                                  "training.start_from_vocabulary to grow")
+                                                  "training.init_from.resize_vocab to true")
                 result = self.begin(f"more-{number}", {**more, **grow}, layout, start="few")
                 self.assertIn("of 12 rows of the vocabulary 9 are taken and 3 new, 0 of the 9 there are left out", result.output)
                 back = self.begin(f"back-{number}", {**few, **grow}, start=f"more-{number}")
@@ -174,74 +177,78 @@ class StartFrom(jobs.TestCase):
 
     def test_takes_the_trained_tokenizer(self):
         self.new_text()
-        kinds = {"pieces": {"data.tokenizer": "sentencepiece", "data.vocabulary": 285},
-                 "pairs": {"data.tokenizer": "tokenizer_json", "data.tokenizer_kind": "bpe", "data.vocabulary": 285}}
+        kinds = {"pieces": {"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 285},
+                 "pairs": {"data.tokenizer.type": "huggingface", "data.tokenizer.model_type": "bpe", "data.tokenizer.vocab_size": 285}}
         for kind, settings in kinds.items():
-            self.train(kind, settings={**settings, "training.steps": 4})
+            self.train(kind, settings={**settings, "training.max_steps": 4})
             wanted = self.run_at(kind).state(4)["scalars"]["data/tokenizer"]
             new = {"data.train": "new.txt"}
             # As it was trained; by its kind alone; and where nothing is said of it.
-            for number, said in enumerate((settings, {"data.tokenizer": settings["data.tokenizer"]}, {})):
+            for number, said in enumerate((settings, {"data.tokenizer.type": settings["data.tokenizer.type"]}, {})):
                 for layout in Layout(1, 1), Layout(2, 1):
                     name = f"{kind}-{number}-{layout.ranks}"
                     with self.subTest(run=name):
                         result = self.begin(name, {**new, **said}, layout, start=kind)
                         self.assertIn(f"the tokenizer is that of {kind}/checkpoints/step-000000004", result.output)
-                        self.assertEqual("data.vocabulary is set, but training.start_from gives the tokenizer" in result.output,
-                                         "data.vocabulary" in said)
+                        warned = "data.tokenizer.vocab_size is set, but training.init_from.path gives the tokenizer"
+                        self.assertEqual(warned in result.output,
+                                         "data.tokenizer.vocab_size" in said)
                         self.assertEqual(self.tokenizers(name), [])
                         self.assertEqual(self.run_at(name).state(1)["scalars"]["data/tokenizer"], wanted)
                         self.assertEqual(self.hashes(self.run_at(name)), self.hashes(self.run_at(kind), 4))
                         # It is continued with it, too.
-                        self.begin(name, {**new, **said, "training.steps": 2}, layout, start=kind)
+                        self.begin(name, {**new, **said, "training.max_steps": 2}, layout, start=kind)
                         self.assertEqual(self.run_at(name).state(2)["scalars"]["data/tokenizer"], wanted)
             # One that is asked for is trained.
-            self.begin(f"{kind}-grown", {**new, **settings, "data.vocabulary": 282, "training.start_from_vocabulary": "grow"}, start=kind)
+            self.begin(f"{kind}-grown", {**new, **settings, "data.tokenizer.vocab_size": 282,
+                                         "training.init_from.resize_vocab": True}, start=kind)
             self.assertEqual(len(self.tokenizers(f"{kind}-grown")), 1)
-            self.begin(f"{kind}-anew", {**new, **settings, "data.vocabulary": 282, "training.start_from_anew": "[embedding, output]"}, start=kind)
+            self.begin(f"{kind}-anew", {**new, **settings, "data.tokenizer.vocab_size": 282,
+                                        "training.init_from.reinitialize": "[embedding, output]"}, start=kind)
             self.assertEqual(len(self.tokenizers(f"{kind}-anew")), 1)
             # A plan counts its ids; how much memory is free is another thing.
             plans = [[line for line in self.longspan("plan", "tiny.yaml", *jobs.flat({**new, **said})).output.splitlines()
-                      if " GB" not in line] for said in ({"training.start_from": kind}, settings)]
+                      if " GB" not in line] for said in ({"training.init_from.path": kind}, settings)]
             self.assertGreater(len(plans[0]), 5)
             self.assertEqual(plans[0], plans[1])
-        other = {"data.tokenizer_model": next(self.run_at("pieces-grown").path.glob("tokenizer-*")), "data.tokenizer": "sentencepiece"}
+        other = {"data.tokenizer.model": next(self.run_at("pieces-grown").path.glob("tokenizer-*")), "data.tokenizer.type": "sentencepiece"}
         self.assert_one_sentence(self.begin("named", {"data.train": "new.txt", **other}, start="pieces", code=2),
-                                 "or leave out data.tokenizer_model to use the tokenizer of the checkpoint")
+                                 "or leave out data.tokenizer.model to use the tokenizer of the checkpoint")
 
     def test_takes_the_characters_where_they_are_enough(self):
         self.new_text()
-        self.train("letters", settings={"data.tokenizer": "characters", "training.steps": 4})
+        self.train("letters", settings={"data.tokenizer.type": "char", "training.max_steps": 4})
         (self.directory / "few.txt").write_text((self.directory / "new.txt").read_text().replace("e", ""))
         for layout in Layout(1, 1), Layout(2, 1):
             name = f"few-{layout.ranks}"
-            self.begin(name, {"data.tokenizer": "characters", "data.train": "few.txt"}, layout, start="letters")
+            self.begin(name, {"data.tokenizer.type": "char", "data.train": "few.txt"}, layout, start="letters")
             self.assertEqual(self.hashes(self.run_at(name)), self.hashes(self.run_at("letters"), 4))
 
     def test_takes_the_tokenizer_whose_file_is_gone(self):
         self.new_text()
-        self.train("pieces", settings={"data.tokenizer": "sentencepiece", "data.vocabulary": 285, "training.steps": 4})
+        self.train("pieces", settings={"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 285, "training.max_steps": 4})
         next(self.run_at("pieces").path.glob("tokenizer-*")).rename(self.directory / "some.model")
-        named = {"data.tokenizer": "sentencepiece", "data.tokenizer_model": "some.model", "data.train": "new.txt"}
+        named = {"data.tokenizer.type": "sentencepiece", "data.tokenizer.model": "some.model", "data.train": "new.txt"}
         self.begin("there", named, start="pieces")
         (self.directory / "some.model").unlink()
         result = self.begin("gone", named, Layout(2, 1), start="pieces")
-        self.assertIn("step-000000004; data.tokenizer_model, some.model, is not there\n", result.output)
-        self.begin("there", {**named, "training.steps": 2}, start="pieces")
+        self.assertIn("step-000000004; data.tokenizer.model, some.model, is not there\n", result.output)
+        self.begin("there", {**named, "training.max_steps": 2}, start="pieces")
 
     def test_a_run_continues_on_another_text_with_its_tokenizer(self):
         self.new_text()
-        settings = {"data.tokenizer": "sentencepiece", "data.vocabulary": 285}
-        self.train("pieces", settings={**settings, "training.steps": 4})
-        result = self.train("pieces", settings={**settings, "data.train": "new.txt", "training.steps": 5})
+        settings = {"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 285}
+        self.train("pieces", settings={**settings, "training.max_steps": 4})
+        result = self.train("pieces", settings={**settings, "data.train": "new.txt", "training.max_steps": 5})
         self.assertIn("new.txt holds another text than the checkpoint was trained on", result.output)
         self.assertEqual(len(self.tokenizers("pieces")), 1)
 
     def test_keys_that_have_no_effect_are_told(self):
-        result = self.train("plain", settings={**STILL, "training.start_from_anew": "[output]", "training.start_from_changed": "[model]",
-                                               "training.start_from_vocabulary": "grow"})
-        for key in "vocabulary", "anew", "changed":
-            self.assertIn(f"training.start_from_{key} is set, but there is no training.start_from", result.output)
+        result = self.train("plain", settings={**STILL, "training.init_from.reinitialize": "[output]",
+                                               "training.init_from.allow_config_changes": "[model]",
+                                               "training.init_from.resize_vocab": True})
+        for key in "resize_vocab", "reinitialize", "allow_config_changes":
+            self.assertIn(f"training.init_from.{key} is set, but there is no training.init_from.path", result.output)
 
 
 if __name__ == "__main__":

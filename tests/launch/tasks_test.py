@@ -38,13 +38,13 @@ def write_classes(path, texts, seed):
 
 class TestCase(jobs.TestCase):
     sections = {
-        "run": {"directory": "run", "threads": 1},
-        "model": {"family": "encoder", "layers": 2, "width": 16, "heads": 4, "dropout": 0.1},
-        "data": {"train": "train.txt", "validation": "validation.txt", "batch_tokens": 256, "longest": 64},
-        "training": {"steps": 8, "learning_rate": 0.01, "warmup": 2, "validation_every": 4},
-        "precision": {"compute": "float64"},
-        "checkpoint": {"every": 4, "keep": 3},
-        "metrics": {"every": 1, "timing": False},
+        "run": {"output_dir": "run", "num_threads": 1},
+        "model": {"family": "encoder", "num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 4, "dropout": 0.1},
+        "data": {"train": "train.txt", "validation": "validation.txt", "global_batch_tokens": 256, "max_length": 64},
+        "training": {"max_steps": 8, "learning_rate": 0.01, "lr_scheduler": {"warmup_steps": 2}, "validation": {"interval": 4}},
+        "precision": {"compute_dtype": "float64"},
+        "checkpoint": {"save_interval": 4, "keep_latest": 3},
+        "metrics": {"log_interval": 1, "log_timing": False},
     }
 
     def write(self, name, text):
@@ -59,16 +59,16 @@ class TestCase(jobs.TestCase):
         def figures_of(name):
             return [[line["validation_" + figure] for figure in figures]
                     for line in self.run_at(name).metrics() if "validation_loss" in line]
-        task = {**self.task, "training.schedule": "constant"}
+        task = {**self.task, "training.lr_scheduler.type": "constant"}
         self.train("whole", Layout(2, 1), task)
         expected = figures_of("whole")
         self.assertEqual(len(expected), 2)
-        self.train("same", Layout(2, 1), {**task, "training.steps": 4})
+        self.train("same", Layout(2, 1), {**task, "training.max_steps": 4})
         self.train("same", Layout(2, 1), task)
         self.assertEqual(self.run_at("same").metrics_bytes(), self.run_at("whole").metrics_bytes())
         self.assertEqual(self.run_at("same").state(8)["tensors"], self.run_at("whole").state(8)["tensors"])
         for name, layout in {"tensor": Layout(1, 2), "time": Layout(1, 2, context=2, sequence=True)}.items():
-            self.train(name, Layout(2, 1), {**task, "training.steps": 4})
+            self.train(name, Layout(2, 1), {**task, "training.max_steps": 4})
             self.train(name, layout, task)
             for one, other in zip(expected, figures_of(name), strict=True):
                 for a, b in zip(one, other, strict=True):
@@ -85,13 +85,14 @@ class Tagging(TestCase):
         super().setUp()
         write_tags(self.directory / "train.txt", 90, 1)
         write_tags(self.directory / "validation.txt", 11, 2)
-        self.task = {"run.task": "tagging", "model.tag_readout": "crf", "model.positions": "relative", "model.relative_reach": 4}
+        self.task = {"run.task": "tagging", "model.use_crf": True, "model.position_embedding_type": "relative",
+                     "model.relative_attention_max_distance": 4}
 
     def test_goes_on_on_any_layout(self):
         self.on_two_ranks_and_others(["loss", "accuracy", "span_precision", "span_recall", "span_f1"])
 
     def test_writes_tags_of_lines(self):
-        self.train(settings={**self.task, "training.steps": 60, "checkpoint.every": 0})
+        self.train(settings={**self.task, "training.max_steps": 60, "checkpoint.save_interval": 0})
         self.write("lines.txt", "anna saw new york\n\nthe   house\n")
         for ranks in 1, 2:
             result = self.longspan("generate", "run", "--input", "lines.txt", ranks=ranks)
@@ -101,7 +102,7 @@ class Tagging(TestCase):
         # One tag, so that each word that is read is right: 4 of 30.
         self.write("train.txt", "go\tO\nin\tO\n")
         self.write("validation.txt", "".join(f"a{n}\tO\n" for n in range(10)) + "\n" + "".join(f"b{n}\tO\n" for n in range(20)))
-        settings = {**self.task, "data.longest": 5, "data.too_long": "cut", "training.steps": 4}
+        settings = {**self.task, "data.max_length": 5, "data.overlong_examples": "truncate", "training.max_steps": 4}
         for layout in Layout(1, 1), Layout(2, 1), Layout(1, 2, context=2, sequence=True):
             name = f"cut-{layout.ranks}"
             log = self.train(name, layout, settings).output
@@ -109,13 +110,13 @@ class Tagging(TestCase):
             self.assertAlmostEqual(line["validation_accuracy"], 100 * 4 / 30)
             self.assertEqual((line["validation_truncated"], line["validation_left_out"]), (2, 26))
             self.assertIn("accuracy 13.33%", log)
-            self.assertIn("; 2 cut after data.longest = 5 tokens; 26 of 30 tags were not read: errors, and no part of the loss", log)
+            self.assertIn("; 2 cut after data.max_length = 5 tokens; 26 of 30 tags were not read: errors, and no part of the loss", log)
             self.assertIn("26 of 30 tags were not read", self.longspan("evaluate", name).output)
 
     def test_counts_unseen_tags_among_words_that_are_cut_off(self):
         self.write("train.txt", "go\tO\nin\tO\n")
         self.write("validation.txt", "go\tO\nin\tO\nit\tNEW\n\nup\tODD\nin\tO\n")
-        settings = {**self.task, "data.longest": 5, "data.too_long": "cut", "training.steps": 4}
+        settings = {**self.task, "data.max_length": 5, "data.overlong_examples": "truncate", "training.max_steps": 4}
         for layout in Layout(1, 1), Layout(2, 1), Layout(1, 2, context=2, sequence=True):
             name = f"unseen-{layout.ranks}-{layout.context}"
             log = self.train(name, layout, settings).output
@@ -129,7 +130,7 @@ class Tagging(TestCase):
         self.write("train.txt", "go\tO\nin\tB-PER\n")
         # The only known tag is cut off.
         self.write("validation.txt", "up\tNEW\nit\tNEW\nin\tO\n")
-        settings = {**self.task, "data.longest": 5, "data.too_long": "cut", "training.steps": 4}
+        settings = {**self.task, "data.max_length": 5, "data.overlong_examples": "truncate", "training.max_steps": 4}
         for layout in Layout(1, 1), Layout(2, 1):
             name = f"none-{layout.ranks}"
             log = self.train(name, layout, settings).output
@@ -144,7 +145,7 @@ class Tagging(TestCase):
     def test_an_unseen_tag_leaves_the_scheme_of_spans(self):
         self.write("train.txt", "anna\tB-PER\nlee\tE-PER\nrome\tS-LOC\nis\tO\n")
         self.write("validation.txt", "anna\tB-PER\nlee\tL-PER\nis\tO\n")
-        self.train(settings={**self.task, "training.steps": 4})
+        self.train(settings={**self.task, "training.max_steps": 4})
         self.assertIn("validation_span_f1", self.run_at().metrics()[-1])
         self.assertIn("span_f1", json.loads(self.longspan("evaluate", "run", "--json").output))
 
@@ -152,7 +153,7 @@ class Tagging(TestCase):
         self.write("train.txt", "A\t1\nC\t2\nG\t3\nT\t4\nA\t5\nC\t6\n")
         self.write("validation.txt", "A\t1\nA\t2\nA\t3\n")
         for layout in Layout(1, 1), Layout(2, 1):
-            log = self.train(f"dna-{layout.ranks}", layout, {**self.task, "training.steps": 4}).output
+            log = self.train(f"dna-{layout.ranks}", layout, {**self.task, "training.max_steps": 4}).output
             self.assertEqual(log.count("found 6 labels of 4 different words; swap the columns if they are in the other order"), 1)
             self.assertNotIn("validation.txt: expected", log)
             self.longspan("evaluate", f"dna-{layout.ranks}", "--data", "validation.txt")
@@ -160,7 +161,7 @@ class Tagging(TestCase):
     def test_tags_that_mark_no_spans(self):
         self.write("train.txt", "a\tDT\ndog\tNN\n\nruns\tVB\n")
         self.write("validation.txt", "dog\tNN\n")
-        self.train(settings={**self.task, "training.steps": 4})
+        self.train(settings={**self.task, "training.max_steps": 4})
         measured = self.run_at().metrics()[-1]
         self.assertIn("validation_accuracy", measured)
         self.assertNotIn("validation_span_f1", measured)
@@ -169,12 +170,12 @@ class Tagging(TestCase):
         line = "{}\t{}\tlemma\t{}\t{}\t_\t0\troot\t_\t_\n"
         self.write("train.txt", "# a comment\n" + line.format(1, "dogs", "NOUN", "NNS") + line.format(2, "run", "VERB", "VBP"))
         self.write("validation.txt", line.format(1, "dogs", "NOUN", "NNS"))
-        for columns, first in {"upos": "NOUN", "xpos": "NNS"}.items():
-            self.train(columns, settings={**self.task, "data.tag_columns": columns, "training.steps": 4})
+        for columns, first in {"conllu_upos": "NOUN", "conllu_xpos": "NNS"}.items():
+            self.train(columns, settings={**self.task, "data.tag_format": columns, "training.max_steps": 4})
             labels = json.loads(self.run_at(columns).state(4)["scalars"]["data/labels"])["labels"]
             self.assertEqual(labels[0], first)
         self.write("validation.txt", line.format(1, "dogs", "NOUN", "NNS").replace("\t_\n", "\n"))
-        self.refused({"data.tag_columns": "upos"}, "validation.txt:1", "9 columns")
+        self.refused({"data.tag_format": "conllu_upos"}, "validation.txt:1", "9 columns")
 
     def test_bad_files(self):
         self.write("validation.txt", "anna\tB-PER\nnew B-LOC\n")
@@ -182,7 +183,7 @@ class Tagging(TestCase):
         self.write("validation.txt", "anna\tB-PERS\n")
         self.refused({}, "validation.txt:1", 'tag "B-PERS" is none of the 4 that training had; did you mean "B-PER"?')
         self.write("validation.txt", "internationalisation\tO\n")
-        self.refused({"data.longest": 8, "model.longest": 16}, "train.txt:")
+        self.refused({"data.max_length": 8, "model.max_position_embeddings": 16}, "train.txt:")
 
     def test_unseen_validation_tags_count_as_errors(self):
         """Reference values: accuracy_score, f1_score(average="macro") of scikit-learn and f1_score of seqeval."""
@@ -190,9 +191,9 @@ class Tagging(TestCase):
         self.write("train.txt", known + "the\tO\nanna\tB-PER\n \nsaw\tO\n")
         self.write("validation.txt", known + "the\tO\nanna\tB-CITY\n \nsaw\tEVENT\n")
         self.write("known.txt", known)
-        for readout in "softmax", "crf":
-            task = {**self.task, "model.tag_readout": readout, "model.dropout": 0, "training.steps": 60, "training.learning_rate": 0.02,
-                    "training.validation_every": 60, "checkpoint.every": 0}
+        for readout, is_crf in ("softmax", False), ("crf", True):
+            task = {**self.task, "model.use_crf": is_crf, "model.dropout": 0, "training.max_steps": 60, "training.learning_rate": 0.02,
+                    "training.validation.interval": 60, "checkpoint.save_interval": 0}
             self.train(readout, settings=task)
             # Predictions are those of training: B-PER O B-LOC I-LOC, O B-PER, O.
             last = self.run_at(readout).metrics()[-1]
@@ -216,12 +217,12 @@ class Tagging(TestCase):
     def test_reports_why_tags_have_no_span_f1(self):
         self.write("train.txt", "anna\tB-PER\nsmith\tE-PER\nrome\tU-LOC\nis\tO\n")
         self.write("validation.txt", "anna\tB-PER\n")
-        result = self.train(settings={**self.task, "training.steps": 4})
+        result = self.train(settings={**self.task, "training.max_steps": 4})
         self.assertNotIn("validation_span_f1", self.run_at().metrics()[-1])
         self.assertIn("4 tags (no span F1: tags mix L or U of BILOU with E or S of BIOES)", result.output + result.errors)
 
     def test_other_tags_at_resume(self):
-        self.train(settings={**self.task, "training.steps": 4})
+        self.train(settings={**self.task, "training.max_steps": 4})
         text = (self.directory / "train.txt").read_text()
         self.write("train.txt", text + "\nparis\tB-CITY\n")
         result = self.train(settings=self.task, code=3)
@@ -233,14 +234,15 @@ class Recall(TestCase):
         super().setUp()
         self.write("train.txt", "number_pad\nsteps 20\n")
         self.write("validation.txt", "number_pad side 3 steps 30")
-        self.task = {"run.task": "recall", "model.family": "transformer_xl", "model.norm": "pre", "model.residual": "gated",
-                     "model.memory": 12, "data.batch": 4, "data.segment": 8, "training.validation_batches": 32}
+        self.task = {"run.task": "behavior_cloning", "model.family": "transformer_xl", "model.norm.position": "pre",
+                     "model.residual.type": "gated",
+                     "model.mem_len": 12, "data.global_batch_size": 4, "data.seq_length": 8, "training.validation.max_batches": 32}
 
     def test_goes_on_on_any_layout(self):
         self.on_two_ranks_and_others(["loss", "accuracy", "success", "episodes"])
 
     def test_writes_actions_of_lines(self):
-        self.train(settings={**self.task, "training.steps": 4})
+        self.train(settings={**self.task, "training.max_steps": 4})
         self.write("lines.txt", "*abA\n")
         actions = self.longspan("generate", "run", "--input", "lines.txt").output
         self.assertRegex(actions, r"^([A-I] ){3}[A-I]\n$")
@@ -270,14 +272,14 @@ class Classification(TestCase):
         self.write("validation.txt", "good\t\n")
         self.refused({}, "validation.txt:1", "has no text after the tab")
         write_classes(self.directory / "validation.txt", 3, 2)
-        self.refused({"data.longest": 8}, "train.txt:", "tokens")
+        self.refused({"data.max_length": 8}, "train.txt:", "tokens")
 
     def test_a_part_of_the_validation_data_is_like_the_whole(self):
         # The longest texts, which are first in batches of like length, are all of one class.
         source = random.Random(1)
         texts = [("good", "fine " * source.randint(8, 12)) for _ in range(60)] + [("bad", "sad " * source.randint(1, 4)) for _ in range(60)]
         self.write("validation.txt", "".join(f"{label}\t{text.strip()}\n" for label, text in texts))
-        settings = {**self.task, "training.validation_batches": 6, "training.steps": 4}
+        settings = {**self.task, "training.validation.max_batches": 6, "training.max_steps": 4}
         found = {}
         for layout in Layout(1, 1), Layout(2, 1):
             log = self.train(f"part-{layout.ranks}", layout, settings).output
@@ -291,8 +293,8 @@ class Classification(TestCase):
             self.assertAlmostEqual(found[1][figure], found[2][figure], delta=1e-8)
         # Both classes are there: those that are found are not all of them.
         self.assertNotIn(found[1]["validation_accuracy"], (0, 100))
-        self.train("other", settings={**settings, "run.seed": 2, "training.steps": 1})
-        self.train("whole", settings={**self.task, "training.steps": 4})
+        self.train("other", settings={**settings, "run.seed": 2, "training.max_steps": 1})
+        self.train("whole", settings={**self.task, "training.max_steps": 4})
         self.assertNotIn("validation_fraction", self.run_at("whole").metrics()[-1])
 
     def test_columns_of_the_other_order(self):
@@ -305,12 +307,13 @@ class Classification(TestCase):
         self.refused({"data.validation": "swapped.txt"}, "swapped.txt:1: expected a class, a tab and a text, found a text, a tab and "
                      "the class ")
         self.write("own.txt", "".join(f"id{number}\t{text}\n" for number, (_, text) in enumerate(lines)))
-        log = self.train("own", settings={**self.task, "data.train": "own.txt", "data.validation": "", "training.steps": 4}).output
+        log = self.train("own", settings={**self.task, "data.train": "own.txt", "data.validation": "", "training.max_steps": 4}).output
         self.assertRegex(log, r"warning: own.txt has 90 classes of 90 texts: most have one example")
 
     def test_writes_classes_of_lines(self):
-        self.train(settings={**self.task, "training.steps": 60, "checkpoint.every": 0, "model.positions": "learned",
-                             "data.too_long": "cut"})
+        self.train(settings={**self.task, "training.max_steps": 60, "checkpoint.save_interval": 0,
+                             "model.position_embedding_type": "learned",
+                             "data.overlong_examples": "truncate"})
         self.write("lines.txt", "fine fine great\n\nsad poor the sad\nso hm the\n")
         for ranks in 1, 2:
             result = self.longspan("generate", "run", "--input", "lines.txt", "--output", "labels.txt", ranks=ranks)
@@ -335,10 +338,10 @@ class Classification(TestCase):
         self.assertIn('; unseen in training: 1 of 14 texts by their class ("new"), counted as errors', (self.run_at("unseen").path / "log.txt").read_text())
 
     def test_a_budget_below_the_longest_line(self):
-        self.refused({"data.batch_tokens": 8}, "data.batch_tokens")
+        self.refused({"data.global_batch_tokens": 8}, "data.global_batch_tokens")
 
     def test_other_classes_at_resume(self):
-        self.train(settings={**self.task, "training.steps": 4})
+        self.train(settings={**self.task, "training.max_steps": 4})
         text = (self.directory / "train.txt").read_text()
         self.write("train.txt", text.replace("odd\t", "bad\t"))
         self.write("validation.txt", "good\tfine\n")
@@ -346,23 +349,23 @@ class Classification(TestCase):
         self.assertIn("was trained with 3 classes, and train.txt has 2 (it lacks \"odd\")", result.errors)
 
     def test_tokenizers_that_would_learn_labels(self):
-        for tokenizer, part in {"characters": "which are those of data.train with its classes",
+        for tokenizer, part in {"char": "which are those of data.train with its classes",
                                 "sentencepiece": "longspan tokenizer train TEXT --output FILE.model"}.items():
-            result = self.train(settings={**self.task, "data.tokenizer": tokenizer}, code=2)
+            result = self.train(settings={**self.task, "data.tokenizer.type": tokenizer}, code=2)
             self.assertIn(part, result.errors)
 
     def test_what_is_not_for_the_task(self):
         result = self.train(settings={**self.task, "data.train_target": "other.txt"}, code=2)
         self.assertIn("data.train_target is for run.task: translation, and run.task is classification", result.errors)
-        result = self.train(settings={**self.task, "run.task": "language_model"}, code=2)
-        self.assertIn("encoder learns run.task: tagging or classification, found language_model", result.errors)
-        result = self.train(settings={**self.task, "model.attention": "lsh"}, code=2)
+        result = self.train(settings={**self.task, "run.task": "language_modeling"}, code=2)
+        self.assertIn("encoder learns run.task: tagging or classification, found language_modeling", result.errors)
+        result = self.train(settings={**self.task, "model.attention.layer_types": "lsh"}, code=2)
         self.assertIn("whose hashes know no padding", result.errors)
 
     def test_plans(self):
-        for task in self.task, {"run.task": "tagging", "model.tag_readout": "crf", "data.train": "tags.txt"}:
+        for task in self.task, {"run.task": "tagging", "model.use_crf": True, "data.train": "tags.txt"}:
             write_tags(self.directory / "tags.txt", 9, 1)
-            result = self.longspan("plan", "tiny.yaml", "--ranks", 4, *jobs.flat({**task, "parallel.data": 4}))
+            result = self.longspan("plan", "tiny.yaml", "--ranks", 4, *jobs.flat({**task, "parallel.data_parallel_size": 4}))
             self.assertIn("with reserve", result.output)
             self.assertIn("layouts of 4 ranks", result.output)
 
@@ -373,9 +376,10 @@ class Reinforcement(TestCase):
         for name in "train.txt", "validation.txt":
             self.write(name, "memory_maze side 3 steps 9\n")
         # A rollout is 6 steps: the checkpoint of step 4 is within one, that of step 6 between two.
-        self.task = {"run.task": "reinforcement", "model.family": "transformer_xl", "model.residual": "gated",
-                     "model.norm": "pre", "model.memory": 12, "model.dropout": 0, "data.batch": 8, "data.segment": 8,
-                     "reinforcement.epochs": 3, "reinforcement.minibatches": 2, "training.schedule": "constant"}
+        self.task = {"run.task": "reinforcement_learning", "model.family": "transformer_xl", "model.residual.type": "gated",
+                     "model.norm.position": "pre", "model.mem_len": 12, "model.dropout": 0, "data.global_batch_size": 8,
+                     "data.seq_length": 8,
+                     "ppo.num_epochs": 3, "ppo.num_minibatches": 2, "training.lr_scheduler.type": "constant"}
 
     def test_goes_on_on_any_layout(self):
         def figures_of(name):
@@ -385,7 +389,7 @@ class Reinforcement(TestCase):
         self.assertIn("episode_success", self.run_at("whole").metrics()[-1])
         for steps in 4, 6:
             name = f"same-{steps}"
-            self.train(name, Layout(2, 1), {**self.task, "training.steps": steps})
+            self.train(name, Layout(2, 1), {**self.task, "training.max_steps": steps})
             self.train(name, Layout(2, 1), self.task)
             # What was measured when it stopped is in its metrics too.
             self.assertEqual(self.run_at(name).state(8)["tensors"], self.run_at("whole").state(8)["tensors"])
@@ -393,7 +397,7 @@ class Reinforcement(TestCase):
                 for key in one:
                     self.assertEqual(one[key], other[key])
         for name, layout in {"tensor": Layout(1, 2), "time": Layout(1, 2, context=2, sequence=True)}.items():
-            self.train(name, Layout(2, 1), {**self.task, "training.steps": 4})
+            self.train(name, Layout(2, 1), {**self.task, "training.max_steps": 4})
             self.train(name, layout, self.task)
             for one, other in zip(expected, figures_of(name), strict=True):
                 for a, b in zip(one, other, strict=True):
@@ -406,9 +410,10 @@ class Reinforcement(TestCase):
 
     def test_plans_know_what_acting_keeps(self):
         for groups in 1, 4:
-            task = {**self.task, "precision.compute": "float32", "model.width": 32, "model.memory": 48, "data.batch": 32,
-                    "data.segment": 16, "reinforcement.minibatches": groups, "checkpoint.every": 0, "metrics.timing": True,
-                    "training.validation_every": 0, "training.steps": 15 * groups}
+            task = {**self.task, "precision.compute_dtype": "float32", "model.hidden_size": 32, "model.mem_len": 48,
+                    "data.global_batch_size": 32,
+                    "data.seq_length": 16, "ppo.num_minibatches": groups, "checkpoint.save_interval": 0, "metrics.log_timing": True,
+                    "training.validation.interval": 0, "training.max_steps": 15 * groups}
             self.train(f"planned-{groups}", settings=task)
             # The last line is written after the validation at the end, which is no part of what is planned.
             held = self.run_at(f"planned-{groups}").metrics()[-2]["peak_memory_bytes"]
@@ -421,12 +426,12 @@ class Reinforcement(TestCase):
             result = self.train("bad", settings={**self.task, **settings}, code=2)
             for part in parts:
                 self.assertIn(part, result.errors)
-        refused({"reinforcement.minibatches": 3}, "reinforcement.minibatches is 3, which does not divide the 8 environments")
-        refused({"model.span": "adaptive"}, "model.span is not for run.task: reinforcement")
-        refused({"model.dropout": 0.1, "model.attention_dropout": 0.2}, "model.dropout: found 0.1 with run.task: reinforcement",
-                "model.attention_dropout: found 0.2 with run.task: reinforcement", "set it to 0")
-        refused({"data.tokenizer": "characters"}, "what is seen at a step is a byte")
-        refused({"model.family": "encoder"}, "encoder learns run.task: tagging or classification, found reinforcement")
+        refused({"ppo.num_minibatches": 3}, "ppo.num_minibatches is 3, which does not divide the 8 environments")
+        refused({"model.adaptive_span.type": "adaptive"}, "model.adaptive_span.type is not for run.task: reinforcement_learning")
+        refused({"model.dropout": 0.1, "model.attention.dropout": 0.2}, "model.dropout: found 0.1 with run.task: reinforcement_learning",
+                "model.attention.dropout: found 0.2 with run.task: reinforcement_learning", "set it to 0")
+        refused({"data.tokenizer.type": "char"}, "what is seen at a step is a byte")
+        refused({"model.family": "encoder"}, "encoder learns run.task: tagging or classification, found reinforcement_learning")
         self.write("validation.txt", "corridor\n")
         self.refused({}, "the actions that are learnt are down, left, right, up", "has left, right")
 

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from jobs import Layout
 
-ATTENTION = "model.attention"
+ATTENTION = "model.attention.layer_types"
 FAMILY = "model.family"
 
 
@@ -24,43 +24,48 @@ BOTH = Layout(1, 2, context=2, sequence=True)
 class Tenants(jobs.TestCase):
     sections = {
         **jobs.TestCase.sections,
-        "model": {"family": "decoder", "layers": 2, "width": 16, "heads": 4, "dropout": 0.1, "norm": "pre",
+        "model": {"family": "decoder", "num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 4,
+                  "dropout": 0.1, "norm": {"position": "pre"},
                   # The gradient of a bias of keys is rounding alone, of which Adam makes steps.
-                  "initial_deviation": 0.1},
-        "data": {"train": "text.txt", "batch": 4, "segment": 16},
-        "training": {"steps": 6, "learning_rate": 0.003, "warmup": 2, "schedule": "constant"},
-        "precision": {"compute": "float64"},
-        "checkpoint": {"every": 3, "keep": 3},
+                  "initializer_range": 0.1},
+        "data": {"train": "text.txt", "global_batch_size": 4, "seq_length": 16},
+        "training": {"max_steps": 6, "learning_rate": 0.003, "lr_scheduler": {"warmup_steps": 2, "type": "constant"}},
+        "precision": {"compute_dtype": "float64"},
+        "checkpoint": {"save_interval": 3, "keep_latest": 3},
     }
     tenants = {
-        "routing": ({ATTENTION: "routing", "model.routing_clusters": 2}, TENSOR),
-        "strict routing": ({ATTENTION: "[routing, local]", "model.routing_strict": True, "model.routing_clusters": 2,
-                            "model.routing_width": 4, "model.attention_window": 3}, TIME),
-        "sinkhorn": ({ATTENTION: "sinkhorn", "model.sinkhorn_block": 4, "model.sinkhorn_top": 1}, BOTH),
-        "synthesizer": ({ATTENTION: "synthesizer", "model.synthesizer": "[dense, random]"}, BOTH),
-        "compressed": ({ATTENTION: "compressed", "model.compressed_width": 2}, TENSOR),
-        "lsh": ({ATTENTION: "lsh", "model.lsh_chunk": 4, "model.residual": "reversible"}, TENSOR),
+        "routing": ({ATTENTION: "routing", "model.attention.routing.num_clusters": 2}, TENSOR),
+        "strict routing": ({ATTENTION: "[routing, sliding_window]", "model.attention.routing.strictly_causal": True,
+                            "model.attention.routing.num_clusters": 2,
+                            "model.attention.routing.window_size": 4, "model.attention.sliding_window": 4}, TIME),
+        "sinkhorn": ({ATTENTION: "sinkhorn", "model.attention.sinkhorn.block_size": 4, "model.attention.sinkhorn.num_top_blocks": 1}, BOTH),
+        "synthesizer": ({ATTENTION: "synthesizer", "model.attention.synthesizer.variants": "[dense, random]"}, BOTH),
+        "compressed": ({ATTENTION: "memory_compressed", "model.attention.compression_factor": 2}, TENSOR),
+        "lsh": ({ATTENTION: "lsh", "model.attention.lsh.chunk_length": 4, "model.residual.type": "reversible"}, TENSOR),
         "linear": ({ATTENTION: "linear"}, TIME),
         # Drawn anew before and after the checkpoint.
-        "performer": ({ATTENTION: "performer", "model.performer_redraw": 2}, BOTH),
-        "random features": ({ATTENTION: "random_features", "model.random_features_gate": True}, TIME),
-        "adaptive span": ({"model.span": "adaptive", "model.span_limit": 12, "model.span_ramp": 4}, TIME),
-        "dynamic span": ({"model.span": "dynamic", "model.span_limit": 12, "model.span_ramp": 4}, TENSOR),
+        "performer": ({ATTENTION: "performer", "model.attention.random_features.redraw_interval": 2}, BOTH),
+        "random features": ({ATTENTION: "rfa", "model.attention.random_features.gated": True}, TIME),
+        "adaptive span": ({"model.adaptive_span.type": "adaptive", "model.adaptive_span.max_span": 12,
+                           "model.adaptive_span.ramp": 4}, TIME),
+        "dynamic span": ({"model.adaptive_span.type": "dynamic", "model.adaptive_span.max_span": 12,
+                          "model.adaptive_span.ramp": 4}, TENSOR),
         # What its optimizer keeps is held to the range too: else the weights that training reads would change when it resumes.
-        "adaptive span without a schedule": ({"model.span": "adaptive", "model.span_limit": 12, "model.span_ramp": 4,
-                                              "model.span_penalty": 1.0, "training.learning_rate": 0.1,
-                                              "training.optimizer.kind": "schedule_free"}, TENSOR),
-        "span and memory": ({FAMILY: "transformer_xl", "model.memory": 12, "model.span": "adaptive",
-                             "model.span_limit": 12, "model.span_ramp": 4}, BOTH),
-        "gates": ({FAMILY: "transformer_xl", "model.memory": 8, "model.residual": "gated",
-                   "memory.recompute": "layer"}, BOTH),
-        "slopes": ({"model.positions": "alibi", "model.norm_kind": "rms"}, TIME),
-        "relative keys": ({"model.positions": "relative_key_query", "model.relative_reach": 4}, BOTH),
+        "adaptive span without a schedule": ({"model.adaptive_span.type": "adaptive",
+                                              "model.adaptive_span.max_span": 12, "model.adaptive_span.ramp": 4,
+                                              "model.adaptive_span.loss_weight": 1.0, "training.learning_rate": 0.1,
+                                              "training.optimizer.type": "schedule_free_adamw"}, TENSOR),
+        "span and memory": ({FAMILY: "transformer_xl", "model.mem_len": 12, "model.adaptive_span.type": "adaptive",
+                             "model.adaptive_span.max_span": 12, "model.adaptive_span.ramp": 4}, BOTH),
+        "gates": ({FAMILY: "transformer_xl", "model.mem_len": 8, "model.residual.type": "gated",
+                   "memory.recompute_granularity": "full"}, BOTH),
+        "slopes": ({"model.position_embedding_type": "alibi", "model.norm.type": "rmsnorm"}, TIME),
+        "relative keys": ({"model.position_embedding_type": "relative_key_query", "model.relative_attention_max_distance": 4}, BOTH),
         # The warm-up ends behind the checkpoint.
-        "power norms": ({"model.norm_kind": "power", "model.power_warmup": 4, ATTENTION: "additive"}, BOTH),
-        "universal": ({FAMILY: "universal_transformer", "model.layers": 1, "model.steps": 3}, BOTH),
-        "adaptive universal": ({FAMILY: "universal_transformer", "model.layers": 1, "model.steps": 4,
-                                "model.halting": "adaptive", "memory.recompute": "layer"}, TIME),
+        "power norms": ({"model.norm.type": "powernorm", "model.norm.power_warmup_steps": 4, ATTENTION: "additive"}, BOTH),
+        "universal": ({FAMILY: "universal_transformer", "model.num_hidden_layers": 1, "model.recurrence.num_steps": 3}, BOTH),
+        "adaptive universal": ({FAMILY: "universal_transformer", "model.num_hidden_layers": 1, "model.recurrence.num_steps": 4,
+                                "model.recurrence.type": "act", "memory.recompute_granularity": "full"}, TIME),
     }
 
     def test_go_on_as_if_they_had_not_stopped(self):
@@ -68,12 +73,12 @@ class Tenants(jobs.TestCase):
             with self.subTest(tenant=name, other=str(other)):
                 directory = name.replace(" ", "-")
                 layout = Layout(2, 1)
-                settings = {**settings, "parallel.zero": 1}
+                settings = {**settings, "parallel.zero_stage": 1}
                 said = self.train(directory, layout, settings)
                 self.assertNotIn("is set, but", said.output + said.errors)
                 run = self.run_at(directory)
-                resumed = {"checkpoint.resume": run.checkpoint(3), "checkpoint.every": 0}
-                self.train(f"{directory}-same", layout, {**settings, "checkpoint.resume": run.checkpoint(3)})
+                resumed = {"checkpoint.resume_from": run.checkpoint(3), "checkpoint.save_interval": 0}
+                self.train(f"{directory}-same", layout, {**settings, "checkpoint.resume_from": run.checkpoint(3)})
                 same = self.run_at(f"{directory}-same")
                 self.assertEqual(same.metrics_bytes().splitlines(), run.metrics_bytes().splitlines()[3:])
                 self.assertEqual(same.state(6), run.state(6))

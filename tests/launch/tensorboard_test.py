@@ -135,7 +135,7 @@ def free_port():
         return one.getsockname()[1]
 
 
-BOARD = {"metrics.tensorboard": True}
+BOARD = {"metrics.enable_tensorboard": True}
 
 
 def tags_of(line):
@@ -161,13 +161,13 @@ class Board(jobs.TestCase):
         self.assertEqual(scalars(events_of(run)), wanted)
 
     def train_with_all(self, directory="run", layout=Layout(1, 1), **more):
-        return self.train(directory, layout, {**BOARD, "data.validation": "text.txt", "training.validation_every": 4,
-                                              "training.validation_batches": 2, **more})
+        return self.train(directory, layout, {**BOARD, "data.validation": "text.txt", "training.validation.interval": 4,
+                                              "training.validation.max_batches": 2, **more})
 
     def test_numbers_are_those_of_metrics(self):
         for layout in Layout(1, 1), Layout(2, 1):
             name = f"run-{layout.ranks}"
-            self.train_with_all(name, layout, **{"metrics.timing": True, "metrics.every": 2})
+            self.train_with_all(name, layout, **{"metrics.log_timing": True, "metrics.log_interval": 2})
             self.assert_as_metrics(self.run_at(name))
             found = scalars(events_of(self.run_at(name)))
             for tag in ("training/loss", "training/learning_rate", "validation/loss", "validation/bits_per_byte",
@@ -190,16 +190,16 @@ class Board(jobs.TestCase):
             if number == 1:
                 of = dict(fields(entry))
                 found[of[1].decode()] = fields(of[2])[0]
-        self.assertEqual(found["model.width"], (2, 16.0))
+        self.assertEqual(found["model.hidden_size"], (2, 16.0))
         self.assertEqual(found["model.family"], (3, b"transformer_xl"))
-        self.assertEqual(found["metrics.tensorboard"], (4, 1))
+        self.assertEqual(found["metrics.enable_tensorboard"], (4, 1))
 
     def test_histograms_are_of_whole_weights_on_every_layout(self):
         wanted = None
         for layout, zero in (Layout(1, 1), 0), (Layout(2, 2), 0), (Layout(1, 2, 2, True), 1), (Layout(4, 1), 2):
             name = f"run-{layout}-{zero}".replace(" ", "")
-            self.train_with_all(name, layout, **{"metrics.histograms": 3, "metrics.every": 2, "parallel.zero": zero,
-                                                 "precision.compute": "float64"})
+            self.train_with_all(name, layout, **{"metrics.histogram_interval": 3, "metrics.log_interval": 2, "parallel.zero_stage": zero,
+                                                 "precision.compute_dtype": "float64"})
             self.assert_as_metrics(self.run_at(name))
             found = histograms(events_of(self.run_at(name), 0))
             wanted = wanted or found
@@ -217,7 +217,7 @@ class Board(jobs.TestCase):
                          {tag.split("/", 1)[1] for tag, _ in wanted if tag.startswith("gradients/")})
 
     def killed_and_resumed(self, layout=Layout(1, 1)):
-        settings = {**BOARD, "training.steps": 100000, "checkpoint.every": 7, "metrics.histograms": 5,
+        settings = {**BOARD, "training.max_steps": 100000, "checkpoint.save_interval": 7, "metrics.histogram_interval": 5,
                     "metrics.export": "[wandb, mlflow]"}
         job = self.start_training("run", layout, settings)
         run = self.run_at()
@@ -228,7 +228,7 @@ class Board(jobs.TestCase):
         for event in events_of(run):  # what is there can be read
             self.assertGreater(event.time, 0)
         last = run.steps()[-1]
-        self.train("run", layout, {**settings, "training.steps": last + 6, "checkpoint.resume": "auto"})
+        self.train("run", layout, {**settings, "training.max_steps": last + 6, "checkpoint.resume_from": "auto"})
         return run, last
 
     def test_each_step_is_there_once_after_a_kill(self):
@@ -259,30 +259,30 @@ class Board(jobs.TestCase):
         self.assertFalse((self.run_at("plain").path / "tensorboard").exists())
 
     def test_a_new_run_puts_what_an_earlier_one_told_aside(self):
-        more = {**BOARD, "metrics.export": "[wandb]", "checkpoint.every": 0, "training.steps": 1000000}
+        more = {**BOARD, "metrics.export": "[wandb]", "checkpoint.save_interval": 0, "training.max_steps": 1000000}
         job = self.start_training(settings=more)
         run = self.run_at()
         until(lambda: job.ended() or ((run.path / "metrics.jsonl").exists() and len(run.metrics_bytes()) > 2000))
         job.signal(signal.SIGKILL, "all")
         job.wait()
-        self.train(settings={**more, "training.steps": 3})
+        self.train(settings={**more, "training.max_steps": 3})
         self.assert_as_metrics(run)
         names = {path.name.split(".before-")[0] for path in run.path.glob("*.before-*")}
         self.assertEqual(names, {"metrics.jsonl", "tensorboard", "export"})
 
     def test_a_resume_without_them_cuts_off_what_is_lost(self):
-        saving = {"checkpoint.every": 2, "checkpoint.keep": 9, "training.steps": 6}
+        saving = {"checkpoint.save_interval": 2, "checkpoint.keep_latest": 9, "training.max_steps": 6}
         self.train(settings={**BOARD, **saving, "metrics.export": "[wandb, mlflow]"})
         run = self.run_at()
         shutil.rmtree(run.checkpoint(6))
-        self.train(settings={**saving, "training.steps": 7})
+        self.train(settings={**saving, "training.max_steps": 7})
         self.assertEqual([step for step, _ in scalars(events_of(run))["training/loss"]], [1, 2, 3, 4])
         for service, key in ("wandb", "_step"), ("mlflow", "step"):
             lines = (run.path / "export" / f"{service}.jsonl").read_text().splitlines()
             self.assertEqual({json.loads(line)[key] for line in lines}, {1, 2, 3, 4}, service)
 
     def test_what_cannot_be_written_ends_the_run(self):
-        for key, value, name in (("metrics.tensorboard", True, "tensorboard"), ("metrics.export", "[wandb]", "export")):
+        for key, value, name in (("metrics.enable_tensorboard", True, "tensorboard"), ("metrics.export", "[wandb]", "export")):
             run = self.run_at(f"run-{name}")
             run.path.mkdir()
             (run.path / name).write_text("a file in its place\n")
@@ -292,7 +292,7 @@ class Board(jobs.TestCase):
                                  'metrics.export', "sacred", "mlflow")
 
     def test_a_full_disk_ends_the_run(self):
-        settings = jobs.flat({**BOARD, "metrics.histograms": 1, "training.steps": 1000, "checkpoint.every": 0})
+        settings = jobs.flat({**BOARD, "metrics.histogram_interval": 1, "training.max_steps": 1000, "checkpoint.save_interval": 0})
         script = ["-c", f"ulimit -f 200; exec {self.program} train tiny.yaml {' '.join(settings)}"]
         job = jobs.Job("/bin/bash", script, 1, self.directory)
         self.addCleanup(job.close)
@@ -305,8 +305,8 @@ class Board(jobs.TestCase):
         self.assertEqual(len(told), last - 1)
 
     def test_a_key_without_effect_is_told(self):
-        output = self.train(settings={"metrics.histograms": 5, "metrics.prometheus_address": "127.0.0.2"}).output
-        self.assertIn("metrics.histograms is set, but metrics.tensorboard is false", output)
+        output = self.train(settings={"metrics.histogram_interval": 5, "metrics.prometheus_address": "127.0.0.2"}).output
+        self.assertIn("metrics.histogram_interval is set, but metrics.enable_tensorboard is false", output)
         self.assertIn("metrics.prometheus_address is set, but metrics.prometheus_port is 0", output)
 
     def test_tensorboard_reads_it(self):
@@ -328,13 +328,13 @@ class Board(jobs.TestCase):
         self.assertEqual(found["texts"]["configuration"], [1, last + 1])
         steps = list(range(5, last + 7, 5))
         self.assertEqual({tuple(of) for of in found["histograms"].values()}, {tuple(steps)})
-        self.assertEqual(found["hyper_parameters"]["model.width"], 16)
+        self.assertEqual(found["hyper_parameters"]["model.hidden_size"], 16)
 
 
 class Images(images_test.TestCase):
     def test_samples_are_images(self):
-        task = {**pixels_test.Pixels.task, **BOARD, "training.steps": 4, "training.validation_every": 2}
-        self.train(settings={**task, "metrics.images": 3})
+        task = {**pixels_test.Pixels.task, **BOARD, "training.max_steps": 4, "training.validation.interval": 2}
+        self.train(settings={**task, "metrics.num_images": 3})
         found = [event for event in events_of(self.run_at(), 0) if "samples/0" in event.values]
         self.assertEqual([event.step for event in found], [2, 4])
         for event in found:
@@ -346,15 +346,15 @@ class Images(images_test.TestCase):
         self.train("without", settings={**task})
         self.assertEqual(self.run_at("without").metrics_bytes(), self.run_at().metrics_bytes())
         # Weights that are no numbers draw none, and end the run as any that diverges.
-        worse = {**task, **jobs.DIVERGING, "training.learning_rate": 1e300, "training.validation_every": 1,
-                 "metrics.images": 1}
+        worse = {**task, **jobs.DIVERGING, "training.learning_rate": 1e300, "training.validation.interval": 1,
+                 "metrics.num_images": 1}
         self.assert_one_sentence(self.train("worse", settings=worse, code=4), "training diverged")
         last = self.run_at("worse").metrics()[-1]
         self.assertIsNone(last["validation_loss"])
         drawn = {event.step for event in events_of(self.run_at("worse"), 0) if "samples/0" in event.values}
         self.assertNotIn(last["step"], drawn)
-        refused = self.train("divided", Layout(1, 1, 2), {**task, "metrics.images": 3}, code=2)
-        self.assert_one_sentence(refused, "metrics.images: parallel.context is 2")
+        refused = self.train("divided", Layout(1, 1, 2), {**task, "metrics.num_images": 3}, code=2)
+        self.assert_one_sentence(refused, "metrics.num_images: parallel.context_parallel_size is 2")
 
 
 class Prometheus(jobs.TestCase):
@@ -367,7 +367,7 @@ class Prometheus(jobs.TestCase):
         return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if not line.startswith("#")}
 
     def start_endless(self, name, layout, port):
-        return self.start_training(name, layout, {"training.steps": 1000000, "checkpoint.every": 0, "metrics.timing": True,
+        return self.start_training(name, layout, {"training.max_steps": 1000000, "checkpoint.save_interval": 0, "metrics.log_timing": True,
                                                   "metrics.prometheus_port": port})
 
     def test_a_run_that_goes_on_tells_its_numbers(self):

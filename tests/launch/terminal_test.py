@@ -47,7 +47,7 @@ class Screen(jobs.TestCase):
 
     def warned(self):
         """Settings of a run that warns."""
-        return {"training.steps": 8, "data.piece": 77}
+        return {"training.max_steps": 8, "data.documents.chunk_length": 77}
 
     def test_the_bar_fits_and_follows_the_width(self):
         terminal = self.training({})
@@ -69,13 +69,13 @@ class Screen(jobs.TestCase):
         self.assertIn("stopped on request", terminal.text)
 
     def test_a_terminal_that_does_not_say_has_the_columns_of_the_environment(self):
-        terminal = self.training({"training.steps": 40}, {"COLUMNS": "33"}, columns=0)
+        terminal = self.training({"training.max_steps": 40}, {"COLUMNS": "33"}, columns=0)
         self.assertEqual(terminal.wait(), 0)
         self.assertGreater(len(bars(terminal.text)), 0)
         self.assertLessEqual(max(map(len, bars(terminal.text))), 32)
 
     def test_under_mpirun_the_width_is_that_of_its_terminal(self):
-        terminal = self.training({"training.steps": 40, "parallel.data": 2}, starter=(self.program, "run", "-n", 2, "--"),
+        terminal = self.training({"training.max_steps": 40, "parallel.data_parallel_size": 2}, starter=(self.program, "run", "-n", 2, "--"),
                                  columns=37)
         self.assertEqual(terminal.wait(), 0, terminal.text)
         self.assertGreater(len(bars(terminal.text)), 0, terminal.text)
@@ -87,7 +87,7 @@ class Screen(jobs.TestCase):
                 ({}, True, True), ({"NO_COLOR": "1"}, False, True), ({"NO_COLOR": ""}, False, True),
                 ({"TERM": "dumb"}, False, False)]:
             with self.subTest(environment=environment):
-                settings = {**self.warned(), "run.directory": f"run-{len(environment)}-{has_bar}-{'NO_COLOR' in environment}"
+                settings = {**self.warned(), "run.output_dir": f"run-{len(environment)}-{has_bar}-{'NO_COLOR' in environment}"
                                                               f"-{environment.get('NO_COLOR')}"}
                 terminal = self.training(settings, environment)
                 self.assertEqual(terminal.wait(), 0, terminal.text)
@@ -100,7 +100,7 @@ class Screen(jobs.TestCase):
                     self.assertIn("step 8/8", terminal.text)
 
     def test_memory_is_one_figure_and_no_word_is_broken(self):
-        terminal = self.training({"training.steps": 8, "run.directory": "runs/with-a-long-name"}, columns=44)
+        terminal = self.training({"training.max_steps": 8, "run.output_dir": "runs/with-a-long-name"}, columns=44)
         self.assertEqual(terminal.wait(), 0, terminal.text)
         shown = ESCAPE.sub("", terminal.text).replace("\r", "")
         self.assertEqual(len(re.findall(r"peak memory of this rank: [\d.]+ MB\n", shown)), 1, shown)

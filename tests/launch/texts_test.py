@@ -24,7 +24,7 @@ from jobs import Layout
 class LongText(jobs.TestCase):
     """Of characters, which are all read first. The file is sparse: it takes no room, but minutes to read."""
 
-    settings = {"data.tokenizer": "characters", "data.train": "long.txt"}
+    settings = {"data.tokenizer.type": "char", "data.train": "long.txt"}
 
     def setUp(self):
         super().setUp()
@@ -62,19 +62,19 @@ class LongText(jobs.TestCase):
                 self.assertFalse(self.run_at(f"run-{which}").path.exists())
 
     def test_what_was_saved_earlier_is_gone_on_from(self):
-        characters = {"data.tokenizer": "characters", "data.unknown": True}
+        characters = {"data.tokenizer.type": "char", "data.tokenizer.allow_unk": True}
         self.train(settings=characters)
-        job = self.start_training(settings={**characters, "training.steps": 12, "data.validation": "long.txt"})
+        job = self.start_training(settings={**characters, "training.max_steps": 12, "data.validation": "long.txt"})
         self.wait_for_reading(job)
         job.signal(signal.SIGUSR1)
         self.assert_stopped(job, "long.txt")
-        result = self.train(settings={**characters, "training.steps": 12})
+        result = self.train(settings={**characters, "training.max_steps": 12})
         self.assertIn("at step 8", result.output)
         self.assertEqual(self.run_at().steps()[-1], 12)
 
 
 class UnknownCharacters(jobs.TestCase):
-    settings = {"data.tokenizer": "characters", "data.unknown": True, "data.validation": "other.txt"}
+    settings = {"data.tokenizer.type": "char", "data.tokenizer.allow_unk": True, "data.validation": "other.txt"}
 
     def setUp(self):
         super().setUp()
@@ -101,8 +101,9 @@ class UnknownCharacters(jobs.TestCase):
 
 
 class AnEndOfText(jobs.TestCase):
-    documents = {"data.documents": "line", "data.end_of_text": "0", "training.steps": 60, "training.learning_rate": 0.03,
-                 "data.tokenizer": "bytes"}
+    documents = {"data.documents.sample_by": "line", "data.documents.end_token": "0", "training.max_steps": 60,
+                 "training.learning_rate": 0.03,
+                 "data.tokenizer.type": "byte"}
 
     def test_ends_what_is_generated(self):
         (self.directory / "text.txt").write_text("abcd\n" * 3000)
@@ -147,7 +148,7 @@ class Prompts(jobs.TestCase):
     def test_without_one_a_vocabulary_without_newline_begins_with_what_it_has(self):
         for number, (text, begin) in enumerate([("abc abd " * 500, " "), ("abcabd" * 600, "a")]):
             (self.directory / "flat.txt").write_text(text)
-            self.train(f"flat-{number}", settings={"data.train": "flat.txt", "data.tokenizer": "characters", "training.steps": 1})
+            self.train(f"flat-{number}", settings={"data.train": "flat.txt", "data.tokenizer.type": "char", "training.max_steps": 1})
             for ranks in 1, 2:
                 result = self.longspan("generate", f"flat-{number}", "--tokens", "5", ranks=ranks)
                 self.assertEqual(len(result.output), 7)
@@ -157,11 +158,12 @@ class Prompts(jobs.TestCase):
 
     def test_without_one_tokens_without_text_need_one(self):
         (self.directory / "ids.bin").write_bytes(bytes([1, 0, 2, 0, 3, 0]) * 800)
-        ids = {"data.format": "tokens", "data.train": "ids.bin", "data.tokenizer": "ids", "data.vocabulary": 5, "training.steps": 1}
+        ids = {"data.format": "tokens", "data.train": "ids.bin", "data.tokenizer.type": "none",
+               "data.tokenizer.vocab_size": 5, "training.max_steps": 1}
         self.train("ids", settings=ids)
         result = self.longspan("generate", "ids", code=2)
         self.assert_one_sentence(result, "expected a prompt, found none", '--prompt "17 4"')
-        self.train("ended", settings={**ids, "data.end_of_text": "3"})
+        self.train("ended", settings={**ids, "data.documents.end_token": "3"})
         self.longspan("generate", "ended", "--tokens", "3")
 
     def test_the_largest_takes_no_more_memory_than_itself(self):
@@ -178,7 +180,7 @@ class Prompts(jobs.TestCase):
         self.assertLess(kilobytes("long.txt"), kilobytes("text.txt") + 1.25 * 2 ** 16)
 
     def test_a_file_that_is_no_utf_8_is_named(self):
-        self.train("characters", settings={"data.tokenizer": "characters"})
+        self.train("characters", settings={"data.tokenizer.type": "char"})
         (self.directory / "latin.txt").write_bytes(b"lord\xe9")
         self.assert_one_sentence(self.longspan("generate", "characters", "--prompt-file", "latin.txt", code=3),
                                  "latin.txt: byte 4: ")
@@ -219,8 +221,8 @@ class StoredTexts(jobs.TestCase):
         (self.directory / "classes.gz").write_bytes(gzip.compress(MARK + lines.encode()))
         (self.directory / "new.txt").write_text("fine\nawful\nfine\n")
         (self.directory / "new.gz").write_bytes(gzip.compress(MARK + b"fine\nawful\nfine\n"))
-        sections = {**self.sections, "model": {"family": "encoder", "layers": 1, "width": 16, "heads": 2},
-                    "data": {"train": "classes.gz", "validation": "classes.gz", "batch_tokens": 256, "longest": 64}}
+        sections = {**self.sections, "model": {"family": "encoder", "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2},
+                    "data": {"train": "classes.gz", "validation": "classes.gz", "global_batch_tokens": 256, "max_length": 64}}
         (self.directory / "tiny.yaml").write_text(json.dumps(sections))
         self.train("classes", settings={"run.task": "classification"})
         expected = self.longspan("generate", "classes", "--input", "new.txt").output
@@ -245,14 +247,14 @@ class StoredTexts(jobs.TestCase):
                     self.assert_one_sentence(result, name, part)
 
     def test_keys_without_effect_are_warned_of(self):
-        warned = self.train(settings={"data.text_field": "body"}).output
-        self.assertIn("data.text_field is set, but no file of data.train", warned)
+        warned = self.train(settings={"data.documents.text_field": "body"}).output
+        self.assertIn("data.documents.text_field is set, but no file of data.train", warned)
         lines = b'{"body": "some text of it"}\n' * 300
         (self.directory / "lines.json").write_bytes(lines)
         settings = {"data.train": "lines.json", "data.validation": "lines.json"}
-        self.assertNotIn("data.text_field", self.train("json", settings={**settings, "data.text_field": "body"}).output)
+        self.assertNotIn("data.documents.text_field", self.train("json", settings={**settings, "data.documents.text_field": "body"}).output)
         result = self.train("bad", settings=settings, code=3)
-        self.assert_one_sentence(result, 'lines.json:1: found no field "text", but "body"', "data.text_field")
+        self.assert_one_sentence(result, 'lines.json:1: found no field "text", but "body"', "data.documents.text_field")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import jobs
 from jobs import Layout
 
 VOCABULARY = 300
-TOKENS = {"data.format": "tokens", "data.tokenizer": "ids", "data.vocabulary": VOCABULARY, "data.train": "train.bin",
+TOKENS = {"data.format": "tokens", "data.tokenizer.type": "none", "data.tokenizer.vocab_size": VOCABULARY, "data.train": "train.bin",
           "data.validation": "validation.bin"}
 LAYOUTS = Layout(1, 1), Layout(2, 1), Layout(1, 2), Layout(1, 1, 2)
 
@@ -36,13 +36,13 @@ class TokenFiles(jobs.TestCase):
         write_ids(self.directory / "validation.bin", count=500, seed=2)
 
     def train_ids(self, directory, layout=Layout(1, 1), **settings):
-        return self.train(directory, layout, {**TOKENS, "training.schedule_steps": 100, **settings})
+        return self.train(directory, layout, {**TOKENS, "training.lr_scheduler.total_steps": 100, **settings})
 
     def losses(self, directory):
         return [line["loss"] for line in self.run_at(directory).metrics()]
 
     def test_a_run_learns_ids_and_says_what_is_known_of_them(self):
-        output = self.train_ids("run", **{"training.steps": 60, "training.learning_rate": 0.03}).output
+        output = self.train_ids("run", **{"training.max_steps": 60, "training.learning_rate": 0.03}).output
         self.assertIn("train.bin: 6000 tokens in 8 streams, 93 steps an epoch", output)
         self.assertRegex(output, r"validation loss \d+\.\d{4}\n")
         self.assertNotIn("bits per byte", output)
@@ -60,7 +60,7 @@ class TokenFiles(jobs.TestCase):
         self.assertEqual(json.loads(found)["tokens"], 5999)
 
     def test_reports_how_much_of_the_validation_ids_was_measured(self):
-        output = self.train_ids("run", **{"training.validation_batches": 2}).output
+        output = self.train_ids("run", **{"training.validation.max_batches": 2}).output
         self.assertAlmostEqual(self.run_at().metrics()[-1]["validation_fraction"], 2 * 8 * 8 / 499)
         self.assertRegex(output, r"validation loss \d+\.\d{4}; 25.7% of the text\n")
 
@@ -75,14 +75,14 @@ class TokenFiles(jobs.TestCase):
         self.assertEqual(again, words)
         self.assert_one_sentence(self.longspan("generate", "run", code=2), "expected a prompt, found none", "give token ids, 0 to 299")
         self.assert_one_sentence(self.longspan("generate", "run", "--prompt", "In the", code=3), 'the prompt: byte 0: found '
-                                 '"In"; wanted the number of a token, 0 to 299: data.tokenizer is ids')
+                                 '"In"; wanted the number of a token, 0 to 299: data.tokenizer.type is none')
 
     def test_ids_of_32_bits_are_the_same_ids(self):
         ids = array.array("H", (self.directory / "train.bin").read_bytes())
         (self.directory / "wide.bin").write_bytes(array.array("I", ids).tobytes())
         (self.directory / "wide-validation.bin").write_bytes(array.array("I", ids[:500]).tobytes())
         self.train_ids("narrow")
-        self.train_ids("wide", **{"data.train": "wide.bin", "data.validation": "wide-validation.bin", "data.token_bits": 32})
+        self.train_ids("wide", **{"data.train": "wide.bin", "data.validation": "wide-validation.bin", "data.token_dtype": "uint32"})
         self.assertEqual(self.losses("wide"), self.losses("narrow"))
 
     def test_int64_and_npy_are_the_same_ids(self):
@@ -94,13 +94,13 @@ class TokenFiles(jobs.TestCase):
             (self.directory / f"{part}-64.bin").write_bytes(wide)
             (self.directory / f"{part}.npy").write_bytes(b"\x93NUMPY\x01\x00\x76\x00" + header.encode() + wide)
         self.train_ids("narrow")
-        self.train_ids("wide", **{"data.train": "train-64.bin", "data.validation": "validation-64.bin", "data.token_bits": 64})
+        self.train_ids("wide", **{"data.train": "train-64.bin", "data.validation": "validation-64.bin", "data.token_dtype": "uint64"})
         self.train_ids("npy", **{"data.train": "train.npy", "data.validation": "validation.npy"})
         for name in "wide", "npy":
             self.assertEqual(self.run_at(name).metrics_bytes(), self.run_at("narrow").metrics_bytes())
-        for bits in "auto", 16, 32:
-            result = self.train(f"bits-{bits}", settings={**TOKENS, "data.train": "train-64.bin", "data.token_bits": bits}, code=3)
-            self.assert_one_sentence(result, "train-64.bin: ", "as in a file of 64 bits (NumPy's int64); set data.token_bits to 64")
+        for bits in "auto", "uint16", "uint32":
+            result = self.train(f"bits-{bits}", settings={**TOKENS, "data.train": "train-64.bin", "data.token_dtype": bits}, code=3)
+            self.assert_one_sentence(result, "train-64.bin: ", "as in a file of 64 bits (NumPy's int64); set data.token_dtype to uint64")
 
     def test_documents_of_megatrons_index(self):
         lengths = [100, 1, 599, 300, 5000]
@@ -109,7 +109,7 @@ class TokenFiles(jobs.TestCase):
             path.write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(lengths), 5) +
                              struct.pack("<5i5q5q", *lengths, *begins, 0, 1, 3, 4, 5))
         write_index(self.directory / "train.idx")
-        apart = {"data.documents_apart": True, "data.batch": 1, "data.segment": 100}
+        apart = {"data.documents.reset_attention_mask": True, "data.global_batch_size": 1, "data.seq_length": 100}
         for layout in LAYOUTS[0], LAYOUTS[2]:
             output = self.train_ids(f"apart-{layout.ranks}", layout, **apart).output
             self.assertIn("train.bin: 6000 tokens in 4 documents", output)
@@ -125,16 +125,16 @@ class TokenFiles(jobs.TestCase):
     def test_a_run_goes_on_bit_for_bit_on_its_layout_and_to_rounding_on_others(self):
         for layout in LAYOUTS[:2]:
             whole, parts = f"whole-{layout.ranks}", f"parts-{layout.ranks}"
-            self.train_ids(whole, layout, **{"training.steps": 12})
+            self.train_ids(whole, layout, **{"training.max_steps": 12})
             for steps in 5, 12:
-                output = self.train_ids(parts, layout, **{"training.steps": steps}).output
+                output = self.train_ids(parts, layout, **{"training.max_steps": steps}).output
                 self.assertNotIn("warning", output)
             self.assertEqual(self.run_at(parts).state(12), self.run_at(whole).state(12))
         for layout in LAYOUTS[1:]:
             with self.subTest(layout=str(layout)):
                 parts = f"elastic-{layout}".replace(" ", "-")
-                self.train_ids(parts, **{"training.steps": 5})
-                self.train_ids(parts, layout, **{"training.steps": 12})
+                self.train_ids(parts, **{"training.max_steps": 5})
+                self.train_ids(parts, layout, **{"training.max_steps": 12})
                 for found, wanted in zip(self.losses(parts), self.losses("whole-1"), strict=True):
                     self.assertAlmostEqual(found, wanted, delta=1e-4)
 
@@ -142,14 +142,14 @@ class TokenFiles(jobs.TestCase):
         self.train_ids("run")
         write_ids(self.directory / "train.bin", seed=3)
         self.assertIn("warning: train.bin holds another text than the checkpoint was trained on",
-                      self.train_ids("run", **{"training.steps": 9}).output)
-        result = self.train("run", settings={**TOKENS, "training.steps": 10, "data.vocabulary": 301}, code=3)
-        self.assert_one_sentence(result, "was made with another tokenizer than data.train and data.tokenizer give; set them as "
-                                 "they were (data.vocabulary too)")
+                      self.train_ids("run", **{"training.max_steps": 9}).output)
+        result = self.train("run", settings={**TOKENS, "training.max_steps": 10, "data.tokenizer.vocab_size": 301}, code=3)
+        self.assert_one_sentence(result, "was made with another tokenizer than data.train and data.tokenizer.type give; set them as "
+                                 "they were (data.tokenizer.vocab_size too)")
 
     def test_a_new_run_grows_the_vocabulary_by_ids(self):
         self.train_ids("run")
-        grow = {"data.vocabulary": 310, "training.start_from": "run", "training.start_from_vocabulary": "grow"}
+        grow = {"data.tokenizer.vocab_size": 310, "training.init_from.path": "run", "training.init_from.resize_vocab": True}
         self.assertIn("of 310 rows of the vocabulary 300 are taken and 10 new", self.train_ids("grown", **grow).output)
 
     def test_files_that_are_no_such_ids(self):
@@ -157,8 +157,8 @@ class TokenFiles(jobs.TestCase):
         write_ids(self.directory / "wide.bin", kind="I")
         (self.directory / "odd.bin").write_bytes(b"abc")
         for name, *parts in (  # found when they are opened, however many they are
-                ("beyond.bin", "beyond.bin: byte ", "read as an id of 16 bits (data.token_bits); the vocabulary has 300 ids, 0 to 299"),
-                ("wide.bin", "wide.bin: every second id of 16 bits is 0, as in a file of 32 bits; set data.token_bits to 32"),
+                ("beyond.bin", "beyond.bin: byte ", "read as an id of 16 bits (data.token_dtype); the vocabulary has 300 ids, 0 to 299"),
+                ("wide.bin", "wide.bin: every second id of 16 bits is 0, as in a file of 32 bits; set data.token_dtype to uint32"),
                 ("odd.bin", "odd.bin: has 3 bytes, which are no whole number of ids of 16 bits"),
                 ("none.bin", "data.train: none.bin: cannot be opened for reading: No such file")):
             with self.subTest(name=name):
@@ -171,22 +171,25 @@ class TokenFiles(jobs.TestCase):
         ids = array.array("H", [1] * 2_000_000)
         ids[5020] = 300  # between two places that are looked at
         (self.directory / "late.bin").write_bytes(ids.tobytes())
-        result = self.train("run", settings={**TOKENS, "data.train": "late.bin", "data.batch": 1, "data.segment": 1000}, code=3)
+        result = self.train("run", settings={**TOKENS, "data.train": "late.bin", "data.global_batch_size": 1,
+                                             "data.seq_length": 1000}, code=3)
         self.assertIn("late.bin: byte 10040: token 5020 is 300", result.errors)
 
     def test_keys_that_do_not_fit_together(self):
         for settings, *parts in (
-                ({"data.tokenizer": "ids", "data.vocabulary": 300}, "data.tokenizer: ids is for data.format: tokens"),
-                ({"data.format": "tokens"}, "data.format: tokens has ids that a tokenizer made before: set data.tokenizer to ids"),
-                ({"data.format": "tokens", "data.tokenizer": "sentencepiece"}, "with data.tokenizer_model"),
-                ({"data.format": "tokens", "data.tokenizer": "ids"}, "data.vocabulary is not set; data.tokenizer: ids needs to know"),
+                ({"data.tokenizer.type": "none", "data.tokenizer.vocab_size": 300}, "data.tokenizer.type: none is for data.format: tokens"),
+                ({"data.format": "tokens"}, "data.format: tokens has ids that a tokenizer made before: set data.tokenizer.type to none"),
+                ({"data.format": "tokens", "data.tokenizer.type": "sentencepiece"}, "with data.tokenizer.model"),
+                ({"data.format": "tokens", "data.tokenizer.type": "none"},
+                 "data.tokenizer.vocab_size is not set; data.tokenizer.type: none needs to know"),
                 ({**TOKENS, "run.task": "classification", "model.family": "encoder"}, "data.format: tokens is for run.task: "
-                 "language_model; run.task is classification"),
-                ({**TOKENS, "data.token_bits": 8}, "data.token_bits", "auto, 16, 32 or 64"),
-                ({**TOKENS, "data.vocabulary": 0}, "data.vocabulary", "1 to 16777216"),
-                ({"data.tokenizer": "sentencepiece", "data.vocabulary": 100}, "data.vocabulary: found 100; a model of subwords has "
+                 "language_modeling; run.task is classification"),
+                ({**TOKENS, "data.token_dtype": "uint8"}, "data.token_dtype", "auto, uint16, uint32 or uint64"),
+                ({**TOKENS, "data.tokenizer.vocab_size": 0}, "data.tokenizer.vocab_size", "1 to 16777216"),
+                ({"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 100},
+                 "data.tokenizer.vocab_size: found 100; a model of subwords has "
                  "at least 260 ids"),
-                ({**TOKENS, "checkpoint.keep_best": "bits_per_byte"}, "data.format is tokens, whose bytes of text are not known")):
+                ({**TOKENS, "checkpoint.best_metric": "bits_per_byte"}, "data.format is tokens, whose bytes of text are not known")):
             with self.subTest(settings=settings):
                 result = self.longspan("config", "tiny.yaml", *jobs.flat(settings), code=2)
                 for part in parts:
@@ -196,7 +199,7 @@ class TokenFiles(jobs.TestCase):
         with open(self.directory / "train.bin", "r+b") as file:
             file.truncate(100_000_000_000)
         begin = time.monotonic()
-        self.train_ids("run", Layout(2, 1), **{"training.steps": 2})
+        self.train_ids("run", Layout(2, 1), **{"training.max_steps": 2})
         self.assertLess(time.monotonic() - begin, 30)
 
 

@@ -32,8 +32,8 @@ def write_lines(path, lines=600, seed=1):
 
 
 class Subwords(jobs.TestCase):
-    subwords = {"data.tokenizer": "sentencepiece", "data.tokenizer_kind": "bpe", "data.vocabulary": 330,
-                "data.validation": "held-out.txt", "training.validation_every": 4}
+    subwords = {"data.tokenizer.type": "sentencepiece", "data.tokenizer.model_type": "bpe", "data.tokenizer.vocab_size": 330,
+                "data.validation": "held-out.txt", "training.validation.interval": 4}
 
     def setUp(self):
         super().setUp()
@@ -169,10 +169,10 @@ class Training(Subwords):
             with self.subTest(layout=str(layout)):
                 whole, halves = f"whole-{layout.ranks}", f"halves-{layout.ranks}"
                 self.train(whole, layout, self.subwords)
-                self.train(halves, layout, {**self.subwords, "training.schedule_steps": 8, "training.steps": 4})
+                self.train(halves, layout, {**self.subwords, "training.lr_scheduler.total_steps": 8, "training.max_steps": 4})
                 tokens = {path.name: path.stat().st_mtime_ns for path in (self.run_at(halves).path / "tokens").iterdir()}
                 self.assertEqual(len(tokens), 2)  # the texts for training and for validation
-                self.train(halves, layout, {**self.subwords, "training.schedule_steps": 8})
+                self.train(halves, layout, {**self.subwords, "training.lr_scheduler.total_steps": 8})
                 self.assertEqual(self.run_at(halves).state(8), self.run_at(whole).state(8))
                 self.assertEqual(self.run_at(halves).metrics_bytes(), self.run_at(whole).metrics_bytes())
                 self.assertEqual({path.name: path.stat().st_mtime_ns
@@ -200,9 +200,9 @@ class Training(Subwords):
 
     def test_a_model_that_is_there_is_used(self):
         self.make_model("unigram", 400)
-        settings = {**self.subwords, "data.tokenizer_model": "a.model", "data.token_cache": "cache"}
+        settings = {**self.subwords, "data.tokenizer.model": "a.model", "data.cache_dir": "cache"}
         result = self.train(settings=settings)
-        self.assertIn("data.vocabulary is set, but data.tokenizer_model gives a model", result.output)
+        self.assertIn("data.tokenizer.vocab_size is set, but data.tokenizer.model gives a model", result.output)
         self.assertEqual(self.models("run"), [])
         self.assertEqual(len(list((self.directory / "cache").iterdir())), 2)
         self.assertFalse((self.run_at().path / "tokens").exists())
@@ -210,23 +210,24 @@ class Training(Subwords):
     def test_another_tokenizer_than_the_checkpoints_is_refused(self):
         self.train(settings=self.subwords)
         model, = self.models("run")
-        for layout, more in ((Layout(1, 1), {"data.vocabulary": 340}), (Layout(2, 1), {"data.tokenizer_kind": self.other_kind})):
+        for layout, more in ((Layout(1, 1), {"data.tokenizer.vocab_size": 340}),
+                             (Layout(2, 1), {"data.tokenizer.model_type": self.other_kind})):
             with self.subTest(layout=str(layout)):
-                result = self.train(layout=layout, settings={**self.subwords, **more, "training.steps": 9}, code=3)
-                self.assert_one_sentence(result, "was made with another tokenizer", "data.tokenizer_model")
+                result = self.train(layout=layout, settings={**self.subwords, **more, "training.max_steps": 9}, code=3)
+                self.assert_one_sentence(result, "was made with another tokenizer", "data.tokenizer.model")
         # The remedy that it names, with another text.
         write_lines(self.directory / "text.txt", seed=5)
-        result = self.train(settings={**self.subwords, "data.tokenizer_model": model, "training.steps": 9})
+        result = self.train(settings={**self.subwords, "data.tokenizer.model": model, "training.max_steps": 9})
         self.assertIn("text.txt holds another text than the checkpoint was trained on", result.output)
 
     def test_what_is_wrong_is_one_sentence(self):
         (self.directory / "half.model").write_bytes(b"\x0a\x0e\x0a\x05<unk>")
         (self.directory / "bytes.txt").write_bytes(b"balo tir\n" * 100 + b"\xff\n")
         for number, (more, sentence) in enumerate([
-                ({"data.vocabulary": 50000}, "text.txt: a vocabulary of 50000 is too large for it"),
-                ({"data.tokenizer_model": "half.model"}, "half.model: is not a model of SentencePiece"),
-                ({"data.tokenizer_model": "nowhere.model"}, "nowhere.model: cannot be opened"),
-                ({"data.train": "bytes.txt", "data.vocabulary": 262}, "bytes.txt: byte 900: found bytes ff"),
+                ({"data.tokenizer.vocab_size": 50000}, "text.txt: a vocabulary of 50000 is too large for it"),
+                ({"data.tokenizer.model": "half.model"}, "half.model: is not a model of SentencePiece"),
+                ({"data.tokenizer.model": "nowhere.model"}, "nowhere.model: cannot be opened"),
+                ({"data.train": "bytes.txt", "data.tokenizer.vocab_size": 262}, "bytes.txt: byte 900: found bytes ff"),
                 ({"data.validation": "bytes.txt"}, "bytes.txt: byte 900: found bytes ff")]):
             for layout in Layout(1, 1), Layout(2, 1):
                 with self.subTest(more=more, layout=str(layout)):
@@ -244,8 +245,8 @@ PAIRS = [("b", "a"), ("l", "o"), (" ", "t"), (" t", "i"), ("ba", "lo"), (" ti", 
 
 class OfThePackage(Subwords):
     """tokenizer.json, or the two files that came before it."""
-    settings = {"data.tokenizer": "tokenizer_json", "data.tokenizer_model": "others/tokenizer.json", "precision.compute": "float64",
-                "data.validation": "held-out.txt", "training.validation_every": 4}
+    settings = {"data.tokenizer.type": "huggingface", "data.tokenizer.model": "others/tokenizer.json", "precision.compute_dtype": "float64",
+                "data.validation": "held-out.txt", "training.validation.interval": 4}
 
     def setUp(self):
         super().setUp()
@@ -270,8 +271,8 @@ class OfThePackage(Subwords):
         for layout in Layout(1, 1), Layout(2, 1):
             whole, halves = f"whole-{layout.ranks}", f"halves-{layout.ranks}"
             self.train(whole, layout, self.settings)
-            self.train(halves, layout, {**self.settings, "training.schedule_steps": 8, "training.steps": 4})
-            self.train(halves, layout, {**self.settings, "training.schedule_steps": 8})
+            self.train(halves, layout, {**self.settings, "training.lr_scheduler.total_steps": 8, "training.max_steps": 4})
+            self.train(halves, layout, {**self.settings, "training.lr_scheduler.total_steps": 8})
             self.assertEqual(self.run_at(halves).state(8), self.run_at(whole).state(8))
             self.assertEqual(self.run_at(halves).metrics_bytes(), self.run_at(whole).metrics_bytes())
         losses = [[line["loss"] for line in self.run_at(f"whole-{ranks}").metrics()] for ranks in (1, 2)]
@@ -294,9 +295,9 @@ class OfThePackage(Subwords):
     def test_another_tokenizer_than_the_checkpoints_is_refused(self):
         self.train(settings=self.settings)
         (self.directory / "others" / "tokenizer.json").write_text(tokenizer_json(PAIRS[:-1]))
-        result = self.train(settings={**self.settings, "training.steps": 9}, code=3)
+        result = self.train(settings={**self.settings, "training.max_steps": 9}, code=3)
         self.assert_one_sentence(result, "was made with another tokenizer")
-        grown = {**self.settings, "training.start_from": "run", "training.start_from_vocabulary": "grow", "training.steps": 1}
+        grown = {**self.settings, "training.init_from.path": "run", "training.init_from.resize_vocab": True, "training.max_steps": 1}
         result = self.train("grown", settings=grown)
         self.assertIn("of 263 rows of the vocabulary 263 are taken and 0 new, 2 of the 265 there are left out", result.output)
 
@@ -305,15 +306,16 @@ class OfThePackage(Subwords):
         (self.directory / "half.json").write_text(tokenizer_json(PAIRS)[:500])
         (self.directory / "odd.json").write_text(tokenizer_json(PAIRS).replace('"BPE"', '"Markov"'))
         for number, (more, code, sentence) in enumerate([
-                ({"data.tokenizer_model": "nowhere.json"}, 3, "nowhere.json: cannot be opened"),
-                ({"data.tokenizer_model": "empty"}, 3, "empty: found no tokenizer.json in it, nor vocab.json with merges.txt"),
-                ({"data.tokenizer_model": "half.json"}, 3, "half.json: "),
-                ({"data.tokenizer_model": "odd.json"}, 3, '"Markov"'),
-                ({"data.tokenizer_model": ""}, 2, "trains one of data.tokenizer_kind bpe or wordpiece; it is unigram"),
-                ({"data.tokenizer_model": "", "data.tokenizer_kind": "bpe", "data.vocabulary": 50000}, 3,
+                ({"data.tokenizer.model": "nowhere.json"}, 3, "nowhere.json: cannot be opened"),
+                ({"data.tokenizer.model": "empty"}, 3, "empty: found no tokenizer.json in it, nor vocab.json with merges.txt"),
+                ({"data.tokenizer.model": "half.json"}, 3, "half.json: "),
+                ({"data.tokenizer.model": "odd.json"}, 3, '"Markov"'),
+                ({"data.tokenizer.model": ""}, 2, "trains one of data.tokenizer.model_type bpe or wordpiece; it is unigram"),
+                ({"data.tokenizer.model": "", "data.tokenizer.model_type": "bpe", "data.tokenizer.vocab_size": 50000}, 3,
                  "text.txt: a vocabulary of 50000 is too large for it"),
-                ({"run.task": "recall", "model.family": "decoder"}, 2,
-                 "data.tokenizer: tokenizer_json is for run.task: language_model, translation, classification and tagging; run.task is recall")]):
+                ({"run.task": "behavior_cloning", "model.family": "decoder"}, 2,
+                 "data.tokenizer.type: huggingface is for run.task: language_modeling, translation, classification and tagging; "
+                 "run.task is behavior_cloning")]):
             for layout in Layout(1, 1), Layout(2, 1):
                 with self.subTest(more=more, layout=str(layout)):
                     result = self.train(f"wrong-{number}-{layout.ranks}", layout, {**self.settings, **more}, code=code)
@@ -429,7 +431,8 @@ class SlowTokenizers(Subwords):
         self.make_model("char", 270, name="char.model")
         (self.directory / "char").mkdir()
         shutil.copy(self.directory / "char.model", self.directory / "char" / "tokenizer.model")
-        self.refused("char", "char/tokenizer.model: a SentencePiece model of this kind has no tokenizer.json; set data.tokenizer to sentencepiece")
+        self.refused("char", "char/tokenizer.model: a SentencePiece model of this kind has no tokenizer.json; "
+                             "set data.tokenizer.type to sentencepiece")
 
     @unittest.skipUnless(shutil.which("spm_encode") and shutil.which("spm_train"), "SentencePiece's tools are not here")
     def test_third_party_models_of_sentencepiece(self):
@@ -453,7 +456,7 @@ class SlowTokenizers(Subwords):
 
 class TrainedAsThePackageDoes(Training):
     """What a run does with a .model file of its own it does with a tokenizer.json of its own."""
-    subwords = {**Subwords.subwords, "data.tokenizer": "tokenizer_json"}
+    subwords = {**Subwords.subwords, "data.tokenizer.type": "huggingface"}
     test_a_model_that_is_there_is_used = None
     test_what_is_wrong_is_one_sentence = None
     other_kind = "wordpiece"

@@ -21,7 +21,7 @@ from jobs import DIVERGING, Layout, until
 class DamagedCheckpoints(jobs.TestCase):
     def setUp(self):
         super().setUp()
-        self.train("unbroken", settings={"training.steps": 12})
+        self.train("unbroken", settings={"training.max_steps": 12})
         shutil.copytree(self.directory / "unbroken", self.directory / "run")
         self.run_ = self.run_at()
 
@@ -30,7 +30,7 @@ class DamagedCheckpoints(jobs.TestCase):
             jobs.damage(self.run_.checkpoint(step) / "rank-00000.h5")
 
     def resume(self, layout=Layout(1, 1), code=0, **more):
-        settings = {"training.steps": 12, "checkpoint.keep": 9}
+        settings = {"training.max_steps": 12, "checkpoint.keep_latest": 9}
         return self.train("run", layout, {**settings, **{f"checkpoint.{key}": value for key, value in more.items()}}, code)
 
     def test_goes_back_to_the_newest_good_one_and_says_so(self):
@@ -49,9 +49,9 @@ class DamagedCheckpoints(jobs.TestCase):
         self.damage(12)
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
-                self.assertIn("going back to step 8", self.resume(layout, every=0).output)
+                self.assertIn("going back to step 8", self.resume(layout, save_interval=0).output)
                 self.longspan("verify", self.run_.path)
-                self.assertIn("at step 12", self.resume(layout, every=0).output)
+                self.assertIn("at step 12", self.resume(layout, save_interval=0).output)
                 self.damage(12)
 
     def test_goes_back_as_far_as_needed_on_several_ranks(self):
@@ -86,9 +86,9 @@ class DamagedCheckpoints(jobs.TestCase):
         self.damage(12)
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
-                result = self.resume(layout, code=3, resume=self.run_.checkpoint(12))
+                result = self.resume(layout, code=3, resume_from=self.run_.checkpoint(12))
                 self.assert_one_sentence(result, "step-000000012/rank-00000.h5")
-        missing = self.resume(code=3, resume="nowhere/step-000000008")
+        missing = self.resume(code=3, resume_from="nowhere/step-000000008")
         self.assert_one_sentence(missing, "nowhere/step-000000008")
 
     def test_refuses_a_checkpoint_with_a_file_of_another_step(self):
@@ -111,63 +111,65 @@ class AnotherConfiguration(jobs.TestCase):
         self.assertNotIn("2.5e-05", (self.run_at().path / "config.yaml").read_text())
 
     def test_says_which_keys_differ_and_goes_on(self):
-        result = self.train(settings={"training.steps": 10, "training.learning_rate": 0.003, "model.dropout": 0.2})
-        for sentence in ("training.steps: the checkpoint has 8, the configuration 10 (--set)",
+        result = self.train(settings={"training.max_steps": 10, "training.learning_rate": 0.003, "model.dropout": 0.2})
+        for sentence in ("training.max_steps: the checkpoint has 8, the configuration 10 (--set)",
                          "training.learning_rate: the checkpoint has 0.01, the configuration 0.003 (--set)",
                          "model.dropout: the checkpoint has 0.1, the configuration 0.2 (--set)"):
             self.assertIn(sentence, result.output)
-        self.assertNotIn("model.width", result.output)
+        self.assertNotIn("model.hidden_size", result.output)
         self.assertTrue(self.run_at().metrics_bytes().startswith(self.before))
         self.assertEqual(len(self.run_at().metrics()), 10)
 
     def test_says_nothing_of_an_equal_one(self):
-        self.assertNotIn("differs", self.train(settings={"checkpoint.resume": "auto"}).output)
+        self.assertNotIn("differs", self.train(settings={"checkpoint.resume_from": "auto"}).output)
 
     def test_refuses_what_changes_the_meaning_of_the_weights(self):
-        wanted = "model.width: the checkpoint has 16, the configuration 32"
+        wanted = "model.hidden_size: the checkpoint has 16, the configuration 32"
         for layout in Layout(1, 1), Layout(2, 1):
-            self.refused({"model.width": 32, "training.learning_rate": 2.5e-5}, wanted,
-                         "; set what the checkpoint has, or another run.directory to begin a new run", layout=layout)
-        self.refused({"model.layers": 3}, "model.layers: the checkpoint has 2, the configuration 3")
-        self.refused({"model.heads": 2}, "model.heads: the checkpoint has 4, the configuration 2")
-        self.refused({"data.tokenizer": "characters"}, "data.tokenizer")
-        self.refused({"model.tied_embeddings": False, "model.layers": 1}, "model.tied_embeddings", "model.layers")
+            self.refused({"model.hidden_size": 32, "training.learning_rate": 2.5e-5}, wanted,
+                         "; set what the checkpoint has, or another run.output_dir to begin a new run", layout=layout)
+        self.refused({"model.num_hidden_layers": 3}, "model.num_hidden_layers: the checkpoint has 2, the configuration 3")
+        self.refused({"model.num_attention_heads": 2}, "model.num_attention_heads: the checkpoint has 4, the configuration 2")
+        self.refused({"data.tokenizer.type": "char"}, "data.tokenizer.type")
+        self.refused({"model.tie_word_embeddings": False, "model.num_hidden_layers": 1}, "model.tie_word_embeddings",
+                     "model.num_hidden_layers")
 
     def test_refuses_another_batch(self):
         for layout in Layout(1, 1), Layout(2, 1):
-            self.refused({"data.batch": 4}, "data.batch is 4", "of 8 streams; set it to 8, or begin a new run with its weights "
-                                                            "alone: another run.directory and training.start_from",
+            self.refused({"data.global_batch_size": 4}, "data.global_batch_size is 4",
+                         "of 8 streams; set it to 8, or begin a new run with its weights "
+                                                            "alone: another run.output_dir and training.init_from.path",
                          layout=layout)
 
     def test_refuses_to_start_anew_in_a_used_directory(self):
         for layout in Layout(1, 1), Layout(2, 1):
-            self.refused({"checkpoint.resume": "never"}, "checkpoint.resume is never", "step-000000008", layout=layout)
-        self.train("fresh", settings={"checkpoint.resume": "never"})
+            self.refused({"checkpoint.resume_from": "never"}, "checkpoint.resume_from is never", "step-000000008", layout=layout)
+        self.train("fresh", settings={"checkpoint.resume_from": "never"})
         self.assertEqual(self.run_at("fresh").metrics_bytes(), self.before)
 
     def test_refuses_to_go_on_from_an_older_step_beside_newer_ones(self):
-        older = {"checkpoint.resume": self.run_at().checkpoint(4)}
+        older = {"checkpoint.resume_from": self.run_at().checkpoint(4)}
         for layout in Layout(1, 1), Layout(2, 1):
-            self.refused(older, "checkpoint.resume is ", "step-000000008", layout=layout)
+            self.refused(older, "checkpoint.resume_from is ", "step-000000008", layout=layout)
         self.train("fresh", settings=older)
         self.assertEqual(self.run_at("fresh").state(8), self.run_at().state(8))
 
     def test_warns_of_another_text(self):
         jobs.write_text(self.directory / "other.txt", seed=9)
-        result = self.train(settings={"data.train": "other.txt", "training.steps": 9})
+        result = self.train(settings={"data.train": "other.txt", "training.max_steps": 9})
         self.assertIn("other.txt holds another text than the checkpoint was trained on", result.output)
 
     def test_another_alphabet_is_refused(self):
-        characters = {"data.tokenizer": "characters"}
+        characters = {"data.tokenizer.type": "char"}
         self.train("characters", settings=characters)
         (self.directory / "other.txt").write_text("αβγ δε " * 500)
         result = self.train("characters", settings={**characters, "data.train": "other.txt"}, code=3)
         self.assert_one_sentence(result, "tokenizer", "data.train")
 
     def test_another_precision_goes_on_and_is_said(self):
-        result = self.start_training("run", settings={"precision.compute": "bf16", "training.steps": 9}).wait()
+        result = self.start_training("run", settings={"precision.compute_dtype": "bfloat16", "training.max_steps": 9}).wait()
         self.assertEqual(result.code, 0, result.errors)
-        self.assertIn("precision.compute: the checkpoint has float32, the configuration bf16", result.output)
+        self.assertIn("precision.compute_dtype: the checkpoint has float32, the configuration bfloat16", result.output)
         self.assertEqual(len(self.run_at().metrics()), 9)
 
 
@@ -175,7 +177,7 @@ class NoCheckpoint(jobs.TestCase):
     """A file of metrics is there, and no checkpoint of its run."""
 
     def killed(self, every, at):
-        job = self.start_training(settings={"training.steps": 1000000, "checkpoint.every": every})
+        job = self.start_training(settings={"training.max_steps": 1000000, "checkpoint.save_interval": every})
         until(lambda: job.ended() or f"step {at}/" in job.output())
         job.signal(signal.SIGKILL)
         job.wait()
@@ -189,7 +191,7 @@ class NoCheckpoint(jobs.TestCase):
         before = run.metrics_bytes()
         for number, layout in enumerate([Layout(1, 1), Layout(2, 1)], 1):
             with self.subTest(layout=str(layout)):
-                result = self.train(layout=layout, settings={"checkpoint.every": 1000000})
+                result = self.train(layout=layout, settings={"checkpoint.save_interval": 1000000})
                 self.assertRegex(result.output, r"warning: .*run/metrics\.jsonl went to step \d+, of which there is no "
                                                 r"checkpoint: it is now metrics\.jsonl\.before-[0-9a-f]{16}")
                 self.assertEqual(len(run.metrics()), 8)
@@ -205,19 +207,19 @@ class NoCheckpoint(jobs.TestCase):
         configuration = (run.path / "config.yaml").read_bytes()
         shutil.move(run.path / "checkpoints", self.directory / "elsewhere")
         for layout in Layout(1, 1), Layout(2, 1):
-            result = self.train(layout=layout, settings={"training.steps": 9}, code=3)
+            result = self.train(layout=layout, settings={"training.max_steps": 9}, code=3)
             self.assert_one_sentence(result, "run/metrics.jsonl goes to step 8, but run/checkpoints holds no checkpoint; "
-                                             "put it back, choose another run.directory")
+                                             "put it back, choose another run.output_dir")
             self.assertEqual(run.metrics_bytes(), before)
             self.assertEqual((run.path / "config.yaml").read_bytes(), configuration)
             self.assertEqual(run.entries(), [])
-        self.train(settings={"checkpoint.resume": "never"})
+        self.train(settings={"checkpoint.resume_from": "never"})
         self.assertEqual([path.read_bytes() for path in self.asides()], [before])
 
 
 class ThreadsThatDiffer(jobs.TestCase):
     def test_from_rank_to_rank_are_saved_and_told(self):
-        settings = jobs.flat({"run.threads": 0, **Layout(2, 1).settings()})
+        settings = jobs.flat({"run.num_threads": 0, **Layout(2, 1).settings()})
         script = 'OMP_NUM_THREADS=$((1 + OMPI_COMM_WORLD_RANK)) exec "$0" "$@"'
         job = jobs.Job("/bin/sh", ["-c", script, self.program, "train", "tiny.yaml", *settings], 2, self.directory)
         self.addCleanup(job.close)
@@ -225,30 +227,30 @@ class ThreadsThatDiffer(jobs.TestCase):
         self.assertEqual(result.code, 0, result.output + result.errors)
         self.assertIn("with 2 threads a rank", result.output)
         self.longspan("verify", self.run_at().path)
-        again = self.train(layout=Layout(2, 1), settings={"training.steps": 9})
+        again = self.train(layout=Layout(2, 1), settings={"training.max_steps": 9})
         self.assertIn("with 2 threads a rank and ZeRO 0 on cpu: the run goes on to rounding", again.output)
 
 
 class NothingToShareOut(jobs.TestCase):
     def test_is_said(self):
-        wanted = "parallel.zero is 1, but no two ranks hold the same weights"
-        zero = {"parallel.zero": 1, "training.steps": 2}
+        wanted = "parallel.zero_stage is 1, but no two ranks hold the same weights"
+        zero = {"parallel.zero_stage": 1, "training.max_steps": 2}
         self.assertIn(wanted, self.train("one", settings=zero).output)
         self.assertNotIn(wanted, self.train("two", Layout(2, 1), zero).output)
 
 
 class AResolvedConfiguration(jobs.TestCase):
     def test_is_one_of_a_run(self):
-        scaled = {"precision.compute": "f16", "precision.loss_scale": 1024}
+        scaled = {"precision.compute_dtype": "float16", "precision.loss_scale.init_scale": 1024}
         for name, settings in {"single": {}, "scaled": scaled}.items():
-            self.train(name, settings={**settings, "training.steps": 2})
-            self.longspan("train", f"{name}/config.yaml", "--set", f"run.directory={name}-again")
+            self.train(name, settings={**settings, "training.max_steps": 2})
+            self.longspan("train", f"{name}/config.yaml", "--set", f"run.output_dir={name}-again")
             self.assertEqual(self.run_at(f"{name}-again").metrics_bytes(), self.run_at(name).metrics_bytes())
 
 
 class TwoRuns(jobs.TestCase):
     def test_cannot_share_a_directory(self):
-        endless = {"training.steps": 1000000, "checkpoint.every": 0}
+        endless = {"training.max_steps": 1000000, "checkpoint.save_interval": 0}
         first = self.start_training(settings=endless)
         until(lambda: first.ended() or "step 2/" in first.output())
         for layout in Layout(1, 1), Layout(2, 1):
@@ -271,22 +273,22 @@ class ARunDirectory(jobs.TestCase):
 
 class AnotherOptimizer(jobs.TestCase):
     def test_does_not_go_on_with_moments_that_are_not_its_own(self):
-        kinds = {"adamw": {}, "sgd": {"training.optimizer.kind": "sgd", "training.optimizer.momentum": 0.9},
-                 "plain": {"training.optimizer.kind": "sgd", "training.optimizer.momentum": 0}}
+        kinds = {"adamw": {}, "sgd": {"training.optimizer.type": "sgd", "training.optimizer.momentum": 0.9},
+                 "plain": {"training.optimizer.type": "sgd", "training.optimizer.momentum": 0}}
         for saver in kinds:
-            self.train(saver, settings={"training.steps": 2, **kinds[saver]})
+            self.train(saver, settings={"training.max_steps": 2, **kinds[saver]})
             for other in kinds.keys() - {saver}:
                 with self.subTest(saver=saver, other=other):
-                    result = self.train(saver, settings={"training.steps": 3, **kinds[other]}, code=2)
+                    result = self.train(saver, settings={"training.max_steps": 3, **kinds[other]}, code=2)
                     self.assert_one_sentence(result, "step-000000002: holds ", "training.optimizer")
-            self.train(saver, settings={"training.steps": 3, **kinds[saver]})
+            self.train(saver, settings={"training.max_steps": 3, **kinds[saver]})
 
 
 class TooLarge(jobs.TestCase):
     def test_is_refused_before_anything_is_counted_wrongly(self):
         for settings, found in (
-                ({"model.width": 1 << 32}, "model.width"),
-                ({"data.segment": 9223372036854775807}, "data.segment")):
+                ({"model.hidden_size": 1 << 32}, "model.hidden_size"),
+                ({"data.seq_length": 9223372036854775807}, "data.seq_length")):
             with self.subTest(settings=str(settings)):
                 result = self.train(settings=settings, code=2)
                 self.assert_one_sentence(result, found)
@@ -315,7 +317,7 @@ class LastWords(jobs.TestCase):
 
     def test_of_bad_data(self):
         (self.directory / "held-out.txt").write_text("the lord said " * 50 + "µ")
-        settings = {"data.tokenizer": "characters", "data.validation": "held-out.txt"}
+        settings = {"data.tokenizer.type": "char", "data.validation": "held-out.txt"}
         for layout in Layout(1, 1), Layout(2, 1):
             directory = f"run-{layout.ranks}"
             result = self.train(directory, layout, settings, code=3)
@@ -336,7 +338,7 @@ class LastWords(jobs.TestCase):
         for rank in 0, 1:
             with self.subTest(rank=rank):
                 directory = f"hangs-{rank}"
-                job = self.start_training(directory, Layout(2, 1), {"training.steps": 1000000, "run.time_limit": 2})
+                job = self.start_training(directory, Layout(2, 1), {"training.max_steps": 1000000, "run.collective_timeout_seconds": 2})
                 until(lambda: job.ended() or "step 2/" in job.output())
                 job.signal_rank(signal.SIGSTOP, rank)
                 result = job.wait()
@@ -346,17 +348,17 @@ class LastWords(jobs.TestCase):
 
     def test_of_a_run_that_may_not_go_on(self):
         self.train()
-        result = self.train(settings={"model.width": 32}, code=2)
-        self.assert_last_words("run", result, "model.width")
+        result = self.train(settings={"model.hidden_size": 32}, code=2)
+        self.assert_last_words("run", result, "model.hidden_size")
 
 
 class SavedBesideTheTraining(jobs.TestCase):
     def test_every_step_is_what_a_run_that_waits_saves(self):
-        settings = {"training.steps": 6, "checkpoint.every": 1, "checkpoint.keep": 9}
+        settings = {"training.max_steps": 6, "checkpoint.save_interval": 1, "checkpoint.keep_latest": 9}
         for layout in Layout(1, 1), Layout(2, 2):
             with self.subTest(layout=str(layout)):
                 self.train("beside", layout, settings)
-                self.train("waits", layout, {**settings, "checkpoint.background": "false"})
+                self.train("waits", layout, {**settings, "checkpoint.async_save": "false"})
                 beside, waits = self.run_at("beside"), self.run_at("waits")
                 for step in range(1, 7):
                     self.assertEqual(beside.state(step), waits.state(step), step)
@@ -368,10 +370,10 @@ class SavedBesideTheTraining(jobs.TestCase):
 
 
 class RebuiltStreams(jobs.TestCase):
-    settings = {"model.residual": "reversible", "model.norm": "pre", "memory.reconstruction_check_every": 2}
+    settings = {"model.residual.type": "reversible", "model.norm.position": "pre", "memory.reconstruction_check_interval": 2}
 
     def test_are_measured_logged_and_kept_in_the_metrics(self):
-        self.train(settings={**self.settings, "training.steps": 4})
+        self.train(settings={**self.settings, "training.max_steps": 4})
         measured = [line.get("reconstruction_error") for line in self.run_at().metrics()]
         self.assertEqual([error is None for error in measured], [True, False, True, False])
         for step, error in (2, measured[1]), (4, measured[3]):
@@ -384,18 +386,19 @@ class RebuiltStreams(jobs.TestCase):
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
                 directory = f"run-{layout.ranks}"
-                result = self.train(directory, layout, {**self.settings, "memory.reconstruction_bound": 1e-12}, code=4)
+                result = self.train(directory, layout, {**self.settings, "memory.reconstruction_tolerance": 1e-12}, code=4)
                 error = self.run_at(directory).metrics()[-1]["reconstruction_error"]
                 self.assert_one_sentence(result, f"step 2: the streams that the reversible stack rebuilt are {error:.2e} of",
-                                         "more than memory.reconstruction_bound = 1e-12",
+                                         "more than memory.reconstruction_tolerance = 1e-12",
                                          "go on from an earlier checkpoint with a smaller training.learning_rate, use fewer "
-                                         "layers, or set precision.compute to float64")
+                                         "layers, or set precision.compute_dtype to float64")
                 self.assertEqual(len(self.run_at(directory).metrics()), 2)
                 self.assertEqual(self.run_at(directory).steps(), [])
 
 
 class BusyMachine(jobs.TestCase):
-    SETTINGS = {"run.threads": 2, "model.width": 64, "data.segment": 64, "training.steps": 12, "checkpoint.every": 0}
+    SETTINGS = {"run.num_threads": 2, "model.hidden_size": 64, "data.seq_length": 64, "training.max_steps": 12,
+                "checkpoint.save_interval": 0}
 
     def seconds(self, name, **environment):
         began = time.monotonic()
@@ -419,8 +422,8 @@ class BusyMachine(jobs.TestCase):
 
 class Metrics(jobs.TestCase):
     def test_have_the_keys_that_others_rely_on(self):
-        settings = {"metrics.timing": True, "data.validation": "text.txt", "training.validation_batches": 1,
-                    "training.validation_every": 4, "metrics.every": 2}
+        settings = {"metrics.log_timing": True, "data.validation": "text.txt", "training.validation.max_batches": 1,
+                    "training.validation.interval": 4, "metrics.log_interval": 2}
         self.train(layout=Layout(2, 1), settings=settings)
         lines = self.run_at().metrics()
         self.assertEqual([line["step"] for line in lines], [2, 4, 6, 8])
@@ -444,7 +447,7 @@ class Metrics(jobs.TestCase):
             self.assertEqual(path.read_text(), "mine")
         self.train()
         (self.directory / "run" / "metrics.jsonl").write_text("mine\n")
-        result = self.train(settings={"training.steps": 9}, code=3)
+        result = self.train(settings={"training.max_steps": 9}, code=3)
         self.assert_one_sentence(result, "run/metrics.jsonl:1")
         self.assertEqual((self.directory / "run" / "metrics.jsonl").read_text(), "mine\n")
 

@@ -15,14 +15,15 @@ import jobs
 from jobs import Layout
 
 SECTIONS = {
-    "run": {"directory": "run", "threads": 1, "task": "translation"},
-    "model": {"family": "encoder_decoder", "layers": 2, "width": 16, "heads": 4, "dropout": 0.1},
+    "run": {"output_dir": "run", "num_threads": 1, "task": "translation"},
+    "model": {"family": "encoder_decoder", "num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 4, "dropout": 0.1},
     "data": {"train": "train.source", "train_target": "train.target", "validation": "validation.source",
-             "validation_target": "validation.target", "batch_tokens": 512, "longest": 12},
-    "training": {"steps": 12, "learning_rate": 0.01, "warmup": 2, "validation_every": 6, "label_smoothing": 0.1},
-    "precision": {"compute": "float64"},
-    "checkpoint": {"every": 5, "keep": 10},
-    "metrics": {"every": 1, "timing": False},
+             "validation_target": "validation.target", "global_batch_tokens": 512, "max_length": 12},
+    "training": {"max_steps": 12, "learning_rate": 0.01, "lr_scheduler": {"warmup_steps": 2},
+                 "validation": {"interval": 6}, "label_smoothing": 0.1},
+    "precision": {"compute_dtype": "float64"},
+    "checkpoint": {"save_interval": 5, "keep_latest": 10},
+    "metrics": {"log_interval": 1, "log_timing": False},
 }
 
 
@@ -56,25 +57,25 @@ class Translation(jobs.TestCase):
     def test_is_the_same_on_every_layout(self):
         self.train("one")
         expected = self.losses("one")
-        cases = {"data": (Layout(2, 1), {"parallel.zero": 2}), "tensor": (Layout(1, 2), {"memory.recompute": "layer"}),
-                 "time": (Layout(1, 1, context=2), {"memory.feed_forward_chunks": 3}),
-                 "all": (Layout(1, 2, context=2, sequence=True), {"memory.recompute": "attention"}),
-                 "parts": (Layout(2, 1), {"training.accumulation": 2, "memory.loss_chunks": 4})}
+        cases = {"data": (Layout(2, 1), {"parallel.zero_stage": 2}), "tensor": (Layout(1, 2), {"memory.recompute_granularity": "full"}),
+                 "time": (Layout(1, 1, context=2), {"memory.num_feed_forward_chunks": 3}),
+                 "all": (Layout(1, 2, context=2, sequence=True), {"memory.recompute_granularity": "selective"}),
+                 "parts": (Layout(2, 1), {"training.gradient_accumulation_steps": 2, "memory.num_loss_chunks": 4})}
         for name, (layout, more) in cases.items():
             with self.subTest(name):
                 self.train(name, layout, more)
                 self.assert_near(self.losses(name), expected)
 
     def test_goes_on_in_the_middle_of_an_epoch(self):
-        relative = {"model.positions": "relative", "model.relative_reach": 4}
+        relative = {"model.position_embedding_type": "relative", "model.relative_attention_max_distance": 4}
         self.train("whole", Layout(2, 1), relative)
         place = self.run_at("whole").state(5)["tensors"]["data/cursor"]
         self.assertEqual(place["shape"], [1, 4])
         # As a killed run would: step 5 is the last one that is there.
-        self.train("broken", Layout(2, 1), {**relative, "training.steps": 12, "checkpoint.every": 5})
+        self.train("broken", Layout(2, 1), {**relative, "training.max_steps": 12, "checkpoint.save_interval": 5})
         for layout, exact in (Layout(2, 1), True), (Layout(1, 2), False), (Layout(1, 1, context=2), False), (Layout(4, 1), False):
             with self.subTest(str(layout)):
-                self.train("again", layout, {**relative, "checkpoint.resume": self.run_at("broken").checkpoint(5)})
+                self.train("again", layout, {**relative, "checkpoint.resume_from": self.run_at("broken").checkpoint(5)})
                 again = self.run_at("again")
                 whole = self.run_at("whole")
                 if exact:
@@ -85,29 +86,30 @@ class Translation(jobs.TestCase):
                     path.rmdir() if path.is_dir() else path.unlink()
 
     def test_goes_on_at_the_next_epoch_where_batches_are_others(self):
-        self.train(settings={"training.steps": 5})
+        self.train(settings={"training.max_steps": 5})
         for layout in Layout(1, 1), Layout(2, 1):  # what was saved under the changed keys goes on as usual
-            self.train("run", layout, {"data.batch_tokens": 400, "training.steps": 5 + 2 * layout.ranks})
+            self.train("run", layout, {"data.global_batch_tokens": 400, "training.max_steps": 5 + 2 * layout.ranks})
         log = self.run_at().log()
         self.assertEqual(log.count("its batches are not those that the checkpoint was reading"), 1)
-        self.assertRegex(log, r"its batches .* data\.batch_tokens, .*: the run goes on at the beginning of "
+        self.assertRegex(log, r"its batches .* data\.global_batch_tokens, .*: the run goes on at the beginning of "
                               r"epoch 1, and what was left of epoch 0 after \d+ of \d+ batches is left out")
         self.assertEqual(self.run_at().steps(), [5, 7, 9])
 
     def test_a_stopped_run_goes_on(self):
-        self.train("whole", settings={"training.steps": 60})
-        job = self.start_training("stopped", Layout(1, 1), {"training.steps": 60})
+        self.train("whole", settings={"training.max_steps": 60})
+        job = self.start_training("stopped", Layout(1, 1), {"training.max_steps": 60})
         self.assertTrue(jobs.until(lambda: self.run_at("stopped").steps() or job.ended()))
         job.signal(signal.SIGUSR1)
         self.assertIn(job.wait().code, (0, 75))
-        self.train("stopped", settings={"training.steps": 60})
+        self.train("stopped", settings={"training.max_steps": 60})
         self.assertEqual(self.run_at("stopped").metrics_bytes(), self.run_at("whole").metrics_bytes())
 
     def test_learns_and_translates(self):
         self.write_words(2000)  # of 300 it learns each by heart, and not to reverse one
-        learn = {"training.steps": 600, "precision.compute": "float32", "model.dropout": 0, "training.validation_every": 600,
-                 "training.validation_decoded": 20, "checkpoint.every": 0, "metrics.every": 600, "model.width": 48,
-                 "data.batch_tokens": 1024, "training.learning_rate": 0.006, "training.warmup": 40,
+        learn = {"training.max_steps": 600, "precision.compute_dtype": "float32", "model.dropout": 0, "training.validation.interval": 600,
+                 "training.validation.num_decoded_examples": 20, "checkpoint.save_interval": 0,
+                 "metrics.log_interval": 600, "model.hidden_size": 48,
+                 "data.global_batch_tokens": 1024, "training.learning_rate": 0.006, "training.lr_scheduler.warmup_steps": 40,
                  "training.label_smoothing": 0, "data.bleu_tokenizer": "char"}
         self.train("run", Layout(2, 1), learn)
         last = self.run_at().metrics()[-1]
@@ -154,8 +156,9 @@ class Translation(jobs.TestCase):
                 self.write(f"verses.{part}.{side}", [" ".join(words[12 * i:12 * i + 12]) for i in range(lines)])
         self.write("questions.en", ["in that day", "the lord said unto moses"])
         commands = [line.split("#")[0].split() for line in rest.split("```")[0].splitlines()]
-        small = jobs.flat({"training.steps": 2, "model.width": 32, "data.vocabulary": 300, "training.validation_decoded": 3,
-                           "run.threads": 1})
+        small = jobs.flat({"training.max_steps": 2, "model.hidden_size": 32, "data.tokenizer.vocab_size": 300,
+                           "training.validation.num_decoded_examples": 3,
+                           "run.num_threads": 1})
         self.assertEqual([command[:2] for command in commands],
                          [["build/launch/longspan", word] for word in ("run", "evaluate", "generate")])
         self.longspan(*commands[0][1:], *small)
@@ -170,26 +173,28 @@ class Translation(jobs.TestCase):
         self.write("hole", ["a"] * 299 + [""])
         for layout in Layout(1, 1), Layout(2, 1):
             self.assert_one_sentence(self.train("run", layout, {"data.train_target": "hole"}, code=3), "hole:300")
-        self.assert_one_sentence(self.train("run", settings={"data.longest": 5}, code=3), "train.target:3:", "data.longest")
-        self.assert_one_sentence(self.train("run", settings={"data.batch_tokens": 8}, code=3), "data.batch_tokens")
-        self.assert_one_sentence(self.train("run", settings={"data.tokenizer": "sentencepiece", "data.vocabulary": 5000}, code=3),
+        self.assert_one_sentence(self.train("run", settings={"data.max_length": 5}, code=3), "train.target:3:", "data.max_length")
+        self.assert_one_sentence(self.train("run", settings={"data.global_batch_tokens": 8}, code=3), "data.global_batch_tokens")
+        self.assert_one_sentence(self.train("run",
+                                            settings={"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 5000}, code=3),
                                  "train.source and train.target: a vocabulary of 5000 is too large")
         # At the start, and not after hours.
         self.write("long", ["abcdefabcdefabcdef"])
         self.assert_one_sentence(self.train("run", settings={"data.validation": "long", "data.validation_target": "long"}, code=3),
-                                 "long:1", "data.longest")
+                                 "long:1", "data.max_length")
         self.assertFalse((self.directory / "run" / "checkpoints").exists() and self.run_at().steps())
 
     def test_bad_options_have_their_sentence(self):
-        for settings, part in (({"run.task": "language_model"}, "model.family"), ({"data.train_target": ""}, "data.train_target"),
-                               ({"model.cross_attention": "same", "model.encoder_layers": 3}, "same"),
-                               ({"data.tokenizer": "characters"}, "data.tokenizer"),
-                               ({"model.positions": "learned", "model.longest": 12}, "model.longest is 12"),
-                               ({"model.positions": "learned", "data.longest": 0}, "model.longest"),
-                               ({"parallel.context": 8}, "data.length_multiple")):
+        for settings, part in (({"run.task": "language_modeling"}, "model.family"), ({"data.train_target": ""}, "data.train_target"),
+                               ({"model.cross_attention.layer_mapping": "same", "model.num_encoder_layers": 3}, "same"),
+                               ({"data.tokenizer.type": "char"}, "data.tokenizer.type"),
+                               ({"model.position_embedding_type": "learned", "model.max_position_embeddings": 12},
+                                "model.max_position_embeddings is 12"),
+                               ({"model.position_embedding_type": "learned", "data.max_length": 0}, "model.max_position_embeddings"),
+                               ({"parallel.context_parallel_size": 8}, "data.pad_to_multiple_of")):
             with self.subTest(str(settings)):
                 self.assertIn(part, self.train("run", settings=settings, code=2).errors)
-        self.train("run", settings={"training.steps": 1})
+        self.train("run", settings={"training.max_steps": 1})
         for arguments, part in (([], "--input"), (["--input", "validation.source", "--n-best", 5], "--n-best")):
             self.assert_one_sentence(self.longspan("generate", "run", *arguments, code=2), part)
         self.assert_one_sentence(self.longspan("generate", "run", "--input", "nothing", code=3), "nothing")

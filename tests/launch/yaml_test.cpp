@@ -153,7 +153,7 @@ TEST(Yaml, AFileThatIsTooLargeIsNotParsed) {
 
 TEST(Yaml, SettingsAreOneWordAsItStandsOrAPieceOfYaml) {
   const std::pair<const char*, const char*> cases[] = {
-      {"training.steps=5", "--set training.steps = 5,\n"},
+      {"training.max_steps=5", "--set training.max_steps = 5,\n"},
       {"data.train=a: b #c=d", "--set data.train = a: b #c=d,\n"},
       {"data.train=", "--set data.train = ,\n"},
       {"data.train=~", "--set data.train = ~,\n"},
@@ -171,7 +171,7 @@ TEST(Yaml, SettingsAreOneWordAsItStandsOrAPieceOfYaml) {
 
 TEST(Yaml, BadSettingsHaveTheirSentence) {
   const std::pair<const char*, const char*> cases[] = {
-      {"training.steps", "--set: found \"training.steps\"; allowed: key=value"},
+      {"training.max_steps", "--set: found \"training.max_steps\"; allowed: key=value"},
       {"=5", "--set: found \"=5\"; allowed: key=value"},
       {"", "--set: found \"\"; allowed: key=value"},
       {"a.b=[1", "--set: a.b: not valid YAML: a [ is not closed"},

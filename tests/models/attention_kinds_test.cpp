@@ -15,7 +15,7 @@ constexpr std::int64_t time = 14;
 
 AttentionOptions attention_of(const std::vector<std::string>& kinds) {
   return {.kinds = kinds,
-          .window = {2},
+          .sliding_window = {3},
           .stride = 4,
           .summary = 1,
           .summary_groups = 2,
@@ -34,20 +34,20 @@ std::unique_ptr<Model> decoder_of(const std::vector<std::string>& kinds) {
   return make_decoder(options, testing::tiny_setting(time));
 }
 
-const std::vector<std::vector<std::string>> all_kinds = {{"causal"},
-                                                         {"local"},
+const std::vector<std::vector<std::string>> all_kinds = {{"full"},
+                                                         {"sliding_window"},
                                                          {"dilated"},
                                                          {"strided"},
                                                          {"block"},
                                                          {"summary"},
                                                          {"fixed"},
-                                                         {"global"},
-                                                         {"local+strided"},
-                                                         {"local", "strided"},
-                                                         {"fixed/global"},
+                                                         {"global_local"},
+                                                         {"sliding_window+strided"},
+                                                         {"sliding_window", "strided"},
+                                                         {"fixed/global_local"},
                                                          {"linear"},
                                                          {"performer"},
-                                                         {"random_features"},
+                                                         {"rfa"},
                                                          {"additive"}};
 
 bool is_mechanism(const std::vector<std::string>& kinds) {

@@ -93,7 +93,9 @@ TEST(AuxiliaryLosses, GradientOfAllWeights) {
   };
   const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
   for (const Way& way : {Way{NormPlacement::post},
-                         Way{NormPlacement::pre, ResidualKind::plain, {.recompute = "layer"}},
+                         Way{NormPlacement::pre,
+                             ResidualKind::plain,
+                             {.recompute_granularity = RecomputeGranularity::full}},
                          Way{NormPlacement::pre, ResidualKind::reversible, {.loss_chunks = 2}}}) {
     DecoderOptions options = deep_options(way.norm);
     options.common.residual = way.residual;

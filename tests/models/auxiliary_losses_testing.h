@@ -10,7 +10,7 @@ using InnerLosses = AuxiliaryLossOptions::Inner;
 inline DecoderOptions deep_options(NormPlacement norm = NormPlacement::pre) {
   DecoderOptions options;
   options.common = tiny_options(norm);
-  options.common.activation = Activation::gelu_tanh;
+  options.common.activation = FeedForwardActivation::gelu_tanh;
   options.common.layers = 3;
   options.positions.kind = PositionKind::learned;
   options.positions_each_layer = true;

@@ -17,7 +17,7 @@ DecoderOptions tiny(PositionKind positions = PositionKind::sinusoidal,
                     NormPlacement norm = NormPlacement::pre) {
   DecoderOptions options;
   options.common = testing::tiny_options(norm);
-  options.common.activation = Activation::gelu_tanh;
+  options.common.activation = FeedForwardActivation::gelu_tanh;
   options.positions = {.kind = positions, .reach = 3, .buckets = 4};
   options.positions.turning.share = 0.7;  // one pair of three features
   return options;
@@ -64,9 +64,8 @@ TEST(DecoderModel, GradientOfAllBlocksTogether) {
     options.common.key_heads = 1;
     options.common.query_key_norm = true;
     options.common.attention_bias = {"query", "key", "value"};
-    options.common.feed_forward_kind = FeedForwardKind::gated;
     options.common.feed_forward_bias = false;
-    options.common.activation = Activation::silu;
+    options.common.activation = FeedForwardActivation::swiglu;
     options.common.dropout = options.common.attention_dropout = 0.3;
     const auto model = make_decoder(options, tiny_setting());
     testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), pass);
@@ -242,7 +241,7 @@ TEST(DecoderModel, ReadsOnWhereAnglesAreThoseOfAnyLength) {
 
 TEST(DecoderModel, RefusesRotaryPositionsOfScoresThatAreNoProducts) {
   DecoderOptions options = tiny(PositionKind::rotary);
-  for (const char* const kind : {"additive", "linear", "compressed", "synthesizer"}) {
+  for (const char* const kind : {"additive", "linear", "memory_compressed", "synthesizer"}) {
     options.common.attention.kinds = {kind};
     EXPECT_THROW(make_decoder(options, tiny_setting()), ConfigurationError) << kind;
   }

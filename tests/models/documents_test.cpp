@@ -97,9 +97,10 @@ void expect_packed_equals_apart(const Model& model) {
 }
 
 std::vector<AttentionOptions> attention_options() {
-  return {{.kinds = {"causal"}},
-          {.kinds = {"local"}, .window = {2}},
-          {.kinds = {"local+strided", "dilated/causal"}, .window = {1}, .stride = 2}};
+  return {
+      {.kinds = {"full"}},
+      {.kinds = {"sliding_window"}, .sliding_window = {3}},
+      {.kinds = {"sliding_window+strided", "dilated/full"}, .sliding_window = {2}, .stride = 2}};
 }
 
 TEST(Documents, OfARowEqualRowsOfTheirOwnInADecoder) {
@@ -221,13 +222,14 @@ TEST(Documents, KindsThatCannotKeepThemApartAreRefused) {
     options.attention.summary = 1;
     return attention_problem(options, setting, {});
   };
-  for (const std::string kind : {"causal", "local", "strided", "dilated", "local+strided"})
+  for (const std::string kind :
+       {"full", "sliding_window", "strided", "dilated", "sliding_window+strided"})
     EXPECT_EQ(problem(kind), "");
-  for (const std::string kind : {"fixed", "block", "linear", "lsh", "global", "synthesizer"})
+  for (const std::string kind : {"fixed", "block", "linear", "lsh", "global_local", "synthesizer"})
     EXPECT_EQ(problem(kind),
-              "model.attention: found " + kind +
+              "model.attention.layer_types: found " + kind +
                   " with documents of a row that do not look at each other, which it cannot keep "
-                  "apart; causal, local, dilated and strided can");
+                  "apart; full, sliding_window, dilated and strided can");
   DecoderOptions options;
   options.common = tiny_options(NormPlacement::pre);
   options.common.attention.kinds = {"linear"};

@@ -86,9 +86,9 @@ std::vector<Kind> kinds() {
                Wiring::last,
                [](Options& options) {
                  AttentionOptions& attention = options.common.attention;
-                 attention.encoder_kinds = {"linformer", "local"};
+                 attention.encoder_kinds = {"linformer", "sliding_window"};
                  attention.linformer = {.keys = 2, .longest = 8};
-                 attention.window = {2};
+                 attention.sliding_window = {3};
                  options.common.initial_deviation = 0.05;  // as above
                }),
           kind("full", Wiring::full, [](Options& options) { options.encoder_layers = 4; }),
@@ -103,7 +103,7 @@ std::vector<Kind> kinds() {
                Wiring::last,
                [](Options& options) {
                  options.scores.kind = CrossScores::additive;
-                 options.common.attention.kinds = {"additive", "causal"};
+                 options.common.attention.kinds = {"additive", "full"};
                  options.common.initial_deviation = 0.05;  // as above
                }),
           kind("last, location", Wiring::last, [](Options& options) {

@@ -20,7 +20,7 @@ using Embeddings = EncoderDecoderOptions::Embeddings;
 EncoderDecoderOptions tiny(Wiring wiring, NormPlacement norm = NormPlacement::pre) {
   EncoderDecoderOptions options;
   options.common = testing::tiny_options(norm);
-  options.common.activation = Activation::gelu_tanh;  // has a gradient everywhere
+  options.common.activation = FeedForwardActivation::gelu_tanh;  // has a gradient everywhere
   options.wiring = wiring;
   // Where the two stacks may differ they do.
   if (wiring != Wiring::same && wiring != Wiring::reverse) options.encoder_layers = 3;
@@ -328,7 +328,7 @@ TEST(EncoderDecoderModel, RefusesWhatIsLongerThanItsTable) {
   EXPECT_NO_THROW(model->losses(reading({5, 5}), Pass()));
   for (const Lengths columns : {Lengths{6, 5}, Lengths{5, 6}}) {
     const std::string said = sentence_of<Failure>([&] { model->losses(reading(columns), Pass()); });
-    EXPECT_NE(said.find("a sequence of 6 tokens is longer than model.longest = 5"),
+    EXPECT_NE(said.find("a sequence of 6 tokens is longer than model.max_position_embeddings = 5"),
               std::string::npos)
         << said;
   }
@@ -339,10 +339,12 @@ TEST(EncoderDecoderModel, RefusesToComputeMoreLayersAgainThanTheEncoderHas) {
   EncoderDecoderOptions options = tiny(Wiring::last);
   options.encoder_layers = 1;
   ModelSetting setting = tiny_setting();
-  setting.memory.recompute = "every 2";
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, setting); }),
-            "memory.recompute is every 2, but model.encoder_layers is 1; set it to at most that "
-            "many");
+  setting.memory.recompute_granularity = RecomputeGranularity::full;
+  setting.memory.recompute_num_layers = 2;
+  EXPECT_EQ(
+      sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, setting); }),
+      "memory.recompute_num_layers is 2, but model.num_encoder_layers is 1; set it to at most "
+      "that many");
 }
 
 TEST(EncoderDecoderModel, HasAttentionOfItsOwnInTheEncoder) {

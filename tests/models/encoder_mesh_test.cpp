@@ -58,7 +58,7 @@ struct Kind {
   TagReadout tags = TagReadout::softmax;
   Pooling pooling = Pooling::first;
   PositionKind positions = PositionKind::sinusoidal;
-  std::vector<std::string> attention = {"causal"};  // of what an encoder sees, everything
+  std::vector<std::string> attention = {"full"};  // of what an encoder sees, everything
   LinformerSharing linformer = LinformerSharing::heads;
   StepCount steps = StepCount::none;
   bool as_bert = false;
@@ -115,10 +115,11 @@ std::vector<Kind> kinds() {
 // In two layers; each leaves keys out of the text.
 std::vector<Kind> attention_kinds() {
   std::vector<Kind> all;
-  for (const auto& names : std::vector<std::vector<std::string>>{{"local", "global"},
-                                                                 {"strided", "fixed"},
-                                                                 {"block", "local+strided"},
-                                                                 {"summary", "dilated"}})
+  for (const auto& names :
+       std::vector<std::vector<std::string>>{{"sliding_window", "global_local"},
+                                             {"strided", "fixed"},
+                                             {"block", "sliding_window+strided"},
+                                             {"summary", "dilated"}})
     all.push_back(
         {.name = fmt::format("tags by {}", fmt::join(names, ", ")),
          .has_tags = true,
@@ -138,7 +139,7 @@ std::vector<Kind> attention_kinds() {
                  .attention = {"routing", "sinkhorn"}});
   all.push_back({.name = "tags by compressed, synthesizer",
                  .has_tags = true,
-                 .attention = {"compressed", "synthesizer"}});
+                 .attention = {"memory_compressed", "synthesizer"}});
   return all;
 }
 
@@ -152,10 +153,11 @@ std::vector<Kind> recurrent_kinds() {
 }
 
 std::vector<Mode> modes() {
-  return {{"plain"},
-          {"layers again", ResidualKind::plain, {.recompute = "layer"}},
-          {"reversible, chunked", ResidualKind::reversible, {.feed_forward_chunks = 3}},
-          {"gated", ResidualKind::gated}};
+  return {
+      {"plain"},
+      {"layers again", ResidualKind::plain, {.recompute_granularity = RecomputeGranularity::full}},
+      {"reversible, chunked", ResidualKind::reversible, {.feed_forward_chunks = 3}},
+      {"gated", ResidualKind::gated}};
 }
 
 std::vector<Layout> layouts() {
@@ -182,7 +184,7 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
   options.positions = {.kind = kind.positions, .reach = 3, .buckets = 4};
   options.tags = kind.tags;
   options.common.attention = {.kinds = kind.attention,
-                              .window = {2},
+                              .sliding_window = {3},
                               .stride = 3,
                               .summary = 1,
                               .global = {1},
@@ -191,7 +193,7 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
                               .linformer = {.keys = 3, .sharing = kind.linformer},
                               .routing = {.clusters = 3},
                               .sinkhorn = {.block = 2},
-                              .synthesizer = {.scores = {"factorised_dense", "dot_product"}}};
+                              .synthesizer = {.scores = {"factorized_dense", "dot_product"}}};
   options.pooling = kind.pooling;
   if (kind.as_bert) {
     options.input = {.scaled = false, .norm = true, .token_types = 2};

@@ -51,7 +51,7 @@ Case case_of(ResidualKind residual, const MemoryOptions& memory) {
   options.common.residual = residual;
   options.common.vocabulary = 256;
   options.memory = 9;
-  return {.name = memory.recompute,
+  return {.name = name_of(memory.recompute_granularity),
           .make =
               [options](const ModelSetting& setting) {
                 return std::make_unique<Model>(
@@ -67,10 +67,11 @@ TEST(Episodes, AreLearntTheSameOnEveryLayout) {
   Case several = case_of(ResidualKind::gated, {});
   several.name = "several in a segment";
   several.batch = batch_of_several;
-  for (const Case& c : {case_of(ResidualKind::gated, {}),
-                        several,
-                        case_of(ResidualKind::gated, {.recompute = "layer"}),
-                        case_of(ResidualKind::plain, {.recompute = "attention"})}) {
+  for (const Case& c :
+       {case_of(ResidualKind::gated, {}),
+        several,
+        case_of(ResidualKind::gated, {.recompute_granularity = RecomputeGranularity::full}),
+        case_of(ResidualKind::plain, {.recompute_granularity = RecomputeGranularity::selective})}) {
     const Trained expected = testing::train(c, ProcessMesh());
     for (const auto& layouts : {testing::data_and_tensor_layouts(), testing::time_layouts()})
       testing::for_each_layout(

@@ -23,7 +23,7 @@ using testing::with;
 // Each kind leaves keys out of the segment, and has several blocks of it.
 AttentionOptions short_attention(std::vector<std::string> names) {
   return {.kinds = std::move(names),
-          .window = {1},
+          .sliding_window = {2},
           .stride = 2,
           .summary = 1,
           .global = {1},
@@ -36,7 +36,7 @@ AttentionOptions short_attention(std::vector<std::string> names) {
 
 AttentionOptions long_attention(std::vector<std::string> names) {
   return {.kinds = std::move(names),
-          .window = {40},
+          .sliding_window = {41},
           .stride = 16,
           .summary = 3,
           .summary_groups = 2,
@@ -136,8 +136,7 @@ Kind of_today(const AttentionOptions& attention) {
             options.common.query_key_norm = true;
             options.common.norm_kind = NormKind::rms;
             options.common.attention_bias = {"query", "key", "value"};
-            options.common.feed_forward_kind = FeedForwardKind::gated;
-            options.common.activation = Activation::silu;
+            options.common.activation = FeedForwardActivation::swiglu;
             options.common.residual = residual;
             options.common.attention = attention;
             options.positions = {.kind = PositionKind::rotary};
@@ -246,59 +245,60 @@ Kind with_power_norms(std::int64_t memory) {
 }
 
 std::vector<Kind> kinds() {
-  std::vector<Kind> all = {transformer_xl(short_attention({"causal"}), 3),
-                           transformer_xl(short_attention({"local", "strided/dilated"}), 3)};
-  for (const char* const name : {"causal",
-                                 "local",
+  std::vector<Kind> all = {
+      transformer_xl(short_attention({"full"}), 3),
+      transformer_xl(short_attention({"sliding_window", "strided/dilated"}), 3)};
+  for (const char* const name : {"full",
+                                 "sliding_window",
                                  "strided",
-                                 "local+strided",
+                                 "sliding_window+strided",
                                  "dilated",
                                  "fixed",
                                  "block",
                                  "summary",
-                                 "global",
+                                 "global_local",
                                  "lsh",
                                  "linear",
                                  "performer",
-                                 "random_features",
+                                 "rfa",
                                  "routing",
                                  "sinkhorn",
-                                 "compressed",
+                                 "memory_compressed",
                                  "additive"})
     all.push_back(decoder(short_attention({name})));
-  AttentionOptions projected = short_attention({"global/causal"});
+  AttentionOptions projected = short_attention({"global_local/full"});
   projected.global_projections = true;
   all.push_back(decoder(projected));
   const SpanForm spans = {.limit = 4, .ramp = 2, .initial = 1.3};
-  all.push_back(with_spans(short_attention({"causal"}), spans, 0));
-  all.push_back(with_spans(short_attention({"causal", "strided"}), spans, 3));
+  all.push_back(with_spans(short_attention({"full"}), spans, 0));
+  all.push_back(with_spans(short_attention({"full", "strided"}), spans, 3));
   AttentionOptions strict = short_attention({"routing"});
   strict.routing.strict = true;
   all.push_back(decoder(strict));
   for (const std::vector<std::string>& scores : std::vector<std::vector<std::string>>{
-           {"dense", "dot_product"}, {"random", "factorised_random", "factorised_dense"}}) {
+           {"dense", "dot_product"}, {"random", "factorized_random", "factorized_dense"}}) {
     AttentionOptions synthesizer = short_attention({"synthesizer"});
     synthesizer.synthesizer.scores = scores;
     all.push_back(decoder(synthesizer));
   }
-  all.push_back(with_spans(short_attention({"causal"}), spans, 0, SpanKind::dynamic));
-  all.push_back(with_rotary(short_attention({"causal", "local/strided"}), {.share = 0.7}));
+  all.push_back(with_spans(short_attention({"full"}), spans, 0, SpanKind::dynamic));
+  all.push_back(with_rotary(short_attention({"full", "sliding_window/strided"}), {.share = 0.7}));
   all.push_back(with_rotary(short_attention({"lsh", "performer"}),
                             {.base = 50,
                              .pairs = RotaryPairs::neighbours,
                              .scaling = RotaryScaling::dynamic,
                              .factor = 2,
                              .original = 3}));
-  all.push_back(of_today(short_attention({"causal", "global"})));
+  all.push_back(of_today(short_attention({"full", "global_local"})));
   all.push_back(with_inner_losses());
   all.push_back(with_power_norms(0));
   all.push_back(with_power_norms(3));
-  all.push_back(with_sinks_and_caps(short_attention({"causal", "strided"}), 0));
-  all.push_back(with_sinks_and_caps(short_attention({"causal", "local"}), 3));
-  all.push_back(with_biases(short_attention({"causal", "local/strided"}), 3, 4));
-  all.push_back(with_documents(transformer_xl(short_attention({"causal", "local"}), 3), 4));
-  all.push_back(with_documents(decoder(short_attention({"causal"})), 2));
-  all.push_back(with_documents(with_rotary(short_attention({"causal", "strided"}), {}), 3));
+  all.push_back(with_sinks_and_caps(short_attention({"full", "strided"}), 0));
+  all.push_back(with_sinks_and_caps(short_attention({"full", "sliding_window"}), 3));
+  all.push_back(with_biases(short_attention({"full", "sliding_window/strided"}), 3, 4));
+  all.push_back(with_documents(transformer_xl(short_attention({"full", "sliding_window"}), 3), 4));
+  all.push_back(with_documents(decoder(short_attention({"full"})), 2));
+  all.push_back(with_documents(with_rotary(short_attention({"full", "strided"}), {}), 3));
   return all;
 }
 
@@ -312,24 +312,24 @@ TEST(EqualityMatrix, EveryKindInEveryModeOnEveryLayout) {
 // shared or heads are.
 TEST(EqualityMatrix, LongSegments) {
   const std::vector<Kind> long_kinds = {
-      transformer_xl(long_attention({"causal", "local+strided"}), 140),
-      decoder(long_attention({"causal", "global"})),
-      decoder(long_attention({"strided/local", "local+strided"})),
+      transformer_xl(long_attention({"full", "sliding_window+strided"}), 140),
+      decoder(long_attention({"full", "global_local"})),
+      decoder(long_attention({"strided/sliding_window", "sliding_window+strided"})),
       decoder(long_attention({"fixed", "dilated"})),
       decoder(long_attention({"lsh"})),
       decoder(long_attention({"linear", "performer"})),
-      decoder(long_attention({"random_features", "performer"})),
-      with_spans(long_attention({"causal"}), {.limit = 200, .ramp = 30, .initial = 20}, 0),
-      with_spans(long_attention({"causal"}), {.limit = 200, .ramp = 30, .initial = 20}, 140),
+      decoder(long_attention({"rfa", "performer"})),
+      with_spans(long_attention({"full"}), {.limit = 200, .ramp = 30, .initial = 20}, 0),
+      with_spans(long_attention({"full"}), {.limit = 200, .ramp = 30, .initial = 20}, 140),
       decoder(long_attention({"routing", "sinkhorn"})),
-      with_spans(long_attention({"causal"}),
+      with_spans(long_attention({"full"}),
                  {.limit = 200, .ramp = 30, .initial = 20},
                  0,
                  SpanKind::dynamic),
-      of_today(long_attention({"strided/local", "local+strided"})),
-      with_biases(long_attention({"causal", "local+strided"}), 40, 16),
-      with_documents(transformer_xl(long_attention({"causal", "local+strided"}), 140), 61),
-      with_documents(decoder(long_attention({"causal"}), 4, PositionKind::learned), 37)};
+      of_today(long_attention({"strided/sliding_window", "sliding_window+strided"})),
+      with_biases(long_attention({"full", "sliding_window+strided"}), 40, 16),
+      with_documents(transformer_xl(long_attention({"full", "sliding_window+strided"}), 140), 61),
+      with_documents(decoder(long_attention({"full"}), 4, PositionKind::learned), 37)};
   expect_equal(long_kinds,
                {{{.context = 2}},
                 {{.tensor = 2, .sequence = true}},
@@ -349,8 +349,8 @@ TEST(EqualityMatrix, NarrowTypesWhereTimeIsShared) {
   };
   const std::vector<Narrow> models = {
       {decoder(long_attention({"lsh"})), {"reversible", ResidualKind::reversible}, any},
-      {transformer_xl(long_attention({"causal"}), 140)},
-      {decoder(long_attention({"local"}))},
+      {transformer_xl(long_attention({"full"}), 140)},
+      {decoder(long_attention({"sliding_window"}))},
       {decoder(long_attention({"strided"}), 4, PositionKind::relative)}};
   for (const Narrow& model : models)
     for (const auto& [compute, bounds] :
@@ -374,7 +374,7 @@ TEST(EqualityMatrix, NarrowTypesWhereTimeIsShared) {
 // sorts whole sequences of a head, is refused.
 TEST(EqualityMatrix, AHeadForTwoContextRanks) {
   const std::vector<Layout> shared = {{{.context = 2, .tensor = 2}}};
-  expect_equal({decoder(long_attention({"strided/local", "local+strided"}), 2)},
+  expect_equal({decoder(long_attention({"strided/sliding_window", "sliding_window+strided"}), 2)},
                shared,
                {.segment = 150, .streams = 2, .steps = 2});
   testing::for_each_layout({shared.front().mesh}, [](const ProcessMesh& mesh) {
@@ -383,10 +383,10 @@ TEST(EqualityMatrix, AHeadForTwoContextRanks) {
       c.make(c.setting(mesh));
       FAIL();
     } catch (const ConfigurationError& error) {
-      EXPECT_STREQ(
-          error.what(),
-          "model.heads is 2: attention lsh divides heads over tensor and context ranks, of "
-          "which there are 2 x 2");
+      EXPECT_STREQ(error.what(),
+                   "model.num_attention_heads is 2: attention lsh divides heads over tensor and "
+                   "context ranks, of "
+                   "which there are 2 x 2");
     }
   });
 }

@@ -35,19 +35,27 @@ struct Layout {
 
 inline std::vector<Mode> modes() {
   const MemoryOptions chunks = {.feed_forward_chunks = 3, .loss_chunks = 2};
-  return {{"plain"},
-          {"attention again", ResidualKind::plain, {.recompute = "attention"}},
-          {"layers again", ResidualKind::plain, {.recompute = "layer"}},
-          {"two layers again, chunked",
-           ResidualKind::plain,
-           {.recompute = "every 2", .feed_forward_chunks = 3, .loss_chunks = 2}},
-          {"chunked", ResidualKind::plain, chunks},
-          {"reversible", ResidualKind::reversible},
-          {"reversible, chunked", ResidualKind::reversible, chunks},
-          {"gated", ResidualKind::gated},
-          {"gated, layers again, chunked",
-           ResidualKind::gated,
-           {.recompute = "layer", .feed_forward_chunks = 3, .loss_chunks = 2}}};
+  return {
+      {"plain"},
+      {"attention again",
+       ResidualKind::plain,
+       {.recompute_granularity = RecomputeGranularity::selective}},
+      {"layers again", ResidualKind::plain, {.recompute_granularity = RecomputeGranularity::full}},
+      {"two layers again, chunked",
+       ResidualKind::plain,
+       {.recompute_granularity = RecomputeGranularity::full,
+        .recompute_num_layers = 2,
+        .feed_forward_chunks = 3,
+        .loss_chunks = 2}},
+      {"chunked", ResidualKind::plain, chunks},
+      {"reversible", ResidualKind::reversible},
+      {"reversible, chunked", ResidualKind::reversible, chunks},
+      {"gated", ResidualKind::gated},
+      {"gated, layers again, chunked",
+       ResidualKind::gated,
+       {.recompute_granularity = RecomputeGranularity::full,
+        .feed_forward_chunks = 3,
+        .loss_chunks = 2}}};
 }
 
 inline std::vector<Layout> layouts() {

@@ -29,7 +29,7 @@ std::unique_ptr<Model> decoder(ResidualKind residual, const ModelSetting& settin
   options.common.residual = residual;
   options.common.head_width = 6;
   options.common.norm_kind = NormKind::rms;
-  options.common.feed_forward_kind = FeedForwardKind::gated;
+  options.common.activation = FeedForwardActivation::geglu_tanh;
   options.positions.kind = PositionKind::rotary;
   return make_decoder(options, setting);
 }
@@ -55,7 +55,9 @@ std::vector<Case> cases() {
            decoder,
            all_adapters(),
            ResidualKind::plain,
-           {.recompute = "layer", .feed_forward_chunks = 3, .loss_chunks = 2}),
+           {.recompute_granularity = RecomputeGranularity::full,
+            .feed_forward_chunks = 3,
+            .loss_chunks = 2}),
       with("decoder, reversible", decoder, all_adapters(), ResidualKind::reversible),
       with("transformer_xl, memory 7", transformer_xl, all_adapters()),
       with(

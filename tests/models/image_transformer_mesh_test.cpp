@@ -45,8 +45,7 @@ Kind kind_of(const std::string& name,
     // keep them below the bound.
     options.common.initial_deviation = 0.05;
     options.common.attention.kinds = attention;
-    options.common.attention.window = {3};
-    options.common.attention.stride = 4;
+    options.common.attention.local_1d = {.filter_width = 3, .block_length = 4};
     options.common.attention.image = {.block = {2, 4}, .flange = {1, 2}};
     options.positions = positions;
     options.of_classes = of_classes;

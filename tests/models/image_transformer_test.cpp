@@ -23,11 +23,10 @@ constexpr ImageShape grey = {5, 7, 1};    // blocks of 2 x 3 do not divide it
 ImageTransformerOptions tiny(const std::string& attention = "local_1d") {
   ImageTransformerOptions options;
   options.common = testing::tiny_options(NormPlacement::pre);
-  options.common.activation = Activation::gelu_tanh;
+  options.common.activation = FeedForwardActivation::gelu_tanh;
   options.common.tied_embeddings = false;
   options.common.attention.kinds = {attention};
-  options.common.attention.window = {2};
-  options.common.attention.stride = 4;
+  options.common.attention.local_1d = {.filter_width = 2, .block_length = 4};
   options.common.attention.image = {.block = {2, 3}, .flange = {1, 2}};
   return options;
 }
@@ -101,7 +100,8 @@ TEST(PixelSequence, AShiftOfEachBlockReadsNoLastValue) {
 
 // Sheet: query block b sees itself and the positions before it that the window has.
 TEST(ImageTransformer, BlocksInOneDimensionSeeTheirWindow) {
-  const AttentionOptions options = {.kinds = {"local_1d"}, .window = {3}, .stride = 5};
+  const AttentionOptions options = {.kinds = {"local_1d"},
+                                    .local_1d = {.filter_width = 3, .block_length = 5}};
   const auto patterns = attention_patterns(options, {.segment = 17});
   const Mask seen = patterns.front().rules(17).of(0) & masks::causal();
   for (std::int64_t p = 0; p < 17; ++p)
@@ -136,7 +136,7 @@ TEST(ImageTransformer, GradientOfAllWeights) {
 // In the order of generation: a changed value changes no score at its position or before it, and
 // those of the position behind it.
 TEST(ImageTransformer, SeesNothingOfTheFuture) {
-  for (const char* const attention : {"causal", "local_1d", "local_2d"})
+  for (const char* const attention : {"full", "local_1d", "local_2d"})
     for (const ImageShape& image : {grey, colour}) {
       const auto model = make(tiny(attention), image);
       const PixelSequence sequence = *model->body().end().pixels;
@@ -160,10 +160,9 @@ TEST(ImageTransformer, SeesNothingOfTheFuture) {
 TEST(ImageTransformer, ABlockThatCoversTheImageIsFullCausalAttention) {
   for (const ImageShape& image : {grey, colour}) {
     const Reading reading = reading_of(random_pixels(2, image, image.values(), 1), image);
-    const Values expected = values_of(scores_of(*make(tiny("causal"), image), reading));
+    const Values expected = values_of(scores_of(*make(tiny("full"), image), reading));
     ImageTransformerOptions one = tiny("local_1d");
-    one.common.attention.stride = image.values();
-    one.common.attention.window = {0};
+    one.common.attention.local_1d = {.filter_width = 0, .block_length = image.values()};
     expect_close(values_of(scores_of(*make(one, image), reading)), expected, 1e-13);
     ImageTransformerOptions two = tiny("local_2d");
     two.common.attention.image = {.block = {image.height, image.width * image.channels},

@@ -43,7 +43,7 @@ std::vector<Case> cases() {
   const auto lsh_decoder = [](const ModelSetting& setting) {
     DecoderOptions options;
     options.common = dropped_options(NormPlacement::pre);
-    options.common.attention = {.kinds = {"lsh", "causal"}, .lsh = {.chunk = 2}};
+    options.common.attention = {.kinds = {"lsh", "full"}, .lsh = {.chunk = 2}};
     return make_decoder(options, setting);
   };
   SpanOptions spans = {

@@ -63,7 +63,8 @@ inline ModelOptions dropped_options(NormPlacement norm) {
           .width = 12,
           .heads = 4,
           .feed_forward = 18,
-          .activation = norm == NormPlacement::pre ? Activation::gelu_tanh : Activation::relu,
+          .activation = norm == NormPlacement::pre ? FeedForwardActivation::gelu_tanh
+                                                   : FeedForwardActivation::relu,
           .norm = norm,
           .dropout = 0.2,
           .attention_dropout = 0.15,
@@ -110,7 +111,7 @@ inline std::unique_ptr<Trainer> trainer_of(const Case& c, const ProcessMesh& mes
 
 // Those of this rank.
 inline StreamRange streams_of(const Case& c, const ProcessMesh& mesh) {
-  return streams_of_rank(c.streams, mesh.data.rank(), mesh.data.size(), "data.batch");
+  return streams_of_rank(c.streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size");
 }
 
 inline Trained train(const Case& c, const ProcessMesh& mesh) {

@@ -31,7 +31,7 @@ Batch batch(std::int64_t first_row = 0) {
 EncoderDecoderOptions masked(NormPlacement norm = NormPlacement::pre) {
   EncoderDecoderOptions options;
   options.common = testing::tiny_options(norm);
-  options.common.activation = Activation::gelu_tanh;
+  options.common.activation = FeedForwardActivation::gelu_tanh;
   options.decoder = EncoderDecoderOptions::Decoder::masked;
   options.masking.length_weight = 0.3;
   return options;
@@ -311,19 +311,23 @@ TEST(MaskedDecoder, RefusesWhatIsSaidOneAfterAnother) {
   EncoderDecoderOptions options = masked();
   options.source.copies = true;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
-            "model.decoder is masked, and copying and coverage are of words that are said one "
-            "after another; set model.copy to false and model.coverage to 0");
+            "model.decoder_type is non_autoregressive, and copying and coverage are of words that "
+            "are said one "
+            "after another; set model.use_pointer_generator to false and "
+            "model.coverage_loss_weight to 0");
   ModelSetting setting = tiny_setting();
   setting.sampling.mixing = InputMixing::parallel;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(masked(), setting); }),
-            "model.decoder is masked, and training.sampling is for words that are said one after "
+            "model.decoder_type is non_autoregressive, and training.scheduled_sampling.method is "
+            "for words that are said one after "
             "another; set it to none");
   options = refined();
   options.masking.first = FirstWords::source;
   options.embeddings = EncoderDecoderOptions::Embeddings::apart;
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
-            "model.first_words is source, whose words a decoder with embeddings of its own does "
-            "not know; set model.embeddings to shared");
+  EXPECT_EQ(
+      sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+      "model.nat.src_embedding_copy is true, whose words a decoder with embeddings of its own "
+      "does not know; set model.share_encoder_decoder_embeddings to true");
 }
 
 }  // namespace

@@ -30,16 +30,24 @@ std::string refusal(const ModelOptions& options, const MemoryOptions& memory) {
 TEST(MemoryModes, ThoseThatDoNotGoTogetherAreRefused) {
   ModelOptions reversible = tiny_options(NormPlacement::pre);
   reversible.residual = ResidualKind::reversible;
-  EXPECT_EQ(refusal(reversible, {.recompute = "layer"}),
-            "memory.recompute is layer, but model.residual: reversible computes every layer again "
-            "anyway; set memory.recompute to none");
+  EXPECT_EQ(refusal(reversible, {.recompute_granularity = RecomputeGranularity::full}),
+            "memory.recompute_granularity is full, but model.residual.type: reversible computes "
+            "every layer again "
+            "anyway; set memory.recompute_granularity to none");
   EXPECT_EQ(refusal(reversible, {.reconstruction_check_every = 3}), "no error");
   EXPECT_EQ(refusal(tiny_options(), {.reconstruction_check_every = 3}),
-            "memory.reconstruction_check_every is 3, but only model.residual: reversible rebuilds "
+            "memory.reconstruction_check_interval is 3, but only model.residual.type: reversible "
+            "rebuilds "
             "anything; set it to 0");
-  EXPECT_EQ(refusal(tiny_options(), {.recompute = "every 2"}), "no error");
-  EXPECT_EQ(refusal(tiny_options(), {.recompute = "every 3"}),
-            "memory.recompute is every 3, but model.layers is 2; set it to at most that many");
+  EXPECT_EQ(
+      refusal(tiny_options(),
+              {.recompute_granularity = RecomputeGranularity::full, .recompute_num_layers = 2}),
+      "no error");
+  EXPECT_EQ(
+      refusal(tiny_options(),
+              {.recompute_granularity = RecomputeGranularity::full, .recompute_num_layers = 3}),
+      "memory.recompute_num_layers is 3, but model.num_hidden_layers is 2; set it to at "
+      "most that many");
 }
 
 std::string complaint(const std::vector<std::pair<std::string, std::string>>& settings) {
@@ -59,40 +67,57 @@ std::string complaint(const std::vector<std::pair<std::string, std::string>>& se
 }
 
 TEST(MemoryModes, AReversibleModelSaysWhatItNeeds) {
-  EXPECT_EQ(complaint({{"model.residual", "reversible"}}),
-            "--set: model.residual: found reversible with model.norm post, whose norm of the sum "
-            "cannot be undone; set model.norm to pre");
-  EXPECT_EQ(complaint({{"model.residual", "reversible"}, {"model.norm", "pre"}}), "no error");
-  EXPECT_EQ(complaint({{"model.reversible_output", "concatenate"}}),
-            "--set: model.reversible_output is for model.residual: reversible");
-  EXPECT_EQ(complaint({{"model.residual", "reversible"},
-                       {"model.norm", "pre"},
-                       {"model.reversible_output", "concatenate"}}),
-            "--set: model.reversible_output: concatenate makes the output layer twice as wide as "
-            "the embedding; set model.tied_embeddings to false");
+  EXPECT_EQ(complaint({{"model.residual.type", "reversible"}}),
+            "--set: model.residual.type: found reversible with model.norm.position post, whose "
+            "norm of the sum "
+            "cannot be undone; set model.norm.position to pre");
+  EXPECT_EQ(complaint({{"model.residual.type", "reversible"}, {"model.norm.position", "pre"}}),
+            "no error");
+  EXPECT_EQ(complaint({{"model.residual.reversible_output", "concat"}}),
+            "--set: model.residual.reversible_output is for model.residual.type: reversible");
+  EXPECT_EQ(
+      complaint({{"model.residual.type", "reversible"},
+                 {"model.norm.position", "pre"},
+                 {"model.residual.reversible_output", "concat"}}),
+      "--set: model.residual.reversible_output: concat makes the output layer twice as wide as "
+      "the embedding; set model.tie_word_embeddings to false");
 }
 
 TEST(MemoryModes, AGatedModelSaysWhatItNeeds) {
-  const std::pair<std::string, std::string> gated = {"model.residual", "gated"};
-  const std::pair<std::string, std::string> pre = {"model.norm", "pre"};
+  const std::pair<std::string, std::string> gated = {"model.residual.type", "gated"};
+  const std::pair<std::string, std::string> pre = {"model.norm.position", "pre"};
   EXPECT_EQ(complaint({gated}),
-            "--set: model.residual: found gated with model.norm post, where no stream reaches the "
-            "top unchanged; set model.norm to pre");
-  EXPECT_EQ(complaint({gated, pre, {"model.gate", "sigtanh"}, {"model.gate_biases", "true"}}),
+            "--set: model.residual.type: found gated with model.norm.position post, where no "
+            "stream reaches the "
+            "top unchanged; set model.norm.position to pre");
+  EXPECT_EQ(complaint({gated,
+                       pre,
+                       {"model.residual.gate.type", "sigtanh"},
+                       {"model.residual.gate.extra_biases", "true"}}),
             "no error");
-  EXPECT_EQ(complaint({{"model.gate", "input"}}), "--set: model.gate is for model.residual: gated");
-  EXPECT_EQ(complaint({{"model.gate_bias", "1"}}),
-            "--set: model.gate_bias is for model.residual: gated");
-  EXPECT_EQ(complaint({gated, pre, {"model.gate", "input"}, {"model.gate_bias", "1"}}),
-            "--set: model.gate_bias: a gate of this kind has no bias; leave it out, or set "
-            "model.gate to gru, highway, output or sigtanh");
-  EXPECT_EQ(complaint({gated, pre, {"model.gate", "output"}, {"model.gate_biases", "true"}}),
-            "--set: model.gate_biases is for model.gate: gru and sigtanh, which have a candidate");
+  EXPECT_EQ(complaint({{"model.residual.gate.type", "input"}}),
+            "--set: model.residual.gate.type is for model.residual.type: gated");
+  EXPECT_EQ(complaint({{"model.residual.gate.bias_init", "1"}}),
+            "--set: model.residual.gate.bias_init is for model.residual.type: gated");
+  EXPECT_EQ(
+      complaint({gated,
+                 pre,
+                 {"model.residual.gate.type", "input"},
+                 {"model.residual.gate.bias_init", "1"}}),
+      "--set: model.residual.gate.bias_init: a gate of this kind has no bias; leave it out, or set "
+      "model.residual.gate.type to gru, highway, output or sigtanh");
+  EXPECT_EQ(complaint({gated,
+                       pre,
+                       {"model.residual.gate.type", "output"},
+                       {"model.residual.gate.extra_biases", "true"}}),
+            "--set: model.residual.gate.extra_biases is for model.residual.gate.type: gru and "
+            "sigtanh, which have a candidate");
   ModelOptions options = tiny_options(NormPlacement::pre);
   options.residual = ResidualKind::gated;
-  EXPECT_EQ(refusal(options, {.recompute = "layer"}), "no error");
+  EXPECT_EQ(refusal(options, {.recompute_granularity = RecomputeGranularity::full}), "no error");
   EXPECT_EQ(refusal(options, {.reconstruction_check_every = 3}),
-            "memory.reconstruction_check_every is 3, but only model.residual: reversible rebuilds "
+            "memory.reconstruction_check_interval is 3, but only model.residual.type: reversible "
+            "rebuilds "
             "anything; set it to 0");
 }
 
@@ -137,7 +162,8 @@ TEST(MemoryModes, TheMemoryOfAGatedModelEqualsOneLongSegment) {
 
 TEST(MemoryModes, AReversibleModelHasTheGradientsOfDifferences) {
   TransformerXlOptions options = reversible_options(4);
-  options.common.activation = Activation::gelu;  // relu's kink may lie within a difference
+  options.common.activation =
+      FeedForwardActivation::gelu;  // relu's kink may lie within a difference
   const auto model = make_transformer_xl(options, tiny_setting());
   const Tensor text = testing::random_ids(2, 11, 3);
   const Carried memory = model->losses(testing::segment_of(text, 0, 5, {}, 4), Pass()).carried;

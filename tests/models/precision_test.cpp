@@ -19,7 +19,7 @@ using Make = std::function<std::unique_ptr<Model>(const ModelSetting&)>;
 
 ModelOptions options_with_dropout(NormPlacement norm) {
   ModelOptions options = testing::tiny_options(norm);
-  options.activation = Activation::gelu;
+  options.activation = FeedForwardActivation::gelu;
   options.dropout = options.attention_dropout = 0.2;
   return options;
 }

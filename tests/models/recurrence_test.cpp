@@ -17,7 +17,7 @@ using testing::values_of;
 EncoderDecoderOptions tiny(StepCount count) {
   EncoderDecoderOptions options;
   options.common = testing::tiny_options(NormPlacement::pre);
-  options.common.activation = Activation::gelu_tanh;  // has a gradient everywhere
+  options.common.activation = FeedForwardActivation::gelu_tanh;  // has a gradient everywhere
   options.encoder_layers = 1;
   options.recurrence.count = count;
   options.recurrence.halting = {.steps = 3, .bias = -0.4};
@@ -59,7 +59,7 @@ TEST(Recurrence, GradientOfAllTermsOfPairs) {
           recomputes ? StepSignalKind::learned : StepSignalKind::sinusoidal;
       if (recomputes) options.positions.kind = PositionKind::learned;
       ModelSetting setting = tiny_setting();
-      if (recomputes) setting.memory.recompute = "layer";
+      if (recomputes) setting.memory.recompute_granularity = RecomputeGranularity::full;
       const auto model = make_encoder_decoder(options, setting);
       const Pass pass = {.training = true, .random = Random(3)};
       testing::expect_layer_gradients(model->parameters(),
@@ -110,7 +110,8 @@ TEST(Recurrence, CompactionChangesNothing) {
   const std::vector<Lengths> many = {{4, 5}, {2, 3}, {6, 8}, {9, 2}, {1, 7}};
   const Reading read = {.fields = testing::pair_fields(many, {9, 8}, 1)};
   for (const std::int64_t layers : {1, 2})
-    for (const char* recompute : {"none", "layer"}) {
+    for (const RecomputeGranularity recompute :
+         {RecomputeGranularity::none, RecomputeGranularity::full}) {
       std::vector<Values> found;
       for (const bool compaction : {false, true}) {
         EncoderDecoderOptions options = tiny(StepCount::adaptive);
@@ -121,7 +122,7 @@ TEST(Recurrence, CompactionChangesNothing) {
         // Each query hears where the one before it has looked, also one that halted.
         if (layers == 1) options.scores = {.kind = CrossScores::location, .taps = 3};
         ModelSetting setting = tiny_setting();
-        setting.memory.recompute = recompute;
+        setting.memory.recompute_granularity = recompute;
         if (layers == 2) setting.memory.feed_forward_chunks = 2;
         const auto model = make_encoder_decoder(options, setting);
         const Losses losses = model->losses(read, {.training = true, .random = Random(3)});

@@ -36,7 +36,7 @@ TEST(ScheduledSamplingMesh, EveryKindInEveryModeOnLayouts) {
   noisy.mixing = sparse.mixing = two_pass;
   noisy.guess = InputGuess::gumbel;
   sparse.guess = InputGuess::sparsemax;
-  sparse.sharpness = 3;
+  sparse.temperature = 1.0 / 3;
   // Sequential guesses are parallel ones of more passes. Nothing here knows of ZeRO.
   testing::expect_equal({kind_of("parallel", sampled, {}),
                          kind_of("two passes, Gumbel", noisy, {}),

@@ -20,7 +20,7 @@ Reading reading() { return {.fields = testing::pair_fields(rows, {4, columns}, 1
 EncoderDecoderOptions tiny(double dropout = 0) {
   EncoderDecoderOptions options;
   options.common = testing::tiny_options(NormPlacement::pre);
-  options.common.activation = Activation::gelu_tanh;
+  options.common.activation = FeedForwardActivation::gelu_tanh;
   options.common.dropout = options.common.attention_dropout = dropout;
   return options;
 }
@@ -82,16 +82,46 @@ TEST(ScheduledSampling, WeightsOfSoftGuesses) {
   Values soft;
   for (const double score : scores) sum += std::exp(2 * score);
   for (const double score : scores) soft.push_back(std::exp(2 * score) / sum);
-  expect_close(guess_weights(InputGuess::softmax, 2, scores), soft, 1e-14);
+  expect_close(guess_weights(InputGuess::softmax, 0.5, scores), soft, 1e-14);
   Values five = soft;
   five[2] = five[6] = 0;
   for (double& weight : five) weight /= 1 - soft[2] - soft[6];
-  expect_close(guess_weights(InputGuess::top_five, 2, scores), five, 1e-14);
+  expect_close(guess_weights(InputGuess::top_five, 0.5, scores), five, 1e-14);
   // 1.5 - t + 0.7 - t = 1.
   expect_close(guess_weights(InputGuess::sparsemax, 1, scores), {0, 0.9, 0, 0.1, 0, 0, 0}, 1e-14);
   Values noise(7, 0);
   noise[2] = 50;
   EXPECT_NEAR(guess_weights(InputGuess::gumbel, 1, scores, noise)[2], 1, 1e-15);
+}
+
+TEST(ScheduledSampling, DividesLogitsByTheTemperature) {
+  const Values scores = {0.2, 1.5, -1, 0.7};
+  Values doubled, halved;
+  for (const double score : scores) {
+    doubled.push_back(2 * score);
+    halved.push_back(score / 2);
+  }
+  for (const InputGuess guess :
+       {InputGuess::softmax, InputGuess::gumbel, InputGuess::top_five, InputGuess::sparsemax}) {
+    EXPECT_EQ(guess_weights(guess, 0.5, scores), guess_weights(guess, 1, doubled));
+    EXPECT_EQ(guess_weights(guess, 2, scores), guess_weights(guess, 1, halved));
+  }
+}
+
+TEST(ScheduledSampling, ReadsTheTemperatureFromItsKey) {
+  const auto given = [](const std::string& text) {
+    ScheduledSampling options;
+    OptionTable table;
+    declare(table, options);
+    table.assign(std::vector<Assignment>{{.key = "training.scheduled_sampling.temperature",
+                                          .kind = Assignment::Kind::scalar,
+                                          .scalars = {{text}},
+                                          .mark = {}}});
+    table.finish();
+    return options.temperature;
+  };
+  EXPECT_EQ(given("0.5"), 0.5);
+  EXPECT_THROW(given("0"), ConfigurationError);
 }
 
 TEST(ScheduledSampling, TrueWordsAloneAreTeacherForcing) {
@@ -158,7 +188,7 @@ TEST(ScheduledSampling, ClustersFollowWhatIsReadOnce) {
 TEST(ScheduledSampling, ASharpMeanIsTheLikeliestWord) {
   const auto losses = [](InputGuess guess) {
     ScheduledSampling options = with_share(InputMixing::two_pass, guess, 0.4);
-    options.sharpness = 1e6;
+    options.temperature = 1e-6;
     EncoderDecoderOptions copies = tiny();
     copies.source.copies = true;
     return values_of(testing::losses_of(*model_with(options, copies), reading(), training).value());
@@ -193,7 +223,8 @@ TEST(ScheduledSampling, GradientOfAllWeights) {
 TEST(ScheduledSampling, RefusesWhatCannotBe) {
   EXPECT_EQ(sentence_of<ConfigurationError>(
                 [] { model_with(with_share(InputMixing::parallel, InputGuess::softmax, 0.5)); }),
-            "training.sampling_guess is a mean of embeddings, which training.sampling: two_pass "
+            "training.scheduled_sampling.prediction is a mean of embeddings, which "
+            "training.scheduled_sampling.method: two_pass "
             "reads alone; set it to sample or argmax");
 }
 

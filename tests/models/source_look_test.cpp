@@ -27,7 +27,7 @@ Reading reading() {
 EncoderDecoderOptions tiny(const LookKind& kind, NormPlacement norm = NormPlacement::pre) {
   EncoderDecoderOptions options;
   options.common = testing::tiny_options(norm);
-  options.common.activation = Activation::gelu_tanh;
+  options.common.activation = FeedForwardActivation::gelu_tanh;
   return testing::with_look(options, kind);
 }
 
@@ -228,16 +228,20 @@ TEST(SourceLook, RefusesWhatCannotBe) {
             "copying from the source has one target for each word, found label smoothing of 0.1");
   options.scores.kind = CrossScores::additive;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
-            "model.cross_scores: found others than dot_product with model.copy, model.coverage or "
-            "model.guide, which look at products of queries and keys; set one of them otherwise");
+            "model.cross_attention.score_function: found others than dot_product with "
+            "model.use_pointer_generator, model.coverage_loss_weight or "
+            "model.guided_attention.type, which look at products of queries and keys; set one of "
+            "them otherwise");
   options.scores = {};
   options.alignment_heads = 3;
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
-            "model.alignment_heads is 3, but model.heads is 2; set it to at most that");
+  EXPECT_EQ(
+      sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+      "model.alignment_heads is 3, but model.num_attention_heads is 2; set it to at most that");
   options.alignment_heads = 1;
-  options.alignment_layer = 3;
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
-            "model.alignment_layer is 3, but model.layers is 2; set it to at most that");
+  options.alignment_layer = 2;
+  EXPECT_EQ(
+      sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+      "model.alignment_layer is 2, but model.num_hidden_layers is 2; set it to less than that");
 }
 
 }  // namespace

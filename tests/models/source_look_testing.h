@@ -34,7 +34,7 @@ struct LookKind {
 inline const std::vector<LookKind>& look_kinds() {
   using enum AttentionGuide;
   static const std::vector<LookKind> all = {
-      {"copied and covered", {.copies = true, .coverage = 0.7}, 3, 1, Wiring::last},
+      {"copied and covered", {.copies = true, .coverage = 0.7}, 3, 0, Wiring::last},
       {"aligned, of all layers",
        {.coverage = 0.2, .guide = alignments, .guide_weight = 0.1},
        1,
@@ -51,7 +51,7 @@ inline const std::vector<LookKind>& look_kinds() {
 // Guided by itself, which is no function of the weights for its gradient.
 inline const LookKind& moving_on() {
   static const LookKind kind = {
-      "moving on", {.guide = AttentionGuide::monotonic, .guide_weight = 0.5}, 3, 1, Wiring::last};
+      "moving on", {.guide = AttentionGuide::monotonic, .guide_weight = 0.5}, 3, 0, Wiring::last};
   return kind;
 }
 

@@ -65,12 +65,13 @@ TEST(SpansOfTokens, GradientOfAllWeights) {
 // computed again.
 TEST(SpansOfTokens, ThePenaltyHasTheGradientOfItsValue) {
   const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
-  for (const char* const again : {"none", "layer", "attention"}) {
-    SCOPED_TRACE(again);
+  for (const RecomputeGranularity again :
+       {RecomputeGranularity::none, RecomputeGranularity::full, RecomputeGranularity::selective}) {
+    SCOPED_TRACE(name_of(again));
     DecoderOptions options = decoder_options({.limit = 9, .ramp = 3, .initial = 2.6});
     options.spans.kind = SpanKind::dynamic;
     ModelSetting setting = tiny_setting();
-    setting.memory.recompute = again;
+    setting.memory.recompute_granularity = again;
     const auto model = make_decoder(options, setting);
     set_token_weights(*model, 0.4);
     const Tensor seed = Tensor::from<double>(std::vector<double>{2.0}, {1}, setting.device);
@@ -259,7 +260,7 @@ TEST(Spans, AreRefusedWhereTheyCannotBe) {
   options.spans.kind = SpanKind::dynamic;
   EXPECT_THROW(make_decoder(options, tiny_setting()), ConfigurationError);
   options = decoder_options();
-  options.common.attention.kinds = {"causal", "lsh"};
+  options.common.attention.kinds = {"full", "lsh"};
   EXPECT_THROW(make_decoder(options, tiny_setting()), ConfigurationError);
 }
 

@@ -201,26 +201,28 @@ TEST(EncoderDecoder, IsTheSameOnEveryLayout) {
 }
 
 TEST(EncoderDecoder, IsTheSameWithEachMemoryModeAndWiring) {
-  for (const Case& c : std::initializer_list<Case>{{.name = "attention recomputed, full",
-                       .wiring = Wiring::full,
-                       .memory = {.recompute = "attention"}},
-                                                   {.name = "layers recomputed, mix",
-                                                   .wiring = Wiring::mix,
-                                                   .memory = {.recompute = "layer"},
-                                                   .smoothing = torch},
-                                                   {.name = "two layers recomputed, same",
-                                                   .norm = NormPlacement::post,
-                                                   .wiring = Wiring::same,
-                                                   .memory = {.recompute = "every 2"}},
-                                                   {.name = "reversible, reverse",
-                                                   .wiring = Wiring::reverse,
-                                                   .residual = ResidualKind::reversible},
-                                                   {.name = "reversible, mix, side by side",
-                                                   .wiring = Wiring::mix,
-                                                   .memory = chunked,
-                                                   .residual = ResidualKind::reversible,
-                                                   .join = StreamJoin::concatenate,
-                                                   .smoothing = fairseq}})
+  for (const Case& c :
+       std::initializer_list<Case>{{.name = "attention recomputed, full",
+       .wiring = Wiring::full,
+       .memory = {.recompute_granularity = RecomputeGranularity::selective}},
+                                   {.name = "layers recomputed, mix",
+                                   .wiring = Wiring::mix,
+                                   .memory = {.recompute_granularity = RecomputeGranularity::full},
+                                   .smoothing = torch},
+                                   {.name = "two layers recomputed, same",
+                                   .norm = NormPlacement::post,
+                                   .wiring = Wiring::same,
+                                   .memory = {.recompute_granularity = RecomputeGranularity::full,
+                                             .recompute_num_layers = 2}},
+                                   {.name = "reversible, reverse",
+                                   .wiring = Wiring::reverse,
+                                   .residual = ResidualKind::reversible},
+                                   {.name = "reversible, mix, side by side",
+                                   .wiring = Wiring::mix,
+                                   .memory = chunked,
+                                   .residual = ResidualKind::reversible,
+                                   .join = StreamJoin::concatenate,
+                                   .smoothing = fairseq}})
     expect_same(c, some_layouts);
 }
 
@@ -239,11 +241,15 @@ void expect_same_functions(const Case& a, const Case& b, double tolerance) {
 TEST(EncoderDecoder, WhatIsKeptChangesNothing) {
   for (const Wiring wiring : {Wiring::last, Wiring::mix, Wiring::full}) {
     for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post})
-      for (const std::string again : {"attention", "layer", "every 2"}) {
+      for (const MemoryOptions& again :
+           {MemoryOptions{.recompute_granularity = RecomputeGranularity::selective},
+            MemoryOptions{.recompute_granularity = RecomputeGranularity::full},
+            MemoryOptions{.recompute_granularity = RecomputeGranularity::full,
+            .recompute_num_layers = 2}}) {
         const Case plain = {.name = "plain", .norm = norm, .wiring = wiring};
         Case other = plain;
-        other.name = again;
-        other.memory.recompute = again;
+        other.name = name_of(again.recompute_granularity);
+        other.memory = again;
         other.memory.loss_chunks = 2;
         expect_same_functions(plain, other, 1e-12);
       }

@@ -69,7 +69,8 @@ TEST(TransformerXl, GradientOfAllWeightsWithMemory) {
     for (const double dropout : {0.0, 0.3})
       for (const bool shared : {true, false}) {
         TransformerXlOptions options = tiny(norm);
-        options.common.activation = Activation::gelu;  // relu has kinks, which differences cross
+        options.common.activation =
+            FeedForwardActivation::gelu;  // relu has kinks, which differences cross
         options.common.dropout = options.common.attention_dropout = dropout;
         options.share_position_biases = shared;
         const auto model = make_transformer_xl(options, tiny_setting());
@@ -103,8 +104,8 @@ TEST(TransformerXl, MemoryEqualsOneLongSegment) {
 TEST(TransformerXl, MemoryEqualsOneLongSegmentForKindsThatShift) {
   const Tensor text = random_ids(2, 13, 1);
   TransformerXlOptions options = tiny();
-  options.common.attention = {.window = {2}, .dilation = 2, .stride = 3};
-  for (const std::string kind : {"local", "strided", "local+strided/dilated"}) {
+  options.common.attention = {.sliding_window = {3}, .dilation = 2, .stride = 3};
+  for (const std::string kind : {"sliding_window", "strided", "sliding_window+strided/dilated"}) {
     SCOPED_TRACE(kind);
     options.common.attention.kinds = {kind};
     const auto model = make_transformer_xl(options, tiny_setting(12));
@@ -113,7 +114,7 @@ TEST(TransformerXl, MemoryEqualsOneLongSegmentForKindsThatShift) {
     expect_close(losses_of(*model, text, {1, 7, 2, 2}, 11), whole, 1e-12);
   }
   // A local layer needs no more memory than its window.
-  options.common.attention.kinds = {"local"};
+  options.common.attention.kinds = {"sliding_window"};
   const auto model = make_transformer_xl(options, tiny_setting(12));
   expect_close(losses_of(*model, text, {4, 4, 4}, 2), losses_of(*model, text, {4, 4, 4}, 8), 1e-12);
 }

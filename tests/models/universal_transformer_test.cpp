@@ -18,7 +18,7 @@ UniversalTransformerOptions tiny(StepCount count, NormPlacement norm = NormPlace
   UniversalTransformerOptions options;
   options.common = testing::tiny_options(norm);
   options.common.layers = 1;
-  options.common.activation = Activation::gelu_tanh;
+  options.common.activation = FeedForwardActivation::gelu_tanh;
   options.common.initial_deviation = 0.4;
   options.positions.reach = 2;
   options.count = count;

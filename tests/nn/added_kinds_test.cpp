@@ -24,9 +24,10 @@ TEST(AddedKinds, AreNamedAsTheLibrarysAre) {
   EXPECT_EQ(problem_of(options, setting), "");
   EXPECT_EQ(mechanism_kind(options, 0), &options.added.front());
   EXPECT_FALSE(reads_on(options));
-  options.kinds = {"own/local"};
+  options.kinds = {"own/sliding_window"};
   EXPECT_EQ(problem_of(options, setting),
-            "model.attention has own in \"own/local\": it is alone, so a layer has it alone");
+            "model.attention.layer_types has own in \"own/sliding_window\": it is alone, so a "
+            "layer has it alone");
   options.kinds = {"other"};
   EXPECT_NE(problem_of(options, setting).find(", own; "), std::string::npos);
 }
@@ -41,7 +42,7 @@ TEST(AddedKinds, SayThemselvesWhatTheyRefuse) {
 }
 
 TEST(AddedKinds, HaveNamesOfTheirOwn) {
-  for (const std::string name : {"own", "linear", "local"}) {
+  for (const std::string name : {"own", "linear", "sliding_window"}) {
     const AttentionOptions options = {.added = {own_kind("own"), own_kind(name)}};
     EXPECT_EQ(problem_of(options, {}),
               "attention " + name + " is added, and there is one of that name");

@@ -19,18 +19,22 @@ struct Case {
 // Stride 4 and window 2 where nothing else is said.
 std::vector<Case> cases() {
   using namespace sees;
-  const AttentionOptions base = {
-      .window = {2}, .dilation = 3, .stride = 4, .summary = 1, .global = {0, 5}};
+  const AttentionOptions base = {.sliding_window = {3},
+                                 .local_1d = {.filter_width = 2, .block_length = 4},
+                                 .dilation = 3,
+                                 .stride = 4,
+                                 .summary = 1,
+                                 .global = {0, 5}};
   AttentionOptions groups = base;
   groups.summary = 2;
   groups.summary_groups = 2;
   AttentionOptions no_self = base;
   no_self.self = false;
   AttentionOptions wide = base;
-  wide.window = {9};  // reaches two columns
+  wide.sliding_window = {10};  // reaches two columns
   return {
-      {"causal", with("causal", base), causal()},
-      {"local", with("local", base), local(2)},
+      {"full", with("full", base), causal()},
+      {"sliding_window", with("sliding_window", base), local(2)},
       {"dilated", with("dilated", base), dilated(2, 3)},
       {"strided", with("strided", base), strided(4)},
       {"local_1d", with("local_1d", base), block_window(4, 2)},
@@ -39,21 +43,27 @@ std::vector<Case> cases() {
       {"summary without itself", with("summary", no_self), summary(4, 1)},
       {"fixed", with("fixed", base), either(block(4), summary(4, 1))},
       {"fixed, two groups", with("fixed", groups), either(block(4), summary(4, 2, 2))},
-      {"global", with("global", base), either(local(2), global({0, 5}))},
-      {"local+strided", with("local+strided", base), either(local(2), strided(4))},
-      {"wide local+strided", with("local+strided", wide), either(local(9), strided(4))},
-      {"strided+global",
-       with("strided+global", base),
+      {"global_local", with("global_local", base), either(local(2), global({0, 5}))},
+      {"sliding_window+strided",
+       with("sliding_window+strided", base),
+       either(local(2), strided(4))},
+      {"wide sliding_window+strided",
+       with("sliding_window+strided", wide),
+       either(local(9), strided(4))},
+      {"strided+global_local",
+       with("strided+global_local", base),
        either(strided(4), either(local(2), global({0, 5})))},
-      {"local/strided", with("local/strided", base), by_head({local(2), strided(4)})},
-      {"local+strided/dilated",
-       with("local+strided/dilated", base),
+      {"sliding_window/strided",
+       with("sliding_window/strided", base),
+       by_head({local(2), strided(4)})},
+      {"sliding_window+strided/dilated",
+       with("sliding_window+strided/dilated", base),
        by_head({either(local(2), strided(4)), dilated(2, 3)})},
       {"strided/fixed, two groups",
        with("strided/fixed", groups),
        by_head({strided(4), either(block(4), summary(4, 2, 2, 2))})},
-      {"causal/block+summary/local/strided+global",
-       with("causal/block+summary/local/strided+global", base),
+      {"full/block+summary/sliding_window/strided+global_local",
+       with("full/block+summary/sliding_window/strided+global_local", base),
        by_head({causal(),
                 either(block(4), either(summary(4, 1), self())),
                 local(2),
@@ -119,7 +129,8 @@ TEST(AttentionKinds, EachTensorRankTakesItsHeadsOfTheTable) {
 
 // Folded columns draw what they draw where they stand.
 TEST(AttentionKinds, DropoutIsThatOfTheUnfoldedCall) {
-  const AttentionPattern pattern = pattern_of(with("local+strided", {.window = {2}, .stride = 4}));
+  const AttentionPattern pattern =
+      pattern_of(with("sliding_window+strided", {.sliding_window = {3}, .stride = 4}));
   const Sequence sequence(40);
   const Pass pass = {.training = true, .random = Random(3)};
   const Projected projected = {.query = Variable(sequence.query),
@@ -134,7 +145,8 @@ TEST(AttentionKinds, DropoutIsThatOfTheUnfoldedCall) {
 }
 
 TEST(AttentionKinds, AlternateByLayerAndTakeAWindowForEach) {
-  AttentionOptions options = {.kinds = {"local", "strided"}, .window = {1, 2, 3}, .stride = 4};
+  AttentionOptions options = {
+      .kinds = {"sliding_window", "strided"}, .sliding_window = {2, 3, 4}, .stride = 4};
   const auto patterns = attention_patterns(options, {.layers = 3, .heads = heads});
   ASSERT_EQ(patterns.size(), 3u);
   const Sequence sequence(13);
@@ -146,16 +158,16 @@ TEST(AttentionKinds, AlternateByLayerAndTakeAWindowForEach) {
 TEST(AttentionKinds, ReachAllKeysWhereTheyShould) {
   const Sequence sequence(13);
   const Results full = dense(sequence, sees::causal());
-  expect_same(run(pattern_of(with("local", {.window = {12}})), sequence), full);
+  expect_same(run(pattern_of(with("sliding_window", {.sliding_window = {13}})), sequence), full);
   expect_same(run(pattern_of(with("strided", {.stride = 1})), sequence), full);
   expect_same(run(pattern_of(with("block", {.stride = 13})), sequence), full);
-  AttentionOptions all = with("global", {.window = {0}});
+  AttentionOptions all = with("global_local", {.sliding_window = {1}});
   all.global = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   expect_same(run(pattern_of(all), sequence), full);
 }
 
 TEST(AttentionKinds, PermutingTheHeadsPermutesTheTable) {
-  const AttentionOptions base = {.window = {2}, .stride = 4};
+  const AttentionOptions base = {.sliding_window = {3}, .stride = 4};
   const Sequence sequence(40);
   Sequence permuted = sequence;  // head h is head h ^ 1
   for (Tensor* const x : {&permuted.query, &permuted.key, &permuted.value, &permuted.upstream}) {
@@ -165,8 +177,8 @@ TEST(AttentionKinds, PermutingTheHeadsPermutesTheTable) {
     for (std::int64_t row = 0; row < from.elements() / width; ++row)
       std::copy_n(from.data<double>() + (row ^ 1) * width, width, x->data<double>() + row * width);
   }
-  const Results found = run(pattern_of(with("local/strided", base)), permuted);
-  const Results expected = run(pattern_of(with("strided/local", base)), sequence);
+  const Results found = run(pattern_of(with("sliding_window/strided", base)), permuted);
+  const Results expected = run(pattern_of(with("strided/sliding_window", base)), sequence);
   for (std::size_t row = 0; row < found.y.size() / value_dim; ++row)
     for (std::size_t e = 0; e < value_dim; ++e)
       EXPECT_NEAR(found.y[row * value_dim + e], expected.y[(row ^ 1) * value_dim + e], 1e-12);
@@ -180,8 +192,8 @@ std::set<std::int64_t> keys_of(const AttentionPattern& pattern, std::int64_t p) 
 }
 
 TEST(SparseTransformer, HasThePapersKeys) {
-  const AttentionOptions base = {.window = {3}, .stride = 4, .summary = 1};
-  EXPECT_EQ(keys_of(pattern_of(with("local+strided", base)), 15),
+  const AttentionOptions base = {.sliding_window = {4}, .stride = 4, .summary = 1};
+  EXPECT_EQ(keys_of(pattern_of(with("sliding_window+strided", base)), 15),
             (std::set<std::int64_t>{12, 13, 14, 15, 3, 7, 11}));
   EXPECT_EQ(keys_of(pattern_of(with("fixed", base)), 13),
             (std::set<std::int64_t>{12, 13, 3, 7, 11}));
@@ -190,7 +202,7 @@ TEST(SparseTransformer, HasThePapersKeys) {
 // From any position two layers lead to every earlier one.
 TEST(SparseTransformer, TwoLayersReachEveryEarlierPosition) {
   const std::int64_t time = 19;
-  const AttentionOptions base = {.window = {3}, .stride = 4, .summary = 1};
+  const AttentionOptions base = {.sliding_window = {4}, .stride = 4, .summary = 1};
   const auto reached = [&](const std::string& first, const std::string& second) {
     const Mask one = pattern_of(with(first, base)).rules(time).of(0) & masks::causal();
     const Mask two = pattern_of(with(second, base)).rules(time).of(0) & masks::causal();
@@ -203,10 +215,10 @@ TEST(SparseTransformer, TwoLayersReachEveryEarlierPosition) {
       }
     return missed == 0;
   };
-  EXPECT_TRUE(reached("local", "strided"));
-  EXPECT_TRUE(reached("strided", "local"));
+  EXPECT_TRUE(reached("sliding_window", "strided"));
+  EXPECT_TRUE(reached("strided", "sliding_window"));
   EXPECT_TRUE(reached("block", "summary"));
-  EXPECT_FALSE(reached("local", "local"));
+  EXPECT_FALSE(reached("sliding_window", "sliding_window"));
 }
 
 // Overlapping blocks hold every window of at most their length.
@@ -233,11 +245,11 @@ TEST(AttentionPairs, AreThoseOfTheDefinition) {
 
 TEST(AttentionPairs, CountAMemory) {
   const auto pairs = [](const std::string& kind, const Mask& own) {
-    const AttentionPattern pattern = pattern_of(with(kind, {.window = {2}, .stride = 4}));
+    const AttentionPattern pattern = pattern_of(with(kind, {.sliding_window = {3}, .stride = 4}));
     return attention_pairs(pattern, own, 3, 5, backend_device());
   };
-  EXPECT_EQ(pairs("causal", masks::causal()), 6 + 7 + 8);
-  EXPECT_EQ(pairs("local", masks::causal()), 9);
+  EXPECT_EQ(pairs("full", masks::causal()), 6 + 7 + 8);
+  EXPECT_EQ(pairs("sliding_window", masks::causal()), 9);
   EXPECT_EQ(pairs("strided", masks::causal()), 2 + 2 + 2);
   EXPECT_EQ(pairs("strided", masks::causal() & masks::window(3, 0)), 3);
 }
@@ -248,7 +260,7 @@ TEST(AttentionOptions, SayWhatIsWrong) {
   };
   EXPECT_EQ(problem({}), "");
   for (const Case& c : cases()) EXPECT_EQ(problem(c.options), "") << c.name;
-  EXPECT_EQ(problem({.kinds = {"local", "dilated+strided"}, .stride = 99}, true), "");
+  EXPECT_EQ(problem({.kinds = {"sliding_window", "dilated+strided"}, .stride = 99}, true), "");
 
   const auto expect =
       [&](const AttentionOptions& options, const std::string& sentence, bool memory = false) {
@@ -258,32 +270,41 @@ TEST(AttentionOptions, SayWhatIsWrong) {
                          options, {.layers = 2, .heads = heads, .memory = memory, .segment = 100}),
                      ConfigurationError);
       };
-  expect(with("locl"), "has \"locl\", wanted one of causal, local,");
-  expect(with("local+"), "has \"\", wanted one of");
-  expect(with("local/"), "has \"\", wanted one of");
-  expect(with("local+local"), "unites local with itself");
-  expect(with("local/local/strided"), "divides heads into 3 parts in \"local/local/strided\"");
-  expect({.kinds = {"local", "local", "local"}}, "has 3 elements, more than model.layers = 2");
-  expect(with("local", {.window = {1, 2, 3}}), "attention_window has 3 elements");
+  expect(with("locl"), "has \"locl\", wanted one of full, sliding_window,");
+  expect(with("sliding_window+"), "has \"\", wanted one of");
+  expect(with("sliding_window/"), "has \"\", wanted one of");
+  expect(with("sliding_window+sliding_window"), "unites sliding_window with itself");
+  expect(with("sliding_window/sliding_window/strided"),
+         "divides heads into 3 parts in \"sliding_window/sliding_window/strided\"");
+  expect({.kinds = {"sliding_window", "sliding_window", "sliding_window"}},
+         "has 3 elements, more than model.num_hidden_layers = 2");
+  expect(with("sliding_window", {.sliding_window = {2, 3, 4}}), "sliding_window has 3 elements");
   expect(with("fixed", {.stride = 8, .summary = 3, .summary_groups = 3}), "are more than");
-  expect(with("local/strided", {.stride = 100}),
-         "attention_stride is 100, but data.segment is 100");
+  expect(with("sliding_window/strided", {.stride = 100}),
+         "attention.stride is 100, but data.seq_length is 100");
   for (const std::string kind : {"block", "summary", "fixed"})
-    expect(with("local/" + kind, {.stride = 100}), kind + " attention would have a single block");
-  expect(with("dilated", {.dilation = 100}), "attention_dilation is 100, but data.segment is 100");
+    expect(with("sliding_window/" + kind, {.stride = 100}),
+           kind + " attention would have a single block");
+  expect(with("dilated", {.dilation = 100}),
+         "attention.dilation is 100, but data.seq_length is 100");
   EXPECT_EQ(problem(with("dilated", {.dilation = 100}), true), "");  // it sees the memory
-  expect(with("global", {.global = {0, 100}}), "has position 100, but data.segment is 100");
+  expect(with("global_local", {.global = {0, 100}}),
+         "has position 100, but data.seq_length is 100");
   // The last of four blocks of 25 has the first one beyond a window of 26, where 0 is global.
-  const AttentionOptions no_room = {.window = {26}, .global = {0}, .random = 3, .block = 25};
-  expect(with("causal/global", no_room),
-         "attention_random is 3, but no block of model.attention_block = 25 positions lies beyond");
+  const AttentionOptions no_room = {
+      .sliding_window = {27}, .global = {0}, .random = 3, .block = 25};
+  expect(with("full/global_local", no_room),
+         "num_random_blocks is 3, but no block of model.attention.global_local.block_size = 25 "
+         "positions lies beyond");
   for (const std::vector<std::int64_t>& windows : {std::vector<std::int64_t>{25}, {26, 25}}) {
     AttentionOptions room = no_room;
-    room.window = windows;
-    EXPECT_EQ(problem(with("causal/global", room)), "");
+    room.sliding_window = windows;
+    EXPECT_EQ(problem(with("full/global_local", room)), "");
   }
-  for (const std::string kind : {"local_1d", "block", "summary", "fixed", "global"})
-    expect(with("local/" + kind), "has " + kind + ", which counts positions from the start", true);
+  for (const std::string kind : {"local_1d", "block", "summary", "fixed", "global_local"})
+    expect(with("sliding_window/" + kind),
+           "has " + kind + ", which counts positions from the start",
+           true);
 }
 
 using Settings = std::vector<std::pair<std::string, std::string>>;  // without "model."
@@ -292,7 +313,8 @@ std::vector<std::string> warnings(const std::vector<std::string>& kinds, const S
   AttentionOptions options;
   OptionTable table;
   declare(table, options, {});
-  std::vector<Assignment> assignments = {{"model.attention", Assignment::Kind::list, {}, {}}};
+  std::vector<Assignment> assignments = {
+      {"model.attention.layer_types", Assignment::Kind::list, {}, {}}};
   for (const std::string& kind : kinds) assignments.front().scalars.push_back({kind, false});
   for (const auto& [key, text] : settings)
     assignments.push_back({"model." + key, Assignment::Kind::scalar, {{text, false}}, {}});
@@ -301,22 +323,23 @@ std::vector<std::string> warnings(const std::vector<std::string>& kinds, const S
   return table.warnings();
 }
 
-// Every key but model.attention, with another value than its default.
+// Every key but model.attention.layer_types, with another value than its default.
 Settings all_settings() {
   AttentionOptions options;
   OptionTable table;
   declare(table, options, {});
   Settings settings;
   for (const OptionDescription& option : table.reference()) {
-    if (option.key == "model.attention") continue;
+    if (option.key == "model.attention.layer_types") continue;
     const bool is_flag = option.type == "true or false";
     const std::string flag = option.standard == "true" ? "false" : "true";
-    std::string number = option.key.ends_with("self_score") ? "-8" : "8";
-    if (option.key.ends_with("sharing")) number = "layers";
+    std::string number = option.key.ends_with("self_attention_score") ? "-8" : "8";
+    if (option.key.ends_with("sharing")) number = "layerwise";
+    if (option.key.ends_with(".kernel")) number = "relu";
     if (option.key.ends_with("decay")) number = "0.5";
     if (option.key.ends_with("rank")) number = "9";
-    if (option.key.ends_with("sinkhorn_top")) number = "0";  // nothing is chosen
-    if (option.key.ends_with(".synthesizer")) number = "factorised_random";
+    if (option.key.ends_with("num_top_blocks")) number = "0";  // nothing is chosen
+    if (option.key.ends_with(".variants")) number = "factorized_random";
     settings.emplace_back(option.key.substr(option.key.find('.') + 1), is_flag ? flag : number);
   }
   return settings;
@@ -326,78 +349,83 @@ TEST(AttentionOptions, EachThatNoLayerReadsIsAWarning) {
   const Settings all = all_settings();
   EXPECT_GE(all.size(), 20u);
   for (const auto& setting : all)
-    EXPECT_EQ(warnings({"causal"}, {setting}).size(), 1u) << setting.first;
-  EXPECT_EQ(warnings({"causal"}, all).size(), all.size());
+    EXPECT_EQ(warnings({"full"}, {setting}).size(), 1u) << setting.first;
+  EXPECT_EQ(warnings({"full"}, all).size(), all.size());
+  EXPECT_EQ(warnings({"sliding_window",
+                      "dilated/strided",
+                      "block+summary",
+                      "fixed",
+                      "global_local",
+                      "lsh",
+                      "performer",
+                      "rfa",
+                      "linformer",
+                      "routing",
+                      "sinkhorn",
+                      "synthesizer",
+                      "memory_compressed",
+                      "local_1d",
+                      "local_2d"},
+                     all),
+            std::vector<std::string>{"--set: model.attention.synthesizer.dense_hidden_size is set, "
+                                     "but model.attention.synthesizer.variants "
+                                     "has no dense"});
+  EXPECT_EQ(warnings({"full"}, {{"attention.sliding_window", "256"}}),
+            std::vector<std::string>{
+                "--set: model.attention.sliding_window is set, but no layer of "
+                "model.attention.layer_types has sliding_window, dilated or global_local"});
   EXPECT_EQ(
-      warnings({"local",
-                "dilated/strided",
-                "block+summary",
-                "fixed",
-                "global",
-                "lsh",
-                "performer",
-                "random_features",
-                "linformer",
-                "routing",
-                "sinkhorn",
-                "synthesizer",
-                "compressed",
-                "local_2d"},
-               all),
-      std::vector<std::string>{"--set: model.synthesizer_hidden is set, but model.synthesizer "
-                               "has no dense"});
-  EXPECT_EQ(warnings({"causal"}, {{"attention_window", "255"}}),
-            std::vector<std::string>{"--set: model.attention_window is set, but no layer of "
-                                     "model.attention has local, dilated, local_1d or global"});
-  EXPECT_EQ(warnings({"causal"}, {{"attention_window", "127"}, {"lsh_rounds", "2"}}),
-            std::vector<std::string>())
+      warnings({"full"}, {{"attention.sliding_window", "128"}, {"attention.lsh.num_hashes", "2"}}),
+      std::vector<std::string>())
       << "the defaults";
 }
 
 TEST(AttentionOptions, AreReadByTheirKinds) {
   const std::pair<std::string, Settings> read[] = {
-      {"local", {{"attention_window", "7"}}},
-      {"dilated", {{"attention_window", "7"}, {"attention_dilation", "7"}}},
-      {"strided", {{"attention_stride", "7"}}},
-      {"block", {{"attention_stride", "7"}}},
+      {"sliding_window", {{"attention.sliding_window", "7"}}},
+      {"dilated", {{"attention.sliding_window", "7"}, {"attention.dilation", "7"}}},
+      {"strided", {{"attention.stride", "7"}}},
+      {"block", {{"attention.stride", "7"}}},
       {"summary",
-       {{"attention_stride", "7"},
-        {"attention_summary", "7"},
-        {"attention_summary_groups", "7"},
-        {"attention_self", "false"}}},
+       {{"attention.stride", "7"},
+        {"attention.summary.num_columns", "7"},
+        {"attention.summary.num_patterns", "7"},
+        {"attention.summary.attend_self", "false"}}},
       {"fixed",
-       {{"attention_stride", "7"}, {"attention_summary", "7"}, {"attention_summary_groups", "7"}}},
-      {"global",
-       {{"attention_window", "7"},
-        {"attention_global", "7"},
-        {"attention_global_projections", "true"},
-        {"attention_random", "7"},
-        {"attention_block", "7"},
-        {"attention_seed", "7"}}}};
+       {{"attention.stride", "7"},
+        {"attention.summary.num_columns", "7"},
+        {"attention.summary.num_patterns", "7"}}},
+      {"global_local",
+       {{"attention.sliding_window", "7"},
+        {"attention.global_local.global_positions", "7"},
+        {"attention.global_local.separate_global_projections", "true"},
+        {"attention.global_local.num_random_blocks", "7"},
+        {"attention.global_local.block_size", "7"},
+        {"attention.global_local.random_seed", "7"}}}};
   for (const auto& [kind, settings] : read) {
-    EXPECT_EQ(warnings({"causal/" + kind, "causal"}, settings), std::vector<std::string>()) << kind;
+    EXPECT_EQ(warnings({"full/" + kind, "full"}, settings), std::vector<std::string>()) << kind;
     EXPECT_EQ(warnings({kind}, all_settings()).size(), all_settings().size() - settings.size())
         << kind;
   }
   EXPECT_EQ(warnings({"lsh"}, all_settings()).size(), all_settings().size() - 9);
-  EXPECT_EQ(warnings({"global"}, {{"attention_block", "7"}}),
-            std::vector<std::string>{
-                "--set: model.attention_block is set, but model.attention_random is 0"});
+  EXPECT_EQ(warnings({"global_local"}, {{"attention.global_local.block_size", "7"}}),
+            std::vector<std::string>{"--set: model.attention.global_local.block_size is set, but "
+                                     "model.attention.global_local.num_random_blocks is 0"});
 }
 
 TEST(AttentionOptions, OnlyTheLayersOfLshAndOfOwnProjectionsChangeTheWeights) {
   const auto layers_of_other_weights = [](const std::string& kinds, std::int64_t layers) {
     return longspan::layers_of_other_weights(kinds, layers, false);
   };
-  EXPECT_EQ(longspan::layers_of_other_weights("[local/global, lsh, causal]", 4, true),
+  EXPECT_EQ(longspan::layers_of_other_weights("[sliding_window/global_local, lsh, full]", 4, true),
             " 0 global 1 lsh 3 global");
-  EXPECT_EQ(layers_of_other_weights("[local/global, causal]", 4), "");
-  EXPECT_EQ(layers_of_other_weights("[causal]", 4), "");
-  EXPECT_EQ(layers_of_other_weights("[local, strided+local]", 4), "");
+  EXPECT_EQ(layers_of_other_weights("[sliding_window/global_local, full]", 4), "");
+  EXPECT_EQ(layers_of_other_weights("[full]", 4), "");
+  EXPECT_EQ(layers_of_other_weights("[sliding_window, strided+sliding_window]", 4), "");
   EXPECT_EQ(layers_of_other_weights("lsh", 2), " 0 lsh 1 lsh");
-  EXPECT_EQ(layers_of_other_weights("[local, lsh]", 4), " 1 lsh 3 lsh");
-  EXPECT_EQ(layers_of_other_weights("[local, lsh, causal]", 2),
-            layers_of_other_weights("[causal, lsh]", 2));
+  EXPECT_EQ(layers_of_other_weights("[sliding_window, lsh]", 4), " 1 lsh 3 lsh");
+  EXPECT_EQ(layers_of_other_weights("[sliding_window, lsh, full]", 2),
+            layers_of_other_weights("[full, lsh]", 2));
   EXPECT_EQ(layers_of_other_weights("no such key", 2), "");
 }
 

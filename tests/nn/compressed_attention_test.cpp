@@ -111,12 +111,13 @@ TEST(CompressedLayer, PaddingIsAsIfTheRowEnded) {
 
 TEST(CompressedKind, SaysWhatItCannotBeWith) {
   const auto problem = [](const AttentionSetting& setting) {
-    return problem_of(AttentionOptions{.kinds = {"compressed"}}, setting);
+    return problem_of(AttentionOptions{.kinds = {"memory_compressed"}}, setting);
   };
   EXPECT_EQ(problem({.segment = 100}), "");
   EXPECT_NE(problem({.memory = true}).find("memory of earlier segments"), std::string::npos);
-  EXPECT_NE(problem({.heads = 2, .mesh = {.context = 4}}).find("attention compressed divides"),
-            std::string::npos);
+  EXPECT_NE(
+      problem({.heads = 2, .mesh = {.context = 4}}).find("attention memory_compressed divides"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -87,15 +87,15 @@ struct Case {
 
 std::vector<Case> cases() {
   return {
-      {"causal", sees::causal()},
+      {"full", sees::causal()},
       {"strided", sees::strided(4)},  // folded where distances do not count
-      {"local+strided", sees::either(sees::local(2), sees::strided(4))},
+      {"sliding_window+strided", sees::either(sees::local(2), sees::strided(4))},
       {"fixed/dilated",
        sees::by_head({sees::either(sees::block(4), sees::summary(4, 1)), sees::dilated(2, 3)})}};
 }
 
 AttentionOptions options_of(const Case& c) {
-  return with(c.kinds, {.window = {2}, .dilation = 3, .stride = 4, .summary = 1});
+  return with(c.kinds, {.sliding_window = {3}, .dilation = 3, .stride = 4, .summary = 1});
 }
 
 TEST(DistanceTables, EqualTheDefinitionInEveryKind) {
@@ -125,7 +125,7 @@ TEST(DistanceTables, Gradients) {
 
 // Queries of global positions have projections of their own, and the same tables.
 TEST(DistanceTables, GlobalPositionsSeeTheDistancesToo) {
-  AttentionOptions options = with("global", {.window = {2}});
+  AttentionOptions options = with("global_local", {.sliding_window = {3}});
   options.global = {0, 5};
   const Attended one(options, false);
   options.global_projections = true;

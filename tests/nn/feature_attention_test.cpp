@@ -41,9 +41,8 @@ SegmentContext context_of(bool causal) {
   return context;
 }
 
-const std::vector<std::string> causal_kinds = {"linear", "performer", "random_features"};
-const std::vector<std::string> whole_kinds = {
-    "linear", "performer", "random_features", "efficient"};
+const std::vector<std::string> causal_kinds = {"linear", "performer", "rfa"};
+const std::vector<std::string> whole_kinds = {"linear", "performer", "rfa", "efficient"};
 
 TEST(FeatureAttention, Gradients) {
   for (const bool causal : {true, false})

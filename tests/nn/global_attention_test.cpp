@@ -67,7 +67,7 @@ TEST(GlobalAttention, ACausalSequenceHasTheBlocksOfALongerOne) {
 }
 
 TEST(GlobalAttention, HeadsAndLayersHaveTheirOwnBlocksAndEqualDenseAttention) {
-  AttentionOptions options = with("global", {.window = {3}});
+  AttentionOptions options = with("global_local", {.sliding_window = {4}});
   options.random = 2;
   options.block = 4;
   options.seed = 5;
@@ -98,9 +98,11 @@ TEST(GlobalAttention, HeadsAndLayersHaveTheirOwnBlocksAndEqualDenseAttention) {
 }
 
 AttentionOptions own_projections(const std::string& kinds, std::vector<std::int64_t> positions) {
-  return with(
-      kinds,
-      {.window = {2}, .stride = 4, .global = std::move(positions), .global_projections = true});
+  return with(kinds,
+              {.sliding_window = {3},
+               .stride = 4,
+               .global = std::move(positions),
+               .global_projections = true});
 }
 
 // Rows at global positions have their queries, keys and values from one sequence, the others from
@@ -110,15 +112,16 @@ TEST(GlobalProjections, AreThoseOfTheRowsAtGlobalPositions) {
   const std::set<std::int64_t> positions = {0, 5, 66};
   const Sees global = sees::global(positions);
   const std::vector<std::pair<std::string, Sees>> cases = {
-      {"global", sees::either(sees::local(2), global)},
-      {"local/global", sees::by_head({sees::local(2), sees::either(sees::local(2), global)})},
-      {"strided/global+strided",
+      {"global_local", sees::either(sees::local(2), global)},
+      {"sliding_window/global_local",
+       sees::by_head({sees::local(2), sees::either(sees::local(2), global)})},
+      {"strided/global_local+strided",
        sees::by_head({sees::strided(4),
                       sees::either(sees::strided(4), sees::either(sees::local(2), global))})}};
   for (const auto& [kinds, sees] : cases) {
     SCOPED_TRACE(kinds);
     const auto is_own = [&](std::int64_t h, std::int64_t p) {
-      return positions.contains(p) && (kinds == "global" || h % 2 == 1);
+      return positions.contains(p) && (kinds == "global_local" || h % 2 == 1);
     };
     const Sees own = [&](std::int64_t h, std::int64_t p, std::int64_t) { return is_own(h, p); };
     const Sees others = [&](std::int64_t h, std::int64_t p, std::int64_t k) {
@@ -155,11 +158,12 @@ TEST(GlobalProjections, AreThoseOfTheRowsAtGlobalPositions) {
                 {sum, of_special.dquery, of_special.dkey, of_special.dvalue});
     EXPECT_DOUBLE_EQ(
         attention_pairs(pattern, masks::causal(), time, 0, testing::backend_device()),
-        attention_pairs(pattern_of(with(kinds, {.window = {2}, .stride = 4, .global = {0, 5, 66}})),
-                        masks::causal(),
-                        time,
-                        0,
-                        testing::backend_device()));
+        attention_pairs(
+            pattern_of(with(kinds, {.sliding_window = {3}, .stride = 4, .global = {0, 5, 66}})),
+            masks::causal(),
+            time,
+            0,
+            testing::backend_device()));
   }
 }
 
@@ -182,15 +186,15 @@ TEST(GlobalProjections, AllPositionsGlobalWithCopiesEqualFullAttention) {
     return testing::values_of((*layer)(Variable(x), Variable(), SegmentContext(), Pass()).value());
   };
   testing::expect_close(
-      run(own_projections("global", {0, 1, 2, 3, 4, 5, 6, 7, 8})), run(with("causal")), 1e-13);
-  testing::expect_close(run(own_projections("global", {0, 3})),
-                        run(with("global", {.window = {2}, .global = {0, 3}})),
+      run(own_projections("global_local", {0, 1, 2, 3, 4, 5, 6, 7, 8})), run(with("full")), 1e-13);
+  testing::expect_close(run(own_projections("global_local", {0, 3})),
+                        run(with("global_local", {.sliding_window = {3}, .global = {0, 3}})),
                         1e-13);
 }
 
 TEST(GlobalProjections, Gradient) {
   Parameters parameters = testing::one_process_parameters();
-  const auto layer = layer_of(parameters, own_projections("local/global", {0, 3}));
+  const auto layer = layer_of(parameters, own_projections("sliding_window/global_local", {0, 3}));
   testing::allocate_randomly(parameters, 3);
   EXPECT_NO_THROW(parameters.named("attention/global_key/weight"));
   testing::expect_layer_gradients(

@@ -23,7 +23,7 @@ struct Built {
   Parameters parameters = testing::one_process_parameters();
   std::unique_ptr<MultiHeadAttention> layer;
 
-  explicit Built(const MultiHeadAttention::Options& options, const std::string& kind = "causal") {
+  explicit Built(const MultiHeadAttention::Options& options, const std::string& kind = "full") {
     const AttentionOptions attention = {.kinds = {kind}, .global_projections = true};
     const AttentionSetting setting = {.heads = heads, .dim = dim, .segment = time};
     layer = std::make_unique<MultiHeadAttention>(
@@ -63,7 +63,7 @@ TEST(GroupedHeads, GradientOfAllWeights) {
   MultiHeadAttention::Options options = grouped(2);
   options.query_key_norm = NormKind::rms;
   options.bias.out = false;
-  for (const char* const kind : {"causal", "global"}) {
+  for (const char* const kind : {"full", "global_local"}) {
     Built built(options, kind);
     testing::expect_layer_gradients(
         built.parameters,
@@ -76,7 +76,7 @@ TEST(GroupedHeads, GradientOfAllWeights) {
 TEST(GroupedHeads, KeptKeysAreOfTheKeyHeadsAlone) {
   MultiHeadAttention::Options options = grouped(2);
   options.query_key_norm = NormKind::layer;
-  for (const char* const kind : {"causal", "local", "global"}) {
+  for (const char* const kind : {"full", "sliding_window", "global_local"}) {
     const Built built(options, kind);
     const NoGradient unrecorded;
     const Tensor x = random_tensor({1, time, width}, 4);
@@ -107,9 +107,10 @@ TEST(GroupedHeads, BiasesAreThoseOfTheProjectionsThatHaveThem) {
 
 TEST(GroupedHeads, RefuseWhatDoesNotDivide) {
   EXPECT_EQ(key_heads_problem(3, 4, {}),
-            "model.key_heads is 3, which does not divide model.heads = 4");
+            "model.num_key_value_heads is 3, which does not divide model.num_attention_heads = 4");
   EXPECT_EQ(key_heads_problem(1, 4, {.tensor = 2}),
-            "model.key_heads is 1, which does not divide by parallel.tensor = 2: each rank has key "
+            "model.num_key_value_heads is 1, which does not divide by "
+            "parallel.tensor_parallel_size = 2: each rank has key "
             "heads of its own");
   EXPECT_EQ(key_heads_problem(2, 4, {.tensor = 2}), "");
   EXPECT_THROW(Built(grouped(3)), ConfigurationError);

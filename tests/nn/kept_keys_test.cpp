@@ -94,8 +94,9 @@ std::int64_t expect_reads_on(const MultiHeadAttention& layer,
 AttentionOptions kinds(std::vector<std::string> names) {
   AttentionOptions options;
   options.kinds = std::move(names);
-  options.window = {9};
+  options.sliding_window = {10};
   options.stride = 8;
+  options.local_1d = {.filter_width = 9, .block_length = 8};
   options.summary = 2;
   options.summary_groups = 2;
   options.global = {0, 17};
@@ -104,12 +105,12 @@ AttentionOptions kinds(std::vector<std::string> names) {
 }
 
 TEST(KeptKeys, EqualReadingAllAgainForEachKindOfMask) {
-  AttentionOptions random = kinds({"global"});
+  AttentionOptions random = kinds({"global_local"});
   random.random = 1;
-  AttentionOptions projected = kinds({"global"});
+  AttentionOptions projected = kinds({"global_local"});
   projected.global_projections = true;
-  for (const AttentionOptions& options : {kinds({"causal"}),
-                                          kinds({"local"}),
+  for (const AttentionOptions& options : {kinds({"full"}),
+                                          kinds({"sliding_window"}),
                                           kinds({"dilated"}),
                                           kinds({"strided"}),
                                           kinds({"local_1d"}),
@@ -117,9 +118,9 @@ TEST(KeptKeys, EqualReadingAllAgainForEachKindOfMask) {
                                           kinds({"block"}),
                                           kinds({"summary"}),
                                           kinds({"fixed"}),
-                                          kinds({"local+strided"}),
-                                          kinds({"local/strided"}),
-                                          kinds({"global"}),
+                                          kinds({"sliding_window+strided"}),
+                                          kinds({"sliding_window/strided"}),
+                                          kinds({"global_local"}),
                                           random,
                                           projected}) {
     SCOPED_TRACE(options.kinds.front());

@@ -141,7 +141,7 @@ TEST(LinformerKind, SaysWhatItCannotBeWith) {
   EXPECT_NE(problem({.segment = 100}).find("cannot be causal"), std::string::npos);
   EXPECT_NE(problem({.memory = true}).find("memory of earlier segments"), std::string::npos);
   EXPECT_EQ(problem({.segment = 101, .causal = false}),
-            "model.linformer_longest is 100, but sequences have up to 101 positions");
+            "model.attention.linformer.max_length is 100, but sequences have up to 101 positions");
 }
 
 }  // namespace

@@ -281,11 +281,11 @@ TEST(LshOptions, BucketsAreTwiceTheChunksInEvenFactors) {
 TEST(LshOptions, ALayerHasItAloneAndWithoutAMemory) {
   const auto problem = [](const std::string& kind, bool memory = false) {
     AttentionOptions options;
-    options.kinds = {"causal", kind};
+    options.kinds = {"full", kind};
     return problem_of(options, {.layers = 2, .heads = heads, .memory = memory, .segment = 100});
   };
   EXPECT_EQ(problem("lsh"), "");
-  for (const std::string kind : {"lsh/causal", "causal+lsh"})
+  for (const std::string kind : {"lsh/full", "full+lsh"})
     EXPECT_NE(problem(kind).find("a layer has it alone"), std::string::npos) << problem(kind);
   EXPECT_NE(problem("lsh", true).find("cannot be with a memory"), std::string::npos);
 }
@@ -294,7 +294,7 @@ TEST(LshOptions, OddBucketsAreRefusedWhereTheyAreWritten) {
   LshOptions options;
   OptionTable table;
   declare(table, options);
-  const Assignment odd = {.key = "model.lsh_buckets",
+  const Assignment odd = {.key = "model.attention.lsh.num_buckets",
                           .kind = Assignment::Kind::scalar,
                           .scalars = {{"33"}},
                           .mark = {.file = "run.yaml", .line = 7, .column = 3}};
@@ -320,11 +320,14 @@ OptionTable assigned(LshOptions& options, const std::string& key, const std::str
 
 TEST(LshOptions, AreBounded) {
   LshOptions options;
-  EXPECT_THROW(assigned(options, "model.lsh_buckets", "2000000").finish(), ConfigurationError);
-  EXPECT_NO_THROW(assigned(options, "model.lsh_buckets", "1048576").finish());
-  EXPECT_THROW(assigned(options, "model.lsh_self_score", "-1e7").finish(), ConfigurationError);
-  EXPECT_THROW(assigned(options, "model.lsh_self_score", "0").finish(), ConfigurationError);
-  EXPECT_NO_THROW(assigned(options, "model.lsh_self_score", "-1e5").finish());
+  EXPECT_THROW(assigned(options, "model.attention.lsh.num_buckets", "2000000").finish(),
+               ConfigurationError);
+  EXPECT_NO_THROW(assigned(options, "model.attention.lsh.num_buckets", "1048576").finish());
+  EXPECT_THROW(assigned(options, "model.attention.lsh.self_attention_score", "-1e7").finish(),
+               ConfigurationError);
+  EXPECT_THROW(assigned(options, "model.attention.lsh.self_attention_score", "0").finish(),
+               ConfigurationError);
+  EXPECT_NO_THROW(assigned(options, "model.attention.lsh.self_attention_score", "-1e5").finish());
 }
 
 // A token that sees only itself in a chunk: its value's gradient is its output's.

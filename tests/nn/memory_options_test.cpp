@@ -7,49 +7,43 @@
 namespace longspan::memory_options_test {
 namespace {
 
-// What memory.recompute becomes, or the complaint.
-std::string read(const std::string& key, const std::string& text) {
+struct Read {
+  Recomputation recomputation;
+  std::vector<std::string> warnings;
+};
+
+Read read(const std::string& granularity, const std::string& layers = "1") {
   MemoryOptions options;
   OptionTable table;
   declare(table, options);
-  table.assign(std::vector<Assignment>{{key, Assignment::Kind::scalar, {{text, false}}, {}}});
-  try {
-    table.finish();
-  } catch (const ConfigurationError& error) {
-    return error.what();
-  }
-  const Recomputation again = options.recomputation();
-  const std::string written = table.values().front().text;
-  switch (again.kind) {
-    case Recomputation::Kind::none:
-      return "nothing, " + written;
-    case Recomputation::Kind::attention:
-      return "attention, " + written;
-    case Recomputation::Kind::layers:
-      return fmt::format("{} layers, {}", again.together, written);
-  }
-  return "";
+  const auto assigned = [](const std::string& key, const std::string& text) {
+    return Assignment{key, Assignment::Kind::scalar, {{text, false}}, {}};
+  };
+  table.assign(std::vector<Assignment>{assigned("memory.recompute_granularity", granularity),
+                                       assigned("memory.recompute_num_layers", layers)});
+  table.finish();
+  return {options.recomputation(), table.warnings()};
 }
 
-TEST(MemoryOptions, RecomputationIsAWordOrEverySoManyLayers) {
-  EXPECT_EQ(read("memory.recompute", "none"), "nothing, none");
-  EXPECT_EQ(read("memory.recompute", "attention"), "attention, attention");
-  EXPECT_EQ(read("memory.recompute", "layer"), "1 layers, layer");
-  // "recompute: {every: 3}", and what the resolved configuration says of it.
-  EXPECT_EQ(read("memory.recompute.every", "3"), "3 layers, \"every 3\"");
-  EXPECT_EQ(read("memory.recompute", "every 3"), "3 layers, \"every 3\"");
+TEST(MemoryOptions, ReadsRecomputation) {
+  EXPECT_EQ(read("none").recomputation.kind, Recomputation::Kind::none);
+  EXPECT_EQ(read("selective").recomputation.kind, Recomputation::Kind::attention);
+  EXPECT_EQ(read("full").recomputation.kind, Recomputation::Kind::layers);
+  EXPECT_EQ(read("full").recomputation.together, 1);
+  EXPECT_EQ(read("full", "3").recomputation.together, 3);
 }
 
-TEST(MemoryOptions, OtherRecomputationsAreRefused) {
-  const std::string allowed = "allowed: none, attention, layer or {every: number}";
-  EXPECT_EQ(read("memory.recompute.every", "0"),
-            "--set: memory.recompute: found \"every 0\"; " + allowed);
-  EXPECT_EQ(read("memory.recompute.every", "two"),
-            "--set: memory.recompute: found \"every two\"; " + allowed);
-  EXPECT_EQ(read("memory.recompute.each", "2"),
-            "--set: memory.recompute: found a section with the key \"each\"; " + allowed);
-  EXPECT_EQ(read("memory.recompute", "layers"),
-            "--set: memory.recompute: found \"layers\"; " + allowed + "; did you mean \"layer\"?");
+TEST(MemoryOptions, WarnsOfGroupsOfLayersThatAreNotRecomputed) {
+  EXPECT_EQ(read("full", "3").warnings, std::vector<std::string>());
+  EXPECT_EQ(read("selective", "3").warnings,
+            std::vector<std::string>{"--set: memory.recompute_num_layers is set, but "
+                                     "memory.recompute_granularity is not full"});
+}
+
+TEST(MemoryOptions, RejectsOtherRecomputations) {
+  EXPECT_THROW(read("layers"), ConfigurationError);
+  EXPECT_THROW(read("every 3"), ConfigurationError);
+  EXPECT_THROW(read("full", "0"), ConfigurationError);
 }
 
 }  // namespace

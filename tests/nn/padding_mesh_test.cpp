@@ -217,7 +217,7 @@ TEST(Padding, IsTheSameWithEachMemoryMode) {
 TEST(Padding, IsTheSameForEachKind) {
   const Mask causal = masks::causal();
   for (const Case& c :
-       {padded_stack("causal", softmax, plain(), causal),
+       {padded_stack("full", softmax, plain(), causal),
         padded_stack("strided", strided, plain(), causal),
         padded_stack("relative", relative, plain(), causal),
         padded_stack("lsh", lsh, plain(), masks::everything()),
@@ -225,7 +225,7 @@ TEST(Padding, IsTheSameForEachKind) {
         padded_stack("linear", by_features("linear"), plain(), masks::everything()),
         padded_stack("performer", by_features("performer"), plain(), masks::everything()),
         padded_stack("causal performer", by_features("performer"), plain(), causal),
-        padded_stack("random features", by_features("random_features"), plain(), causal),
+        padded_stack("random features", by_features("rfa"), plain(), causal),
         padded_stack("efficient", by_features("efficient"), plain(), masks::everything())})
     expect_same(c, some_layouts);
 }

@@ -87,8 +87,9 @@ TEST(RotaryAngles, RefuseWhatCannotBe) {
   for (const RotaryScaling each : {none, linear, dynamic, ntk, yarn, llama3, longrope})
     EXPECT_EQ(problem(each, as_it_is), "");
   EXPECT_EQ(problem(none, as_it_is, 5),
-            "model.positions: rotary turns pairs of features, and all of a head's 5 are none; set "
-            "model.head_width or model.rotary_share otherwise");
+            "model.position_embedding_type: rope turns pairs of features, and all of a head's 5 "
+            "are none; set "
+            "model.head_dim or model.rope.partial_rotary_factor otherwise");
   EXPECT_NE(problem(
                 none, [](RotaryOptions& o) { o.share = 0.1; }, 16),
             "");
@@ -100,9 +101,10 @@ TEST(RotaryAngles, RefuseWhatCannotBe) {
     EXPECT_NE(problem(each, [](RotaryOptions& o) { o.original = {}; }), "");
   EXPECT_NE(problem(llama3, [](RotaryOptions& o) { o.low_frequency = 4; }), "");
   EXPECT_NE(problem(yarn, [](RotaryOptions& o) { o.beta_fast = 1; }), "");
-  EXPECT_EQ(problem(longrope, [](RotaryOptions& o) { o.long_factors.pop_back(); }),
-            "model.rotary_long_factors has 7 numbers, but heads have 8 pairs of features that are "
-            "turned; give one a pair");
+  EXPECT_EQ(
+      problem(longrope, [](RotaryOptions& o) { o.long_factors.pop_back(); }),
+      "model.rope.scaling.long_factor has 7 numbers, but heads have 8 pairs of features that are "
+      "turned; give one a pair");
 }
 
 TEST(Rotary, TurnsRowsByWhereTheyStand) {
@@ -161,7 +163,7 @@ struct TurnedLayer {
   Parameters parameters = testing::one_process_parameters();
   std::unique_ptr<MultiHeadAttention> layer;
 
-  explicit TurnedLayer(const std::string& kind = "causal",
+  explicit TurnedLayer(const std::string& kind = "full",
                        const RotaryOptions& options = {.share = 0.5}) {
     const AttentionOptions attention = {.kinds = {kind}, .global_projections = true};
     const AttentionSetting setting = {.heads = heads, .dim = dim, .segment = 9};
@@ -182,7 +184,7 @@ struct TurnedLayer {
 };
 
 TEST(RotaryAttention, GradientOfAllWeights) {
-  for (const char* const kind : {"causal", "global"}) {
+  for (const char* const kind : {"full", "global_local"}) {
     TurnedLayer turned(kind);
     testing::expect_layer_gradients(
         turned.parameters,
@@ -207,7 +209,7 @@ TEST(RotaryAttention, IsTheSameAtAnyPlace) {
 }
 
 TEST(RotaryAttention, ReadsOnFromKeptKeys) {
-  for (const char* const kind : {"causal", "local", "global"})
+  for (const char* const kind : {"full", "sliding_window", "global_local"})
     for (const RotaryScaling scaling :
          {RotaryScaling::none, RotaryScaling::linear, RotaryScaling::ntk}) {
       const TurnedLayer turned(kind, {.scaling = scaling, .factor = 4});

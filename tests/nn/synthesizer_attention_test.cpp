@@ -16,10 +16,10 @@ constexpr std::int64_t batch = 2, heads = 2, dim = 3, width = 5, longest = 10;
 const std::vector<std::vector<std::string>> all_scores = {
     {"dense"},
     {"random"},
-    {"factorised_dense"},
-    {"factorised_random"},
+    {"factorized_dense"},
+    {"factorized_random"},
     {"random", "dot_product"},
-    {"dense", "factorised_random", "factorised_dense"}};
+    {"dense", "factorized_random", "factorized_dense"}};
 
 std::unique_ptr<MultiHeadAttention> layer_of(Parameters& parameters,
                                              const std::vector<std::string>& scores,
@@ -106,13 +106,13 @@ TEST(SynthesizerLayer, IsItsDefinition) {
   const auto score = [&](const std::string& kind, std::int64_t h, std::int64_t i, std::int64_t j) {
     if (kind == "random") return table("random/scores", i, h, j, longest);
     double sum = 0;
-    if (kind == "factorised_random") {
+    if (kind == "factorized_random") {
       for (std::int64_t f = 0; f < 2; ++f)
         sum += table("factorised_random/queries", i, h, f, 2) *
                table("factorised_random/keys", j, h, f, 2);
       return sum;
     }
-    if (kind == "factorised_dense")
+    if (kind == "factorized_dense")
       return map("factorised_dense/low", i, h * factor + j % factor) *
              map("factorised_dense/high", i, h * 3 + j / factor);
     if (kind == "dot_product") {
@@ -175,10 +175,10 @@ TEST(SynthesizerKind, SaysWhatItCannotBeWith) {
   EXPECT_NE(problem({.scores = {"magic"}}, {}).find("wanted one of dense, random"),
             std::string::npos);
   EXPECT_EQ(problem({.scores = {"dense", "dense"}}, {}),
-            "model.synthesizer has dense more than once");
+            "model.attention.synthesizer.variants has dense more than once");
   EXPECT_NE(problem({}, {.memory = true}).find("memory of earlier segments"), std::string::npos);
   EXPECT_EQ(problem({.longest = 10}, {.segment = 11}),
-            "model.synthesizer_longest is 10, but sequences have up to 11 positions");
+            "model.attention.synthesizer.max_length is 10, but sequences have up to 11 positions");
 }
 
 }  // namespace

@@ -16,10 +16,10 @@ constexpr std::int64_t vocabulary = 13;
 constexpr std::int64_t batch = 3, segment = 96;
 
 // heads * head_width is not the width.
-ModelOptions options_of(std::vector<std::string> kinds = {"causal"}) {
+ModelOptions options_of(std::vector<std::string> kinds = {"full"}) {
   ModelOptions common = {.layers = 2, .width = 16, .heads = 4, .head_width = 6, .feed_forward = 40};
   common.attention.kinds = std::move(kinds);
-  common.attention.window = {20};
+  common.attention.sliding_window = {21};
   common.attention.stride = 16;
   common.attention.summary = 4;
   common.attention.block = 16;
@@ -75,19 +75,19 @@ void expect_decoder(const DecoderOptions& options, double forward, double backwa
 
 // Literal numbers here and below are those that were counted by formulas before steps were walked.
 TEST(NeededFlops, OfADecodersKindsOfAttention) {
-  expect_decoder(decoder_of({"causal"}), 6045696, 12091392);
-  expect_decoder(decoder_of({"local"}), 4404096, 8808192);
+  expect_decoder(decoder_of({"full"}), 6045696, 12091392);
+  expect_decoder(decoder_of({"sliding_window"}), 4404096, 8808192);
   expect_decoder(decoder_of({"strided"}), 3557376, 7114752);
   expect_decoder(decoder_of({"fixed"}), 4386816, 8773632);
-  expect_decoder(decoder_of({"local+global"}), 4447296, 8894592);
+  expect_decoder(decoder_of({"sliding_window+global_local"}), 4447296, 8894592);
   expect_decoder(decoder_of({"lsh"}), 4746240, 9492480);
-  expect_decoder(decoder_of({"lsh", "causal"}), 5395968, 10791936);
+  expect_decoder(decoder_of({"lsh", "full"}), 5395968, 10791936);
   // Of causal's, the scores are left out: 2 layers, 3 rows, 4 heads of 6 features, 96 positions.
   const double scores = 2.0 * 3 * 4 * (96.0 * 97 / 2) * 2 * (6 + 6);
   const double states = 2.0 * 3 * 4 * 96 * 4 * 6 * 6;
   const double linear = 6045696 - scores + states;
   expect_decoder(decoder_of({"linear"}), linear, 2 * linear);
-  DecoderOptions global = decoder_of({"global"});
+  DecoderOptions global = decoder_of({"global_local"});
   expect_decoder(global, 4447296, 8894592);
   global.common.attention.global_projections = true;
   expect_decoder(global, 5774400, 11548800);
@@ -96,7 +96,7 @@ TEST(NeededFlops, OfADecodersKindsOfAttention) {
 TEST(NeededFlops, OfAReversibleStackAndOfAnUntiedTableAreTheSame) {
   for (const bool tied : {false, true})
     for (const ResidualKind residual : {ResidualKind::plain, ResidualKind::reversible}) {
-      DecoderOptions options = decoder_of({"lsh", "causal"});
+      DecoderOptions options = decoder_of({"lsh", "full"});
       options.common.norm = NormPlacement::pre;
       options.common.residual = residual;
       options.common.tied_embeddings = tied;
@@ -107,7 +107,7 @@ TEST(NeededFlops, OfAReversibleStackAndOfAnUntiedTableAreTheSame) {
 // Layer 1 of 2 has two heads in the first quarter of 1000 steps, the last one a second all the
 // time.
 TEST(NeededFlops, OfHeadsOfInnerLayersAsLongAsTheyAreRead) {
-  DecoderOptions options = decoder_of({"causal"});
+  DecoderOptions options = decoder_of({"full"});
   options.auxiliary = {.inner = AuxiliaryLossOptions::Inner::drop, .targets = 2};
   NeededFlops needed(settings_of(decoder_body(options)), vocabulary);
   constexpr double head = 2.0 * batch * segment * 16 * vocabulary;
@@ -129,12 +129,12 @@ void expect_transformer_xl(const TransformerXlOptions& options,
 }
 
 TEST(NeededFlops, OfATransformerXlWithAnyMemory) {
-  TransformerXlOptions causal = transformer_xl_of({"causal"});
+  TransformerXlOptions causal = transformer_xl_of({"full"});
   TransformerXlOptions strided = transformer_xl_of({"strided"});
   expect_transformer_xl(causal, 0, 7534080, 14920704);
   expect_transformer_xl(causal, 40, 11281920, 21986304);
   expect_transformer_xl(causal, 64, 13530624, 26225664);
-  expect_transformer_xl(transformer_xl_of({"local"}), 64, 5941248, 11046912);
+  expect_transformer_xl(transformer_xl_of({"sliding_window"}), 64, 5941248, 11046912);
   expect_transformer_xl(strided, 64, 4821504, 8807424);
   causal.same_length = strided.same_length = true;
   expect_transformer_xl(causal, 64, 9507840, 18180096);
@@ -172,7 +172,7 @@ TEST(NeededFlops, OfADecoderCountedByHand) {
 
 // A pair also meets the key and the value of its distance.
 TEST(NeededFlops, OfRelativePositionsCountedByHand) {
-  DecoderOptions options = decoder_of({"causal"});
+  DecoderOptions options = decoder_of({"full"});
   options.positions.kind = PositionKind::relative;
   const double pairs = 2.0 * batch * 4 * (segment * (segment + 1) / 2);  // layers, rows, heads
   const double forward = 6045696 + pairs * 2 * (6 + 6);
@@ -220,7 +220,7 @@ TEST(NeededFlops, OfCausalLshAreThoseOfEarlierKeysAndLinearInTheLength) {
     // Two layers, of which each has a projection less.
     const auto tokens = static_cast<double>(time);
     const double causal = 2 * 2 * (24 + 24) * tokens * (tokens + 1) / 2;
-    return forward("lsh") - (forward("causal") - causal - 2 * 2 * 16 * 24 * tokens);
+    return forward("lsh") - (forward("full") - causal - 2 * 2 * 16 * 24 * tokens);
   };
   EXPECT_EQ(scores(4096, 64), 2 * 2 * (24 + 24) * 4 * 4096.0 * 129 / 2);
   EXPECT_EQ(scores(8192, 64), 2 * scores(4096, 64));
@@ -252,7 +252,7 @@ TEST(NeededFlops, OfAnEncoderDecoderCountedByHand) {
 }
 
 TEST(NeededFlops, LayoutsAndMemoryModesDoNotMatter) {
-  TransformerXlOptions options = transformer_xl_of({"causal"});
+  TransformerXlOptions options = transformer_xl_of({"full"});
   Settings settings = settings_of(transformer_xl_body(options));
   settings.data.batch = 4;
   const auto full = [&](const MeshShape& mesh) {
@@ -261,7 +261,9 @@ TEST(NeededFlops, LayoutsAndMemoryModesDoNotMatter) {
   const double alone = full({});
   EXPECT_GT(alone, 0);
   EXPECT_EQ(full({.data = 2, .context = 4, .tensor = 2}), alone);
-  settings.memory = {.recompute = "layer", .feed_forward_chunks = 4, .loss_chunks = 4};
+  settings.memory = {.recompute_granularity = RecomputeGranularity::full,
+                     .feed_forward_chunks = 4,
+                     .loss_chunks = 4};
   settings.parallel.zero = 2;
   settings.training.accumulation = 2;
   EXPECT_EQ(full({.data = 2, .tensor = 2}), alone);

@@ -125,7 +125,7 @@ void expect_all_predicted(const std::vector<BatchShape>& known,
                              {"mix", settings_of(options_of(Wiring::mix))},
                              {"full", settings_of(options_of(Wiring::full))}};
   cases.push_back({"layers again", cases.front().settings});
-  cases.back().settings.memory.recompute = "layer";
+  cases.back().settings.memory.recompute_granularity = RecomputeGranularity::full;
   EncoderDecoderOptions reversible = options_of(Wiring::last);
   reversible.common.residual = ResidualKind::reversible;
   cases.push_back({"reversible", settings_of(reversible)});

@@ -65,9 +65,9 @@ Settings transformer_xl(const std::function<void(Settings&, ModelOptions&)>& cha
 }
 
 // Positions take all steps, which is what a plan is for.
-Settings universal(StepCount count, const char* recompute) {
+Settings universal(StepCount count, RecomputeGranularity recompute) {
   Settings settings = base();
-  settings.memory.recompute = recompute;
+  settings.memory.recompute_granularity = recompute;
   UniversalTransformerOptions options;
   options.common = model_options();
   options.common.layers = 1;
@@ -99,8 +99,11 @@ Settings with_inner_losses() {
 void reversible(Settings&, ModelOptions& options) { options.residual = ResidualKind::reversible; }
 
 std::vector<Case> cases() {
-  const auto recompute = [](const char* what) {
-    return [what](Settings& settings, ModelOptions&) { settings.memory.recompute = what; };
+  const auto recompute = [](RecomputeGranularity granularity, std::int64_t layers = 1) {
+    return [=](Settings& settings, ModelOptions&) {
+      settings.memory.recompute_granularity = granularity;
+      settings.memory.recompute_num_layers = layers;
+    };
   };
   const auto kinds = [](std::vector<std::string> names) {
     return [names](Settings&, ModelOptions& options) { options.attention.kinds = names; };
@@ -115,8 +118,8 @@ std::vector<Case> cases() {
          s.training.tuning.adapters = {.rank = 16, .dropout = 0.1, .layers = {"layers"}};
        }),
        true},
-      {"decoder, attention recomputed", decoder(recompute("attention"))},
-      {"decoder, layers recomputed", decoder(recompute("layer"))},
+      {"decoder, attention recomputed", decoder(recompute(RecomputeGranularity::selective))},
+      {"decoder, layers recomputed", decoder(recompute(RecomputeGranularity::full))},
       {"decoder, reversible", decoder(reversible)},
       {"decoder, chunks", decoder([](Settings& s, ModelOptions&) {
          s.memory.feed_forward_chunks = 8;
@@ -124,7 +127,7 @@ std::vector<Case> cases() {
        })},
       {"decoder, in two parts",
        decoder([](Settings& s, ModelOptions&) { s.training.accumulation = 2; })},
-      {"decoder, local and strided", decoder(kinds({"local", "strided"}))},
+      {"decoder, local and strided", decoder(kinds({"sliding_window", "strided"}))},
       {"decoder, lsh, reversible", decoder([&](Settings& s, ModelOptions& options) {
          reversible(s, options);
          kinds({"lsh"})(s, options);
@@ -137,44 +140,45 @@ std::vector<Case> cases() {
          kinds({"routing"})(s, options);
          options.attention.routing = {.clusters = 8, .strict = true};
        })},
-      {"decoder, synthesizer and compressed", decoder(kinds({"synthesizer", "compressed"}))},
+      {"decoder, synthesizer and compressed", decoder(kinds({"synthesizer", "memory_compressed"}))},
       {"decoder, dense synthesizer, layers recomputed",
        decoder([&](Settings& s, ModelOptions& options) {
          kinds({"synthesizer"})(s, options);
-         options.attention.synthesizer.scores = {"dense", "factorised_random"};
-         s.memory.recompute = "layer";
+         options.attention.synthesizer.scores = {"dense", "factorized_random"};
+         s.memory.recompute_granularity = RecomputeGranularity::full;
        })},
       {"decoder, adaptive spans", with_spans(SpanKind::adaptive)},
       {"decoder, dynamic spans", with_spans(SpanKind::dynamic)},
       {"decoder, inner losses", with_inner_losses()},
       {"decoder, random features, reversible", decoder([&](Settings& s, ModelOptions& options) {
          reversible(s, options);
-         kinds({"random_features"})(s, options);
+         kinds({"rfa"})(s, options);
        })},
       {"decoder, f16",
        decoder([](Settings& s, ModelOptions&) { s.precision.compute = DType::f16; })},
       {"decoder, dilated, fixed, block and summary",
        decoder([&](Settings& s, ModelOptions& options) {
          kinds({"dilated/fixed/block/summary"})(s, options);
-         options.attention.window = {16};
+         options.attention.sliding_window = {17};
          options.attention.dilation = 3;
          options.attention.stride = 32;
        })},
       {"decoder, global with projections", decoder([&](Settings& s, ModelOptions& options) {
-         kinds({"global", "causal"})(s, options);
-         options.attention.window = {16};
+         kinds({"global_local", "full"})(s, options);
+         options.attention.sliding_window = {17};
          options.attention.global = {0, 77};
          options.attention.global_projections = true;
          options.attention.random = 2;
          options.attention.block = 16;
        })},
       {"transformer_xl", transformer_xl()},
-      {"transformer_xl, layers recomputed", transformer_xl(recompute("layer"))},
+      {"transformer_xl, layers recomputed", transformer_xl(recompute(RecomputeGranularity::full))},
       {"transformer_xl, reversible", transformer_xl(reversible)},
-      {"universal_transformer, fixed", universal(StepCount::fixed, "none")},
-      {"universal_transformer, adaptive", universal(StepCount::adaptive, "none")},
+      {"universal_transformer, fixed", universal(StepCount::fixed, RecomputeGranularity::none)},
+      {"universal_transformer, adaptive",
+       universal(StepCount::adaptive, RecomputeGranularity::none)},
       {"universal_transformer, adaptive, layers recomputed",
-       universal(StepCount::adaptive, "layer")},
+       universal(StepCount::adaptive, RecomputeGranularity::full)},
       {"transformer_xl, gated", transformer_xl([](Settings&, ModelOptions& options) {
          options.residual = ResidualKind::gated;
        })},
@@ -183,7 +187,7 @@ std::vector<Case> cases() {
 
 Batch batch_of(int step, const ProcessMesh& mesh, const Device& device) {
   const StreamRange range =
-      streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.batch");
+      streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size");
   Batch batch = testing::batch_of_rows(
       testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step)), range);
   // Counted with what the run holds.

@@ -49,8 +49,8 @@ TEST(Plan, AnswersForThousandsOfRanksInASecond) {
                         .heads = 4,
                         .norm = NormPlacement::pre,
                         .residual = ResidualKind::reversible};
-  local.attention.kinds = {"local", "strided"};
-  local.attention.window = {255};
+  local.attention.kinds = {"sliding_window", "strided"};
+  local.attention.sliding_window = {256};
   local.attention.stride = 4096;
   const Settings longest = settings_of(1, 1 << 20, local);
   for (const Settings* settings : {&large, &longest}) {

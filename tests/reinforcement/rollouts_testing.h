@@ -46,7 +46,7 @@ inline RolloutSetting rollouts_in(const Environment& world,
                                   const ProcessMesh& mesh = {}) {
   return {.lives = {.environment = world,
                     .rows = streams_of_rank(
-                        environments, mesh.data.rank(), mesh.data.size(), "data.batch"),
+                        environments, mesh.data.rank(), mesh.data.size(), "data.global_batch_size"),
                     .episodes = Random(1).child("episodes"),
                     .actions = Random(1).child("actions"),
                     .host = Device::cpu()},

@@ -29,25 +29,26 @@ from counted import Counted
 from saving import folder_for_tests
 
 MOST_MILLISECONDS = 1000  # of the processor that reading a damaged step may take; a minute of the clock is a hang
-SMALL = {"layers": 2, "width": 16, "heads": 4}
+SMALL = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 4}
 
 # What a step of each has that others lack.
 FAMILIES = {
-    "memory": {"model": {**SMALL, "family": "transformer_xl", "memory": 8, "dropout": 0.1}},
-    "two ranks, ZeRO": {"model": {**SMALL, "family": "decoder"}, "parallel": {"data": 2, "zero": 2}},
-    "spans": {"model": {**SMALL, "family": "decoder", "span": "adaptive"}},
-    "centroids": {"model": {**SMALL, "family": "decoder", "attention": "routing"}},
-    "float16 by muon": {"model": {**SMALL, "family": "decoder"}, "precision": {"compute": "f16"},
-                        "training": {"optimizer": {"kind": "muon"}}},
+    "memory": {"model": {**SMALL, "family": "transformer_xl", "mem_len": 8, "dropout": 0.1}},
+    "two ranks, ZeRO": {"model": {**SMALL, "family": "decoder"}, "parallel": {"data_parallel_size": 2, "zero_stage": 2}},
+    "spans": {"model": {**SMALL, "family": "decoder", "adaptive_span": {"type": "adaptive"}}},
+    "centroids": {"model": {**SMALL, "family": "decoder", "attention": {"layer_types": "routing"}}},
+    "float16 by muon": {"model": {**SMALL, "family": "decoder"}, "precision": {"compute_dtype": "float16"},
+                        "training": {"optimizer": {"type": "muon"}}},
     "subwords of pairs": {"model": {**SMALL, "family": "encoder_decoder"}, "run": {"task": "translation"},
-                          "data": {"train": "source.txt", "train_target": "target.txt", "batch_tokens": 256, "longest": 64}},
+                          "data": {"train": "source.txt", "train_target": "target.txt", "global_batch_tokens": 256, "max_length": 64}},
     "tags": {"model": {**SMALL, "family": "encoder"}, "run": {"task": "tagging"},
-             "data": {"train": "tags.txt", "batch_tokens": 256, "longest": 64}},
-    "actions": {"model": {**SMALL, "family": "transformer_xl", "residual": "gated", "norm": "pre", "memory": 8, "dropout": 0},
-                "run": {"task": "reinforcement"}, "data": {"train": "corridor.txt", "batch": 8, "segment": 8},
-                "training": {"schedule": "constant"}},
-    "adapters": {"model": {**SMALL, "family": "transformer_xl", "memory": 8},
-                 "training": {"start_from": "0", "adapters": {"rank": 2, "layers": ["layers"]}}},
+             "data": {"train": "tags.txt", "global_batch_tokens": 256, "max_length": 64}},
+    "actions": {"model": {**SMALL, "family": "transformer_xl", "residual": {"type": "gated"},
+                          "norm": {"position": "pre"}, "mem_len": 8, "dropout": 0},
+                "run": {"task": "reinforcement_learning"}, "data": {"train": "corridor.txt", "global_batch_size": 8, "seq_length": 8},
+                "training": {"lr_scheduler": {"type": "constant"}}},
+    "adapters": {"model": {**SMALL, "family": "transformer_xl", "mem_len": 8},
+                 "training": {"init_from": {"path": "0"}, "lora": {"rank": 2, "target_modules": ["layers"]}}},
 }
 
 
@@ -67,15 +68,14 @@ class Steps(jobs.TestCase):
         return [self.made(str(number), sections) for number, sections in enumerate(FAMILIES.values())]
 
     def made(self, directory, sections):
-        whole = {"run": {"threads": 1, "directory": directory}, "training": {"steps": 2, "warmup": 1},
-                 "checkpoint": {"every": 1, "keep": 3}, "metrics": {"timing": False}}
+        whole = {"run": {"num_threads": 1, "output_dir": directory}, "training": {"max_steps": 2, "lr_scheduler": {"warmup_steps": 1}},
+                 "checkpoint": {"save_interval": 1, "keep_latest": 3}, "metrics": {"log_timing": False}}
         if "data" not in sections:
-            whole["data"] = {"train": "text.txt", "batch": 4, "segment": 8}
-        for section, values in sections.items():
-            whole[section] = {**whole.get(section, {}), **values}
+            whole["data"] = {"train": "text.txt", "global_batch_size": 4, "seq_length": 8}
+        whole = jobs.merged(whole, sections)
         path = self.directory / f"{directory}.yaml"
         path.write_text(json.dumps(whole))
-        self.longspan("train", path, ranks=whole.get("parallel", {}).get("data", 1))
+        self.longspan("train", path, ranks=whole.get("parallel", {}).get("data_parallel_size", 1))
         return self.run_at(directory)
 
 
@@ -182,7 +182,7 @@ def try_program(counted, steps, runs):
             steps.assertIn("1 of 2 checkpoints damaged", verified.errors)
             steps.assertLess(time.monotonic() - begin, 10)
             yaml = f"{run.path.name}.yaml"
-            named = ["--set", f"run.directory=other-{number}", "--set", f"checkpoint.resume={run.checkpoint(2)}"]
+            named = ["--set", f"run.output_dir=other-{number}", "--set", f"checkpoint.resume_from={run.checkpoint(2)}"]
             refused = steps.longspan("train", yaml, *named, ranks=ranks, code=3)
             steps.assert_one_sentence(refused, "step-000000002")
             result = steps.longspan("train", yaml, ranks=ranks)

@@ -26,11 +26,13 @@ from jobs import Layout, Run, flat, until
 from templates import CLUSTER, CONFIGURATION, make_tree
 
 # Of transformer_xl all layouts, of the other the same.
-FAMILIES = {"transformer_xl": {"model.memory": 6, "model.dropout": 0.1}, "decoder": {"model.dropout": 0.1}}
-SETTINGS = {"run.threads": 1, "model.layers": 2, "model.width": 24, "model.heads": 6, "data.train": "text.txt",
-            "data.batch": 12, "data.segment": 12, "training.steps": 8, "training.learning_rate": 0.01, "training.warmup": 2,
-            "checkpoint.every": 4, "checkpoint.keep": 3, "metrics.every": 1, "metrics.timing": False,
-            "precision.compute": "float64"}
+FAMILIES = {"transformer_xl": {"model.mem_len": 6, "model.dropout": 0.1}, "decoder": {"model.dropout": 0.1}}
+SETTINGS = {"run.num_threads": 1, "model.num_hidden_layers": 2, "model.hidden_size": 24, "model.num_attention_heads": 6,
+            "data.train": "text.txt",
+            "data.global_batch_size": 12, "data.seq_length": 12, "training.max_steps": 8,
+            "training.learning_rate": 0.01, "training.lr_scheduler.warmup_steps": 2,
+            "checkpoint.save_interval": 4, "checkpoint.keep_latest": 3, "metrics.log_interval": 1, "metrics.log_timing": False,
+            "precision.compute_dtype": "float64"}
 STARTERS = ("longspan run", "mpirun")
 # How many hosts, ranks on each, and the layout. By slot: neighbours in the tensor axis, then in the context axis, are on
 # one host, where there is room.
@@ -43,7 +45,7 @@ OVER_HOSTS = [
     (3, 4, Layout(3, 2, 2)),
 ]
 NAMES = ["one", "two", "three"]
-TIME_LIMIT = 10  # run.time_limit, seconds
+TIME_LIMIT = 10  # run.collective_timeout_seconds, seconds
 MOST_TO_END = TIME_LIMIT + 15
 MORE_BEYOND_A_CUT = 10  # seconds
 MOST_SECONDS = 600  # for a job that goes well, on a busy machine
@@ -93,8 +95,8 @@ class Place:
         """By step."""
         run = Run(self.directory / f"one-process-{family}-{steps}")
         if not run.path.exists():
-            settings = {**SETTINGS, **FAMILIES[family], "model.family": family, "training.steps": steps,
-                        "checkpoint.every": 0, "run.directory": run.path}
+            settings = {**SETTINGS, **FAMILIES[family], "model.family": family, "training.max_steps": steps,
+                        "checkpoint.save_interval": 0, "run.output_dir": run.path}
             job = jobs.Job(self.program, ["train", "tiny.yaml", *flat(settings)], 1, self.directory)
             with contextlib.closing(job):
                 result = job.wait()
@@ -121,8 +123,8 @@ def over_hosts(place, kind):
             try:
                 place.train(network, starter, dict.fromkeys(NAMES[:count], ranks),
                             {**SETTINGS, **FAMILIES[family], "model.family": family, **layout.settings(),
-                             "run.directory": run.path})
-                place.check_losses(run, family, SETTINGS["training.steps"])
+                             "run.output_dir": run.path})
+                place.check_losses(run, family, SETTINGS["training.max_steps"])
                 kind.passed()
             except Failed as failure:
                 kind.fails(number, f"{family} by {starter} on {count} hosts with {ranks} ranks each, {layout}: {failure}")
@@ -153,8 +155,8 @@ def transports(place, kind):
             run = Run(place.directory / f"transports-{number}")
             try:
                 job = network.start("one", place.command(starter, slots, {
-                    **SETTINGS, "model.family": "decoder", **Layout(2, 2, 1).settings(), "training.steps": 10 ** 6,
-                    "checkpoint.every": 0, "run.directory": run.path}))
+                    **SETTINGS, "model.family": "decoder", **Layout(2, 2, 1).settings(), "training.max_steps": 10 ** 6,
+                    "checkpoint.save_interval": 0, "run.output_dir": run.path}))
                 check(until(lambda: (run.path / "metrics.jsonl").exists() and run.metrics_bytes(), MOST_SECONDS),
                       f"does not train: {job.output()}{job.errors()}")
                 ranks = {host.name: host.ranks(place.program) for host in network}
@@ -184,13 +186,13 @@ def directories(place, kind):
             try:
                 job = network.start("one", place.command(starter, slots, {
                     **SETTINGS, "model.family": "decoder", **Layout(2 * count, 1, 1).settings(),
-                    "run.directory": "/tmp/of-one-host"}))
+                    "run.output_dir": "/tmp/of-one-host"}))
                 code = job.wait(MOST_SECONDS)
                 check(code == 2, f"exit code {code}, wanted 2: {job.errors()}")
                 # Open MPI may add what it has to say of the network.
                 said = [line for line in job.errors().splitlines() if line.startswith("longspan: ")]
                 check(len(said) == 1 and re.fullmatch(
-                    r'longspan: .*run\.directory "/tmp/of-one-host": rank 2 on two does not find there what rank 0 on one '
+                    r'longspan: .*run\.output_dir "/tmp/of-one-host": rank 2 on two does not find there what rank 0 on one '
                     r"has written; each rank writes its part of a checkpoint there, so all machines of a job must share it",
                     said[0]), f"it said {job.errors()}")
                 left = network.left_behind()
@@ -218,8 +220,8 @@ def lose_host(place, number):
     layout = choice.choice([layout for *where, layout in OVER_HOSTS if where == [count, ranks]])
     steps, moment = 24, choice.randrange(6, 18)
     run = Run(place.directory / f"lost-{number}")
-    settings = {**SETTINGS, **FAMILIES["decoder"], "model.family": "decoder", **layout.settings(), "run.directory": run.path,
-                "training.steps": steps, "run.time_limit": TIME_LIMIT, "checkpoint.every": 4}
+    settings = {**SETTINGS, **FAMILIES["decoder"], "model.family": "decoder", **layout.settings(), "run.output_dir": run.path,
+                "training.max_steps": steps, "run.collective_timeout_seconds": TIME_LIMIT, "checkpoint.save_interval": 4}
     slots = dict.fromkeys(NAMES[:count], ranks)
     words = f"{fault} of {victim} of {count} after step {moment}, {layout} by {starter}"
     with place.hosts(count) as network:
@@ -278,7 +280,7 @@ def template(place, kind):
     names = [line.split()[0] for line in lines]
     steps = 100  # enough to be stopped twice in between
     (tree / "configs" / "quickstart.yaml").write_text(json.dumps(
-        {**CONFIGURATION, "training": {**CONFIGURATION["training"], "steps": steps}}, indent=1))
+        {**CONFIGURATION, "training": {**CONFIGURATION["training"], "max_steps": steps}}, indent=1))
     run = Run(tree / "runs" / "two-nodes")
     for number in kind:
         shutil.copy(CLUSTER / list_of_hosts.name, list_of_hosts)

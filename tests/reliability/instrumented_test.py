@@ -80,7 +80,8 @@ def judge(place, wrapper):
 def run_cases(kind, program, script):
     with tempfile.TemporaryDirectory(prefix="longspan-test-") as directory:
         for number in kind:
-            settings = {"training.steps": 12, "checkpoint.every": 2, "metrics.samples": 0, "metrics.tensorboard": "true",
+            settings = {"training.max_steps": 12, "checkpoint.save_interval": 2, "metrics.num_samples": 0,
+                        "metrics.enable_tensorboard": "true",
                         "metrics.prometheus_port": free_port()}
             try:
                 place = Place(program, Path(directory) / "place", *PLACES[number], settings)

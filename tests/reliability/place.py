@@ -25,14 +25,14 @@ class Place:
 
     def start(self, directory="broken", settings=None, program=None):
         """`program`: what becomes the program on every rank, where that is not it itself."""
-        every = {"run.directory": directory, **self.layout.settings(), **self.settings, **(settings or {})}
+        every = {"run.output_dir": directory, **self.layout.settings(), **self.settings, **(settings or {})}
         job = Job(program or self.program, ["train", self.file, *flat(every)], self.layout.ranks, self.directory)
         job.program = self.program
         return job
 
     def train_unbroken(self):
         begin = time.monotonic()
-        job = self.start("unbroken", {"checkpoint.every": 0})
+        job = self.start("unbroken", {"checkpoint.save_interval": 0})
         until(lambda: job.ended() or "step 1/" in job.output())
         self.start_seconds = time.monotonic() - begin
         result = job.wait()

@@ -32,7 +32,7 @@ from counted import Counted, skip
 from jobs import until
 
 MARK = "LONGSPAN_TEST_QUEUE="
-LONG = {"training.steps": 600, "checkpoint.every": 100}  # longer than a launcher waits that hears no rank
+LONG = {"training.max_steps": 600, "checkpoint.save_interval": 100}  # longer than a launcher waits that hears no rank
 
 NAMES = ("node-1", "node-2")
 
@@ -106,7 +106,8 @@ class Desk:
         `told`: the variables that the job before gave to qsub; `refuses`: the queue takes no job.
         """
         settings = " ".join(jobs.flat({**layout.settings(), **(settings or {})}))
-        changes = {"--set parallel.data=16 --set data.batch=64": settings, "OMP_NUM_THREADS=4": "OMP_NUM_THREADS=1",
+        changes = {"--set parallel.data_parallel_size=16 --set data.global_batch_size=64": settings,
+                   "OMP_NUM_THREADS=4": "OMP_NUM_THREADS=1",
                    "script=pbs.sh": f"script={name}.sh"}
         if seconds:
             changes["$((4 * 3600 - 180))"] = str(seconds)
@@ -238,7 +239,7 @@ def pbs_gives_up(desk, number, name, layout):
 
     A job that a person starts counts anew; the queue refuses what it asks for.
     """
-    settings = {"checkpoint.every": 0, "run.time_limit": 5}
+    settings = {"checkpoint.save_interval": 0, "run.collective_timeout_seconds": 5}
     told, step = None, 1
     for _ in range(2):
         lost_job(desk, name, layout, step, hang, settings, told)
@@ -272,7 +273,7 @@ class Pods:
         command = " ".join(self.launcher["command"])
         settings = " ".join(jobs.flat({**layout.settings(), **settings}))
         for old, new in {"-n 16": "-n 4", "runs/mpijob": f"runs/{name}",
-                         "--set parallel.data=16 --set data.batch=64": settings}.items():
+                         "--set parallel.data_parallel_size=16 --set data.global_batch_size=64": settings}.items():
             wanted(old in command, f"no {old} in the launcher's command")
             command = command.replace(old, new)
         self.command = command.split()
@@ -325,7 +326,7 @@ def mpijob_schema(desk, number, name, layout):
     specs = job["spec"]["mpiReplicaSpecs"]
     ranks = specs["Worker"]["replicas"] * job["spec"]["slotsPerWorker"]
     command = " ".join(specs["Launcher"]["template"]["spec"]["containers"][0]["command"])
-    wanted(f"-n {ranks} " in command and f"parallel.data={ranks} " in command, f"{ranks} slots, but: {command}")
+    wanted(f"-n {ranks} " in command and f"parallel.data_parallel_size={ranks} " in command, f"{ranks} slots, but: {command}")
     for spec in specs.values():
         pod = spec["template"]["spec"]
         volumes = {volume["name"] for volume in pod["volumes"]}

@@ -29,9 +29,9 @@ LAYOUTS = (Layout(2, 1), Layout(1, 2), Layout(1, 1, context=2), Layout(2, 2))
 FAMILIES = tiny_families.FAMILIES
 TEXT_FAMILIES = ("transformer_xl", "decoder", "universal_transformer")
 # Long enough that something can be done to it from outside.
-LONG = {"training.steps": 150, "checkpoint.every": 10, "training.validation_every": 50}
+LONG = {"training.max_steps": 150, "checkpoint.save_interval": 10, "training.validation.interval": 50}
 # Long enough for each of its phases.
-SHORT = {"training.steps": 8, "checkpoint.every": 2, "training.validation_every": 3}
+SHORT = {"training.max_steps": 8, "checkpoint.save_interval": 2, "training.validation.interval": 3}
 MOST_SECONDS = 30  # from a fault to the end of the job, beside the time limit of collectives; most of it for busy machines
 ATTEMPTS = 5  # where the run was quicker than the fault
 
@@ -132,7 +132,7 @@ def stopped(bench, number, moment):
         if not job.signal_rank(signal.SIGSTOP, rank):
             raise Quicker
         return ended(job, {5: rf"rank {rank} did not answer within"}, MOST_SECONDS + 8)
-    return with_job(place.start(settings={"run.time_limit": 8}), act) or place.go_on()
+    return with_job(place.start(settings={"run.collective_timeout_seconds": 8}), act) or place.go_on()
 
 
 def paused(bench, number, moment):
@@ -153,7 +153,7 @@ def slowed(bench, number, moment):
     layout = [Layout(4, 1), Layout(2, 2), Layout(1, 4), Layout(2, 1, context=2)]
     place = bench.place(number, ("decoder", "transformer_xl"), layout, SHORT)
     rank = moment.randrange(4)
-    settings = {"training.steps": 10**7, "checkpoint.every": 0, "training.validation_every": 0}
+    settings = {"training.max_steps": 10**7, "checkpoint.save_interval": 0, "training.validation.interval": 0}
     script, _ = bench.on_rank(place, rank, "slow 10")
 
     def act(job):
@@ -219,7 +219,7 @@ def another_program(bench, number, moment):
     rank = moment.randrange(place.layout.ranks)
     command = moment.choice(["evaluate unbroken", "generate unbroken --tokens 4 --prompt the", "verify unbroken"])
     script = faults.on_rank(place.directory, bench.program, rank, [f"exec {bench.program} {command}"])
-    job = place.start(program=script, settings={"run.time_limit": 8})
+    job = place.start(program=script, settings={"run.collective_timeout_seconds": 8})
     wanted = {2: SOMETHING, 3: SOMETHING, 5: SOMETHING}
     return with_job(job, lambda job: ended(job, wanted, 8 + MOST_SECONDS)) or place.go_on()
 

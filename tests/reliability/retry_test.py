@@ -5,7 +5,7 @@
 
 A case kills one rank, mpirun, or all that was started, one to three times: in the middle of training, while it saves, or
 while an attempt starts. In every second case the text also has batches on which training diverges, which
-training.skip_after_divergence has it pass over, before, between and after the kills.
+training.max_rollbacks has it pass over, before, between and after the kills.
 """
 
 import random
@@ -39,10 +39,11 @@ def prepare(program, directory):
 
 
 def words(directory, layout, text):
-    settings = {"run.directory": directory, "run.threads": 1, "training.start_from": "imported", "data.train": text,
-                "data.batch": BATCH, "data.segment": SEGMENT, "training.steps": STEPS, "training.skipped_in_a_row": 3,
-                "training.skip_after_divergence": 5, "training.learning_rate": 1e-3, "checkpoint.every": 10,
-                "metrics.every": 1, "metrics.timing": False, "precision.compute": "float64", **layout.settings()}
+    settings = {"run.output_dir": directory, "run.num_threads": 1, "training.init_from.path": "imported", "data.train": text,
+                "data.global_batch_size": BATCH, "data.seq_length": SEGMENT, "training.max_steps": STEPS,
+                "training.max_consecutive_skips": 3,
+                "training.max_rollbacks": 5, "training.learning_rate": 1e-3, "checkpoint.save_interval": 10,
+                "metrics.log_interval": 1, "metrics.log_timing": False, "precision.compute_dtype": "float64", **layout.settings()}
     return ["train", "imported/config.yaml", *flat(settings)]
 
 

@@ -25,7 +25,8 @@ from counted import Counted, skip
 TEMPLATE = CLUSTER / "slurm.sbatch"
 OVER = ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"]
 # Steps that last a minute or more, so that the time limit comes three times.
-LONG = {"training.steps": 150, "model.layers": 4, "model.width": 128, "data.segment": 128, "checkpoint.every": 50}
+LONG = {"training.max_steps": 150, "model.num_hidden_layers": 4, "model.hidden_size": 128, "data.seq_length": 128,
+        "checkpoint.save_interval": 50}
 
 
 class Desk:
@@ -43,7 +44,7 @@ class Desk:
     def submit(self, name, layout, *options, settings=None):
         words = " ".join(jobs.flat({**layout.settings(), **(settings or {})}))
         script = self.tree / f"{name}.sbatch"
-        script.write_text(changed(TEMPLATE.read_text(), {"--set parallel.data=16 --set data.batch=64": words}))
+        script.write_text(changed(TEMPLATE.read_text(), {"--set parallel.data_parallel_size=16 --set data.global_batch_size=64": words}))
         return self.cluster.submit(script, f"--job-name={name}", *self.options, *options, folder=self.tree)
 
     def run(self, name):
@@ -228,7 +229,7 @@ def lost_machine(desk, number, name, layout):
 
 def hung_each_time(desk, number, name, layout):
     """A rank hangs three times before anything is saved: the job gives up, with the documented code."""
-    job = desk.submit(name, layout, settings={"checkpoint.every": 0, "run.time_limit": 5})
+    job = desk.submit(name, layout, settings={"checkpoint.save_interval": 0, "run.collective_timeout_seconds": 5})
     for restarts in range(3):
         desk.wait_until(job, f"step 1 after {restarts} restarts", lambda _: desk.said(job).count("step 1/") > restarts)
         os.kill(desk.cluster.ranks("node-2")[0], signal.SIGSTOP)
@@ -250,7 +251,7 @@ def mistake(desk, number, name, layout):
 
 def as_it_is(desk, number, name, layout):
     """Nothing is changed: 16 ranks, 8 a node, of 4 threads each."""
-    configuration = {**CONFIGURATION, "training": {**CONFIGURATION["training"], "steps": 12}}
+    configuration = {**CONFIGURATION, "training": {**CONFIGURATION["training"], "max_steps": 12}}
     (desk.tree / "configs" / "quickstart.yaml").write_text(json.dumps(configuration, indent=1))
     asked = desk.cluster.submit(TEMPLATE, folder=desk.tree)
     desk.wait_for_step(asked, "longspan", 3)

@@ -29,8 +29,8 @@ from kills import KILLED
 
 LAYOUT = Layout(2, 1)
 LOGGED = 5  # steps
-SETTINGS = {**LAYOUT.settings(), "training.steps": 10**9, "training.validation_every": 70, "checkpoint.every": 50,
-            "metrics.every": LOGGED}
+SETTINGS = {**LAYOUT.settings(), "training.max_steps": 10**9, "training.validation.interval": 70, "checkpoint.save_interval": 50,
+            "metrics.log_interval": LOGGED}
 WARM = 2_000  # steps before the first look at memory: 40 saves and 28 validations
 OWN = "LONGSPAN_TEST_OWN_SHARED_MEMORY"  # set where /dev/shm is this test's
 GROWTH = 0.01
@@ -150,7 +150,7 @@ def soak(counted, kind, directory):
     file = tiny_families.write(directory, "decoder")
 
     def start(name):
-        return Job(program, ["train", file, *flat({"run.directory": name, **SETTINGS})], LAYOUT.ranks, directory)
+        return Job(program, ["train", file, *flat({"run.output_dir": name, **SETTINGS})], LAYOUT.ranks, directory)
     steady, broken = start("steady"), Broken(start)
     runs = [Run(directory / "steady"), Run(directory / "broken")]
     while not steady.ended() and (runs[0].steps() or [0])[-1] < WARM:

@@ -12,11 +12,12 @@ CLUSTER = jobs.SOURCE / "launch" / "cluster"
 STEPS = 200  # of which some ten milliseconds each pass until a signal is heard
 LAYOUTS = [Layout(4, 1), Layout(2, 2), Layout(2, 1, 2), Layout(1, 2, 2)]
 CONFIGURATION = {
-    "model": {"family": "transformer_xl", "layers": 2, "width": 32, "heads": 4, "memory": 32, "dropout": 0.1},
-    "data": {"train": "text.txt", "batch": 8, "segment": 64},
-    "training": {"steps": STEPS, "learning_rate": 0.01, "warmup": 2},
-    "checkpoint": {"every": 40, "keep": 3},
-    "metrics": {"every": 1, "timing": False},
+    "model": {"family": "transformer_xl", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
+              "mem_len": 32, "dropout": 0.1},
+    "data": {"train": "text.txt", "global_batch_size": 8, "seq_length": 64},
+    "training": {"max_steps": STEPS, "learning_rate": 0.01, "lr_scheduler": {"warmup_steps": 2}},
+    "checkpoint": {"save_interval": 40, "keep_latest": 3},
+    "metrics": {"log_interval": 1, "log_timing": False},
 }
 
 

@@ -22,7 +22,7 @@ class Trained(jobs.TestCase):
         jobs.TestCase.program = counted.program
         self._library = Path(counted.program).parents[1] / "tests" / "libfaulty_files.so"
         self.layout = jobs.Layout(ranks, 1)
-        self.settings = {"training.steps": 6, "checkpoint.every": 2, "checkpoint.keep": 2, **(settings or {})}
+        self.settings = {"training.max_steps": 6, "checkpoint.save_interval": 2, "checkpoint.keep_latest": 2, **(settings or {})}
 
     def runTest(self):
         pass  # unittest asks for it

@@ -191,12 +191,12 @@ TEST(ReportPage, SaysWhichRunsWhichStepAndWhen) {
 TEST(ReportPage, ConfigurationsAreComparedKeyByKey) {
   std::vector<ReportedRun> runs;
   for (const char* const name : {"a", "b"}) runs.push_back(run_of(name, 2, 1));
-  runs[0].configuration = {{"model.width", "16"}, {"run.seed", "1"}, {"only.a", ""}};
-  runs[1].configuration = {{"model.width", "32"}, {"run.seed", "1"}};
+  runs[0].configuration = {{"model.hidden_size", "16"}, {"run.seed", "1"}, {"only.a", ""}};
+  runs[1].configuration = {{"model.hidden_size", "32"}, {"run.seed", "1"}};
   const std::string page = report_page(std::move(runs), 0, library);
   const std::string table = page.substr(page.find("id=\"differences\""));
   const std::string rows = table.substr(0, table.find("</table>"));
-  EXPECT_NE(rows.find("model.width</th><td>16</td><td>32</td>"), std::string::npos) << rows;
+  EXPECT_NE(rows.find("model.hidden_size</th><td>16</td><td>32</td>"), std::string::npos) << rows;
   EXPECT_NE(rows.find("only.a"), std::string::npos);
   EXPECT_EQ(rows.find("run.seed"), std::string::npos);
 }

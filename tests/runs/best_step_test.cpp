@@ -61,7 +61,7 @@ TEST(BestStep, SaysWhichFiguresThereAreWhereItsOwnIsMissing) {
   BestSoFar best({"span_f1"});
   EXPECT_FALSE(best.add(1, measured(1, 1)));
   EXPECT_EQ(best.missing(measured(1, 1)),
-            "checkpoint.keep_best: found span_f1, which the validation of these data has not; it "
+            "checkpoint.best_metric: found span_f1, which the validation of these data has not; it "
             "has loss, bleu: no best step is kept");
   EXPECT_EQ(best.missing(measured(std::numeric_limits<double>::infinity(), 1)), "");
   EXPECT_EQ(BestSoFar({"bleu"}).missing(measured(1, 1)), "");

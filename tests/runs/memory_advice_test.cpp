@@ -21,19 +21,24 @@ TEST(MemoryAdvice, NamesTheKeysThatHelpWhereMemoryIsShort) {
   const Reconfigure reconfigure = [&](const std::vector<std::string>& keys) {
     const auto result = std::make_shared<Settings>(settings);
     for (const std::string& key : keys) {
-      if (key != "training.accumulation=4") throw ConfigurationError("{} is not known", key);
+      if (key != "training.gradient_accumulation_steps=4")
+        throw ConfigurationError("{} is not known", key);
       result->training.accumulation = 4;
     }
     return result;
   };
   const StepPlan plan = plan_step(settings, {}, vocabulary, Processor::cpu);
   const double less =
-      plan_step(*reconfigure({"training.accumulation=4"}), {}, vocabulary, Processor::cpu).bytes();
+      plan_step(
+          *reconfigure({"training.gradient_accumulation_steps=4"}), {}, vocabulary, Processor::cpu)
+          .bytes();
   ASSERT_LT(less, plan.bytes());
-  const std::string saving = "with training.accumulation=4 it needs " + byte_text(less);
+  const std::string saving =
+      "with training.gradient_accumulation_steps=4 it needs " + byte_text(less);
   EXPECT_EQ(memory_advice(plan, less, vocabulary, reconfigure), saving);
   const std::string rest =
-      "use more machines, or a smaller data.segment, data.batch or model.width";
+      "use more machines, or a smaller data.seq_length, data.global_batch_size or "
+      "model.hidden_size";
   EXPECT_EQ(memory_advice(plan, less - 1, vocabulary, reconfigure),
             saving + ", the least; " + rest);
   const Reconfigure nothing = [&](const std::vector<std::string>& keys) {

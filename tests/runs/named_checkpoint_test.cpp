@@ -89,7 +89,7 @@ TEST_F(Named, WhatIsNotThereIsSaid) {
   EXPECT_TRUE(refusal("1234567890").starts_with("1234567890: there is no such checkpoint"));
   // A key that named it is told, with its place.
   try {
-    find_checkpoint({"81", "checkpoint.resume", "a.yaml:3:5"}, directory_ / "run", {});
+    find_checkpoint({"81", "checkpoint.resume_from", "a.yaml:3:5"}, directory_ / "run", {});
   } catch (const DataError& error) {
     EXPECT_TRUE(std::string(error.what()).starts_with("a.yaml:3:5: ")) << error.what();
   }

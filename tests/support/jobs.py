@@ -22,9 +22,9 @@ SOURCE = Path(__file__).resolve().parents[2]
 MPIRUN = SOURCE / "tests" / "support" / "mpirun"
 
 # What makes weights so large that no loss follows: the first update does, though the step before it was good.
-DIVERGING = {"training.optimizer.kind": "sgd", "training.learning_rate": 1e30, "training.clip_norm": 0,
-             "training.skipped_in_a_row": 3, "training.steps": 50, "training.warmup": 0,
-             "training.schedule": "constant", "checkpoint.every": 0}
+DIVERGING = {"training.optimizer.type": "sgd", "training.learning_rate": 1e30, "training.max_grad_norm": 0,
+             "training.max_consecutive_skips": 3, "training.max_steps": 50, "training.lr_scheduler.warmup_steps": 0,
+             "training.lr_scheduler.type": "constant", "checkpoint.save_interval": 0}
 
 # A job may take so long on a busy machine; then it is taken for hung.
 MOST_SECONDS = 240
@@ -71,8 +71,9 @@ class Layout(collections.namedtuple("Layout", "data tensor context sequence", de
         return self.data * self.context * self.tensor
 
     def settings(self):
-        return {"parallel.data": self.data, "parallel.tensor": self.tensor, "parallel.context": self.context,
-                "parallel.sequence": self.sequence}
+        return {"parallel.data_parallel_size": self.data, "parallel.tensor_parallel_size": self.tensor,
+                "parallel.context_parallel_size": self.context,
+                "parallel.sequence_parallel": self.sequence}
 
     def __str__(self):
         sequence = " with sequence parallelism" if self.sequence else ""
@@ -238,6 +239,12 @@ class Run:
         return {name: manifest[name] for name in ("step", "layout", "tensors", "scalars")}
 
 
+def merged(sections, others):
+    """Both configurations, by sections; where both have a key, the value of `others`."""
+    return {**sections, **{name: merged(sections[name], value) if isinstance(value, dict) and isinstance(sections.get(name), dict)
+                           else value for name, value in others.items()}}
+
+
 def damage(path):
     """Flips one bit in the middle of a file."""
     with open(path, "r+b") as file:
@@ -252,12 +259,13 @@ class TestCase(unittest.TestCase):
 
     program = None
     sections = {
-        "run": {"directory": "run", "threads": 1},
-        "model": {"family": "transformer_xl", "layers": 2, "width": 16, "heads": 4, "memory": 8, "dropout": 0.1},
-        "data": {"train": "text.txt", "batch": 8, "segment": 8},
-        "training": {"steps": 8, "learning_rate": 0.01, "warmup": 2},
-        "checkpoint": {"every": 4, "keep": 3},
-        "metrics": {"every": 1, "timing": False},
+        "run": {"output_dir": "run", "num_threads": 1},
+        "model": {"family": "transformer_xl", "num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 4,
+                  "mem_len": 8, "dropout": 0.1},
+        "data": {"train": "text.txt", "global_batch_size": 8, "seq_length": 8},
+        "training": {"max_steps": 8, "learning_rate": 0.01, "lr_scheduler": {"warmup_steps": 2}},
+        "checkpoint": {"save_interval": 4, "keep_latest": 3},
+        "metrics": {"log_interval": 1, "log_timing": False},
     }
 
     def setUp(self):
@@ -279,7 +287,7 @@ class TestCase(unittest.TestCase):
         return result
 
     def start_training(self, directory="run", layout=Layout(1, 1), settings=None):
-        every = {"run.directory": directory, **layout.settings(), **(settings or {})}
+        every = {"run.output_dir": directory, **layout.settings(), **(settings or {})}
         return self.start("train", "tiny.yaml", *flat(every), ranks=layout.ranks)
 
     def train(self, directory="run", layout=Layout(1, 1), settings=None, code=0):

@@ -12,7 +12,7 @@ KILLED = (137, -9, 124, 1)
 def kill(job, run, when, which, moment, start_seconds=0.5, kept=2):
     """Kills "all" processes of the job, "one" rank, "mpirun", or the rank of a number; False when the job was quicker.
 
-    `when`: "starting" (anywhere in the first `start_seconds`), "training", "saving" or "removing" (with checkpoint.keep
+    `when`: "starting" (anywhere in the first `start_seconds`), "training", "saving" or "removing" (with checkpoint.keep_latest
     `kept`); `moment`: a random.Random that says where in it. Raises AssertionError where the job ends otherwise, or leaves
     processes.
     """

@@ -9,7 +9,7 @@ import struct
 from package_tokenizer import tokenizer_json
 
 WIDTH, LAYERS, HEADS, HIDDEN, VOCABULARY = 16, 2, 4, 32, 259
-BATCH, SEGMENT = 8, 8  # data.batch and data.segment
+BATCH, SEGMENT = 8, 8  # data.global_batch_size and data.seq_length
 
 
 def _shapes():

@@ -10,38 +10,38 @@ import jobs
 SIDE = 4  # of an image
 
 COMMON = {
-    "run": {"directory": "run", "threads": 1},
-    "model": {"layers": 2, "width": 16, "heads": 4, "dropout": 0.1},
+    "run": {"output_dir": "run", "num_threads": 1},
+    "model": {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 4, "dropout": 0.1},
     "data": {},
-    "training": {"steps": 24, "learning_rate": 0.003, "warmup": 2, "schedule": "constant", "validation_every": 7,
-                 "validation_batches": 1},
-    "checkpoint": {"every": 3, "keep": 2},
-    "metrics": {"every": 1, "timing": False},
+    "training": {"max_steps": 24, "learning_rate": 0.003, "lr_scheduler": {"warmup_steps": 2, "type": "constant"},
+                 "validation": {"interval": 7, "max_batches": 1}},
+    "checkpoint": {"save_interval": 3, "keep_latest": 2},
+    "metrics": {"log_interval": 1, "log_timing": False},
 }
-TEXT = {"train": "text.txt", "validation": "held-out.txt", "batch": 4, "segment": 8}
+TEXT = {"train": "text.txt", "validation": "held-out.txt", "global_batch_size": 4, "seq_length": 8}
 PAIRS = {"train": "train.source", "train_target": "train.target", "validation": "held-out.source",
-         "validation_target": "held-out.target", "batch_tokens": 128, "longest": 12}
-TAGS = {"train": "train.tags", "validation": "held-out.tags", "batch_tokens": 128, "longest": 64}
+         "validation_target": "held-out.target", "global_batch_tokens": 128, "max_length": 12}
+TAGS = {"train": "train.tags", "validation": "held-out.tags", "global_batch_tokens": 128, "max_length": 64}
 IMAGES = {"format": "images", "train": "train.images", "train_target": "train.labels", "validation": "held-out.images",
-          "validation_target": "held-out.labels", "batch_tokens": 160}
+          "validation_target": "held-out.labels", "global_batch_tokens": 160}
 
 # What each has beside COMMON, by sections.
 OWN = {
-    "transformer_xl": {"model": {"memory": 8}, "data": TEXT},
-    "decoder": {"model": {"norm": "pre"}, "data": TEXT},
-    "universal_transformer": {"model": {"layers": 1, "steps": 3, "halting": "adaptive"}, "data": TEXT},
+    "transformer_xl": {"model": {"mem_len": 8}, "data": TEXT},
+    "decoder": {"model": {"norm": {"position": "pre"}}, "data": TEXT},
+    "universal_transformer": {"model": {"num_hidden_layers": 1, "recurrence": {"num_steps": 3, "type": "act"}}, "data": TEXT},
     "encoder_decoder": {"run": {"task": "translation"}, "data": PAIRS, "training": {"label_smoothing": 0.1}},
-    "encoder": {"run": {"task": "tagging"}, "model": {"tag_readout": "crf"}, "data": TAGS},
-    "image_transformer": {"run": {"task": "pixels"}, "model": {"attention": ["local_1d"], "attention_window": [12],
-                                                              "of_classes": True}, "data": IMAGES},
+    "encoder": {"run": {"task": "tagging"}, "model": {"use_crf": True}, "data": TAGS},
+    "image_transformer": {"run": {"task": "image_generation"},
+                          "model": {"attention": {"layer_types": ["local_1d"], "local_1d": {"filter_width": 12}},
+                                    "class_conditional": True}, "data": IMAGES},
 }
 FAMILIES = tuple(OWN)
 
 
 def sections_of(family):
     """The configuration of a run of the family, by sections."""
-    own = OWN[family]
-    sections = {name: {**values, **own.get(name, {})} for name, values in COMMON.items()}
+    sections = jobs.merged(COMMON, OWN[family])
     sections["model"] = {"family": family, **sections["model"]}
     return sections
 

@@ -354,15 +354,16 @@ TEST(Evaluate, ReportsHowManyImagesAreDone) {
   data.format = DataFormat::images;
   data.buckets.batch_tokens = 8;  // an image a batch, as columns are multiples of 8
   std::vector<std::string> told;
-  task_kind("pixels").evaluate({.model = *model,
-                                .tokenizer = bytes,
-                                .labels = LabelSet({"image"}),
-                                .image = setting.image,
-                                .data = data,
-                                .file = images.path(),
-                                .target = NamedPath(),
-                                .say = [&](const std::string& text) { told.push_back(text); },
-                                .say_every = 0});
+  task_kind("image_generation")
+      .evaluate({.model = *model,
+                 .tokenizer = bytes,
+                 .labels = LabelSet({"image"}),
+                 .image = setting.image,
+                 .data = data,
+                 .file = images.path(),
+                 .target = NamedPath(),
+                 .say = [&](const std::string& text) { told.push_back(text); },
+                 .say_every = 0});
   EXPECT_EQ(told,
             (std::vector<std::string>{
                 "1 of 3 images are done", "2 of 3 images are done", "3 of 3 images are done"}));

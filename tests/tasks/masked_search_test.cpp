@@ -124,13 +124,14 @@ TEST(MaskedSearch, RefusesWhatIsOfTheOtherDecoder) {
             "3 best results are asked of a length beam of 2; wanted: 1 to 2");
   EXPECT_EQ(sentence(*model, {.alpha = 1}),
             "a length penalty is for words that are said one after another; this model has "
-            "model.decoder: masked, whose results are ranked by the mean of their words");
+            "model.decoder_type: non_autoregressive, whose results are ranked by the mean of their "
+            "words");
   EXPECT_EQ(sentence(*model, {.sampling = SamplingOptions()}),
-            "samples are drawn one word after another; this model has model.decoder: masked, which "
-            "says all words at once");
+            "samples are drawn one word after another; this model has model.decoder_type: "
+            "non_autoregressive, which says all words at once");
   EXPECT_EQ(sentence(*small_encoder_decoder(), {.iterations = 4}),
-            "iterations and a length beam are for model.decoder: masked; this model says one word "
-            "after another");
+            "iterations and a length beam are for model.decoder_type: non_autoregressive; this "
+            "model says one word after another");
 }
 
 }  // namespace

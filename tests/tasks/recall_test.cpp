@@ -88,8 +88,8 @@ TEST_F(Recall, WhatDoesNotGoTogetherIsTold) {
   DataOptions words = other;
   words.tokenizer = TokenizerKind::characters;
   EXPECT_EQ(recall_task().problem(words),
-            "data.tokenizer is characters, and with run.task: recall what is seen at a step is a "
-            "byte; set it to bytes");
+            "data.tokenizer.type is char, and with run.task: behavior_cloning what is seen at a "
+            "step is a byte; set it to byte");
 }
 
 TEST_F(Recall, WritesAnActionForEachStep) {

@@ -114,7 +114,8 @@ TEST(Translation, BitsPerByteOfCutTargetsAreOfTheTextThatIsRead) {
                    whole.find("bits_per_byte").value());
   EXPECT_EQ(cut.find("truncated"), 1);
   EXPECT_FALSE(whole.find("truncated").has_value());
-  EXPECT_NE(cut.text.find("; 1 cut after data.longest = 4 tokens"), std::string::npos) << cut.text;
+  EXPECT_NE(cut.text.find("; 1 cut after data.max_length = 4 tokens"), std::string::npos)
+      << cut.text;
 }
 
 TEST(Translation, DecodingAddsFigures) {

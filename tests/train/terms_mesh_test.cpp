@@ -118,8 +118,8 @@ void expect_step(const Expected& wanted, const ProcessMesh& mesh, std::int64_t a
   options.clip_norm = 0;
   options.accumulation = accumulation;
   Trainer trainer(make_model(mesh), options, Random(1));
-  const Batch batch =
-      batch_of(streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.batch"));
+  const Batch batch = batch_of(
+      streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size"));
   const double total = weights[0] * wanted.means[0] + weights[1] * wanted.means[1];
   EXPECT_NEAR(trainer.try_step(batch).loss, total, rounding);
   const StepResult found = trainer.step(batch);
@@ -163,8 +163,8 @@ TEST(Terms, AddUpInLossAndGradientHoweverUnlikeTheRanksCount) {
 TEST(Terms, OfWhichNothingIsCountedAnywhereAreZero) {
   testing::for_each_layout({{}, {.data = 2}}, [](const ProcessMesh& mesh) {
     Trainer trainer(make_model(mesh), {}, Random(1));
-    Batch batch =
-        batch_of(streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.batch"));
+    Batch batch = batch_of(
+        streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size"));
     std::ranges::fill(batch.field("marked").span<std::int64_t>(), ignored_target);
     batch.counts["marked"] = 0;
     const StepResult result = trainer.step(batch);
@@ -177,8 +177,8 @@ TEST(Terms, OfWhichNothingIsCountedAnywhereAreZero) {
 TEST(Terms, WhoseCountTheBatchLacksAreRefusedByName) {
   testing::for_each_layout({{}, {.data = 2}}, [](const ProcessMesh& mesh) {
     Trainer trainer(make_model(mesh), {}, Random(1));
-    Batch batch =
-        batch_of(streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.batch"));
+    Batch batch = batch_of(
+        streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size"));
     batch.counts.erase("marked");
     EXPECT_THAT(sentence_of<Failure>([&] { trainer.step(batch); }),
                 ::testing::HasSubstr("the batch does not count `marked`"));

@@ -51,7 +51,7 @@ Trainer make_trainer(const Kind& kind, const ProcessMesh& mesh, const Device& de
 
 Batch batch_of(int step, const ProcessMesh& mesh) {
   const StreamRange range =
-      streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.batch");
+      streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size");
   return testing::batch_of_rows(
       testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step)), range);
 }

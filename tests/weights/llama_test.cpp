@@ -49,26 +49,27 @@ constexpr const char* llama31 = R"({"architectures": ["LlamaForCausalLM"], "atte
 
 TEST_F(LlamaConfig, OfLlama31) {
   const auto found = settings(llama31);
-  for (const auto& [key, value] :
-       std::map<std::string, std::string>{{"model.family", "decoder"},
-                                          {"model.vocabulary", "128256"},
-                                          {"model.width", "4096"},
-                                          {"model.layers", "32"},
-                                          {"model.heads", "32"},
-                                          {"model.key_heads", "8"},
-                                          {"model.head_width", "nothing"},
-                                          {"model.feed_forward", "14336"},
-                                          {"model.norm_epsilon", "1e-05"},
-                                          {"model.attention_bias", "[]"},
-                                          {"model.feed_forward_bias", "false"},
-                                          {"model.tied_embeddings", "false"},
-                                          {"model.longest", "131072"},
-                                          {"data.segment", "2048"},
-                                          {"model.rotary_base", "500000"},
-                                          {"model.rotary_scaling", "llama3"},
-                                          {"model.rotary_factor", "8"},
-                                          {"model.rotary_original", "8192"},
-                                          {"model.attention", "nothing"}})
+  for (const auto& [key, value] : std::map<std::string, std::string>{
+           {"model.family", "decoder"},
+           {"model.vocab_size", "128256"},
+           {"model.hidden_size", "4096"},
+           {"model.num_hidden_layers", "32"},
+           {"model.num_attention_heads", "32"},
+           {"model.num_key_value_heads", "8"},
+           {"model.head_dim", "nothing"},
+           {"model.intermediate_size", "14336"},
+           {"model.activation", "swiglu"},
+           {"model.norm.eps", "1e-05"},
+           {"model.attention.bias", "[]"},
+           {"model.mlp_bias", "false"},
+           {"model.tie_word_embeddings", "false"},
+           {"model.max_position_embeddings", "131072"},
+           {"data.seq_length", "2048"},
+           {"model.rope.theta", "500000"},
+           {"model.rope.scaling.type", "llama3"},
+           {"model.rope.scaling.factor", "8"},
+           {"model.rope.scaling.original_max_position_embeddings", "8192"},
+           {"model.attention.layer_types", "nothing"}})
     EXPECT_EQ(value_of(found, key), value) << key;
 }
 
@@ -81,11 +82,11 @@ TEST_F(LlamaConfig, OfQwen25) {
     "rope_theta": 1000000.0, "sliding_window": 32768, "tie_word_embeddings": true,
     "torch_dtype": "bfloat16", "transformers_version": "4.40.1", "use_cache": true,
     "use_mrope": false, "use_sliding_window": false, "vocab_size": 151936})");
-  EXPECT_EQ(value_of(found, "model.attention_bias"), "[query, key, value]");
-  EXPECT_EQ(value_of(found, "model.attention"), "nothing");
-  EXPECT_EQ(value_of(found, "model.tied_embeddings"), "true");
-  EXPECT_EQ(value_of(found, "model.rotary_base"), "1000000");
-  EXPECT_EQ(value_of(found, "model.rotary_scaling"), "nothing");
+  EXPECT_EQ(value_of(found, "model.attention.bias"), "[query, key, value]");
+  EXPECT_EQ(value_of(found, "model.attention.layer_types"), "nothing");
+  EXPECT_EQ(value_of(found, "model.tie_word_embeddings"), "true");
+  EXPECT_EQ(value_of(found, "model.rope.theta"), "1000000");
+  EXPECT_EQ(value_of(found, "model.rope.scaling.type"), "nothing");
 }
 
 TEST_F(LlamaConfig, OfMistral01) {
@@ -94,15 +95,16 @@ TEST_F(LlamaConfig, OfMistral01) {
     "intermediate_size": 14336, "max_position_embeddings": 32768, "num_attention_heads": 32,
     "num_hidden_layers": 32, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "vocab_size": 32000)";
   const auto first = settings(begin + R"(, "num_key_value_heads": 8, "sliding_window": 4096})");
-  EXPECT_EQ(value_of(first, "model.attention"), "[local]");
-  EXPECT_EQ(value_of(first, "model.attention_window"), "[4095]");
+  EXPECT_EQ(value_of(first, "model.attention.layer_types"), "[sliding_window]");
+  EXPECT_EQ(value_of(first, "model.attention.sliding_window"), "[4096]");
   const auto third = settings(begin + R"(, "num_key_value_heads": 8, "sliding_window": null})");
-  EXPECT_EQ(value_of(third, "model.attention"), "nothing");
+  EXPECT_EQ(value_of(third, "model.attention.layer_types"), "nothing");
   // What is not there has the package's own defaults, and null is as many as of queries.
-  EXPECT_EQ(value_of(settings(begin + "}"), "model.key_heads"), "8");
-  EXPECT_EQ(value_of(settings(begin + "}"), "model.attention_window"), "[4095]");
-  EXPECT_EQ(value_of(settings(begin + R"(, "num_key_value_heads": null})"), "model.key_heads"),
-            "nothing");
+  EXPECT_EQ(value_of(settings(begin + "}"), "model.num_key_value_heads"), "8");
+  EXPECT_EQ(value_of(settings(begin + "}"), "model.attention.sliding_window"), "[4096]");
+  EXPECT_EQ(
+      value_of(settings(begin + R"(, "num_key_value_heads": null})"), "model.num_key_value_heads"),
+      "nothing");
 }
 
 TEST_F(LlamaConfig, OfSmolLm2AndOtherDialects) {

@@ -76,8 +76,9 @@ TilePlan::TilePlan(const Mask& mask, const PlanShape& shape, std::int64_t most_b
     : mask_(mask), shape_(shape), most_bytes_(most_bytes) {
   if (std::max(query_tiles(), key_tiles()) > most_tiles)
     throw ConfigurationError(
-        "model.attention: {} queries and {} keys are to meet in one call, wanted at most {} of "
-        "each: more parallel.context ranks or shorter sequences",
+        "model.attention.layer_types: {} queries and {} keys are to meet in one call, wanted at "
+        "most {} of "
+        "each: more parallel.context_parallel_size ranks or shorter sequences",
         shape_.time,
         shape_.keys,
         most_tiles * attention_tile);
@@ -165,9 +166,10 @@ void TilePlan::add_run(std::int64_t begin, std::int64_t end, bool full) {
   }
   if ((static_cast<std::int64_t>(runs.size()) + 1) * run_bytes > most_bytes_)
     throw ConfigurationError(
-        "model.attention: the stretches of {} keys that {} queries see are more than {}, whose "
-        "lists take over {} MiB, wanted fewer: a larger model.attention_stride, more "
-        "parallel.context ranks or shorter sequences",
+        "model.attention.layer_types: the stretches of {} keys that {} queries see are more than "
+        "{}, whose "
+        "lists take over {} MiB, wanted fewer: a larger model.attention.stride, more "
+        "parallel.context_parallel_size ranks or shorter sequences",
         shape_.keys,
         shape_.time,
         runs.size(),

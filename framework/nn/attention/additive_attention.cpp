@@ -16,15 +16,17 @@ namespace {
 std::string width_problem(std::int64_t dim) {
   if (dim <= widest_additive_head) return "";
   return fmt::format(
-      "additive scores are of heads of at most {} features, found {}; set model.heads or "
-      "model.head_width",
+      "additive scores are of heads of at most {} features, found {}; set "
+      "model.num_attention_heads or "
+      "model.head_dim",
       widest_additive_head,
       dim);
 }
 
 std::string problem_of_additive(const AttentionOptions&, const AttentionSetting& setting) {
   if (setting.memory)
-    return "model.attention has additive, which knows no distances: it cannot be with a memory of "
+    return "model.attention.layer_types has additive, which knows no distances: it cannot be with "
+           "a memory of "
            "earlier segments";
   if (const std::string problem = width_problem(setting.dim); !problem.empty()) return problem;
   return whole_heads_problem("additive", setting.heads, setting.mesh);
@@ -154,7 +156,8 @@ std::string cross_scores_problem(const CrossScoreOptions& scores,
   const bool located = scores.kind == CrossScores::location;
   if (located && scores.taps % 2 == 0)
     return fmt::format(
-        "model.location_taps is {}, wanted an odd number: as many places before a "
+        "model.cross_attention.location_kernel_size is {}, wanted an odd number: as many places "
+        "before a "
         "key as behind it",
         scores.taps);
   if (const std::string problem = width_problem(dim); !problem.empty()) return problem;

@@ -8,16 +8,22 @@ namespace longspan {
 std::string heads_problem(std::int64_t heads, const MeshShape& mesh) {
   if (heads % mesh.tensor == 0) return "";
   return fmt::format(
-      "model.heads is {}, which does not divide by parallel.tensor = {}", heads, mesh.tensor);
+      "model.num_attention_heads is {}, which does not divide by parallel.tensor_parallel_size = "
+      "{}",
+      heads,
+      mesh.tensor);
 }
 
 std::string key_heads_problem(std::int64_t key_heads, std::int64_t heads, const MeshShape& mesh) {
   if (heads % key_heads != 0)
     return fmt::format(
-        "model.key_heads is {}, which does not divide model.heads = {}", key_heads, heads);
+        "model.num_key_value_heads is {}, which does not divide model.num_attention_heads = {}",
+        key_heads,
+        heads);
   if (key_heads % mesh.tensor == 0) return "";
   return fmt::format(
-      "model.key_heads is {}, which does not divide by parallel.tensor = {}: each rank has key "
+      "model.num_key_value_heads is {}, which does not divide by parallel.tensor_parallel_size = "
+      "{}: each rank has key "
       "heads "
       "of its own",
       key_heads,
@@ -38,7 +44,8 @@ Part key_heads_of(const Scope& scope,
   refuse(key_heads_problem(key_heads, options.heads, scope.parameters().mesh().shape));
   if (mechanism.shares_query_and_key() && key_heads != options.heads)
     throw ConfigurationError(
-        "model.key_heads is {}, but an attention kind of this model has queries that are keys too; "
+        "model.num_key_value_heads is {}, but an attention kind of this model has queries that are "
+        "keys too; "
         "leave it out",
         key_heads);
   return scope.part(key_heads);

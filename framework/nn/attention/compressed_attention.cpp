@@ -13,9 +13,10 @@ namespace {
 
 std::string problem_of_compressed(const AttentionOptions&, const AttentionSetting& setting) {
   if (setting.memory)
-    return "model.attention has compressed, which counts positions from the start of the text: it "
+    return "model.attention.layer_types has memory_compressed, which counts positions from the "
+           "start of the text: it "
            "cannot be with a memory of earlier segments";
-  return whole_heads_problem("compressed", setting.heads, setting.mesh);
+  return whole_heads_problem("memory_compressed", setting.heads, setting.mesh);
 }
 
 // Rows of `after` behind those of `before`, both [batch, any, heads, dim].
@@ -60,9 +61,9 @@ SortedSequence causal_positions(std::int64_t batch,
 }  // namespace
 
 void declare(OptionTable& table, CompressedOptions& options) {
-  table.add("model.compressed_width",
+  table.add("model.attention.compression_factor",
             options.width,
-            "compressed: tokens that become one key and one value",
+            "memory_compressed: tokens that become one key and one value",
             between(1, 1 << 16),
             fixes_weights());
 }
@@ -71,7 +72,7 @@ CompressedAttention::CompressedAttention(const Scope& scope, const Options& opti
     : width_(options.compressed.width),
       dropout_(options.dropout),
       heads_(scope.part(options.heads)) {
-  refuse(whole_heads_problem("compressed", options.heads, scope.parameters().mesh().shape));
+  refuse(whole_heads_problem("memory_compressed", options.heads, scope.parameters().mesh().shape));
   const Shape shape = {options.heads, width_ * options.dim, options.dim};
   const Initial initial = Initial::xavier(width_ * options.dim, options.dim);
   keys_ = scope.weight("compressed_keys", shape, initial, 0);
@@ -94,7 +95,7 @@ Variable CompressedAttention::compress(const Variable& x,
 Variable CompressedAttention::operator()(const Projected& input,
                                          const SegmentContext& context,
                                          const Pass& pass) const {
-  const bool causal = sees_earlier_only(context.mask, "compressed");
+  const bool causal = sees_earlier_only(context.mask, "memory_compressed");
   Projected all = whole_sequence(input);
   all.shares = {};
   const Tensor& length = context.mask.key_length;
@@ -132,10 +133,10 @@ Variable CompressedAttention::operator()(const Projected& input,
 }
 
 MechanismKind compressed_kind() {
-  return {.name = "compressed",
+  return {.name = "memory_compressed",
           .sees = "a key for every few tokens",
           .alone = "its keys are no tokens",
-          .keys = {"compressed_width"},
+          .keys = {"attention.compression_factor"},
           .own_weights = true,
           .problem = problem_of_compressed,
           .make = [](const Scope& attention,

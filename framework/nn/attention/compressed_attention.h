@@ -11,7 +11,7 @@ struct CompressedOptions {
   std::int64_t width = 3;
 };
 
-// The key model.compressed_width.
+// The key model.attention.compression_factor.
 void declare(OptionTable& table, CompressedOptions& options);
 
 // Of each `width` tokens one key and one value of a head, a linear map of what they have of it: a

@@ -30,7 +30,8 @@ MechanismKind efficient_kind() {
           .has_probabilities = false,
           .problem = [](const AttentionOptions&, const AttentionSetting& setting) -> std::string {
             if (setting.causal)
-              return "model.attention has efficient, which weighs keys over all positions: it "
+              return "model.attention.layer_types has efficient, which weighs keys over all "
+                     "positions: it "
                      "cannot be causal, as this family is; linear can";
             return memory_problem("efficient", setting);
           },

@@ -5,19 +5,20 @@
 #include <optional>
 
 #include "framework/core/options.h"
+#include "framework/kernels/random_features.h"
 
 namespace longspan {
 
 struct FeatureOptions {
-  std::optional<std::int64_t> count = {};  // none: dim ln(dim), of random_features dim
+  std::optional<std::int64_t> count = {};  // none: dim ln(dim), of rfa dim
   std::int64_t seed = 0;
-  bool relu = false;
-  std::int64_t redraw = 1000;  // 0: never
+  RandomMap kernel = RandomMap::softmax;  // of performer
+  std::int64_t redraw = 1000;             // 0: never
   std::int64_t draws = 16;
   bool gate = true;
 };
 
-// The keys model.features*, model.performer_* and model.random_features_*.
+// The section model.attention.random_features.
 void declare(OptionTable& table, FeatureOptions& options);
 
 }  // namespace longspan

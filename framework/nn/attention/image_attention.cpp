@@ -13,16 +13,20 @@ namespace {
 
 std::string problem(const AttentionOptions& options, const AttentionSetting& setting) {
   if (!setting.image)
-    return "model.attention has local_2d, which sees blocks of an image whose pixels are "
+    return "model.attention.layer_types has local_2d, which sees blocks of an image whose pixels "
+           "are "
            "predicted; it is for model.family: image_transformer";
-  for (const auto& [key, pair] : {std::pair("image_block", &options.image.block),
-                                  std::pair("image_flange", &options.image.flange)})
+  for (const auto& [key, pair] : {std::pair("query_shape", &options.image.block),
+                                  std::pair("memory_flange", &options.image.flange)})
     if (pair->size() != 2)
       return fmt::format(
-          "model.{} has {} elements, wanted two: rows and columns", key, pair->size());
+          "model.attention.local_2d.{} has {} elements, wanted two: rows and columns",
+          key,
+          pair->size());
   if (options.image.block[0] < 1 || options.image.block[1] < 1)
-    return fmt::format("model.image_block is [{}], wanted at least one row and one column",
-                       fmt::join(options.image.block, ", "));
+    return fmt::format(
+        "model.attention.local_2d.query_shape is [{}], wanted at least one row and one column",
+        fmt::join(options.image.block, ", "));
   return "";
 }
 
@@ -59,14 +63,14 @@ std::unique_ptr<Mechanism> make(const Scope&,
 }  // namespace
 
 void declare(OptionTable& table, ImageBlockOptions& options) {
-  table.add("model.image_block",
+  table.add("model.attention.local_2d.query_shape",
             options.block,
             "rows and columns of the blocks of an image that local_2d has, the values of a pixel's "
             "channels being columns of their own. They are predicted block by block, and row by "
             "row in a block",
             between(1, 1 << 20),
             fixes_weights());
-  table.add("model.image_flange",
+  table.add("model.attention.local_2d.memory_flange",
             options.flange,
             "rows above a block, and columns to its sides, that local_2d sees of what was "
             "predicted before",
@@ -79,7 +83,7 @@ MechanismKind local_2d_kind() {
               "the block of an image that the query is in, and a flange above it and at its "
               "left, in the order of blocks",
           .alone = "it orders the whole sequence",
-          .keys = {"image_block", "image_flange"},
+          .keys = {"attention.local_2d.query_shape", "attention.local_2d.memory_flange"},
           .reads_on = true,
           .turns = true,
           .own_weights = true,  // which are for its order

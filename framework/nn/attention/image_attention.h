@@ -19,7 +19,8 @@ struct ImageGrid {
   std::int64_t width = 0;
 };
 
-// The keys model.image_block and model.image_flange, each rows and columns.
+// The keys model.attention.local_2d.query_shape and model.attention.local_2d.memory_flange, each
+// rows and columns.
 struct ImageBlockOptions {
   std::vector<std::int64_t> block = {8, 16};
   std::vector<std::int64_t> flange = {8, 16};

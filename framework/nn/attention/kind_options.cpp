@@ -11,40 +11,47 @@ std::string unread(const AttentionOptions& options, const std::vector<std::strin
   const AttentionOptions of_encoder = {.kinds = options.encoder_kinds};
   for (const std::string& kind : kinds)
     if (has_kind(options, kind) || has_kind(of_encoder, kind)) return "";
-  return fmt::format("no layer of model.attention has {}", either(kinds));
+  return fmt::format("no layer of model.attention.layer_types has {}", either(kinds));
 }
 
 void warn_of_unread(OptionTable& table, const AttentionOptions& options) {
   const std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> readers = {
-      {{"attention_window"}, {"local", "dilated", "local_1d", "global"}},
-      {{"attention_dilation"}, {"dilated"}},
-      {{"attention_stride"}, {"strided", "local_1d", "block", "summary", "fixed"}},
-      {{"attention_summary", "attention_summary_groups"}, {"summary", "fixed"}},
-      {{"attention_self"}, {"summary"}},
-      {{"attention_global", "attention_global_projections", "attention_random"}, {"global"}}};
+      {{"sliding_window"}, {"sliding_window", "dilated", "global_local"}},
+      {{"local_1d.filter_width", "local_1d.block_length"}, {"local_1d"}},
+      {{"dilation"}, {"dilated"}},
+      {{"stride"}, {"strided", "block", "summary", "fixed"}},
+      {{"summary.num_columns", "summary.num_patterns"}, {"summary", "fixed"}},
+      {{"summary.attend_self"}, {"summary"}},
+      {{"global_local.global_positions",
+        "global_local.separate_global_projections",
+        "global_local.num_random_blocks"},
+       {"global_local"}}};
   for (const auto& [keys, kinds] : readers)
     for (const std::string& key : keys)
-      table.warn("model." + key, [&options, kinds] { return unread(options, kinds); });
+      table.warn("model.attention." + key, [&options, kinds] { return unread(options, kinds); });
   for (const auto& [key, kinds] : readers_of_mechanism_keys())
     table.warn("model." + key, [&options, kinds] { return unread(options, kinds); });
   const std::vector<std::pair<std::string, std::string>> of_scores = {
-      {"model.synthesizer_hidden", "dense"}, {"model.synthesizer_rank", "factorised_random"}};
+      {"model.attention.synthesizer.dense_hidden_size", "dense"},
+      {"model.attention.synthesizer.factorized_rank", "factorized_random"}};
   for (const auto& [key, scores] : of_scores)
     table.warn(key, [&options, scores]() -> std::string {
       const bool told = !unread(options, {"synthesizer"}).empty();
       if (told || std::ranges::count(options.synthesizer.scores, scores) > 0) return "";
-      return fmt::format("model.synthesizer has no {}", scores);
+      return fmt::format("model.attention.synthesizer.variants has no {}", scores);
     });
-  table.warn("model.sinkhorn_iterations", [&options]() -> std::string {
+  table.warn("model.attention.sinkhorn.num_iterations", [&options]() -> std::string {
     const bool mixes = options.sinkhorn.top.value_or(0) == 0;
     return mixes || !unread(options, {"sinkhorn"}).empty()
                ? ""
-               : "model.sinkhorn_top chooses blocks and mixes none";
+               : "model.attention.sinkhorn.num_top_blocks chooses blocks and mixes none";
   });
-  for (const std::string key : {"attention_block", "attention_seed"})
-    table.warn("model." + key, [&options]() -> std::string {
-      const std::string reason = unread(options, {"global"});
-      return reason.empty() && options.random == 0 ? "model.attention_random is 0" : reason;
+  for (const std::string key : {"block_size", "random_seed"})
+    table.warn("model.attention.global_local." + key, [&options]() -> std::string {
+      const std::string reason = unread(options, {"global_local"});
+      return reason.empty() && options.random == 0
+                 ? "model.attention.global_local.num_random_blocks is 0"
+                 : reason;
     });
 }
 
@@ -53,61 +60,69 @@ void warn_of_unread(OptionTable& table, const AttentionOptions& options) {
 void declare(OptionTable& table,
              AttentionOptions& options,
              std::function<std::string(const std::string&)> in_weights) {
-  table.add("model.attention",
+  table.add("model.attention.layer_types",
             options.kinds,
             fmt::format("what each layer sees, repeated to the number of layers: {}. a/b divides "
                         "the heads among kinds, a+b unites kinds in one softmax",
                         kinds_text()),
             not_empty(),
             fixes_weights(std::move(in_weights)));
-  table.add("model.attention_window",
-            options.window,
-            "keys before the query that local, dilated and global see besides the query itself, "
-            "and before its block that local_1d sees, in an encoder as many after it too: one "
-            "number, or one for each layer",
+  table.add("model.attention.sliding_window",
+            options.sliding_window,
+            "keys that sliding_window, dilated and global_local see, the query itself and those "
+            "before it, in an encoder as many after it too: one number, or one for each layer",
             not_empty(),
+            between(1, masks::unlimited));
+  table.add("model.attention.local_1d.filter_width",
+            options.local_1d.filter_width,
+            "keys before the block of the query that local_1d sees, in an encoder as many after "
+            "it too",
             between(0, masks::unlimited));
-  table.add("model.attention_dilation",
+  table.add("model.attention.local_1d.block_length",
+            options.local_1d.block_length,
+            "positions of a block of local_1d",
+            between(1, masks::unlimited));
+  table.add("model.attention.dilation",
             options.dilation,
             "from one key of dilated to the next",
             between(1, 1 << 20));
-  table.add("model.attention_stride",
+  table.add("model.attention.stride",
             options.stride,
-            "positions from one key of strided to the next, and of a block of local_1d, block, "
-            "summary and fixed",
+            "positions from one key of strided to the next, and of a block of block, summary "
+            "and fixed",
             between(1, masks::unlimited));
-  table.add("model.attention_summary",
+  table.add("model.attention.summary.num_columns",
             options.summary,
             "columns at the end of a block that summary and fixed see",
             between(1, 1 << 30));
-  table.add("model.attention_summary_groups",
+  table.add("model.attention.summary.num_patterns",
             options.summary_groups,
             "groups of heads with summary columns of their own, the later ones farther from the "
             "end of the block",
             between(1, 1 << 30));
-  table.add("model.attention_self",
+  table.add("model.attention.summary.attend_self",
             options.self,
             "a query of summary sees itself too; without it the first queries see nothing");
-  table.add("model.attention_global",
+  table.add("model.attention.global_local.global_positions",
             options.global,
             "positions that see all earlier ones and are seen by all later ones, in an encoder "
-            "both by and of all, for global",
+            "both by and of all, for global_local",
             at_least(0));
   table.add(
-      "model.attention_global_projections",
+      "model.attention.global_local.separate_global_projections",
       options.global_projections,
       "global positions see with queries, keys and values by projections of their own (Beltagy "
       "et al. 2020), which start as copies of the others",
       fixes_weights());
-  table.add("model.attention_random",
+  table.add("model.attention.global_local.num_random_blocks",
             options.random,
-            "random blocks beyond the window that each block of queries sees, for global",
+            "random blocks beyond the window that each block of queries sees, for global_local",
             at_least(0));
-  table.add("model.attention_block",
+  table.add("model.attention.global_local.block_size",
             options.block,
             "positions of such a block, of queries or of keys",
             at_least(1));
-  table.add("model.attention_seed",
+  table.add("model.attention.global_local.random_seed",
             options.seed,
             "of the random blocks, which are the same in every step",
             at_least(0));

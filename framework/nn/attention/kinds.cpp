@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/core/field_names.h"
 #include "framework/core/option_text.h"
 #include "framework/nn/attention/additive_attention.h"
 #include "framework/nn/attention/efficient_attention.h"
@@ -57,11 +58,11 @@ std::vector<const MaskKind*> united(const std::string& part) {
   return result;
 }
 
-std::string all_names(const AttentionOptions& options) {
-  std::string names;
-  for (const MaskKind& kind : mask_kinds()) names += (names.empty() ? "" : ", ") + kind.name;
-  for (const MechanismKind& kind : mechanism_kinds()) names += ", " + kind.name;
-  for (const MechanismKind& kind : options.added) names += ", " + kind.name;
+std::vector<std::string> all_names(const AttentionOptions& options) {
+  std::vector<std::string> names;
+  for (const MaskKind& kind : mask_kinds()) names.push_back(kind.name);
+  for (const MechanismKind& kind : mechanism_kinds()) names.push_back(kind.name);
+  for (const MechanismKind& kind : options.added) names.push_back(kind.name);
   return names;
 }
 
@@ -77,12 +78,13 @@ const std::string& element_of(const AttentionOptions& options, std::int64_t laye
 
 std::string documents_problem(const std::string& kind) {
   return fmt::format(
-      "model.attention: found {} with documents of a row that do not look at each other, which it "
-      "cannot keep apart; causal, local, dilated and strided can",
+      "model.attention.layer_types: found {} with documents of a row that do not look at each "
+      "other, which it "
+      "cannot keep apart; full, sliding_window, dilated and strided can",
       kind);
 }
 
-// One element of model.attention.
+// One element of model.attention.layer_types.
 std::string problem_of(const std::string& element,
                        const AttentionOptions& options,
                        const AttentionSetting& setting) {
@@ -95,30 +97,34 @@ std::string problem_of(const std::string& element,
     const std::vector<std::string> names = split(part, '+');
     for (const std::string& name : names) {
       if (const MechanismKind* const own = find_mechanism(options, name))
-        return fmt::format("model.attention has {} in {}: {}, so a layer has it alone",
+        return fmt::format("model.attention.layer_types has {} in {}: {}, so a layer has it alone",
                            name,
                            in_quotes(element),
                            own->alone);
       const MaskKind* const kind = find_mask_kind(name);
       if (kind == nullptr)
         return fmt::format(
-            "model.attention has {}, wanted one of {}; / divides heads among kinds, + unites "
-            "kinds",
+            "model.attention.layer_types has {}, wanted one of {}; / divides heads among kinds, + "
+            "unites kinds{}",
             in_quotes(name),
-            all_names(options));
+            fmt::join(all_names(options), ", "),
+            value_hint("model.attention.layer_types", name, all_names(options)));
       if (setting.memory && !kind->shifts)
         return fmt::format(
-            "model.attention has {}, which counts positions from the start of the text: it cannot "
-            "be with a memory of earlier segments; causal, local, dilated and strided can",
+            "model.attention.layer_types has {}, which counts positions from the start of the "
+            "text: it cannot "
+            "be with a memory of earlier segments; full, sliding_window, dilated and strided can",
             name);
       if (setting.documents && !kind->shifts) return documents_problem(name);
       if (std::ranges::count(names, name) > 1)
-        return fmt::format("model.attention unites {} with itself in {}", name, in_quotes(element));
+        return fmt::format(
+            "model.attention.layer_types unites {} with itself in {}", name, in_quotes(element));
     }
   }
   if (setting.heads % std::ssize(parts) != 0)
     return fmt::format(
-        "model.attention divides heads into {} parts in {}, and model.heads is "
+        "model.attention.layer_types divides heads into {} parts in {}, and "
+        "model.num_attention_heads is "
         "{}",
         parts.size(),
         in_quotes(element),
@@ -129,7 +135,7 @@ std::string problem_of(const std::string& element,
 // Whether a query of any layer has a random block.
 bool has_random_blocks(const AttentionOptions& options, const AttentionSetting& setting) {
   for (std::int64_t layer = 0; layer < setting.layers; ++layer) {
-    if (!has_kind(element_of(options, layer), "global")) continue;
+    if (!has_kind(element_of(options, layer), "global_local")) continue;
     const HeadPlace first = {.options = options,
                              .layer = layer,
                              .head = 0,
@@ -143,9 +149,9 @@ bool has_random_blocks(const AttentionOptions& options, const AttentionSetting& 
 
 // How long the training data's sequences are, as a part of a sentence.
 std::string length_said(const AttentionSetting& setting) {
-  return setting.examples
-             ? fmt::format("by data.longest a sequence has at most {} positions", setting.segment)
-             : fmt::format("data.segment is {}", setting.segment);
+  return setting.examples ? fmt::format("by data.max_length a sequence has at most {} positions",
+                                        setting.segment)
+                          : fmt::format("data.seq_length is {}", setting.segment);
 }
 
 std::string problem_with_segment(const AttentionOptions& options, const AttentionSetting& setting) {
@@ -153,30 +159,34 @@ std::string problem_with_segment(const AttentionOptions& options, const Attentio
   const std::string length = length_said(setting);
   if (has_kind(options, "strided") && options.stride >= segment)
     return fmt::format(
-        "model.attention_stride is {}, but {}: strided attention would see nothing but the query "
+        "model.attention.stride is {}, but {}: strided attention would see nothing but the query "
         "itself",
         options.stride,
         length);
   for (const std::string name : {"block", "summary", "fixed"})
     if (has_kind(options, name) && options.stride >= segment)
       return fmt::format(
-          "model.attention_stride is {}, but {}: {} attention would have a single block",
+          "model.attention.stride is {}, but {}: {} attention would have a single block",
           options.stride,
           length,
           name);
   if (has_kind(options, "dilated") && options.dilation >= segment && !setting.memory)
     return fmt::format(
-        "model.attention_dilation is {}, but {}: dilated attention would see nothing but the query "
+        "model.attention.dilation is {}, but {}: dilated attention would see nothing but the query "
         "itself",
         options.dilation,
         length);
-  if (has_kind(options, "global"))
+  if (has_kind(options, "global_local"))
     for (const std::int64_t position : options.global)
       if (position >= segment)
-        return fmt::format("model.attention_global has position {}, but {}", position, length);
-  if (has_kind(options, "global") && options.random > 0 && !has_random_blocks(options, setting))
+        return fmt::format("model.attention.global_local.global_positions has position {}, but {}",
+                           position,
+                           length);
+  if (has_kind(options, "global_local") && options.random > 0 &&
+      !has_random_blocks(options, setting))
     return fmt::format(
-        "model.attention_random is {}, but no block of model.attention_block = {} positions lies "
+        "model.attention.global_local.num_random_blocks is {}, but no block of "
+        "model.attention.global_local.block_size = {} positions lies "
         "beyond the window and the global positions of a query; {}",
         options.random,
         options.block,
@@ -227,7 +237,7 @@ AttentionPattern pattern_of(const std::string& element,
                             std::int64_t layer,
                             std::int64_t heads,
                             bool causal) {
-  if (element == "causal" || find_mechanism(options, element) != nullptr) return {};
+  if (element == "full" || find_mechanism(options, element) != nullptr) return {};
   const std::vector<std::string> parts = split(element, '/');
   const auto place = [=](std::int64_t head, std::int64_t positions) -> HeadPlace {
     return {.options = options,
@@ -266,9 +276,10 @@ bool has_kind(const AttentionOptions& options, std::string_view name) {
 
 std::string problem_of(const AttentionOptions& options, const AttentionSetting& setting) {
   if (std::ssize(options.kinds) > setting.layers)
-    return fmt::format("model.attention has {} elements, more than model.layers = {}",
-                       options.kinds.size(),
-                       setting.layers);
+    return fmt::format(
+        "model.attention.layer_types has {} elements, more than model.num_hidden_layers = {}",
+        options.kinds.size(),
+        setting.layers);
   for (const MechanismKind& kind : options.added) {
     if (kind.name.empty() || kind.name.find_first_of("/+,") != std::string::npos)
       return fmt::format("attention {} is added; wanted: a name without / + and ,",
@@ -282,17 +293,17 @@ std::string problem_of(const AttentionOptions& options, const AttentionSetting& 
   for (const std::string& element : options.kinds)
     if (const std::string problem = problem_of(element, options, setting); !problem.empty())
       return problem;
-  if (options.window.size() != 1 && std::ssize(options.window) != setting.layers)
+  if (options.sliding_window.size() != 1 && std::ssize(options.sliding_window) != setting.layers)
     return fmt::format(
-        "model.attention_window has {} elements, wanted one or one for each of "
-        "model.layers = {}",
-        options.window.size(),
+        "model.attention.sliding_window has {} elements, wanted one or one for each of "
+        "model.num_hidden_layers = {}",
+        options.sliding_window.size(),
         setting.layers);
   const bool summaries = has_kind(options, "summary") || has_kind(options, "fixed");
   if (summaries && options.summary * options.summary_groups > options.stride)
     return fmt::format(
-        "model.attention_summary = {} columns for each of "
-        "model.attention_summary_groups = {} are more than model.attention_stride "
+        "model.attention.summary.num_columns = {} columns for each of "
+        "model.attention.summary.num_patterns = {} are more than model.attention.stride "
         "= {} has",
         options.summary,
         options.summary_groups,
@@ -380,7 +391,7 @@ std::vector<std::pair<std::string, std::vector<std::string>>> readers_of_mechani
 }
 
 bool projects_global(const AttentionOptions& options, std::int64_t layer) {
-  return options.global_projections && has_kind(element_of(options, layer), "global");
+  return options.global_projections && has_kind(element_of(options, layer), "global_local");
 }
 
 std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options,

@@ -20,7 +20,13 @@
 
 namespace longspan {
 
-// The keys model.attention, model.attention_*, model.lsh_* and those of the other mechanisms.
+// model.attention.local_1d, of Image Transformers (tensor2tensor).
+struct Local1dOptions {
+  std::int64_t filter_width = 127;  // keys before a block, in an encoder as many after it
+  std::int64_t block_length = 128;
+};
+
+// The section model.attention.
 //
 // `kinds` has an element for each layer and is repeated to the number of layers. In an element `/`
 // divides the heads, head h taking the part h modulo their number, and `+` unites kinds in one
@@ -28,9 +34,11 @@ namespace longspan {
 // [local+strided]. A layer of a kind
 // that is a mechanism of its own has nothing else.
 struct AttentionOptions {
-  std::vector<std::string> kinds = {"causal"};
+  std::vector<std::string> kinds = {"full"};
   std::vector<std::string> encoder_kinds = {};  // in their place, in the encoder of a pair
-  std::vector<std::int64_t> window = {127};     // of all layers, or of each
+  std::vector<std::int64_t> sliding_window = {
+      128};  // keys with the query itself, of all layers or of each
+  Local1dOptions local_1d = {};
   std::int64_t dilation = 2;
   std::int64_t stride = 128;
   std::int64_t summary = 32;
@@ -53,12 +61,13 @@ struct AttentionOptions {
   // others than the library's, without / + and ,. They are in no configuration file; their keys are
   // members of theirs. Whether layers have other weights is told of a configuration's text, which
   // knows none of them: a checkpoint of such a model is not refused by another kind's model for its
-  // model.attention, but only where names or shapes of weights differ.
+  // model.attention.layer_types, but only where names or shapes of weights differ.
   std::vector<MechanismKind> added = {};
 };
 
-// What is set and no layer reads is a warning of the table: model.attention may be another one on
-// the command line. in_weights: what of model.attention, as it is written, fixes a model's weights.
+// What is set and no layer reads is a warning of the table: model.attention.layer_types may be
+// another one on the command line. in_weights: what of model.attention.layer_types, as it is
+// written, fixes a model's weights.
 void declare(OptionTable& table,
              AttentionOptions& options,
              std::function<std::string(const std::string&)> in_weights);
@@ -87,7 +96,7 @@ std::int64_t longest_sequence_of(const AttentionOptions& options, std::int64_t s
 // The shorter of two such lengths.
 std::int64_t shorter_of(std::int64_t a, std::int64_t b);
 
-// Whether any layer has probabilities, which model.attention_dropout drops.
+// Whether any layer has probabilities, which model.attention.dropout drops.
 bool has_probabilities(const AttentionOptions& options);
 
 // The first kind that knows no distances between tokens, so that it does not go with relative
@@ -112,8 +121,8 @@ struct AttentionSetting {
   bool causal = true;        // otherwise windows reach as far behind a query as before it, and
                              // every kind sees both sides
   bool documents = false;    // rows hold documents that do not look at each other
-  bool examples = false;     // data.longest says how long sequences are, otherwise data.segment:
-                             // then batches are padded
+  bool examples = false;  // data.max_length says how long sequences are, otherwise data.seq_length:
+                          // then batches are padded
   // Of a model of pixels: those of an image, in the order in which they are predicted.
   std::optional<ImageGrid> image = {};
   MeshShape mesh = {};
@@ -123,8 +132,8 @@ struct AttentionSetting {
 // What is wrong with the options, as one sentence; nothing where they can be.
 std::string problem_of(const AttentionOptions& options, const AttentionSetting& setting);
 
-// Of model.attention as it is written in a configuration: the layers whose weights are others than
-// a causal layer's.
+// Of model.attention.layer_types as it is written in a configuration: the layers whose weights are
+// others than a causal layer's.
 std::string layers_of_other_weights(std::string_view kinds,
                                     std::int64_t layers,
                                     bool global_projections);

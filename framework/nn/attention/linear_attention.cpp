@@ -59,7 +59,8 @@ Variable LinearMechanism::operator()(const Projected& input,
 std::string memory_problem(const std::string& kind, const AttentionSetting& setting) {
   if (!setting.memory) return "";
   return fmt::format(
-      "model.attention has {}, whose state begins anew with each segment: it cannot be with a "
+      "model.attention.layer_types has {}, whose state begins anew with each segment: it cannot be "
+      "with a "
       "memory of earlier segments",
       kind);
 }

@@ -13,16 +13,19 @@ namespace {
 
 std::string problem_of_linformer(const AttentionOptions& options, const AttentionSetting& setting) {
   if (setting.memory)
-    return "model.attention has linformer, whose projections are of the positions of one sequence: "
+    return "model.attention.layer_types has linformer, whose projections are of the positions of "
+           "one sequence: "
            "it cannot be with a memory of earlier segments";
   if (setting.causal)
-    return "model.attention has linformer, each of whose keys mixes all tokens of a sequence: it "
+    return "model.attention.layer_types has linformer, each of whose keys mixes all tokens of a "
+           "sequence: it "
            "is for encoders and cannot be causal";
   const std::optional<std::int64_t>& longest = options.linformer.longest;
   if (longest && setting.segment > *longest)
-    return fmt::format("model.linformer_longest is {}, but sequences have up to {} positions",
-                       *longest,
-                       setting.segment);
+    return fmt::format(
+        "model.attention.linformer.max_length is {}, but sequences have up to {} positions",
+        *longest,
+        setting.segment);
   return "";
 }
 
@@ -30,8 +33,9 @@ std::int64_t longest_of(const LinformerOptions& options, const AttentionSetting&
   const std::int64_t longest = options.longest.value_or(setting.segment);
   if (longest == 0)
     throw ConfigurationError(
-        "model.attention has linformer, whose projections have a row for each position, and "
-        "nothing says how long sequences are; set model.linformer_longest");
+        "model.attention.layer_types has linformer, whose projections have a row for each "
+        "position, and "
+        "nothing says how long sequences are; set model.attention.linformer.max_length");
   return longest;
 }
 
@@ -53,21 +57,22 @@ Weight projection(const Scope& scope,
 }  // namespace
 
 void declare(OptionTable& table, LinformerOptions& options) {
-  table.add("model.linformer_keys",
+  table.add("model.attention.linformer.projected_length",
             options.keys,
             "linformer: keys and values that the tokens of a sequence become",
             between(1, 1 << 20),
             fixes_weights());
-  table.add("model.linformer_sharing",
-            options.sharing,
-            "linformer: who has a projection together: none, the heads of a layer, its keys and "
-            "values too (keys_values), all layers too (layers)",
-            {{"none", LinformerSharing::none},
-             {"heads", LinformerSharing::heads},
-             {"keys_values", LinformerSharing::keys_values},
-             {"layers", LinformerSharing::layers}},
-            fixes_weights());
-  table.add("model.linformer_longest",
+  table.add(
+      "model.attention.linformer.sharing",
+      options.sharing,
+      "linformer: what shares a projection: nothing (none), the heads of a layer (headwise), its "
+      "keys and values too (key_value), all layers too (layerwise)",
+      {{"none", LinformerSharing::none},
+       {"headwise", LinformerSharing::heads},
+       {"key_value", LinformerSharing::keys_values},
+       {"layerwise", LinformerSharing::layers}},
+      fixes_weights());
+  table.add("model.attention.linformer.max_length",
             options.longest,
             "linformer: positions of the longest sequence, each of which has a row of the "
             "projections; none: as many as the training data's",
@@ -107,9 +112,10 @@ Variable LinformerAttention::operator()(const Projected& input,
   if (mask.query_begin != 0 || mask.key_begin != 0)
     throw ConfigurationError("attention linformer goes with no memory of earlier segments");
   if (input.positions() > longest_)
-    throw ConfigurationError("a sequence has {} positions, but model.linformer_longest is {}",
-                             input.positions(),
-                             longest_);
+    throw ConfigurationError(
+        "a sequence has {} positions, but model.attention.linformer.max_length is {}",
+        input.positions(),
+        longest_);
   const auto projected = [&](const Variable& x, const Weight& weight) {
     return project(
         hide_rows(x, key_positions(input), mask.key_length, mask.key_padding), weight, input);
@@ -125,7 +131,9 @@ MechanismKind linformer_kind() {
       .name = "linformer",
       .sees = "few mixtures of all tokens",
       .alone = "its keys are no tokens",
-      .keys = {"linformer_keys", "linformer_sharing", "linformer_longest"},
+      .keys = {"attention.linformer.projected_length",
+               "attention.linformer.sharing",
+               "attention.linformer.max_length"},
       .own_weights = true,
       .longest = [](const AttentionOptions& options,
                     std::int64_t segment) { return options.linformer.longest.value_or(segment); },

@@ -24,10 +24,12 @@ constexpr double lowest_narrow_self_score = -1e4;
 
 std::string problem_of_lsh(const AttentionOptions& options, const AttentionSetting& setting) {
   if (setting.memory)
-    return "model.attention has lsh, which sorts the tokens of a segment: it cannot be with a "
+    return "model.attention.layer_types has lsh, which sorts the tokens of a segment: it cannot be "
+           "with a "
            "memory of earlier segments";
   if (setting.examples)
-    return "model.attention has lsh, whose hashes know no padding: it cannot be with padded "
+    return "model.attention.layer_types has lsh, whose hashes know no padding: it cannot be with "
+           "padded "
            "batches, which this family reads";
   if (const std::string problem = whole_heads_problem("lsh", setting.heads, setting.mesh);
       !problem.empty())
@@ -38,34 +40,37 @@ std::string problem_of_lsh(const AttentionOptions& options, const AttentionSetti
 }  // namespace
 
 void declare(OptionTable& table, LshOptions& options) {
-  table.add("model.lsh_chunk",
+  table.add("model.attention.lsh.chunk_length",
             options.chunk,
             "lsh: tokens of a chunk; a token sees its own and the one before",
             at_least(1));
-  table.add("model.lsh_buckets",
+  table.add("model.attention.lsh.num_buckets",
             options.buckets,
-            "lsh: buckets of a round, an even number; none: about 2 length / model.lsh_chunk",
+            "lsh: buckets of a round, an even number; none: about 2 length / "
+            "model.attention.lsh.chunk_length",
             between(2, 1 << 20),
             multiple_of(2));
-  table.add("model.lsh_rounds", options.rounds, "lsh: rounds of hashing", between(1, 64));
-  table.add("model.lsh_evaluation_rounds",
+  table.add(
+      "model.attention.lsh.num_hashes", options.rounds, "lsh: rounds of hashing", between(1, 64));
+  table.add("model.attention.lsh.num_eval_hashes",
             options.evaluation_rounds,
-            "lsh: rounds in evaluation; none: model.lsh_rounds",
+            "lsh: rounds in evaluation; none: model.attention.lsh.num_hashes",
             between(1, 64));
-  table.add("model.lsh_look_ahead",
+  table.add("model.attention.lsh.num_chunks_after",
             options.look_ahead,
             "lsh: chunks after its own that a token sees",
             between(0, 16));
-  table.add("model.lsh_same_bucket",
+  table.add("model.attention.lsh.same_bucket_only",
             options.same_bucket,
             "lsh: a token sees only its own bucket, not the rest of the chunks");
-  table.add(
-      "model.lsh_count_once", options.count_once, "lsh: a token met in several rounds counts once");
-  table.add("model.lsh_scale",
+  table.add("model.attention.lsh.deduplicate",
+            options.count_once,
+            "lsh: a token met in several rounds counts once");
+  table.add("model.attention.lsh.scale",
             options.scale,
             "lsh: factor of a query's product with a key of length 1; none: 1 / sqrt(head width)",
             more_than(0.0));
-  table.add("model.lsh_self_score",
+  table.add("model.attention.lsh.self_attention_score",
             options.self_score,
             "lsh: score of a token with itself, low enough to count only where it is alone; none: "
             "-1e5 in float64, otherwise -1e3, and there not below -1e4",
@@ -117,7 +122,8 @@ std::string self_score_problem(const LshOptions& options, DType compute) {
   const double found = options.self_score.value_or(0);
   if (compute == DType::f64 || found >= lowest_narrow_self_score) return "";
   return fmt::format(
-      "model.lsh_self_score is {}: sums in 32 bits lose the gradient of a token that sees only "
+      "model.attention.lsh.self_attention_score is {}: sums in 32 bits lose the gradient of a "
+      "token that sees only "
       "itself below {}",
       found,
       lowest_narrow_self_score);
@@ -192,15 +198,15 @@ MechanismKind lsh_kind() {
   return {.name = "lsh",
           .sees = "what a hash puts together",
           .alone = "queries and keys are one projection there",
-          .keys = {"lsh_chunk",
-                   "lsh_buckets",
-                   "lsh_rounds",
-                   "lsh_evaluation_rounds",
-                   "lsh_look_ahead",
-                   "lsh_same_bucket",
-                   "lsh_count_once",
-                   "lsh_scale",
-                   "lsh_self_score"},
+          .keys = {"attention.lsh.chunk_length",
+                   "attention.lsh.num_buckets",
+                   "attention.lsh.num_hashes",
+                   "attention.lsh.num_eval_hashes",
+                   "attention.lsh.num_chunks_after",
+                   "attention.lsh.same_bucket_only",
+                   "attention.lsh.deduplicate",
+                   "attention.lsh.scale",
+                   "attention.lsh.self_attention_score"},
           .turns = true,
           .own_weights = true,
           .problem = problem_of_lsh,

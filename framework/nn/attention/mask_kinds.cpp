@@ -10,12 +10,12 @@ namespace longspan {
 // A new kind that is a masked softmax is a line here.
 const std::vector<MaskKind>& mask_kinds() {
   static const std::vector<MaskKind> all = {
-      {"causal",
+      {"full",
        "every earlier key, in an encoder every key",
        true,
        Folded::never,
        [](const HeadPlace&) { return masks::everything(); }},
-      {"local",
+      {"sliding_window",
        "a window",
        true,
        Folded::window,
@@ -36,11 +36,17 @@ const std::vector<MaskKind>& mask_kinds() {
        Folded::columns,
        [](const HeadPlace& at) { return strided_keys(at.options.stride); }},
       {"local_1d",
-       "the block of the query, as long as the stride, and the window before the block",
+       "the block of the query and the keys before the block that its filter reaches",
        false,
        Folded::never,
-       [](const HeadPlace& at) { return block_window_keys(at.fixed(), at.window(), at.behind()); },
-       [](const HeadPlace& at) { return at.options.stride - 1 + at.window(); }},
+       [](const HeadPlace& at) {
+         const Local1dOptions& own = at.options.local_1d;
+         return block_window_keys(
+             {.stride = own.block_length}, own.filter_width, at.causal ? 0 : own.filter_width);
+       },
+       [](const HeadPlace& at) {
+         return at.options.local_1d.block_length - 1 + at.options.local_1d.filter_width;
+       }},
       {"block",
        "the block of the query, as long as the stride",
        false,
@@ -57,7 +63,7 @@ const std::vector<MaskKind>& mask_kinds() {
        false,
        Folded::never,
        [](const HeadPlace& at) { return fixed_keys(at.fixed()); }},
-      {"global",
+      {"global_local",
        "global positions, a window and random blocks",
        false,
        Folded::never,

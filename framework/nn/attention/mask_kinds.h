@@ -22,9 +22,10 @@ struct HeadPlace {
   bool causal;
 
   std::int64_t behind() const { return causal ? 0 : window(); }
+  // Keys before the query, without itself.
   std::int64_t window() const {
-    const auto& all = options.window;
-    return all.size() == 1 ? all.front() : all[static_cast<std::size_t>(layer)];
+    const auto& all = options.sliding_window;
+    return (all.size() == 1 ? all.front() : all[static_cast<std::size_t>(layer)]) - 1;
   }
   FixedAttention fixed() const {
     return {.stride = options.stride,

@@ -7,7 +7,8 @@ std::string whole_heads_problem(const std::string& kind,
                                 const MeshShape& mesh) {
   if (heads % (std::int64_t{mesh.tensor} * mesh.context) == 0) return "";
   return fmt::format(
-      "model.heads is {}: attention {} divides heads over tensor and context ranks, of which there "
+      "model.num_attention_heads is {}: attention {} divides heads over tensor and context ranks, "
+      "of which there "
       "are {} x {}",
       heads,
       kind,

@@ -14,7 +14,7 @@ struct AttentionOptions;  // kinds.h
 struct AttentionSetting;
 
 struct MechanismKind {
-  std::string name;               // in model.attention
+  std::string name;               // in model.attention.layer_types
   std::string sees;               // for the reference
   std::string alone;              // why a layer has nothing else, as a part of a sentence
   std::vector<std::string> keys;  // that it reads, of the section model
@@ -23,7 +23,7 @@ struct MechanismKind {
   bool turns = false;        // whether it goes with rotary ones: its scores are of one query and
                              // one key, and grow with their product
   bool own_weights = false;  // whether a layer has other weights than a causal one
-  bool has_probabilities = true;  // which model.attention_dropout drops
+  bool has_probabilities = true;  // which model.attention.dropout drops
   // Positions of the longest sequence that its weights are for, where the training data's has so
   // many; null: of any.
   std::int64_t (*longest)(const AttentionOptions&, std::int64_t segment) = nullptr;

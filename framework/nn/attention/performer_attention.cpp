@@ -22,31 +22,32 @@ std::int64_t default_count(std::int64_t dim) {
 }  // namespace
 
 void declare(OptionTable& table, FeatureOptions& options) {
-  table.add(
-      "model.features",
-      options.count,
-      "performer, random_features: random vectors that make features of a query or key; none: "
-      "head width x ln(head width), of random_features the head width (which has a sine and a "
-      "cosine of each)",
-      between(1, 1 << 16));
-  table.add("model.features_seed",
+  table.add("model.attention.random_features.num_features",
+            options.count,
+            "performer, rfa: random vectors that make features of a query or key; none: "
+            "head width x ln(head width), of rfa the head width (which has a sine and a "
+            "cosine of each)",
+            between(1, 1 << 16));
+  table.add("model.attention.random_features.seed",
             options.seed,
-            "performer, random_features: of the random vectors",
+            "performer, rfa: of the random vectors",
             at_least(0));
-  table.add("model.performer_relu",
-            options.relu,
-            "performer: features max(u, 0) + 0.001 instead of those of a softmax");
-  table.add("model.performer_redraw",
+  table.add("model.attention.random_features.kernel",
+            options.kernel,
+            "performer: the kernel that features approximate: softmax, or relu with features "
+            "max(u, 0) + 0.001",
+            {{"softmax", RandomMap::softmax}, {"relu", RandomMap::relu}});
+  table.add("model.attention.random_features.redraw_interval",
             options.redraw,
             "performer: steps of training after which the random vectors are drawn anew; 0: never",
             at_least(0));
-  table.add("model.random_features_draws",
+  table.add("model.attention.random_features.num_draws",
             options.draws,
-            "random_features: sets of random vectors, of which each step of training has one",
+            "rfa: sets of random vectors, of which each step of training has one",
             between(1, 1 << 16));
-  table.add("model.random_features_gate",
+  table.add("model.attention.random_features.gated",
             options.gate,
-            "random_features: each head forgets what came before as a gate of the token says "
+            "rfa: each head forgets what came before as a gate of the token says "
             "(causal)",
             fixes_weights());
 }
@@ -59,9 +60,9 @@ PerformerMechanism::PerformerMechanism(const Scope& scope, const Options& option
       redraw_(options.features.redraw),
       count_(options.features.count.value_or(default_count(options.dim))),
       dim_(options.dim),
-      map_{.map = options.features.relu ? RandomMap::relu : RandomMap::softmax,
+      map_{.map = options.features.kernel,
            .scale = std::pow(static_cast<double>(options.dim), -0.25),
-           .log_gradients = !options.features.relu} {}
+           .log_gradients = options.features.kernel == RandomMap::softmax} {}
 
 const Tensor& PerformerMechanism::projection(const Pass& pass) const {
   const std::int64_t steps = parameters_->steps();
@@ -121,7 +122,10 @@ MechanismKind performer_kind() {
   return {.name = "performer",
           .sees = "the same by random features, whose products are on average a softmax's",
           .alone = "it is no softmax",
-          .keys = {"features", "features_seed", "performer_relu", "performer_redraw"},
+          .keys = {"attention.random_features.num_features",
+                   "attention.random_features.seed",
+                   "attention.random_features.kernel",
+                   "attention.random_features.redraw_interval"},
           .reads_on = true,
           .turns = true,
           .has_probabilities = false,

@@ -11,9 +11,10 @@
 
 namespace longspan {
 
-// The projection is orthogonal, of all heads of the layer, and a function of model.features_seed,
-// the layer and how often it was drawn anew: every model.performer_redraw steps of training. What
-// is not trained has the last one.
+// The projection is orthogonal, of all heads of the layer, and a function of
+// model.attention.random_features.seed, the layer and how often it was drawn anew: every
+// model.attention.random_features.redraw_interval steps of training. What is not trained has the
+// last one.
 class PerformerMechanism : public Mechanism {
  public:
   struct Options {

@@ -15,9 +15,10 @@ constexpr double smallest_divisor = 1e-3;
 std::string problem_of_random_features(const AttentionOptions& options,
                                        const AttentionSetting& setting) {
   if (!setting.causal && options.features.gate)
-    return "model.random_features_gate is true, but queries see later keys too: a gate forgets "
+    return "model.attention.random_features.gated is true, but queries see later keys too: a gate "
+           "forgets "
            "what came before; set it to false";
-  return memory_problem("random_features", setting);
+  return memory_problem("rfa", setting);
 }
 
 }  // namespace
@@ -61,9 +62,9 @@ Variable RandomFeatureMechanism::features(const Variable& x, const Pass& pass) c
 Variable RandomFeatureMechanism::operator()(const Projected& input,
                                             const SegmentContext& context,
                                             const Pass& pass) const {
-  const bool causal = is_causal(context.mask, "random_features", "its state is that of a segment");
+  const bool causal = is_causal(context.mask, "rfa", "its state is that of a segment");
   if (gate_ && !causal)
-    throw ConfigurationError("attention random_features has a gate, which is for causal attention");
+    throw ConfigurationError("attention rfa has a gate, which is for causal attention");
   Projected meeting = input;
   meeting.query = features(input.query, pass);
   meeting.key = features(input.key, pass);
@@ -81,10 +82,13 @@ Variable RandomFeatureMechanism::operator()(const Projected& input,
 }
 
 MechanismKind random_features_kind() {
-  return {.name = "random_features",
+  return {.name = "rfa",
           .sees = "the same by sines and cosines, with a gate that forgets",
           .alone = "it is no softmax",
-          .keys = {"features", "features_seed", "random_features_draws", "random_features_gate"},
+          .keys = {"attention.random_features.num_features",
+                   "attention.random_features.seed",
+                   "attention.random_features.num_draws",
+                   "attention.random_features.gated"},
           .reads_on = true,
           .turns = true,
           .own_weights = true,

@@ -14,8 +14,9 @@ namespace longspan {
 
 // Parameters: "deviation" [heads, dim], by which the random vectors are multiplied and which begins
 // as ones; with a gate "gate", a linear layer from what is projected to the heads. A step of
-// training has one of model.random_features_draws sets of random vectors, which are functions of
-// model.features_seed and the layer; what is not trained has the first.
+// training has one of model.attention.random_features.num_draws sets of random vectors, which are
+// functions of model.attention.random_features.seed and the layer; what is not trained has the
+// first.
 class RandomFeatureMechanism : public Mechanism {
  public:
   struct Options {

@@ -15,15 +15,18 @@ namespace {
 
 std::string problem_of_routing(const AttentionOptions& options, const AttentionSetting& setting) {
   if (setting.memory)
-    return "model.attention has routing, which clusters the tokens of a segment: it cannot be with "
+    return "model.attention.layer_types has routing, which clusters the tokens of a segment: it "
+           "cannot be with "
            "a memory of earlier segments";
   if (options.routing.strict && !setting.causal)
-    return "model.routing_strict keeps tokens from depending on later ones, and in an encoder "
+    return "model.attention.routing.strictly_causal keeps tokens from depending on later ones, and "
+           "in an encoder "
            "every "
            "token sees both sides; set it to false";
   if (options.routing.strict && !options.routing.shared)
-    return "model.routing_strict needs queries and keys that are one projection, so that both have "
-           "one cluster; set model.routing_shared to true";
+    return "model.attention.routing.strictly_causal needs queries and keys that are one "
+           "projection, so that both have "
+           "one cluster; set model.attention.routing.share_qk to true";
   return whole_heads_problem("routing", setting.heads, setting.mesh);
 }
 
@@ -31,8 +34,8 @@ std::int64_t clusters_of(const RoutingOptions& options, const AttentionSetting& 
   if (options.clusters) return *options.clusters;
   if (setting.segment == 0)
     throw ConfigurationError(
-        "model.attention has routing, and nothing says how long sequences are; set "
-        "model.routing_clusters");
+        "model.attention.layer_types has routing, and nothing says how long sequences are; set "
+        "model.attention.routing.num_clusters");
   const double root = std::sqrt(static_cast<double>(setting.segment));
   return std::max<std::int64_t>(1, std::llround(root));
 }
@@ -56,27 +59,28 @@ Tensor directions_of(const Variable& x) {
 }  // namespace
 
 void declare(OptionTable& table, RoutingOptions& options) {
-  table.add("model.routing_clusters",
+  table.add("model.attention.routing.num_clusters",
             options.clusters,
             "routing: clusters of a head; none: about the root of the length",
             between(1, 1 << 20),
             fixes_weights());
   table.add(
-      "model.routing_width",
+      "model.attention.routing.window_size",
       options.width,
-      "routing: tokens of a cluster, or with model.routing_strict the earlier ones of its "
+      "routing: tokens of a cluster, or with model.attention.routing.strictly_causal the earlier "
+      "ones of its "
       "cluster that a token sees; none: length / clusters, of the longest sequence in a batch",
       at_least(1));
-  table.add("model.routing_shared",
+  table.add("model.attention.routing.share_qk",
             options.shared,
             "routing: queries and keys are one projection",
             fixes_weights());
   table.add(
-      "model.routing_strict",
+      "model.attention.routing.strictly_causal",
       options.strict,
       "routing: a token sees the last of its own cluster before it, so that nothing depends on "
       "later tokens; as published clusters take the nearest tokens of the whole segment");
-  table.add("model.routing_decay",
+  table.add("model.attention.routing.ema_decay",
             options.decay,
             "routing: of the moving averages that centroids are",
             between(0.0, 1.0));
@@ -169,11 +173,11 @@ MechanismKind routing_kind() {
   return {.name = "routing",
           .sees = "the tokens of its cluster",
           .alone = "queries and keys may be one projection there",
-          .keys = {"routing_clusters",
-                   "routing_width",
-                   "routing_shared",
-                   "routing_strict",
-                   "routing_decay"},
+          .keys = {"attention.routing.num_clusters",
+                   "attention.routing.window_size",
+                   "attention.routing.share_qk",
+                   "attention.routing.strictly_causal",
+                   "attention.routing.ema_decay"},
           .turns = true,
           .own_weights = true,
           .problem = problem_of_routing,

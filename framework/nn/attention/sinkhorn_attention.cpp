@@ -12,10 +12,12 @@ namespace {
 
 std::string problem_of_sinkhorn(const AttentionOptions& options, const AttentionSetting& setting) {
   if (setting.memory)
-    return "model.attention has sinkhorn, which sorts the blocks of a segment: it cannot be with a "
+    return "model.attention.layer_types has sinkhorn, which sorts the blocks of a segment: it "
+           "cannot be with a "
            "memory of earlier segments";
   if (setting.causal && options.sinkhorn.top == 0)
-    return "model.sinkhorn_top is 0, a mixture of all blocks, which cannot be causal; set it to at "
+    return "model.attention.sinkhorn.num_top_blocks is 0, a mixture of all blocks, which cannot be "
+           "causal; set it to at "
            "least 1";
   return whole_heads_problem("sinkhorn", setting.heads, setting.mesh);
 }
@@ -71,26 +73,28 @@ Tensor lengths_of(const Tensor& length,
 }  // namespace
 
 void declare(OptionTable& table, SinkhornOptions& options) {
-  table.add(
-      "model.sinkhorn_block", options.block, "sinkhorn: tokens of a block", between(1, 1 << 20));
-  table.add("model.sinkhorn_top",
+  table.add("model.attention.sinkhorn.block_size",
+            options.block,
+            "sinkhorn: tokens of a block",
+            between(1, 1 << 20));
+  table.add("model.attention.sinkhorn.num_top_blocks",
             options.top,
             "sinkhorn: blocks that a block chooses beside itself; 0: a mixture of all, not causal; "
             "none: causal 2, otherwise 0",
             between(0, 1 << 10));
-  table.add("model.sinkhorn_iterations",
+  table.add("model.attention.sinkhorn.num_iterations",
             options.iterations,
             "sinkhorn: times that rows and columns of a mixture are normalised",
             between(1, 100));
-  table.add("model.sinkhorn_temperature",
+  table.add("model.attention.sinkhorn.temperature",
             options.temperature,
             "sinkhorn: divides the scores between blocks; none: causal 1, otherwise 0.75",
             more_than(0.0));
-  table.add(
-      "model.sinkhorn_rotated",
-      options.rotated,
-      "sinkhorn: in half of the heads of a causal model blocks begin model.sinkhorn_block - 1 "
-      "tokens later");
+  table.add("model.attention.sinkhorn.rotate_half_heads",
+            options.rotated,
+            "sinkhorn: in half of the heads of a causal model blocks begin "
+            "model.attention.sinkhorn.block_size - 1 "
+            "tokens later");
 }
 
 SortedBlockAttention::SortedBlockAttention(const Scope& scope, const Options& options)
@@ -174,11 +178,11 @@ MechanismKind sinkhorn_kind() {
   return {.name = "sinkhorn",
           .sees = "its block and others that sorting puts beside it",
           .alone = "whole blocks are sorted there",
-          .keys = {"sinkhorn_block",
-                   "sinkhorn_top",
-                   "sinkhorn_iterations",
-                   "sinkhorn_temperature",
-                   "sinkhorn_rotated"},
+          .keys = {"attention.sinkhorn.block_size",
+                   "attention.sinkhorn.num_top_blocks",
+                   "attention.sinkhorn.num_iterations",
+                   "attention.sinkhorn.temperature",
+                   "attention.sinkhorn.rotate_half_heads"},
           .turns = true,
           .own_weights = true,
           .problem = problem_of_sinkhorn,

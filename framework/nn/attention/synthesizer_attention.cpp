@@ -18,26 +18,34 @@ namespace {
 
 const std::string dot_product = "dot_product";
 const std::vector<std::string> all_scores = {
-    "dense", "random", "factorised_dense", "factorised_random", dot_product};
+    "dense", "random", "factorized_dense", "factorized_random", dot_product};
+
+// Names of parameters select the random numbers of initial weights, so they keep this spelling.
+std::string parameter_name(std::string variant) {
+  if (variant.starts_with("factorized")) variant[7] = 's';
+  return variant;
+}
 
 std::string problem_of_synthesizer(const AttentionOptions& options,
                                    const AttentionSetting& setting) {
   const SynthesizerOptions& own = options.synthesizer;
   for (const std::string& name : own.scores) {
     if (std::ranges::count(all_scores, name) == 0)
-      return fmt::format("model.synthesizer has {}, wanted one of {}",
+      return fmt::format("model.attention.synthesizer.variants has {}, wanted one of {}",
                          in_quotes(name),
                          fmt::join(all_scores, ", "));
     if (std::ranges::count(own.scores, name) > 1)
-      return fmt::format("model.synthesizer has {} more than once", name);
+      return fmt::format("model.attention.synthesizer.variants has {} more than once", name);
   }
   if (setting.memory)
-    return "model.attention has synthesizer, which counts positions from the start of the text: it "
+    return "model.attention.layer_types has synthesizer, which counts positions from the start of "
+           "the text: it "
            "cannot be with a memory of earlier segments";
   if (own.longest && setting.segment > *own.longest)
-    return fmt::format("model.synthesizer_longest is {}, but sequences have up to {} positions",
-                       *own.longest,
-                       setting.segment);
+    return fmt::format(
+        "model.attention.synthesizer.max_length is {}, but sequences have up to {} positions",
+        *own.longest,
+        setting.segment);
   return "";
 }
 
@@ -45,8 +53,9 @@ std::int64_t longest_of(const SynthesizerOptions& options, const AttentionSettin
   const std::int64_t longest = options.longest.value_or(setting.segment);
   if (longest == 0)
     throw ConfigurationError(
-        "model.attention has synthesizer, whose scores have a place for each position, and nothing "
-        "says how long sequences are; set model.synthesizer_longest");
+        "model.attention.layer_types has synthesizer, whose scores have a place for each position, "
+        "and nothing "
+        "says how long sequences are; set model.attention.synthesizer.max_length");
   return longest;
 }
 
@@ -121,23 +130,23 @@ Ranges query_positions(const Projected& input, std::int64_t time) {
 }  // namespace
 
 void declare(OptionTable& table, SynthesizerOptions& options) {
-  table.add("model.synthesizer",
+  table.add("model.attention.synthesizer.variants",
             options.scores,
             fmt::format("synthesizer: what its scores are, or those whose mixture they are: {}",
                         fmt::join(all_scores, ", ")),
             not_empty(),
             fixes_weights());
-  table.add("model.synthesizer_hidden",
+  table.add("model.attention.synthesizer.dense_hidden_size",
             options.hidden,
             "synthesizer: hidden features a head of dense; none: the head's width",
             between(1, 1 << 16),
             fixes_weights());
-  table.add("model.synthesizer_rank",
+  table.add("model.attention.synthesizer.factorized_rank",
             options.rank,
-            "synthesizer: rank of factorised_random",
+            "synthesizer: rank of factorized_random",
             between(1, 1 << 16),
             fixes_weights());
-  table.add("model.synthesizer_longest",
+  table.add("model.attention.synthesizer.max_length",
             options.longest,
             "synthesizer: positions of the longest sequence; none: as many as the training data's",
             between(1, std::int64_t{1} << 20),
@@ -147,7 +156,8 @@ void declare(OptionTable& table, SynthesizerOptions& options) {
 SynthesizerAttention::SynthesizerAttention(const Scope& scope, const Options& options)
     : options_(options) {
   const auto& names = options.synthesizer.scores;
-  for (const std::string& name : names) members_.push_back(member(scope.child(name), name));
+  for (const std::string& name : names)
+    members_.push_back(member(scope.child(parameter_name(name)), name));
   if (names.size() > 1)
     mixture_ = scope.inside_weight("mixture", {std::ssize(names)}, Initial::constant(0));
 }
@@ -178,11 +188,11 @@ SynthesizerAttention::Member SynthesizerAttention::member(const Scope& scope,
         scope.undecayed("key_bias", {longest, heads, 1}, Initial::constant(0), 1));
   } else if (name == "random") {
     add_table("scores", longest);
-  } else if (name == "factorised_dense") {
+  } else if (name == "factorized_dense") {
     const std::int64_t factor = root_of(longest);
     add_map("low", factor);
     add_map("high", (longest + factor - 1) / factor);
-  } else if (name == "factorised_random") {
+  } else if (name == "factorized_random") {
     add_table("queries", options_.synthesizer.rank);
     add_table("keys", options_.synthesizer.rank);
   }
@@ -234,7 +244,7 @@ SynthesizerAttention::Features SynthesizerAttention::features(const Member& memb
     return {.query = beside(hidden, ones(hidden.shape().with(3, 1), hidden)),
             .key = beside(table(0, seen), table(1, seen))};
   }
-  if (member.name == "factorised_random") return {.query = table(0, asking), .key = table(1, seen)};
+  if (member.name == "factorized_random") return {.query = table(0, asking), .key = table(1, seen)};
   Features result;
   if (member.name == "random") {
     result.given.row = rows_at(member.tables[0], asking);
@@ -302,9 +312,10 @@ Variable SynthesizerAttention::operator()(const Projected& input,
     throw ConfigurationError("attention synthesizer goes with no memory of earlier segments");
   const std::int64_t positions = input.shares ? input.shares->keys_total : input.value.shape()[1];
   if (positions > options_.longest)
-    throw ConfigurationError("a sequence has {} positions, but model.synthesizer_longest is {}",
-                             positions,
-                             options_.longest);
+    throw ConfigurationError(
+        "a sequence has {} positions, but model.attention.synthesizer.max_length is {}",
+        positions,
+        options_.longest);
   AttentionTerms terms;
   terms.scale = mixture_ ? 1 : factor_of(members_[0]);
   const Features all = all_features(input, pass);
@@ -323,7 +334,10 @@ MechanismKind synthesizer_kind() {
       .name = "synthesizer",
       .sees = "every key its scores, made without it, are for",
       .alone = "queries and keys may be none there",
-      .keys = {"synthesizer", "synthesizer_hidden", "synthesizer_rank", "synthesizer_longest"},
+      .keys = {"attention.synthesizer.variants",
+               "attention.synthesizer.dense_hidden_size",
+               "attention.synthesizer.factorized_rank",
+               "attention.synthesizer.max_length"},
       .own_weights = true,
       .longest = [](const AttentionOptions& options,
                     std::int64_t segment) { return options.synthesizer.longest.value_or(segment); },

@@ -16,24 +16,24 @@ namespace longspan {
 
 struct SynthesizerOptions {
   // Whose scores are summed, each times its share of a learned softmax where there are several:
-  // dense, random, factorised_dense, factorised_random, dot_product.
+  // dense, random, factorized_dense, factorized_random, dot_product.
   std::vector<std::string> scores = {"random"};
   std::optional<std::int64_t> hidden = {};   // of dense; none: the head's width
-  std::int64_t rank = 8;                     // of factorised_random
+  std::int64_t rank = 8;                     // of factorized_random
   std::optional<std::int64_t> longest = {};  // none: the training data's
 };
 
-// The keys model.synthesizer and model.synthesizer_*.
+// The keys model.attention.synthesizer.variants and model.synthesizer_*.
 void declare(OptionTable& table, SynthesizerOptions& options);
 
 // The score of query i and key j, by tile attention:
 //   dense               W2_j relu(W1 x_i + b1) + b2_j
 //   random              R_ij
-//   factorised_dense    (A x_i)_{j mod a} (B x_i)_{j / a}, with about as many rows in A as in B
-//   factorised_random   R1_i R2_j, of a rank
+//   factorized_dense    (A x_i)_{j mod a} (B x_i)_{j / a}, with about as many rows in A as in B
+//   factorized_random   R1_i R2_j, of a rank
 //   dot_product         q_i k_j / sqrt(dim), as usual
-// dense, factorised_random and dot_product are inner products of features of the query and of the
-// position j; random and factorised_dense are given scores, read where they stand.
+// dense, factorized_random and dot_product are inner products of features of the query and of the
+// position j; random and factorized_dense are given scores, read where they stand.
 class SynthesizerAttention : public Mechanism {
  public:
   struct Options {

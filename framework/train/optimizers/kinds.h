@@ -12,7 +12,7 @@ namespace longspan {
 
 struct OptimizerKindEntry {
   OptimizerKind kind = OptimizerKind::adamw;
-  std::string name;                // in training.optimizer.kind
+  std::string name;                // in training.optimizer.type
   std::vector<std::string> reads;  // keys below training.optimizer
   std::unique_ptr<UpdateRule> (*make)(const OptimizerOptions&, const Parameters&) = nullptr;
   // Whether training reads other weights than those that it keeps: see Parameters.

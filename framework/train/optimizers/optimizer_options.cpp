@@ -9,7 +9,7 @@ namespace {
 
 const std::string section = "training.optimizer.";
 
-// Whether a kind reads the key, which `reads` says by its name or by "kind_*".
+// Whether a kind reads the key, which `reads` says by its name or by "kind.*".
 bool reads(const OptimizerKindEntry& entry, std::string_view key) {
   return std::ranges::any_of(entry.reads, [&](const std::string& read) {
     return read.ends_with('*') ? key.starts_with(read.substr(0, read.size() - 1)) : key == read;
@@ -21,27 +21,28 @@ void warn_where_unread(OptionTable& table, const OptimizerOptions& options, std:
     const OptimizerKindEntry& entry = entry_of(options.kind);
     return reads(entry, key)
                ? ""
-               : fmt::format("training.optimizer.kind is {}, which does not read it", entry.name);
+               : fmt::format("training.optimizer.type is {}, which does not read it", entry.name);
   });
 }
 
 void declare_shared(OptionTable& table, OptimizerOptions& options) {
-  table.add(section + "kind",
-            options.kind,
-            "how weights are updated: adamw and adam; sgd; lamb, whose steps are as long as each "
-            "tensor; adafactor, whose state is small; adagrad; radam; lion; muon, which makes the "
-            "steps of hidden matrices orthogonal and leaves all else to adamw; schedule_free, "
-            "adamw that measures and saves an average of its weights",
-            {{"adamw", OptimizerKind::adamw},
-             {"adam", OptimizerKind::adam},
-             {"sgd", OptimizerKind::sgd},
-             {"lamb", OptimizerKind::lamb},
-             {"adafactor", OptimizerKind::adafactor},
-             {"adagrad", OptimizerKind::adagrad},
-             {"radam", OptimizerKind::radam},
-             {"lion", OptimizerKind::lion},
-             {"muon", OptimizerKind::muon},
-             {"schedule_free", OptimizerKind::schedule_free}});
+  table.add(
+      section + "type",
+      options.kind,
+      "how weights are updated: adamw and adam; sgd; lamb, whose steps are as long as each "
+      "tensor; adafactor, whose state is small; adagrad; radam; lion; muon, which makes the "
+      "steps of hidden matrices orthogonal and leaves all else to adamw; schedule_free_adamw, "
+      "adamw that measures and saves an average of its weights",
+      {{"adamw", OptimizerKind::adamw},
+       {"adam", OptimizerKind::adam},
+       {"sgd", OptimizerKind::sgd},
+       {"lamb", OptimizerKind::lamb},
+       {"adafactor", OptimizerKind::adafactor},
+       {"adagrad", OptimizerKind::adagrad},
+       {"radam", OptimizerKind::radam},
+       {"lion", OptimizerKind::lion},
+       {"muon", OptimizerKind::muon},
+       {"schedule_free_adamw", OptimizerKind::schedule_free}});
   table.add(section + "beta1",
             options.beta1,
             "decay of the first moment; none: 0.9, and no first moment with adafactor",
@@ -53,7 +54,7 @@ void declare_shared(OptionTable& table, OptimizerOptions& options) {
             "lion 0.99, with muon 0.95",
             at_least(0.0),
             less_than(1.0));
-  table.add(section + "epsilon",
+  table.add(section + "eps",
             options.epsilon,
             "added to the denominator, with adafactor to squares; none: 1e-8, with lamb 1e-6, with "
             "adagrad 1e-10, with adafactor 1e-30",
@@ -74,10 +75,10 @@ void declare_shared(OptionTable& table, OptimizerOptions& options) {
 }
 
 void declare_lamb(OptionTable& table, OptimizerOptions& options) {
-  table.add(section + "lamb_bias_correction",
+  table.add(section + "lamb.bias_correction",
             options.lamb.bias_correction,
             "whether moments are corrected for having begun at 0");
-  table.add(section + "lamb_largest_norm",
+  table.add(section + "lamb.max_weight_norm",
             options.lamb.largest_norm,
             "with which the norm of a tensor counts at most in the length of its step; 0: any",
             at_least(0.0));
@@ -85,42 +86,42 @@ void declare_lamb(OptionTable& table, OptimizerOptions& options) {
 
 void declare_adafactor(OptionTable& table, OptimizerOptions& options) {
   AdafactorOptions& adafactor = options.adafactor;
-  const std::string prefix = section + "adafactor_";
+  const std::string prefix = section + "adafactor.";
   table.add(prefix + "relative_step",
             adafactor.relative_step,
             "the step of update t is the smaller of 0.01 and 1 / sqrt(t), whatever "
-            "training.learning_rate and training.schedule are");
-  table.add(prefix + "slow_start",
+            "training.learning_rate and training.lr_scheduler.type are");
+  table.add(prefix + "warmup_init",
             adafactor.slow_start,
             "relative steps begin with 1e-6 t instead of 0.01");
-  table.add(prefix + "scale_by_weights",
+  table.add(prefix + "scale_parameter",
             adafactor.scale_by_weights,
             "steps are multiplied by the root mean square of each tensor");
-  table.add(prefix + "least_scale",
+  table.add(prefix + "min_parameter_scale",
             adafactor.least_scale,
             "that root mean square counts as at least this",
             at_least(0.0));
-  table.add(prefix + "largest_update",
+  table.add(prefix + "clip_threshold",
             adafactor.largest_update,
             "root mean square to which a tensor's update is clipped",
             more_than(0.0));
-  table.add(prefix + "decay_exponent",
+  table.add(prefix + "decay_rate",
             adafactor.decay_exponent,
-            "the decay of the second moment at update t is 1 - t^-decay_exponent",
+            "the decay of the second moment at update t is 1 - t^-decay_rate",
             more_than(0.0));
 }
 
 void declare_muon(OptionTable& table, OptimizerOptions& options) {
-  table.add(section + "muon_iterations",
+  table.add(section + "muon.ns_steps",
             options.muon.iterations,
             "of Newton and Schulz, by which a matrix becomes orthogonal",
             between(1, 100));
-  table.add(section + "muon_scale",
+  table.add(section + "muon.adjust_lr_fn",
             options.muon.scale,
-            "of the orthogonal matrix: adam, 0.2 sqrt(max(rows, columns)), which changes elements "
-            "as much as adamw does, so that one learning rate is right for both; spectral, "
-            "sqrt(max(1, rows / columns))",
-            {{"adam", MuonScale::adam}, {"spectral", MuonScale::spectral}});
+            "of the orthogonal matrix: match_rms_adamw, 0.2 sqrt(max(rows, columns)), which "
+            "changes elements as much as adamw does, so that one learning rate is right for both; "
+            "original, sqrt(max(1, rows / columns))",
+            {{"match_rms_adamw", MuonScale::adam}, {"original", MuonScale::spectral}});
 }
 
 }  // namespace
@@ -130,27 +131,27 @@ void declare(OptionTable& table, OptimizerOptions& options) {
   declare_lamb(table, options);
   declare_adafactor(table, options);
   declare_muon(table, options);
-  table.add(section + "adagrad_clip",
+  table.add(section + "adagrad.grad_clip",
             options.clip_each,
             "largest norm of the gradient of each tensor alone, by which its step becomes shorter "
             "(adaptive span: 0.03); 0: any",
             at_least(0.0));
   for (const char* const key : {"beta1",
                                 "beta2",
-                                "epsilon",
+                                "eps",
                                 "momentum",
                                 "nesterov",
-                                "lamb_bias_correction",
-                                "lamb_largest_norm",
-                                "adafactor_relative_step",
-                                "adafactor_slow_start",
-                                "adafactor_scale_by_weights",
-                                "adafactor_least_scale",
-                                "adafactor_largest_update",
-                                "adafactor_decay_exponent",
-                                "muon_iterations",
-                                "muon_scale",
-                                "adagrad_clip"})
+                                "lamb.bias_correction",
+                                "lamb.max_weight_norm",
+                                "adafactor.relative_step",
+                                "adafactor.warmup_init",
+                                "adafactor.scale_parameter",
+                                "adafactor.min_parameter_scale",
+                                "adafactor.clip_threshold",
+                                "adafactor.decay_rate",
+                                "muon.ns_steps",
+                                "muon.adjust_lr_fn",
+                                "adagrad.grad_clip"})
     warn_where_unread(table, options, key);
 }
 

@@ -39,23 +39,30 @@ def value_text(value: Any) -> str:
 
 
 def text_of(configuration: Configuration) -> str:
-    """YAML of sections within sections, or of keys like "training.steps"."""
+    """YAML of sections within sections, or of keys like "training.max_steps"."""
     sections: dict[str, Any] = {}
     for key, value in configuration.items():
-        *path, name = key.split(".")
-        at = sections
-        for part in path:
-            at = at.setdefault(part, {})
-            if not isinstance(at, dict):
-                raise ConfigurationError(f"configuration: found {part} with the value {at!r} beside {key}; wanted one of the two")
-        if isinstance(value, Mapping) and isinstance(at.get(name), dict):
-            at[name].update(value)
-        elif isinstance(at.get(name), dict):
-            raise ConfigurationError(f"configuration: found {key} with the value {value!r} beside keys of that section; wanted one of the two")
-        else:
-            at[name] = dict(value) if isinstance(value, Mapping) else value
+        _put(sections, key.split("."), value, key)
     return "".join(f"{value_text(name)}:\n" + _lines(value) if isinstance(value, dict) else f"{value_text(name)}: {value_text(value)}\n"
                    for name, value in sections.items())
+
+
+def _put(sections: dict[str, Any], path: Sequence[str], value: Any, key: str) -> None:
+    """Sets the value of a key, or each value of a section, where `path` leads; `key` is its name in messages."""
+    *path, name = path
+    at = sections
+    for part in path:
+        at = at.setdefault(part, {})
+        if not isinstance(at, dict):
+            raise ConfigurationError(f"configuration: found {part} with the value {at!r} beside {key}; wanted one of the two")
+    if isinstance(value, Mapping):
+        at.setdefault(name, {})
+        for each, inner in value.items():
+            _put(at, [name, each], inner, f"{key}.{each}")
+    elif isinstance(at.get(name), dict):
+        raise ConfigurationError(f"configuration: found {key} with the value {value!r} beside keys of that section; wanted one of the two")
+    else:
+        at[name] = value
 
 
 def _lines(section: Mapping[str, Any]) -> str:

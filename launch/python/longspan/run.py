@@ -50,7 +50,7 @@ class Run:
 
     @property
     def steps(self) -> Optional[int]:
-        """training.steps."""
+        """training.max_steps."""
         steps = self._record()["steps"]
         return None if steps is None else int(steps)
 
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """Every key with its value, in sections: run.configuration["training"]["steps"]."""
+        """Every key with its value, in sections: run.configuration["training"]["max_steps"]."""
         file = self.path / "config.yaml"
         try:
             text = file.read_text(encoding="utf-8")

@@ -43,8 +43,8 @@ def train(
 ) -> Run:
     """Trains as `longspan train` does, to the last step, and goes on from the newest checkpoint of the run's directory.
 
-    `configuration` is a YAML file, or a dict of sections ({"training": {"steps": 100}}) or of whole keys
-    ({"training.steps": 100}); `overrides` win over it, as --set does. All ranks of a job call it together.
+    `configuration` is a YAML file, or a dict of sections ({"training": {"max_steps": 100}}) or of whole keys
+    ({"training.max_steps": 100}); `overrides` win over it, as --set does. All ranks of a job call it together.
 
     `data` are documents to learn in place of the files of data.train: arrays of token ids, in an order that is the same on
     every rank and whenever it is asked for. An iterable that can be iterated again begins again with each epoch, and a run that

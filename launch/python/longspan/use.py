@@ -79,7 +79,7 @@ def evaluate(
     """How well a trained model predicts a text: the figures of `longspan evaluate --json`, whose options these are.
 
     `run` is a Run, its directory, one of its checkpoints, or the YAML file of a run; `overrides` are keys of its configuration
-    ({"run.threads": 2}). All ranks of a job call it together and get the same.
+    ({"run.num_threads": 2}). All ranks of a job call it together and get the same.
     """
     given = dict(locals())
     options = {name: value for name, value in given.items() if name not in ("run", "checkpoint", "overrides")}

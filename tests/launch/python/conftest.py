@@ -14,7 +14,7 @@ SOURCE = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(SOURCE / "tests" / "support"))
 import jobs
 
-MODEL = {"family": "transformer_xl", "layers": 2, "width": 16, "heads": 4, "memory": 8, "dropout": 0.1}
+MODEL = {"family": "transformer_xl", "num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 4, "mem_len": 8, "dropout": 0.1}
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def longspan(directory):
 @pytest.fixture
 def trained(longspan, directory):
     """A run that the program has trained."""
-    longspan("train", "tiny.yaml", "--set", "data.validation=text.txt", "--set", "training.validation_every=4")
+    longspan("train", "tiny.yaml", "--set", "data.validation=text.txt", "--set", "training.validation.interval=4")
     return directory / "run"
 
 

@@ -20,7 +20,7 @@ import longspan
 import numpy
 from numpy.typing import NDArray
 
-run: longspan.Run = longspan.train({"training.steps": 1}, data=[[1, 2]], on_step=lambda figures: print(figures["loss"]))
+run: longspan.Run = longspan.train({"training.max_steps": 1}, data=[[1, 2]], on_step=lambda figures: print(figures["loss"]))
 losses: NDArray[numpy.float64] = run.metrics["loss"]
 weights = longspan.Checkpoint(run, "best")["decoder/0/weight"]
 figures: dict[str, object] = longspan.evaluate(run, tokens=100)

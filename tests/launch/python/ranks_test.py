@@ -15,7 +15,8 @@ TRAIN = """
 def documents(cursor):
     return ([97 + (i * 7 + j) % 20 for j in range(3 + i % 30)] for i in range(cursor.document, 500))
 losses = []
-run = longspan.train("tiny.yaml", {"run.directory": sys.argv[1], "precision.compute": "float64", "parallel.tensor": int(sys.argv[2])},
+run = longspan.train("tiny.yaml", {"run.output_dir": sys.argv[1], "precision.compute_dtype": "float64",
+                                   "parallel.tensor_parallel_size": int(sys.argv[2])},
                      data=documents, quiet=True, on_step=lambda figures: losses.append(figures["loss"]))
 figures = longspan.evaluate(run, data="text.txt")
 ids = longspan.generate(run, "the", tokens=8)[0].ids.tolist()
@@ -60,10 +61,10 @@ STOPS = """
 def tell(figures):
     if longspan.rank() == 1 and figures["step"] == 3: raise ValueError("enough")
 try:
-    longspan.train("tiny.yaml", {"training.steps": 1000}, quiet=True, on_step=tell if longspan.rank() == 1 else None)
+    longspan.train("tiny.yaml", {"training.max_steps": 1000}, quiet=True, on_step=tell if longspan.rank() == 1 else None)
 except Exception as error:
     print(f"{longspan.rank()} {type(error).__name__} {error}")
-longspan.train("tiny.yaml", {"training.steps": 6}, quiet=True)
+longspan.train("tiny.yaml", {"training.max_steps": 6}, quiet=True)
 print("done")
 """
 
@@ -82,7 +83,7 @@ def documents():
     for i in range(10 ** 6):
         if i == 50 and longspan.rank() == 1: raise OSError("the disk is gone")
         yield [97] * 30
-longspan.train("tiny.yaml", {"training.steps": 1000}, data=documents(), quiet=True)
+longspan.train("tiny.yaml", {"training.max_steps": 1000}, data=documents(), quiet=True)
 """)
     assert code == 1
     assert "the disk is gone" in errors
@@ -95,7 +96,7 @@ def test_ranks_that_are_given_different_documents_are_told(ranks):
 def documents(cursor):
     for i in range(cursor.document, 500): yield [97 + (i == 40 and longspan.rank())] * 30
 try:
-    longspan.train("tiny.yaml", {"training.steps": 1000}, data=documents, quiet=True)
+    longspan.train("tiny.yaml", {"training.max_steps": 1000}, data=documents, quiet=True)
 except longspan.DataError as error:
     print(error)
 """)
@@ -107,7 +108,7 @@ except longspan.DataError as error:
 def test_threads_beside_the_main_one_are_refused_in_a_job(ranks):
     code, output, errors = ranks(2, """
 import threading
-longspan.train("tiny.yaml", {"training.steps": 1}, quiet=True)
+longspan.train("tiny.yaml", {"training.max_steps": 1}, quiet=True)
 def call():
     try:
         longspan.evaluate("run", data="text.txt")

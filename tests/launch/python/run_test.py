@@ -19,12 +19,12 @@ def test_a_run_tells_its_state_steps_layout_and_configuration(trained):
     assert run.layout == {"data": 1, "context": 1, "tensor": 1}
     assert (run.ended_by, run.troubles) == ("", [])
     found = run.configuration
-    assert found["training"]["steps"] == 8
+    assert found["training"]["max_steps"] == 8
     assert found["training"]["learning_rate"] == 0.01
     assert found["data"]["train"] == "text.txt"
-    assert found["model"]["attention"] == ["causal"]
-    assert found["model"]["vocabulary"] is None
-    assert found["metrics"]["timing"] is False
+    assert found["model"]["attention"]["layer_types"] == ["full"]
+    assert found["model"]["vocab_size"] is None
+    assert found["metrics"]["log_timing"] is False
 
 
 def test_metrics_are_arrays_with_gaps_where_a_step_has_none(trained):
@@ -72,7 +72,7 @@ def whole(step, name):
 
 def test_tensors_are_whole_whatever_ranks_wrote_them(longspan, directory):
     pytest.importorskip("h5py")
-    longspan("train", "tiny.yaml", "--set", "parallel.tensor=2", "--set", "training.steps=2", ranks=2)
+    longspan("train", "tiny.yaml", "--set", "parallel.tensor_parallel_size=2", "--set", "training.max_steps=2", ranks=2)
     checkpoint = package.Checkpoint("run")
     assert checkpoint.layout == {"data": 1, "context": 1, "tensor": 2}
     assert checkpoint.step == 2
@@ -86,7 +86,7 @@ def test_tensors_are_whole_whatever_ranks_wrote_them(longspan, directory):
         assert array.dtype == checkpoint.dtype(name)
         assert checkpoint.kept_as(name) == manifest["tensors"][name]["dtype"]
         numpy.testing.assert_array_equal(array, whole(step, name))
-    assert checkpoint.configuration["parallel"]["tensor"] == 2
+    assert checkpoint.configuration["parallel"]["tensor_parallel_size"] == 2
     assert checkpoint.scalars["trainer/steps"] == 2
 
 
@@ -110,7 +110,7 @@ def test_a_flipped_bit_is_told_when_it_is_read_and_not_before(trained):
 
 
 def half_precision(longspan):
-    longspan("train", "tiny.yaml", "--set", "precision.compute=bf16", "--set", "training.steps=2")
+    longspan("train", "tiny.yaml", "--set", "precision.compute_dtype=bfloat16", "--set", "training.max_steps=2")
     checkpoint = package.Checkpoint("run")
     return checkpoint, [name for name in checkpoint if checkpoint.kept_as(name) == "bf16"]
 

@@ -20,9 +20,10 @@ import jobs
 import longspan as package
 from conftest import MODEL
 
-CONFIGURATION = {"run": {"directory": "given", "threads": 1}, "model": MODEL, "data": {"batch": 4, "segment": 8},
-                 "training": {"steps": 12, "learning_rate": 0.01, "warmup": 2}, "checkpoint": {"every": 4},
-                 "metrics": {"every": 1, "timing": False}}
+CONFIGURATION = {"run": {"output_dir": "given", "num_threads": 1}, "model": MODEL, "data": {"global_batch_size": 4, "seq_length": 8},
+                 "training": {"max_steps": 12, "learning_rate": 0.01, "lr_scheduler": {"warmup_steps": 2}},
+                 "checkpoint": {"save_interval": 4},
+                 "metrics": {"log_interval": 1, "log_timing": False}}
 
 
 def documents(count=300):
@@ -51,9 +52,9 @@ def state(run, step):
 
 
 def test_a_file_is_trained_as_the_program_trains_it(longspan):
-    longspan("train", "tiny.yaml", "--set", "run.directory=theirs")
+    longspan("train", "tiny.yaml", "--set", "run.output_dir=theirs")
     seen = []
-    run = package.train("tiny.yaml", {"run.directory": "mine"}, on_step=seen.append, quiet=True)
+    run = package.train("tiny.yaml", {"run.output_dir": "mine"}, on_step=seen.append, quiet=True)
     assert (str(run.path), run.state) == ("mine", "finished")
     assert state("mine", 8) == state("theirs", 8)
     assert [figures["step"] for figures in seen] == list(range(1, 9))
@@ -63,32 +64,32 @@ def test_a_file_is_trained_as_the_program_trains_it(longspan):
 
 def test_a_dict_is_trained_as_its_file_is(directory):
     sections = json.loads((directory / "tiny.yaml").read_text())
-    package.train("tiny.yaml", {"run": {"directory": "file"}}, quiet=True)
+    package.train("tiny.yaml", {"run": {"output_dir": "file"}}, quiet=True)
     keys = {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
-    package.train({**keys, "run.directory": "keys", "training": {"steps": 8}}, quiet=True)
-    again = package.train(package.Run("file").configuration, {"run.directory": directory / "again"}, quiet=True)
+    package.train({**keys, "run.output_dir": "keys", "training": {"max_steps": 8}}, quiet=True)
+    again = package.train(package.Run("file").configuration, {"run.output_dir": directory / "again"}, quiet=True)
     assert state("file", 8) == state("keys", 8) == state("again", 8)
     assert again.configuration["model"] == package.Run("file").configuration["model"]
 
 
 def test_standard_output_is_silent_when_it_is_asked_to_be(capfd):
-    package.train("tiny.yaml", {"training.steps": 1}, quiet=True)
+    package.train("tiny.yaml", {"training.max_steps": 1}, quiet=True)
     assert capfd.readouterr().out == ""
-    package.train("tiny.yaml", {"training.steps": 2})
+    package.train("tiny.yaml", {"training.max_steps": 2})
     assert "done: 2 steps" in capfd.readouterr().out
 
 
 def test_mistakes_in_a_configuration_are_told_with_their_places():
     with pytest.raises(package.ConfigurationError) as caught:
-        package.train({**CONFIGURATION, "training": {"stepz": 1}, "data": {"train": "text.txt", "batch": "many"}})
-    assert "training.stepz" in str(caught.value) and "data.batch" in str(caught.value)
-    with pytest.raises(package.ConfigurationError, match="training.steps"):
-        package.train("tiny.yaml", {"training.steps": -1})
-    for sections in ({"run": None, "run.directory": "x"}, {"run.directory": "x", "run": None}):
+        package.train({**CONFIGURATION, "training": {"stepz": 1}, "data": {"train": "text.txt", "global_batch_size": "many"}})
+    assert "training.stepz" in str(caught.value) and "data.global_batch_size" in str(caught.value)
+    with pytest.raises(package.ConfigurationError, match="training.max_steps"):
+        package.train("tiny.yaml", {"training.max_steps": -1})
+    for sections in ({"run": None, "run.output_dir": "x"}, {"run.output_dir": "x", "run": None}):
         with pytest.raises(package.ConfigurationError, match="found run with the value None beside"):
             package.train(sections)
     with pytest.raises(TypeError, match="a configuration has no value like"):
-        package.train("tiny.yaml", {"training.steps": object()})
+        package.train("tiny.yaml", {"training.max_steps": object()})
 
 
 def test_what_diverges_says_so_and_the_run_knows_it():
@@ -108,10 +109,10 @@ def test_documents_are_learnt_and_a_run_goes_on_with_them_exactly():
 
     for name, data in (("list", documents), ("iterator", lambda: iter(documents())), ("function", lambda: from_cursor)):
         with pytest.raises(Enough):
-            package.train(CONFIGURATION, {"run.directory": name}, data=data(), on_step=stopping_at(5), quiet=True)
+            package.train(CONFIGURATION, {"run.output_dir": name}, data=data(), on_step=stopping_at(5), quiet=True)
         assert package.Run(name).state == "stopped"
         assert package.Run(name).step in (5, 6)
-        package.train(CONFIGURATION, {"run.directory": name}, data=data(), quiet=True)
+        package.train(CONFIGURATION, {"run.output_dir": name}, data=data(), quiet=True)
         assert losses(name) == losses("given")
         assert state(name, 12) == state("given", 12)
     assert opened[0] == package.Cursor(epoch=0, document=0)
@@ -121,17 +122,17 @@ def test_documents_are_learnt_and_a_run_goes_on_with_them_exactly():
 def test_documents_that_end_begin_again_where_they_can():
     package.train(CONFIGURATION, data=documents(10), quiet=True)
     with pytest.raises(package.DataError, match="cannot begin again.*stopped after step [0-9]+, which is saved"):
-        package.train(CONFIGURATION, {"run.directory": "once"}, data=iter(documents(10)), quiet=True)
+        package.train(CONFIGURATION, {"run.output_dir": "once"}, data=iter(documents(10)), quiet=True)
     ended = package.Run("once")
     assert ended.state == "failed" and "the program's data ended before the last step" in ended.ended_by
     last = ended.step
     assert 0 < last < 12 and ended.checkpoints[-1] == last
     assert losses("once") == losses("given")[:last]
-    package.train(CONFIGURATION, {"run.directory": "once"}, data=documents(10), quiet=True)  # and it goes on exactly
+    package.train(CONFIGURATION, {"run.output_dir": "once"}, data=documents(10), quiet=True)  # and it goes on exactly
     assert state("once", 12) == state("given", 12)
     # Each step is saved, and no next one judges what was saved beside the last.
     with pytest.raises(package.DataError, match="stopped after step [0-9]+, which is saved"):
-        package.train(CONFIGURATION, {"run.directory": "each", "checkpoint.every": 1}, data=iter(documents(10)), quiet=True)
+        package.train(CONFIGURATION, {"run.output_dir": "each", "checkpoint.save_interval": 1}, data=iter(documents(10)), quiet=True)
     each = package.Run("each")
     assert each.step == last and each.checkpoints[-1] == last
 
@@ -160,8 +161,9 @@ def test_an_exception_of_on_step_is_the_context_of_a_failing_save():
 
 
 def test_documents_that_are_read_once_cannot_go_back():
-    changes = {"run.directory": "once", "training.learning_rate": 1e30, "training.clip_norm": 0, "training.warmup": 0,
-               "training.skipped_in_a_row": 3, "training.skip_after_divergence": 1}
+    changes = {"run.output_dir": "once", "training.learning_rate": 1e30, "training.max_grad_norm": 0,
+               "training.lr_scheduler.warmup_steps": 0,
+               "training.max_consecutive_skips": 3, "training.max_rollbacks": 1}
     with pytest.raises(package.Diverged, match="training diverged: .*what is read only once cannot go back: start again"):
         package.train(CONFIGURATION, changes, data=iter(documents()), quiet=True)
     assert json.loads(open("once/skipped.json").read())["times"] == 1
@@ -174,15 +176,15 @@ def test_documents_that_are_none_are_told():
             package.train(CONFIGURATION, data=data, quiet=True)
         assert package.Run("given").state == "failed"
         assert re.search(sentence, package.Run("given").ended_by)
-    with pytest.raises(package.ConfigurationError, match="data.tokenizer: characters"):
-        package.train(CONFIGURATION, {"data.tokenizer": "characters"}, data=documents(), quiet=True)
+    with pytest.raises(package.ConfigurationError, match="data.tokenizer.type: char"):
+        package.train(CONFIGURATION, {"data.tokenizer.type": "char"}, data=documents(), quiet=True)
     package.train("tiny.yaml", quiet=True)
     with pytest.raises(package.DataError, match="trained on files"):
-        package.train("tiny.yaml", {"training.steps": 9}, data=documents(), quiet=True)
+        package.train("tiny.yaml", {"training.max_steps": 9}, data=documents(), quiet=True)
 
 
 def test_ids_of_another_tokenizer_are_learnt():
-    settings = {"data.tokenizer": "ids", "data.format": "tokens", "data.vocabulary": 500, "training.steps": 2}
+    settings = {"data.tokenizer.type": "none", "data.format": "tokens", "data.tokenizer.vocab_size": 500, "training.max_steps": 2}
     run = package.train(CONFIGURATION, settings, data=[numpy.arange(500, dtype=numpy.uint16)], quiet=True)
     assert package.Checkpoint(run).shape("embedding/weight") == (500, 16)
     sample, = package.generate(run, "17 4", tokens=3)
@@ -192,7 +194,7 @@ def test_ids_of_another_tokenizer_are_learnt():
 INTERRUPTED = """
 import longspan, sys, time
 try:
-    longspan.train("tiny.yaml", {"training.steps": 1000000}, quiet=True,
+    longspan.train("tiny.yaml", {"training.max_steps": 1000000}, quiet=True,
                    on_step=lambda figures: figures["step"] == 3 and print("training", flush=True))
 except longspan.StoppedWithCheckpoint as error:
     print(error.exit_code, longspan.Run("run").state, flush=True)
@@ -222,7 +224,7 @@ def test_control_c_saves_and_stops_a_training_and_is_afterwards_what_it_was():
     assert told == ["training", "75 stopped", "waiting", "interrupted", "generating", "interrupted"]
     run = package.Run("run")
     assert run.checkpoints[-1] == run.step
-    package.train("tiny.yaml", {"training.steps": run.step + 1}, quiet=True)
+    package.train("tiny.yaml", {"training.max_steps": run.step + 1}, quiet=True)
     assert run.state == "finished"
 
 
@@ -236,7 +238,7 @@ def work():
 thread = threading.Thread(target=work)
 thread.start()
 counts = []
-longspan.train("tiny.yaml", {"training.steps": 40}, quiet=True, on_step=lambda figures: counts.append(count))
+longspan.train("tiny.yaml", {"training.max_steps": 40}, quiet=True, on_step=lambda figures: counts.append(count))
 stop = True
 thread.join()
 assert counts[-1] > counts[0], counts
@@ -253,7 +255,7 @@ finally: pass
 
 def test_one_call_is_under_way_at_a_time(directory):
     """What a training is told is asked for within it: its callback, its data, and a thread beside it."""
-    package.train("tiny.yaml", {"run.directory": "first", "training.steps": 1}, quiet=True)
+    package.train("tiny.yaml", {"run.output_dir": "first", "training.max_steps": 1}, quiet=True)
     refused = []
 
     def call(function, *words):
@@ -270,7 +272,7 @@ def test_one_call_is_under_way_at_a_time(directory):
             thread.join()
             call(package.train, "tiny.yaml")
 
-    run = package.train("tiny.yaml", {"training.steps": 3}, on_step=of_step, quiet=True)
+    run = package.train("tiny.yaml", {"training.max_steps": 3}, on_step=of_step, quiet=True)
     assert run.state == "finished"
     assert [sentence.split(",")[0] for sentence in refused] == [f"longspan.{name}: another call is under way" for name in ("evaluate", "generate", "train")]
     assert package.evaluate("first", data="text.txt")["loss"] > 0  # and afterwards they may

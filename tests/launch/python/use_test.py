@@ -19,7 +19,8 @@ def test_figures_are_those_of_the_program(trained, longspan):
                            (["--recompute-context", "6", "--stride", "2", "--tokens", "100"],
                             {"recompute_context": 6, "stride": 2, "tokens": 100}),
                            (["--checkpoint", "4", "--by-position", "2"], {"checkpoint": 4, "by_position": 2}),
-                           (["--set", "run.threads=1", "--data", "tiny.yaml"], {"overrides": {"run.threads": 1}, "data": "tiny.yaml"})):
+                           (["--set", "run.num_threads=1", "--data", "tiny.yaml"],
+                            {"overrides": {"run.num_threads": 1}, "data": "tiny.yaml"})):
         wanted = json.loads(longspan("evaluate", "run", "--json", *words))
         found = package.evaluate(package.Run("run"), **options)
         assert found.pop("seconds") > 0 and wanted.pop("seconds") > 0
@@ -40,11 +41,11 @@ def test_samples_are_those_of_the_program(trained, longspan):
 
 def test_lines_get_the_results_of_the_program(longspan, directory):
     (directory / "labels.tsv").write_text("".join(f"{'ab'[i % 2]}\t{'ab'[i % 2] * 3} {i}\n" for i in range(40)))
-    longspan("train", "tiny.yaml", "--set", "run.task=classification", "--set", "model.family=encoder", "--set", "model.memory=0",
+    longspan("train", "tiny.yaml", "--set", "run.task=classification", "--set", "model.family=encoder", "--set", "model.mem_len=0",
              "--set", "data.train=labels.tsv", code=2)  # the keys of another family
-    settings = {"run": {"directory": "run", "task": "classification", "threads": 1},
-                "model": {"family": "encoder", "layers": 1, "width": 16, "heads": 2},
-                "data": {"train": "labels.tsv"}, "training": {"steps": 4, "warmup": 1}}
+    settings = {"run": {"output_dir": "run", "task": "classification", "num_threads": 1},
+                "model": {"family": "encoder", "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2},
+                "data": {"train": "labels.tsv"}, "training": {"max_steps": 4, "lr_scheduler": {"warmup_steps": 1}}}
     package.train(settings, quiet=True)
     (directory / "lines.txt").write_text("aaa 1\nbbb 2\n")
     wanted = longspan("generate", "run", "--input", "lines.txt").splitlines()
