@@ -111,7 +111,7 @@ void RetryHosts::leave_out(const std::vector<std::string>& silent, PlacedLine& f
   line.ranks = layout.ranks;
   add_settings(line, layout.settings);
   found.told += fmt::format(
-      ": there is room for {} of {}, which divide the same global data.global_batch_size by {}",
+      ": there is room for {} of {}, which divide the same data.global_batch_size by {}",
       *ranks,
       count_of(*usual, "rank"),
       fmt::join(layout.settings, ", "));

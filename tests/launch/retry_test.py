@@ -245,7 +245,7 @@ class ALostHost(RetryTestCase):
         self.assert_code(job, 0)
         said = [sentence for _, sentence in self.said()]
         self.assertRegex(said[2], r"\Aattempt 2 starts on 2 ranks of first, since second does not answer within 10 s: there "
-                                  r"is room for 2 of 4 ranks, which divide the same global data.global_batch_size by "
+                                  r"is room for 2 of 4 ranks, which divide the same data.global_batch_size by "
                                   r"parallel.data_parallel_size=2, ")
         self.assertEqual(said[5], "attempt 3 starts on 4 ranks of first, second")
         layouts = re.findall(r"on data (\d) x context", self.run_at().log())
