@@ -162,7 +162,7 @@ class ImportTestCase(jobs.TestCase):
     def loss(self, ids, run="taken"):
         """A run without a tokenizer reads ids of 16 bits."""
         configuration = (self.directory / run / "config.yaml").read_text()
-        reads_ids = re.search(r"\n  tokenizer:\n(    .*\n)*?    type: none\n", configuration)
+        reads_ids = re.search(r"\n  tokenizer:\n(    .*\n)*?    type: none\b", configuration)
         (self.directory / "ids").write_bytes(array.array("H", list(ids)).tobytes() if reads_ids else bytes(ids))
         result = self.longspan("evaluate", run, "--data", "ids", "--json")
         return json.loads(result.output)["loss"]
@@ -492,7 +492,7 @@ class Refusals(ImportTestCase):
                 ({"hidden_size": 50}, '"num_attention_heads": found 4, which does not divide hidden_size, 50'),
                 ({"hidden_size": 50, "head_dim": 12}, '"num_attention_heads": found 4, which does not divide hidden_size, 50'),
                 ({"hidden_size": 50, "model_type": "qwen2"}, "and there is no head_dim"),
-                ({"head_dim": 7}, "rotary turns pairs of features, and all of a head's 7 are none"),
+                ({"head_dim": 7}, "rope turns pairs of features, and all of a head's 7 are none"),
                 ({"rms_norm_eps": 0}, '"rms_norm_eps": found 0; wanted more than 0'),
                 ({"logit_scale": 2}, '"logit_scale" is not known: it may change what the model computes'),
                 ({"sliding_window": 4}, '"sliding_window" is not known'),
