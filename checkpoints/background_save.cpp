@@ -95,9 +95,9 @@ BackgroundSave::BackgroundSave(const std::filesystem::path& directory,
                                const Communicator& world,
                                Timeline* timeline)
     : state_(std::make_unique<State>(CheckpointSave(directory, info, world), std::move(state))) {
-  for (const StateTensor& piece : state_->live.tensors) piece.tensor.device().wait();
+  for (const StateTensor& piece : state_->live.tensors) piece.tensor.device().synchronize();
   state_->thread = std::jthread([state = state_.get(), timeline](const std::stop_token& stop) {
-    const OnTimeline here(timeline);
+    const TimelineScope here(timeline);
     state->copy_and_write(stop);
   });
 }

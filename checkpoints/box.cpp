@@ -143,7 +143,7 @@ std::int64_t copy_overlap(std::size_t element_bytes,
                           std::byte* target) {
   if (!overlap(from, to)) return 0;
   const int last = from.shape.dimensions() - 1;
-  std::array<std::int64_t, Shape::most_dimensions> begin{}, end{}, at{};
+  std::array<std::int64_t, Shape::max_dimensions> begin{}, end{}, at{};
   for (int axis = 0; axis <= last; ++axis) {
     const auto i = static_cast<std::size_t>(axis);
     begin[i] = at[i] = std::max(begin_of(from, axis), begin_of(to, axis));

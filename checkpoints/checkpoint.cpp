@@ -10,7 +10,7 @@ namespace longspan {
 
 struct Checkpoint::State {
   std::filesystem::path path;
-  ReadWatch watch;
+  ReadProgress watch;
   Manifest manifest;
   std::vector<CheckpointTensor> tensors;
   std::mutex mutex;
@@ -93,7 +93,7 @@ std::vector<std::vector<Use>> uses_of(std::span<const StateTensor> tensors,
 
 Checkpoint::Checkpoint(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-Checkpoint Checkpoint::open(const std::filesystem::path& path, ReadWatch watch) {
+Checkpoint Checkpoint::open(const std::filesystem::path& path, ReadProgress watch) {
   auto state = std::make_shared<State>();
   state->watch = std::move(watch);
   state->path = path;

@@ -95,7 +95,7 @@ class Checkpoint {
   // `path` is the directory of the step. Not collective. Reads the manifest, checks its hash, that
   // what it says can be, and that every file is there with the right size. Throws DataError.
   // `watch` is told of what is read later to check files, and may end that by throwing.
-  static Checkpoint open(const std::filesystem::path& path, ReadWatch watch = {});
+  static Checkpoint open(const std::filesystem::path& path, ReadProgress watch = {});
 
   const std::filesystem::path& path() const;
   const CheckpointInfo& info() const;
@@ -127,14 +127,14 @@ class Checkpoint {
 
 // One thing that is wrong with a checkpoint.
 struct CheckpointProblem {
-  std::string sentence;
+  std::string message;
   // False for what Longspan never reads: the view, files that do not belong there.
   bool prevents_reading = true;
 };
 
 // What someone who knows what the values of a checkpoint mean finds wrong with them, a sentence
 // each.
-using CheckpointJudge = std::function<std::vector<std::string>(const Checkpoint& checkpoint)>;
+using CheckpointValidator = std::function<std::vector<std::string>(const Checkpoint& checkpoint)>;
 
 // Collective. Checks every byte of the step directory: the manifest, each file's hash, each piece's
 // hash as HDF5 reads it, that nothing is missing and nothing is there that does not belong; then
@@ -143,8 +143,8 @@ using CheckpointJudge = std::function<std::vector<std::string>(const Checkpoint&
 // reads; an Error with ExitCode::stopped that it throws is passed on.
 std::vector<CheckpointProblem> verify_checkpoint(const std::filesystem::path& path,
                                                  const Communicator& world = {},
-                                                 const CheckpointJudge& judge = {},
-                                                 const ReadWatch& watch = {});
+                                                 const CheckpointValidator& judge = {},
+                                                 const ReadProgress& watch = {});
 
 struct LatestCheckpoint {
   std::filesystem::path path;
@@ -162,9 +162,9 @@ struct CheckpointSearch {
 // Collective. The newest step of the directory that verifies, the same on every rank; nothing when
 // there is none or no such directory. Also removes what killed runs left behind. Throws DataError,
 // the same on every rank, when the directory cannot be read.
-CheckpointSearch latest_good_checkpoint(const std::filesystem::path& directory,
-                                        const Communicator& world = {},
-                                        const CheckpointJudge& judge = {},
-                                        const ReadWatch& watch = {});
+CheckpointSearch latest_valid_checkpoint(const std::filesystem::path& directory,
+                                         const Communicator& world = {},
+                                         const CheckpointValidator& judge = {},
+                                         const ReadProgress& watch = {});
 
 }  // namespace longspan

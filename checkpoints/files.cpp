@@ -42,7 +42,7 @@ std::size_t read_at(const Descriptor& file,
     const ssize_t count = uninterrupted([&] {
       return pread(file.get(), buffer + done, bytes - done, offset + static_cast<off_t>(done));
     });
-    if (count < 0) throw DataError("{}: cannot read: {}", path.string(), system_message());
+    if (count < 0) throw DataError("{}: cannot read: {}", path.string(), errno_message());
     if (count == 0) break;
     done += static_cast<std::size_t>(count);
   }
@@ -51,7 +51,7 @@ std::size_t read_at(const Descriptor& file,
 
 void sync(const Descriptor& file, const std::filesystem::path& path) {
   if (!file.defined() || uninterrupted([&] { return fsync(file.get()); }) != 0)
-    throw Failure("{}: cannot make it durable: {}", path.string(), system_message());
+    throw Failure("{}: cannot make it durable: {}", path.string(), errno_message());
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ Descriptor open_regular(const std::filesystem::path& path) {
   if (!file.defined() && errno == ELOOP)
     throw DataError("{}: found a symbolic link, a regular file is wanted", path.string());
   if (!file.defined() && errno == ENOENT) throw DataError("{}: the file is missing", path.string());
-  if (!file.defined()) throw DataError("{}: cannot open: {}", path.string(), system_message());
+  if (!file.defined()) throw DataError("{}: cannot open: {}", path.string(), errno_message());
   struct stat status {};
   if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
     throw DataError("{}: found something that is not a regular file", path.string());
@@ -76,13 +76,13 @@ Descriptor open_regular(const std::filesystem::path& path) {
 std::int64_t size_of_file(const Descriptor& file, const std::filesystem::path& path) {
   struct stat status {};
   if (fstat(file.get(), &status) != 0)
-    throw DataError("{}: cannot read its size: {}", path.string(), system_message());
+    throw DataError("{}: cannot read its size: {}", path.string(), errno_message());
   return status.st_size;
 }
 
 FileHash hash_file(const Descriptor& file,
                    const std::filesystem::path& path,
-                   const ReadWatch& watch) {
+                   const ReadProgress& watch) {
   std::vector<std::byte> buffer(buffer_bytes);
   Hasher hasher;
   FileHash result;
@@ -135,7 +135,7 @@ std::vector<std::string> names_of(DIR* directory, const std::filesystem::path& p
     errno = 0;
     const dirent* const entry = readdir(directory);
     if (entry == nullptr && errno != 0)
-      throw DataError("{}: cannot be read: {}", path.string(), system_message());
+      throw DataError("{}: cannot be read: {}", path.string(), errno_message());
     if (entry == nullptr) return names;
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..") names.emplace_back(name);
@@ -163,10 +163,10 @@ bool remove_tree_in(int directory, const char* name) {
 
 }  // namespace
 
-std::vector<std::string> names_in(const std::filesystem::path& directory) {
+std::vector<std::string> list_directory(const std::filesystem::path& directory) {
   const OpenDirectory open(opendir(directory.c_str()));
   if (!open && (errno == ENOENT || errno == ENOTDIR)) return {};
-  if (!open) throw DataError("{}: cannot be read: {}", directory.string(), system_message());
+  if (!open) throw DataError("{}: cannot be read: {}", directory.string(), errno_message());
   return names_of(open.get(), directory);
 }
 
@@ -185,11 +185,11 @@ std::uint64_t free_bytes(const std::filesystem::path& directory) noexcept {
 void write_text_file(const std::filesystem::path& path, std::string_view text) {
   const Descriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL);
   if (!file.defined())
-    throw Failure("{}: cannot create the file: {}", path.string(), system_message());
+    throw Failure("{}: cannot create the file: {}", path.string(), errno_message());
   while (!text.empty()) {
     const ssize_t count =
         uninterrupted([&] { return ::write(file.get(), text.data(), text.size()); });
-    if (count < 0) throw Failure("{}: cannot write: {}", path.string(), system_message());
+    if (count < 0) throw Failure("{}: cannot write: {}", path.string(), errno_message());
     text.remove_prefix(static_cast<std::size_t>(count));
   }
   sync(file, path);
@@ -201,7 +201,7 @@ void sync_directory(const std::filesystem::path& path) {
   const int done = directory.defined() ? uninterrupted([&] { return fsync(directory.get()); }) : -1;
   // Some file systems cannot sync a directory and say so.
   if (done != 0 && !(directory.defined() && errno == EINVAL))
-    throw Failure("{}: cannot make it durable: {}", path.string(), system_message());
+    throw Failure("{}: cannot make it durable: {}", path.string(), errno_message());
 }
 
 void sync_path_to(const std::filesystem::path& directory) {
@@ -217,9 +217,9 @@ void sync_path_to(const std::filesystem::path& directory) {
   }
 }
 
-void put_in_place(const std::filesystem::path& from,
-                  const std::filesystem::path& to,
-                  const std::filesystem::path& aside) {
+void atomic_replace(const std::filesystem::path& from,
+                    const std::filesystem::path& to,
+                    const std::filesystem::path& aside) {
   const auto move = [](const std::filesystem::path& a, const std::filesystem::path& b) {
     std::error_code error;
     std::filesystem::rename(a, b, error);
@@ -232,7 +232,7 @@ void put_in_place(const std::filesystem::path& from,
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
   if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP)
     throw Failure(
-        "{}: cannot put it in the place of {}: {}", from.string(), to.string(), system_message());
+        "{}: cannot put it in the place of {}: {}", from.string(), to.string(), errno_message());
 #endif
   move(to, aside);
   move(from, to);
@@ -243,7 +243,7 @@ LockFile LockFile::create(const std::filesystem::path& path) {
   lock.path_ = path;
   lock.descriptor_ = open_file(path, O_RDWR | O_CREAT | O_EXCL);
   if (!lock.descriptor_.defined())
-    throw Failure("{}: cannot create the file: {}", path.string(), system_message());
+    throw Failure("{}: cannot create the file: {}", path.string(), errno_message());
   // Where the file system has no locks, the age of the file stands in for one: see take_abandoned.
   uninterrupted([&] { return flock(lock.descriptor_.get(), LOCK_EX); });
   struct stat mine {};

@@ -46,11 +46,11 @@ Descriptor open_regular(const std::filesystem::path& path);
 std::int64_t size_of_file(const Descriptor& file, const std::filesystem::path& path);
 // Told now and then while long files are read, with the bytes that were read since the last time.
 // What it throws ends the reading.
-using ReadWatch = std::function<void(std::int64_t bytes)>;
+using ReadProgress = std::function<void(std::int64_t bytes)>;
 // Reads all of it. Throws DataError.
 FileHash hash_file(const Descriptor& file,
                    const std::filesystem::path& path,
-                   const ReadWatch& watch = {});
+                   const ReadProgress& watch = {});
 // All of a regular file of at most `most` bytes. `judge` sees each block before the next one is
 // read: what it refuses by throwing takes no more memory than what it saw. Throws DataError.
 std::string read_text_file(const std::filesystem::path& path,
@@ -59,7 +59,7 @@ std::string read_text_file(const std::filesystem::path& path,
 
 // What is in a directory; nothing when there is none. Throws DataError when it cannot be read, and
 // std::bad_alloc: std::filesystem's iterators end the process without memory.
-std::vector<std::string> names_in(const std::filesystem::path& directory);
+std::vector<std::string> list_directory(const std::filesystem::path& directory);
 // Removes a file or a directory with all that is in it, and of a link only the link. False where
 // something is left.
 bool remove_tree(const std::filesystem::path& path) noexcept;
@@ -78,9 +78,9 @@ void sync_path_to(const std::filesystem::path& directory);
 
 // Puts `from` in the place of `to`, which may be a directory with content; what was there is then
 // called `from`, or `aside` where the file system cannot exchange names. Throws Failure.
-void put_in_place(const std::filesystem::path& from,
-                  const std::filesystem::path& to,
-                  const std::filesystem::path& aside);
+void atomic_replace(const std::filesystem::path& from,
+                    const std::filesystem::path& to,
+                    const std::filesystem::path& aside);
 
 // A file that is locked as long as its owner lives: the system unlocks it when a process is killed.
 class LockFile {

@@ -21,8 +21,7 @@ Hash Hash::from_string(std::string_view text, const std::string& place) {
   }
   // Printing it again refuses capitals, signs and whatever else is no digit.
   if (hash.to_string() != text)
-    throw DataError(
-        "{}: found the hash {}, 32 hexadecimal digits are wanted", place, in_quotes(text));
+    throw DataError("{}: found the hash {}, 32 hexadecimal digits are wanted", place, quote(text));
   return hash;
 }
 

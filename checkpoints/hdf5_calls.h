@@ -50,7 +50,7 @@ void check(herr_t status, const std::string& place, const char* action) {
 // bf16 and f16 are kept as the 16 bits they are.
 hid_t stored_type(DType dtype);
 
-using Extents = std::array<hsize_t, Shape::most_dimensions>;
+using Extents = std::array<hsize_t, Shape::max_dimensions>;
 Extents extents_of(std::span<const std::int64_t> values);
 inline Extents extents_of(const Shape& shape) { return extents_of(shape.extents()); }
 

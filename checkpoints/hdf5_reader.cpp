@@ -69,7 +69,7 @@ Shape checked_layout(const Id& dataset, DType dtype, const Shape& shape, const s
           H5Z_FILTER_FLETCHER32)
     throw DataError("{}: its filters are not Fletcher32 alone", place);
   Extents chunk{};
-  if (H5Pget_chunk(layout.get(), Shape::most_dimensions, chunk.data()) != shape.dimensions())
+  if (H5Pget_chunk(layout.get(), Shape::max_dimensions, chunk.data()) != shape.dimensions())
     throw DataError("{}: its chunks have another number of dimensions than it has", place);
   Shape result = shape;
   std::int64_t bytes = static_cast<std::int64_t>(size_of(dtype));
@@ -207,7 +207,7 @@ herr_t visit_link(hid_t folder, const char* name, const H5L_info_t* link, void* 
   auto& visit = *static_cast<FolderVisit*>(data);
   const std::string problem = visit.problem(folder, name, *link);
   if (!problem.empty())
-    visit.strangers.push_back(fmt::format("{} {}", in_quotes(visit.prefix + name), problem));
+    visit.strangers.push_back(fmt::format("{} {}", quote(visit.prefix + name), problem));
   return visit.strangers.size() < FolderVisit::most_strangers ? 0 : 1;
 }
 

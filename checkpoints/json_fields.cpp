@@ -20,8 +20,8 @@ Json json_of(const Shape& shape) {
 std::vector<std::int64_t> integers_of(const Json& value, const std::string& place) {
   std::vector<std::int64_t> result;
   for (const Json& entry : array_of(value, place)) {
-    if (result.size() == Shape::most_dimensions)
-      throw DataError("{}: found more than {} dimensions", place, Shape::most_dimensions);
+    if (result.size() == Shape::max_dimensions)
+      throw DataError("{}: found more than {} dimensions", place, Shape::max_dimensions);
     result.push_back(integer_of(entry, 0, most_elements, place));
   }
   return result;
@@ -62,7 +62,7 @@ ManifestPiece piece_of_json(const Json& value,
     std::from_chars(suffix.data() + name.size() + 1, suffix.data() + suffix.size(), number);
   if (number < 0 || piece.dataset != dataset_name(name, number))
     throw DataError(
-        "{}: found a piece in dataset {}, which is not one of it", place, in_quotes(piece.dataset));
+        "{}: found a piece in dataset {}, which is not one of it", place, quote(piece.dataset));
   piece.box.shape = shape_of_json(member(value, "shape", place), place);
   piece.box.offset = integers_of(member(value, "offset", place), place);
   if (!lies_in(piece.box, whole_box(whole).shape) || piece.box.shape.elements() == 0)
@@ -85,7 +85,7 @@ double double_of_bits(const std::string& digits, const std::string& place) {
   std::from_chars(digits.data(), digits.data() + digits.size(), bits, 16);
   const double value = std::bit_cast<double>(bits);
   if (bits_of(value) != digits)
-    throw DataError("{}: found {}, 16 hexadecimal digits are wanted", place, in_quotes(digits));
+    throw DataError("{}: found {}, 16 hexadecimal digits are wanted", place, quote(digits));
   return value;
 }
 
@@ -93,15 +93,15 @@ Json parse_json(const std::string& text, const std::string& place) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    throw DataError("{}: it is not JSON: {}", place, shortened(error.what(), 200));
+    throw DataError("{}: it is not JSON: {}", place, truncated(error.what(), 200));
   }
 }
 
 std::string found_text(const Json& value) {
   if (value.is_array()) return "an array";
   if (value.is_object()) return "an object";
-  if (value.is_string()) return in_quotes(value.get_ref<const std::string&>());
-  return shortened(value.dump());
+  if (value.is_string()) return quote(value.get_ref<const std::string&>());
+  return truncated(value.dump());
 }
 
 const Json& member(const Json& object, const std::string& key, const std::string& place) {
@@ -157,7 +157,7 @@ Json json_of(const Scalars& scalars) {
 Scalars scalars_of_json(const Json& value, const std::string& place) {
   Scalars scalars;
   for (const auto& [name, entry] : object_of(value, place).items()) {
-    const std::string where = fmt::format("{}: scalar {}", place, in_quotes(name));
+    const std::string where = fmt::format("{}: scalar {}", place, quote(name));
     auto& result = scalars.values()[name];
     if (entry.is_boolean())
       result = entry.get<bool>();
@@ -205,7 +205,7 @@ ManifestTensor tensor_of_json(const Json& value,
                               const std::string& name,
                               int files,
                               const std::string& place) {
-  const std::string where = fmt::format("{}: tensor {}", place, in_quotes(name));
+  const std::string where = fmt::format("{}: tensor {}", place, quote(name));
   if (const auto problem = name_problem(name); !problem.empty())
     throw DataError("{}: {}", where, problem);
   object_of(value, where);

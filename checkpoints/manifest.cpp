@@ -37,7 +37,7 @@ CheckpointInfo info_of_json(const Json& json, const std::string& place) {
   if (info.run_id.size() > most_run_id)
     throw DataError("{}: run_id: found {}, at most {} letters are wanted",
                     place,
-                    in_quotes(info.run_id),
+                    quote(info.run_id),
                     most_run_id);
   info.step = integer_of(member(json, "step", place), 0, most_steps, place + ": step");
   if (json.contains("saved_at"))
@@ -135,7 +135,7 @@ std::string name_problem(const std::string& name) {
     const std::size_t end = std::min(name.find('/', begin), name.size());
     const std::string_view part = std::string_view(name).substr(begin, end - begin);
     if (part.empty() || part == "." || part == "..")
-      return fmt::format("found {} between the '/' of a name", in_quotes(part));
+      return fmt::format("found {} between the '/' of a name", quote(part));
     for (const char letter : part)
       if (!(letter >= 'a' && letter <= 'z') && !(letter >= 'A' && letter <= 'Z') &&
           !(letter >= '0' && letter <= '9') && letter != '_' && letter != '-' && letter != '.')
@@ -210,7 +210,7 @@ Manifest manifest_of_json(const Json& json, const std::string& place) {
     ManifestFile file = file_of_json(entry, where);
     const std::string wanted = rank_file_name(static_cast<int>(manifest.files.size()));
     if (file.name != wanted)
-      throw DataError("{}: found {}, \"{}\" is wanted", where, in_quotes(file.name), wanted);
+      throw DataError("{}: found {}, \"{}\" is wanted", where, quote(file.name), wanted);
     manifest.files.push_back(std::move(file));
   }
   const auto ranks = static_cast<std::size_t>(manifest.info.layout.size());
@@ -220,7 +220,7 @@ Manifest manifest_of_json(const Json& json, const std::string& place) {
   manifest.view = file_of_json(member(json, "view", place), place + ": view");
   if (manifest.view.name != view_name)
     throw DataError(
-        "{}: found the view {}, \"{}\" is wanted", place, in_quotes(manifest.view.name), view_name);
+        "{}: found the view {}, \"{}\" is wanted", place, quote(manifest.view.name), view_name);
   const Json& tensors = object_of(member(json, "tensors", place), place + ": tensors");
   for (const auto& [name, entry] : tensors.items())
     manifest.tensors[name] = tensor_of_json(entry, name, static_cast<int>(ranks), place);
@@ -232,13 +232,13 @@ Manifest manifest_of_json(const Json& json, const std::string& place) {
 }  // namespace
 
 Manifest manifest_of_text(const std::string& text, const std::string& place) {
-  require_json_bounds(text, place);
+  check_json_limits(text, place);
   return manifest_of_json(checked_manifest_json(text, place), place);
 }
 
 Manifest read_manifest(const std::filesystem::path& directory) {
   const auto path = directory / manifest_name;
-  JsonBounds bounds(path.string());
+  JsonLimits bounds(path.string());
   const std::string text =
       read_text_file(path, most_manifest_bytes, [&](std::string_view block) { bounds.add(block); });
   return manifest_of_json(checked_manifest_json(text, path.string()), path.string());

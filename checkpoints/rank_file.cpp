@@ -154,7 +154,7 @@ Descriptor open_rank_file(const std::filesystem::path& directory, const Manifest
 void check_file_hash(const Descriptor& descriptor,
                      const std::filesystem::path& directory,
                      const ManifestFile& file,
-                     const ReadWatch& watch) {
+                     const ReadProgress& watch) {
   const auto path = directory / file.name;
   if (hash_file(descriptor, path, watch).hash != file.content.hash)
     throw DataError("{}: its bytes do not have the hash that the manifest says: it is damaged",
@@ -165,7 +165,7 @@ std::vector<std::string> rank_file_problems(const Descriptor& descriptor,
                                             const std::filesystem::path& directory,
                                             const ManifestFile& file,
                                             std::span<const FilePiece> pieces,
-                                            const ReadWatch& watch) {
+                                            const ReadProgress& watch) {
   constexpr std::int64_t hashed_in_a_moment = std::int64_t{64} << 20;
   constexpr std::size_t most_problems = 20;
   const bool is_long = file.content.bytes > hashed_in_a_moment;

@@ -44,7 +44,7 @@ Descriptor open_rank_file(const std::filesystem::path& directory, const Manifest
 void check_file_hash(const Descriptor& descriptor,
                      const std::filesystem::path& directory,
                      const ManifestFile& file,
-                     const ReadWatch& watch = {});
+                     const ReadProgress& watch = {});
 
 // What is wrong with a rank file, a sentence each; nothing where its bytes are those that the
 // manifest says and only the `pieces` are in it. Throws DataError where it cannot be looked at. A
@@ -54,7 +54,7 @@ std::vector<std::string> rank_file_problems(const Descriptor& descriptor,
                                             const std::filesystem::path& directory,
                                             const ManifestFile& file,
                                             std::span<const FilePiece> pieces,
-                                            const ReadWatch& watch = {});
+                                            const ReadProgress& watch = {});
 
 // Gets parts of a piece: where they lie in the whole tensor, and their elements.
 using PieceVisitor = std::function<void(const Box& part, const std::byte* elements)>;

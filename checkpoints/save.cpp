@@ -136,7 +136,7 @@ void CheckpointSave::State::commit() {
   agree(problem, step, world);
   if (world.rank() == 0)
     problem = error_of([&] {
-      put_in_place(path(StepUse::temporary), step, path(StepUse::replaced));
+      atomic_replace(path(StepUse::temporary), step, path(StepUse::replaced));
       in_place = true;
       sync_directory(directory);
       in_place = false;

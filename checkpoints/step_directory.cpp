@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, 5> infixes = {
 // A directory that cannot be listed is not one without steps: a run would begin anew.
 std::vector<StepEntry> entries_in(const std::filesystem::path& directory) {
   std::vector<StepEntry> entries;
-  for (const std::string& name : names_in(directory))
+  for (const std::string& name : list_directory(directory))
     if (auto entry = step_entry(name)) entries.push_back(std::move(*entry));
   return entries;
 }

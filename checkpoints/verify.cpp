@@ -31,7 +31,7 @@ void collect(Problems& problems, bool prevents_reading, F&& f) {
 void verify_rank_file(const std::filesystem::path& path,
                       const ManifestFile& entry,
                       std::span<const FilePiece> pieces,
-                      const ReadWatch& watch,
+                      const ReadProgress& watch,
                       Problems& problems) {
   const Descriptor descriptor = open_rank_file(path, entry);
   for (std::string& sentence : rank_file_problems(descriptor, path, entry, pieces, watch))
@@ -57,7 +57,7 @@ void find_strangers(const std::filesystem::path& path,
                     Problems& problems) {
   std::set<std::string> expected = {manifest_name, view_name};
   for (const ManifestFile& file : manifest.files) expected.insert(file.name);
-  for (const std::string& name : names_in(path))
+  for (const std::string& name : list_directory(path))
     if (!expected.contains(name))
       problems.push_back(
           {fmt::format("{}: it does not belong to the checkpoint", (path / name).string()), false});
@@ -66,8 +66,8 @@ void find_strangers(const std::filesystem::path& path,
 // This rank's share.
 Problems verify_share(const std::filesystem::path& path,
                       const Communicator& world,
-                      const CheckpointJudge& judge,
-                      const ReadWatch& watch) {
+                      const CheckpointValidator& judge,
+                      const ReadProgress& watch) {
   Problems problems;
   collect(problems, true, [&] {
     const Checkpoint checkpoint = Checkpoint::open(path);
@@ -119,8 +119,8 @@ FoundSteps agreed_steps(const std::filesystem::path& directory, const Communicat
 
 Problems verify_checkpoint(const std::filesystem::path& path,
                            const Communicator& world,
-                           const CheckpointJudge& judge,
-                           const ReadWatch& watch) {
+                           const CheckpointValidator& judge,
+                           const ReadProgress& watch) {
   Json mine = Json::array();
   for (const auto& [sentence, prevents] : verify_share(path, world, judge, watch))
     mine.push_back({{"sentence", sentence}, {"prevents_reading", prevents}});
@@ -130,16 +130,16 @@ Problems verify_checkpoint(const std::filesystem::path& path,
     for (const Json& entry : Json::parse(text)) {
       const auto sentence = entry.at("sentence").get<std::string>();
       // All ranks find the same fault of the manifest.
-      if (std::ranges::find(problems, sentence, &CheckpointProblem::sentence) == problems.end())
+      if (std::ranges::find(problems, sentence, &CheckpointProblem::message) == problems.end())
         problems.push_back({sentence, entry.at("prevents_reading").get<bool>()});
     }
   return problems;
 }
 
-CheckpointSearch latest_good_checkpoint(const std::filesystem::path& directory,
-                                        const Communicator& world,
-                                        const CheckpointJudge& judge,
-                                        const ReadWatch& watch) {
+CheckpointSearch latest_valid_checkpoint(const std::filesystem::path& directory,
+                                         const Communicator& world,
+                                         const CheckpointValidator& judge,
+                                         const ReadProgress& watch) {
   CheckpointSearch search;
   FoundSteps steps = agreed_steps(directory, world);
   std::int64_t newest_passed_over = -1;
@@ -160,7 +160,7 @@ CheckpointSearch latest_good_checkpoint(const std::filesystem::path& directory,
     newest_passed_over = std::max(newest_passed_over, step);
     search.skipped.push_back(fmt::format(
         "{}{}",
-        problems.front().sentence,
+        problems.front().message,
         problems.size() > 1 ? fmt::format(" (and {} more problems)", problems.size() - 1) : ""));
   }
   return search;

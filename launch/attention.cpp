@@ -30,8 +30,8 @@ struct AttentionArguments {
 };
 
 // "2:0".
-AttentionWatch::Head head_of(const std::string& word) {
-  AttentionWatch::Head head;
+AttentionRecorder::Head head_of(const std::string& word) {
+  AttentionRecorder::Head head;
   const char* const end = word.data() + word.size();
   const auto layer = std::from_chars(word.data(), end, head.layer);
   if (layer.ec == std::errc() && layer.ptr != end && *layer.ptr == ':') {
@@ -44,7 +44,7 @@ AttentionWatch::Head head_of(const std::string& word) {
 }
 
 std::vector<std::int64_t> tokens_of(const AttentionArguments& arguments,
-                                    const OpenedRun& run,
+                                    const LoadedRun& run,
                                     const Session& session) {
   PromptText text("", arguments.text);
   const Prompt prompt = text.prompt(run.tokenizer, session);
@@ -81,10 +81,10 @@ std::string map_text(const AttentionMap& map) {
 }
 
 std::string file_text(const AttentionArguments& arguments,
-                      const OpenedRun& run,
+                      const LoadedRun& run,
                       std::span<const std::int64_t> tokens,
-                      const AttentionWatch& watch) {
-  TokenText said(run.tokenizer, {});
+                      const AttentionRecorder& watch) {
+  TextStreamer said(run.tokenizer, {});
   std::vector<std::string> words;
   for (const std::int64_t token : tokens) words.push_back(said.push(token));
   return fmt::format("{{\"step\": {}, \"text\": {},\n\"tokens\": {},\n\"maps\": {}}}\n",
@@ -97,19 +97,19 @@ std::string file_text(const AttentionArguments& arguments,
 ExitCode run_attention(AttentionArguments arguments, Session& session) {
   if (const int ranks = session.world().size(); ranks > 1)
     throw ConfigurationError("longspan attention: found {} ranks; one process does it", ranks);
-  std::vector<AttentionWatch::Head> heads;
+  std::vector<AttentionRecorder::Head> heads;
   for (const std::string& word : arguments.heads) heads.push_back(head_of(word));
   // Weights that are asked for by values of 0 and 1 are to be exact.
   arguments.run.settings.emplace_back("precision.compute_dtype=float64");
-  const OpenedRun opened = open_run(arguments.run, session, DefaultAxis::data);
+  const LoadedRun opened = load_run(arguments.run, session, DefaultAxis::data);
   if (opened.configuration->task != "language_modeling")
     throw ConfigurationError(
         "longspan attention: reads a text with a model of run.task: language_modeling; this one is "
         "of {}",
         opened.configuration->task);
   const std::vector<std::int64_t> tokens = tokens_of(arguments, opened, session);
-  const auto watch = std::make_shared<AttentionWatch>(heads);
-  const NoGradient unrecorded;
+  const auto watch = std::make_shared<AttentionRecorder>(heads);
+  const NoGradGuard unrecorded;
   const Tensor ids = Tensor::from(std::span<const std::int64_t>(tokens),
                                   {1, std::ssize(tokens)},
                                   opened.model->parameters().device().host(),
@@ -117,8 +117,8 @@ ExitCode run_attention(AttentionArguments arguments, Session& session) {
   opened.model->scores({.fields = {{"tokens", ids}},
                         .longest_memory = opened.model->body().longest_memory(),
                         .only_last = true},
-                       Pass{.watch = watch});
-  for (const AttentionWatch::Head& head : heads)
+                       ForwardContext{.watch = watch});
+  for (const AttentionRecorder::Head& head : heads)
     if (head.layer >= watch->layers())
       throw ConfigurationError("--heads: the model has {} attention layers, 0 to {}; found {}:{}",
                                watch->layers(),
@@ -131,7 +131,7 @@ ExitCode run_attention(AttentionArguments arguments, Session& session) {
   if (error) throw Failure("{}: cannot be made: {}", folder.string(), error.message());
   const std::filesystem::path path =
       folder / fmt::format("step-{:09}.json", opened.checkpoint.info().step);
-  NewFile file(path);
+  AtomicFile file(path);
   file.write(file_text(arguments, opened, tokens, *watch));
   file.finish();
   print(session, path.string() + "\n");

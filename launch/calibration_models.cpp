@@ -6,14 +6,14 @@
 namespace longspan {
 namespace {
 
-BodyFactory decoder(std::int64_t layers, std::int64_t width) {
+BackboneFactory decoder(std::int64_t layers, std::int64_t width) {
   DecoderOptions options;
   options.common.layers = layers;
   options.common.width = width;
   return decoder_body(options);
 }
 
-BodyFactory transformer_xl() {
+BackboneFactory transformer_xl() {
   TransformerXlOptions options;
   options.common.layers = 3;
   options.common.width = 128;

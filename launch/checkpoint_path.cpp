@@ -28,7 +28,7 @@ std::vector<std::filesystem::path> checkpoints_at(const std::filesystem::path& p
   const bool is_folder_of_run = (path / "").parent_path().filename() == "checkpoints";
   const auto run = is_folder_of_run ? (path / "").parent_path().parent_path() : path;
   if (std::filesystem::exists(run / "config.yaml", unused) || is_running(run))
-    throw DataError("{}", nothing_saved(run));
+    throw DataError("{}", no_checkpoint_message(run));
   throw DataError("{}: no checkpoint is here; wanted: the directory of a checkpoint or of a run",
                   path.string());
 }

@@ -54,7 +54,7 @@ std::optional<int> ranks_of(const ParallelOptions& parallel) {
   return static_cast<int>(*parallel.data * parallel.context * parallel.tensor);
 }
 
-std::string reason_of(const Places& places, int ranks) {
+std::string reason_of(const DeviceSlots& places, int ranks) {
   const char* const what = places.processor == Processor::gpu ? "GPU" : "memory (NUMA node)";
   const char* const several = places.processor == Processor::gpu ? "GPUs" : "memories (NUMA nodes)";
   if (ranks > places.count) return "parallel.* of the configuration takes no fewer";
@@ -65,8 +65,8 @@ std::string reason_of(const Places& places, int ranks) {
 }
 
 // `sharing`: the ranks that share the memory of this machine; nothing where they are on others.
-Machine usual_machine(const Places& places, std::optional<int> sharing) {
-  Machine machine;
+MachineProfile usual_machine(const DeviceSlots& places, std::optional<int> sharing) {
+  MachineProfile machine;
   machine.processor = places.processor;
   machine.flops = machine.bf16_flops = machine.f16_flops = usual_flops;
   machine.memory_bandwidth = usual_memory_bandwidth;
@@ -87,7 +87,7 @@ std::vector<std::string> layout_settings(const StepPlan& plan) {
           fmt::format("parallel.zero_stage={}", plan.zero)};
 }
 
-Places places_here(DeviceChoice choice) {
+DeviceSlots places_here(DeviceChoice choice) {
   if (choice != DeviceChoice::cpu)
     if (const auto gpus = gpu::usable(); !gpus.empty())
       return {static_cast<int>(gpus.size()), Processor::gpu};
@@ -99,16 +99,16 @@ std::optional<int> named_ranks(const ConfigurationText& source) {
 }
 
 ChosenLayout choose_ranks() {
-  const Places places = places_here(DeviceChoice::automatic);
+  const DeviceSlots places = places_here(DeviceChoice::automatic);
   return {places.count, {}, reason_of(places, places.count)};
 }
 
-ChosenLayout choose_layout(const ConfigurationText& source, std::optional<Places> given) {
+ChosenLayout choose_layout(const ConfigurationText& source, std::optional<DeviceSlots> given) {
   const auto configuration = configure(source);
   const ParallelOptions& parallel = configuration->parallel;
   const auto others = static_cast<int>(parallel.context * parallel.tensor);
   if (const auto named = ranks_of(parallel)) return {*named, {}, "parallel.* names them"};
-  const Places places = given ? *given : places_here(configuration->run.device);
+  const DeviceSlots places = given ? *given : places_here(configuration->run.device);
   if (others > 1) {
     int data = std::max(places.count / others, 1);
     while (!batch_problem(*configuration, data).empty()) --data;
@@ -128,11 +128,11 @@ ChosenLayout choose_layout_of_fewer(const ConfigurationText& source,
                                     std::optional<int> local) {
   const auto configuration = configure(source);
   const ParallelOptions& parallel = configuration->parallel;
-  const Places places = places_here(configuration->run.device);
+  const DeviceSlots places = places_here(configuration->run.device);
   std::string trouble;
   for (int ranks = most; ranks >= 1; --ranks) {
     const std::optional<int> sharing = local ? std::optional(std::min(ranks, *local)) : local;
-    const Machine machine = usual_machine(places, sharing);
+    const MachineProfile machine = usual_machine(places, sharing);
     const LayoutPlans plans =
         plan_layouts(*configuration, ranks, machine, {usual_vocabulary, usual_classes});
     const auto as_named = std::ranges::find_if(plans.fitting, [&](const StepPlan& plan) {
@@ -144,8 +144,8 @@ ChosenLayout choose_layout_of_fewer(const ConfigurationText& source,
       return {ranks, layout_settings(plans.fitting.front()), "the model is divided otherwise"};
     trouble = plans.too_large.empty() ? plans.refused
                                       : fmt::format("a rank needs {} and has {}",
-                                                    byte_text(plans.too_large.front().bytes()),
-                                                    byte_text(machine.memory));
+                                                    format_bytes(plans.too_large.front().bytes()),
+                                                    format_bytes(machine.memory));
   }
   return {0, {}, trouble};
 }

@@ -13,11 +13,11 @@ namespace longspan {
 
 // What of a machine has a rank of its own: its GPUs that can be used, or without one its memories
 // (NUMA nodes).
-struct Places {
+struct DeviceSlots {
   int count = 1;
   Processor processor = Processor::cpu;
 };
-Places places_here(DeviceChoice choice);
+DeviceSlots places_here(DeviceChoice choice);
 
 struct ChosenLayout {
   int ranks = 1;
@@ -28,7 +28,7 @@ struct ChosenLayout {
 // As many ranks as `parallel.*` names, or else one for each place: the fastest layout of them that
 // fits, by the planner's counts and the speeds of a usual machine. Throws ConfigurationError for
 // what the configuration says wrongly. Without `places` those of this machine are looked up.
-ChosenLayout choose_layout(const ConfigurationText& source, std::optional<Places> places = {});
+ChosenLayout choose_layout(const ConfigurationText& source, std::optional<DeviceSlots> places = {});
 
 // For a run that had more ranks: the layout of at most `most` ranks that has the most of them and
 // fits, whatever `parallel.*` says; where there are several the one with the context and tensor of

@@ -29,7 +29,7 @@ void print(const Session& session, const std::string& text) {
   if (session.world().rank() != 0) return;
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (!written || std::fflush(stdout) != 0) {
-    throw Failure("standard output cannot be written: {}", system_message());
+    throw Failure("standard output cannot be written: {}", errno_message());
   }
 }
 

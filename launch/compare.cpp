@@ -78,12 +78,12 @@ std::string comparison_table(const std::vector<RunRecord>& runs) {
     rows[1].push_back(name_of(run.state));
     rows[2].push_back(step_text(run));
     figures.push_back(figures_of(run));
-    for (const std::string& trouble : run.troubles) notes += on_one_line(trouble) + "\n";
+    for (const std::string& trouble : run.errors) notes += on_one_line(trouble) + "\n";
   }
   for (const std::string& name : names_of(figures)) {
     rows.push_back({name});
     for (const MetricsLine& line : figures) {
-      const std::string text = figure_text(line, name);
+      const std::string text = format_metric(line, name);
       rows.back().push_back(text.empty() ? "-" : text);
     }
   }

@@ -40,8 +40,7 @@ ExitCode make(const ConfigArguments& arguments, Session& session) {
     throw ConfigurationError("longspan config: {} stands alone, without CONFIG and other options",
                              arguments.schema ? "--schema" : "--new");
   print(session,
-        arguments.schema ? json_text(configuration_schema())
-                         : starter_configuration(arguments.family));
+        arguments.schema ? json_text(configuration_schema()) : config_template(arguments.family));
   return ExitCode::ok;
 }
 

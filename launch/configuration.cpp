@@ -32,7 +32,7 @@ std::map<std::string, std::vector<std::string>> owners_of_keys() {
   std::map<std::string, std::vector<std::string>> owners;
   for (const Family& family : families()) {
     OptionTable table;
-    const BodyFactory unused = family.declare(table, {});
+    const BackboneFactory unused = family.declare(table, {});
     for (const OptionDescription& option : table.reference()) {
       owners[option.key].push_back(family.name);
     }
@@ -44,7 +44,7 @@ std::map<std::string, std::vector<std::string>> owners_of_keys() {
 void note_keys_of_others(OptionTable& table, const Family& family) {
   for (const auto& [key, names] : owners_of_keys()) {
     if (table.has(key)) continue;
-    table.note_elsewhere(
+    table.note_other_family(
         key,
         fmt::format("is a key of family {}, not of {}", fmt::join(names, " and "), family.name));
   }
@@ -61,27 +61,27 @@ const Family* chosen_family(const std::vector<Assignment>& assignments) {
 }
 
 // Where a text could not be read to its end, what it does not give is no mistake.
-void refuse_unread(const std::vector<WrittenKeys>& layers) {
-  if (std::ranges::all_of(layers, &WrittenKeys::whole)) return;
+void refuse_unread(const std::vector<ParsedYaml>& layers) {
+  if (std::ranges::all_of(layers, &ParsedYaml::whole)) return;
   OptionTable complaints;
-  for (const WrittenKeys& layer : layers)
-    for (const Complaint& complaint : layer.complaints) complaints.complain(complaint);
+  for (const ParsedYaml& layer : layers)
+    for (const Diagnostic& complaint : layer.complaints) complaints.add_diagnostic(complaint);
   complaints.finish();
 }
 
 // All that was written, with what was wrong before it was understood.
 struct Written {
   std::vector<Assignment> assignments;
-  std::vector<Complaint> complaints;
+  std::vector<Diagnostic> complaints;
 };
 
 Written read_layers(const ConfigurationText& source) {
-  std::vector<WrittenKeys> layers;
+  std::vector<ParsedYaml> layers;
   if (!source.file.empty()) layers.push_back(read_yaml(source.text, source.file));
   if (!source.has_lines)
-    for (WrittenKeys& layer : layers) {
+    for (ParsedYaml& layer : layers) {
       for (Assignment& assignment : layer.assignments) assignment.mark = {source.file};
-      for (Complaint& complaint : layer.complaints) complaint.mark = {source.file};
+      for (Diagnostic& complaint : layer.complaints) complaint.mark = {source.file};
     }
   for (const std::string& setting : source.settings) layers.push_back(read_setting(setting));
 
@@ -91,7 +91,7 @@ Written read_layers(const ConfigurationText& source) {
       return std::ranges::count(layout_keys, assignment.key) > 0;
     });
   Written written;
-  for (WrittenKeys& layer : layers) {
+  for (ParsedYaml& layer : layers) {
     std::ranges::move(layer.assignments, std::back_inserter(written.assignments));
     std::ranges::move(layer.complaints, std::back_inserter(written.complaints));
   }
@@ -113,9 +113,9 @@ std::unique_ptr<Configuration> judge(const ConfigurationText& source,
 }
 
 // Under that family, whichever the assignments name.
-std::vector<Complaint> mistakes_under(const ConfigurationText& source,
-                                      const Family& family,
-                                      std::vector<Assignment>& assignments) {
+std::vector<Diagnostic> mistakes_under(const ConfigurationText& source,
+                                       const Family& family,
+                                       std::vector<Assignment>& assignments) {
   bool is_named = false;
   for (Assignment& assignment : assignments) {
     if (assignment.key != family_key) continue;
@@ -125,27 +125,27 @@ std::vector<Complaint> mistakes_under(const ConfigurationText& source,
   }
   if (!is_named)
     assignments.push_back(
-        {family_key, Assignment::Kind::scalar, {{family.name}}, Mark{source.file}});
-  return judge(source, &family, assignments)->table.mistakes();
+        {family_key, Assignment::Kind::scalar, {{family.name}}, SourceLocation{source.file}});
+  return judge(source, &family, assignments)->table.diagnostics();
 }
 
 // Which one is meant is not known: a mistake is one under every family that has the key. There may
 // be a hundred thousand of them.
-std::vector<Complaint> mistakes_under_every_family(const ConfigurationText& source,
-                                                   std::vector<Assignment> assignments) {
+std::vector<Diagnostic> mistakes_under_every_family(const ConfigurationText& source,
+                                                    std::vector<Assignment> assignments) {
   struct Judgement {
-    std::vector<Complaint> mistakes;  // of keys that the family knows
-    std::set<std::string> lines;      // of the same
+    std::vector<Diagnostic> mistakes;  // of keys that the family knows
+    std::set<std::string> lines;       // of the same
     std::set<std::string, std::less<>> unknown_keys;
   };
-  const auto line = [](const Complaint& complaint) {
-    return complaint.mark.to_string() + complaint.sentence;
+  const auto line = [](const Diagnostic& complaint) {
+    return complaint.mark.to_string() + complaint.message;
   };
-  std::vector<Complaint> unknown;  // to the first family
+  std::vector<Diagnostic> unknown;  // to the first family
   std::vector<Judgement> judgements;
   for (const Family& family : families()) {
     Judgement& judgement = judgements.emplace_back();
-    for (Complaint& mistake : mistakes_under(source, family, assignments)) {
+    for (Diagnostic& mistake : mistakes_under(source, family, assignments)) {
       if (mistake.unknown_key) {
         judgement.unknown_keys.insert(mistake.key);
         if (judgements.size() == 1) unknown.push_back(std::move(mistake));
@@ -155,25 +155,25 @@ std::vector<Complaint> mistakes_under_every_family(const ConfigurationText& sour
       }
     }
   }
-  std::vector<Complaint> found;
+  std::vector<Diagnostic> found;
   std::vector<std::string> known;
   for (const auto& [key, names] : owners_of_keys()) known.push_back(key);
   std::size_t to_any = 0;
-  for (Complaint& mistake : unknown) {
+  for (Diagnostic& mistake : unknown) {
     const bool is_one = std::ranges::all_of(judgements, [&](const Judgement& other) {
       return other.unknown_keys.contains(mistake.key);
     });
     if (!is_one) continue;
     if (mistake.key.starts_with("model.")) {
-      mistake.sentence = fmt::format("{} is not a key of any family{}",
-                                     mistake.key,
-                                     ++to_any > most_told ? "" : key_hint(mistake.key, known));
+      mistake.message = fmt::format("{} is not a key of any family{}",
+                                    mistake.key,
+                                    ++to_any > most_told ? "" : key_hint(mistake.key, known));
     }
     found.push_back(std::move(mistake));
   }
   std::set<std::string> told;
   for (Judgement& judgement : judgements) {
-    for (Complaint& mistake : judgement.mistakes) {
+    for (Diagnostic& mistake : judgement.mistakes) {
       const std::string told_as = line(mistake);
       const bool is_one = std::ranges::all_of(judgements, [&](const Judgement& other) {
         return other.unknown_keys.contains(mistake.key) || other.lines.contains(told_as);
@@ -185,17 +185,17 @@ std::vector<Complaint> mistakes_under_every_family(const ConfigurationText& sour
 }
 
 // Among them that there is no such family.
-std::vector<Complaint> mistakes_without_family(const ConfigurationText& source,
-                                               const std::vector<Assignment>& assignments) {
-  std::vector<Complaint> mistakes = mistakes_under_every_family(source, assignments);
+std::vector<Diagnostic> mistakes_without_family(const ConfigurationText& source,
+                                                const std::vector<Assignment>& assignments) {
+  std::vector<Diagnostic> mistakes = mistakes_under_every_family(source, assignments);
   std::vector<Assignment> of_all = assignments;
   std::erase_if(of_all, [](const Assignment& assignment) {
     return assignment.key.starts_with("model.") && assignment.key != family_key;
   });
   const bool none_left = of_all.empty() && !source.file.empty();  // to tell the file by
-  for (Complaint& mistake : judge(source, nullptr, of_all)->table.mistakes()) {
+  for (Diagnostic& mistake : judge(source, nullptr, of_all)->table.diagnostics()) {
     if (mistake.key != family_key) continue;
-    if (none_left) mistake.mark = Mark{source.file};
+    if (none_left) mistake.mark = SourceLocation{source.file};
     mistakes.push_back(std::move(mistake));
   }
   return mistakes;
@@ -208,20 +208,20 @@ std::unique_ptr<Configuration> configure(const ConfigurationText& source) {
   const Family* family = chosen_family(written.assignments);
   std::unique_ptr<Configuration> configuration;
   if (family != nullptr) configuration = judge(source, family, written.assignments);
-  std::vector<Complaint> mistakes = std::move(written.complaints);
-  std::ranges::move(family != nullptr ? configuration->table.mistakes()
+  std::vector<Diagnostic> mistakes = std::move(written.complaints);
+  std::ranges::move(family != nullptr ? configuration->table.diagnostics()
                                       : mistakes_without_family(source, written.assignments),
                     std::back_inserter(mistakes));
-  refuse_all(std::move(mistakes));
+  throw_if_any(std::move(mistakes));
   return configuration;
 }
 
 ConfigurationChange compare(const Configuration& configuration, const std::string& saved) {
   std::map<std::string, std::string> before;
-  const WrittenKeys written = read_yaml(saved, "configuration");
+  const ParsedYaml written = read_yaml(saved, "configuration");
   if (!written.complaints.empty()) {
-    const Complaint& first = written.complaints.front();
-    throw DataError("{}: {}", first.mark.to_string(), first.sentence);
+    const Diagnostic& first = written.complaints.front();
+    throw DataError("{}: {}", first.mark.to_string(), first.message);
   }
   for (const Assignment& assignment : written.assignments) {
     before[assignment.key] = text_of(assignment);
@@ -251,7 +251,7 @@ ConfigurationChange compare(const Configuration& configuration, const std::strin
 }
 
 Reconfigure reconfiguration(const ConfigurationText& source) {
-  return [source](const std::vector<std::string>& keys) -> std::shared_ptr<const Settings> {
+  return [source](const std::vector<std::string>& keys) -> std::shared_ptr<const RunConfig> {
     ConfigurationText changed = source;
     changed.settings.insert(changed.settings.end(), keys.begin(), keys.end());
     return std::shared_ptr<Configuration>(configure(changed));

@@ -17,7 +17,7 @@ namespace longspan {
 inline constexpr const char* family_key = "model.family";
 
 // Lives where it was made: the table is bound to its members.
-struct Configuration : Settings {
+struct Configuration : RunConfig {
   Configuration() = default;
   Configuration(const Configuration&) = delete;
   Configuration& operator=(const Configuration&) = delete;

@@ -12,7 +12,7 @@ namespace longspan {
 namespace {
 
 // What the model of a configuration is built for, as far as it says.
-PlannedSetting planned_setting(const Configuration& configuration) {
+PlannedBuildOptions planned_setting(const Configuration& configuration) {
   return [&configuration] {
     const ParallelOptions& parallel = configuration.parallel;
     ProcessMesh mesh;
@@ -29,18 +29,18 @@ void declare_kinds(Configuration& configuration) {
   std::vector<std::string> names;
   for (const Family& known : families()) names.push_back(known.name);
   std::vector<std::string> tasks;
-  for (const TaskKind& known : task_kinds()) tasks.push_back(known.name);
+  for (const TaskSpec& known : task_kinds()) tasks.push_back(known.name);
   table.add("run.task",
             configuration.task,
             "what is learnt; it decides what is read, how it is measured and what is written",
             one_of(tasks),
-            fixes_weights());
+            affects_weights());
   table.add(family_key,
             configuration.family,
             "the kind of model; it decides which other keys the section has",
             one_of(names),
             required(),
-            fixes_weights());
+            affects_weights());
 }
 
 // Keys that the task does not read.
@@ -80,7 +80,7 @@ void warn_of_unread_keys(OptionTable& table, const Configuration& configuration)
           "ppo.clip_range",
           "ppo.vf_coef",
           "ppo.ent_coef"},
-         [](const Configuration& of) { return of.task_kind().acts; });
+         [](const Configuration& of) { return of.task_kind().is_policy; });
   table.warn("data.overlong_examples", [&configuration]() -> std::string {
     const bool reads_images = configuration.data.format == DataFormat::images;
     return reads_images ? "data.format is images, which are not cut" : "";
@@ -90,7 +90,7 @@ void warn_of_unread_keys(OptionTable& table, const Configuration& configuration)
     if (data.tokenizer != TokenizerKind::sentencepiece)
       return "data.tokenizer.type is not sentencepiece";
     const bool is_trained = trains_tokenizer(data);
-    return is_trained && data.tokenizer_kind != SubwordKind::unigram
+    return is_trained && data.tokenizer_kind != SentencePieceModelType::unigram
                ? "data.tokenizer.model_type is not unigram"
                : "";
   });
@@ -182,14 +182,14 @@ void check_data(OptionTable& table, const Configuration& configuration) {
 void check_training(OptionTable& table, const Configuration& configuration) {
   table.check(
       {"training.scheduled_sampling.method", "run.task"}, [&configuration]() -> std::string {
-        if (configuration.training.sampling.mixing == InputMixing::none ||
+        if (configuration.training.sampling.mixing == ScheduledSamplingMethod::none ||
             configuration.task == "translation")
           return "";
         return "training.scheduled_sampling.method is for run.task: translation; run.task is " +
                configuration.task;
       });
   table.check({"training.label_smoothing", "run.task"}, [&configuration]() -> std::string {
-    const TaskKind& task = configuration.task_kind();
+    const TaskSpec& task = configuration.task_kind();
     if (configuration.training.label_smoothing.share == 0 || !task.has_labels) return "";
     return fmt::format("training.label_smoothing is for targets of a vocabulary; run.task is {}",
                        configuration.task);
@@ -256,7 +256,7 @@ void declare_all(Configuration& configuration, const Family* family) {
   declare(table, configuration.checkpoint);
   declare(table, configuration.metrics);
   table.warn("metrics.num_images", [&configuration]() -> std::string {
-    const bool draws = static_cast<bool>(configuration.task_kind().draw);
+    const bool draws = static_cast<bool>(configuration.task_kind().generate_images);
     return draws ? "" : "run.task is " + configuration.task;
   });
   warn_of_idle_keys(table, configuration);
@@ -284,7 +284,7 @@ void declare_all(Configuration& configuration, const Family* family) {
   if (family != nullptr) declare_family(configuration, *family);
 }
 
-bool reads_text(const Settings& settings) {
+bool reads_text(const RunConfig& settings) {
   constexpr std::array<std::string_view, 4> readers = {
       "language_modeling", "translation", "classification", "tagging"};
   return std::ranges::count(readers, settings.task) > 0;
@@ -297,7 +297,7 @@ void declare_checks(Configuration& configuration) {
   // The gradient of a logit is at most the scale over the tokens of a step.
   configuration.table.check({"precision.loss_scale.init_scale"}, [&configuration]() -> std::string {
     constexpr double smallest_normal = 0x1p-14;
-    const BatchWords words = configuration.task_kind().words(configuration.data);
+    const BatchDescription words = configuration.task_kind().words(configuration.data);
     const auto tokens = static_cast<double>(words.counted);
     const double scale = configuration.precision.loss_scale.initial;
     if (configuration.precision.compute != DType::f16 || words.counted == 0 ||

@@ -10,7 +10,7 @@ namespace longspan {
 void declare_all(Configuration& configuration, const Family* family);
 
 // Whether run.task is a task of texts.
-bool reads_text(const Settings& settings);
+bool reads_text(const RunConfig& settings);
 
 // What else must hold of the values when a run is made of them.
 void declare_checks(Configuration& configuration);

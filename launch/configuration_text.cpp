@@ -21,7 +21,7 @@ std::string read_file(const std::string& file) {
   const Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!descriptor.defined())
     throw ConfigurationError(
-        "{}: cannot be opened: {}{}", file, system_message(), NamedPath(file).help_to_find());
+        "{}: cannot be opened: {}{}", file, errno_message(), ConfigPath(file).not_found_hint());
   struct stat status {};
   ::fstat(descriptor.get(), &status);
   if (S_ISDIR(status.st_mode))
@@ -33,7 +33,7 @@ std::string read_file(const std::string& file) {
   char block[4096];
   while (const ssize_t count = ::read(descriptor.get(), block, sizeof block)) {
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw ConfigurationError("{}: cannot be read: {}", file, system_message());
+    if (count < 0) throw ConfigurationError("{}: cannot be read: {}", file, errno_message());
     text.append(block, static_cast<std::size_t>(count));
     if (text.size() > most_configuration_bytes)
       throw ConfigurationError("{}: more than {} bytes; wanted: a YAML file of at most that many",

@@ -43,21 +43,21 @@ void add_decoding(CLI::App& app, DecodingArguments& arguments) {
       ->transform(whole_number<std::int64_t>(1, most_beam))
       ->capture_default_str();
   app.add_option("--longest-beyond",
-                 options.longest_beyond,
+                 options.max_extra_length,
                  "a result has at most so many tokens more than its line")
       ->transform(whole_number<std::int64_t>(0, 1 << 24))
       ->capture_default_str();
 }
 
-void refuse_unused(const DecodingArguments& arguments,
-                   const Settings& settings,
-                   std::string_view command) {
+void check_unused_options(const DecodingArguments& arguments,
+                          const RunConfig& settings,
+                          std::string_view command) {
   const bool searches = !settings.task_kind().decoded_goals.empty();
   const TranslateOptions& given = arguments.options;
   const TranslateOptions usual;
   const bool is_usual =
       given.beam == usual.beam && given.n_best == usual.n_best && given.alpha == usual.alpha &&
-      given.penalty == usual.penalty && given.longest_beyond == usual.longest_beyond &&
+      given.penalty == usual.penalty && given.max_extra_length == usual.max_extra_length &&
       given.iterations == usual.iterations && given.length_beam == usual.length_beam;
   if (searches || is_usual) return;
   throw ConfigurationError(

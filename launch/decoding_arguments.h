@@ -20,8 +20,8 @@ struct DecodingArguments {
 void add_decoding(CLI::App& app, DecodingArguments& arguments);
 // Throws ConfigurationError where they say how to search and the run's task searches for nothing.
 // `command`: "evaluate".
-void refuse_unused(const DecodingArguments& arguments,
-                   const Settings& settings,
-                   std::string_view command);
+void check_unused_options(const DecodingArguments& arguments,
+                          const RunConfig& settings,
+                          std::string_view command);
 
 }  // namespace longspan

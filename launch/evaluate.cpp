@@ -101,7 +101,7 @@ Evaluation bind_evaluation(CLI::App& app) {
   bind_text(app, *arguments);
   add_decoding(app, arguments->decoding);
   bind_streams(app, *arguments);
-  return [arguments](Session& session, const ScanListener& heard) {
+  return [arguments](Session& session, const ProgressCallback& heard) {
     return evaluate_run(*arguments, session, heard);
   };
 }

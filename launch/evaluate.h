@@ -12,7 +12,7 @@ class App;
 namespace longspan {
 
 // evaluate_run with what the options say.
-using Evaluation = std::function<Evaluated(Session&, const ScanListener& heard)>;
+using Evaluation = std::function<Evaluated(Session&, const ProgressCallback& heard)>;
 
 // Binds the options of the command but --json.
 Evaluation bind_evaluation(CLI::App& app);

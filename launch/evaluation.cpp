@@ -12,7 +12,7 @@ namespace longspan {
 namespace {
 
 PathList text_file(const EvaluateArguments& arguments, const DataOptions& data) {
-  if (!arguments.data.empty()) return NamedPath(arguments.data, "--data", "");
+  if (!arguments.data.empty()) return ConfigPath(arguments.data, "--data", "");
   const PathList& file = arguments.split == "train"  ? data.train
                          : arguments.split == "test" ? data.test
                                                      : data.validation;
@@ -33,8 +33,8 @@ EvaluationOptions evaluation_options(const EvaluateArguments& arguments, const D
         "--by-position: found {} parts; wanted at most {}, the tokens of a segment",
         options.position_parts,
         options.segment);
-  if (data.apart) options.apart = data.piece;
-  if (data.apart && arguments.recompute_context)
+  if (data.reset_attention_mask) options.reset_attention_mask = data.piece;
+  if (data.reset_attention_mask && arguments.recompute_context)
     throw ConfigurationError(
         "--recompute-context: windows go from one document to the next, and "
         "data.documents.reset_attention_mask "
@@ -43,7 +43,7 @@ EvaluationOptions evaluation_options(const EvaluateArguments& arguments, const D
   return options;
 }
 
-void check_streams(const EvaluateArguments& arguments, const OpenedRun& run, const Corpus& corpus) {
+void check_streams(const EvaluateArguments& arguments, const LoadedRun& run, const Corpus& corpus) {
   require_pairs(corpus);
   if (!arguments.batch) return;
   if (*arguments.batch > corpus.tokens() - 1)
@@ -99,7 +99,7 @@ std::string lines_by_position(const EvaluationResult& result) {
 nlohmann::ordered_json figures_of(const EvaluateArguments& arguments,
                                   const EvaluationOptions& options,
                                   const EvaluationResult& result,
-                                  const OpenedRun& run,
+                                  const LoadedRun& run,
                                   const std::string& file) {
   nlohmann::ordered_json object = {{"data", file},
                                    {"checkpoint", run.checkpoint.path().string()},
@@ -113,7 +113,7 @@ nlohmann::ordered_json figures_of(const EvaluateArguments& arguments,
   object["batch"] = options.streams;
   object["segment"] = options.segment;
   if (result.unknown) object["unknown"] = *result.unknown;
-  for (const Watched& watched : result.watched) {
+  for (const AuxiliaryMetric& watched : result.watched) {
     object[watched.name + "_mean"] = watched.sum / static_cast<double>(result.tokens);
     object[watched.name + "_largest"] = watched.largest;
   }
@@ -152,7 +152,7 @@ std::string needle_lines(const std::vector<NeedlePlace>& places,
 
 nlohmann::ordered_json figures_of(const std::vector<NeedlePlace>& places,
                                   const NeedleOptions& options,
-                                  const OpenedRun& run,
+                                  const LoadedRun& run,
                                   const std::string& file) {
   nlohmann::ordered_json object = {{"data", file},
                                    {"checkpoint", run.checkpoint.path().string()},
@@ -168,7 +168,7 @@ nlohmann::ordered_json figures_of(const std::vector<NeedlePlace>& places,
 }
 
 // Of pairs the other side of `text_file`.
-NamedPath target_file(const EvaluateArguments& arguments, const DataOptions& data) {
+ConfigPath target_file(const EvaluateArguments& arguments, const DataOptions& data) {
   if (!arguments.data.empty()) return {arguments.data_target, "--data-target", ""};
   return arguments.split == "train"  ? data.train_target
          : arguments.split == "test" ? data.test_target
@@ -176,12 +176,12 @@ NamedPath target_file(const EvaluateArguments& arguments, const DataOptions& dat
 }
 
 nlohmann::ordered_json figures_of(const Measurement& measured,
-                                  const OpenedRun& run,
+                                  const LoadedRun& run,
                                   const std::string& file) {
   nlohmann::ordered_json object = {{"data", file},
                                    {"checkpoint", run.checkpoint.path().string()},
                                    {"step", run.checkpoint.info().step}};
-  for (const Figure& figure : measured.figures) {
+  for (const MetricValue& figure : measured.metric_values) {
     if (figure.is_count)
       object[figure.name] = static_cast<std::int64_t>(figure.value);
     else
@@ -192,7 +192,7 @@ nlohmann::ordered_json figures_of(const Measurement& measured,
 }
 
 // Who listens beside the lines that say so.
-ScanListener and_heard(ScanListener told, const ScanListener& heard) {
+ProgressCallback and_heard(ProgressCallback told, const ProgressCallback& heard) {
   if (!heard) return told;
   return [told = std::move(told), heard](const ScanProgress& progress) {
     told(progress);
@@ -202,9 +202,9 @@ ScanListener and_heard(ScanListener told, const ScanListener& heard) {
 
 // Of a task that reads no streams.
 Evaluated evaluate_task(const EvaluateArguments& arguments,
-                        const OpenedRun& run,
+                        const LoadedRun& run,
                         Session& session,
-                        const ScanListener& heard) {
+                        const ProgressCallback& heard) {
   const Configuration& configuration = *run.configuration;
   const bool is_of_streams = arguments.memory || arguments.recompute_context || arguments.tokens ||
                              arguments.segment || arguments.batch || arguments.by_position > 0 ||
@@ -214,7 +214,7 @@ Evaluated evaluate_task(const EvaluateArguments& arguments,
         "longspan evaluate: --memory, --recompute-context, --tokens, --segment, --batch, "
         "--by-position and --needles are for run.task: language_modeling; this model is of {}",
         configuration.task);
-  const NamedPath file = text_file(arguments, configuration.data);
+  const ConfigPath file = text_file(arguments, configuration.data);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
   const Measurement measured =
       configuration.task_kind().evaluate({.model = *run.model,
@@ -225,9 +225,9 @@ Evaluated evaluate_task(const EvaluateArguments& arguments,
                                           .file = file,
                                           .target = target_file(arguments, configuration.data),
                                           .decoding = arguments.decoding.options,
-                                          .listener = and_heard(say_reading(say), heard),
+                                          .listener = and_heard(throttled_progress(say), heard),
                                           .say = say});
-  if (!std::isfinite(measured.figures.front().value))
+  if (!std::isfinite(measured.metric_values.front().value))
     throw DivergedError(
         "{}: its weights give no finite loss on {}; use an earlier checkpoint with "
         "--checkpoint",
@@ -240,9 +240,9 @@ Evaluated evaluate_task(const EvaluateArguments& arguments,
 
 Evaluated evaluate_run(const EvaluateArguments& arguments,
                        Session& session,
-                       const ScanListener& heard) {
-  const OpenedRun opened = open_run(arguments.run, session, DefaultAxis::data);
-  refuse_unused(arguments.decoding, *opened.configuration, "evaluate");
+                       const ProgressCallback& heard) {
+  const LoadedRun opened = load_run(arguments.run, session, DefaultAxis::data);
+  check_unused_options(arguments.decoding, *opened.configuration, "evaluate");
   if (opened.configuration->task_kind().evaluate)
     return evaluate_task(arguments, opened, session, heard);
   const DataOptions& data = opened.configuration->data;
@@ -254,22 +254,22 @@ Evaluated evaluate_run(const EvaluateArguments& arguments,
                                     opened.tokenizer,
                                     opened.directory,
                                     session.world(),
-                                    and_heard(say_reading(say), heard));
+                                    and_heard(throttled_progress(say), heard));
   constexpr double seconds_between_lines = 20;
-  options.listener = and_heard(say_reading(say, seconds_between_lines), heard);
+  options.listener = and_heard(throttled_progress(say, seconds_between_lines), heard);
   if (arguments.needles > 0) {
     const NeedleOptions needles = {.segment = options.segment,
                                    .batch = options.streams,
                                    .depths = arguments.depths,
                                    .count = arguments.needles,
                                    .listener = options.listener};
-    const std::vector<NeedlePlace> places = find_needles(*opened.model, corpus, needles);
+    const std::vector<NeedlePlace> places = evaluate_needles(*opened.model, corpus, needles);
     return {figures_of(places, needles, opened, file), needle_lines(places, needles, file)};
   }
   check_streams(arguments, opened, corpus);
   const EvaluationResult result =
       arguments.recompute_context
-          ? evaluate_recomputing(*opened.model, corpus, *arguments.recompute_context, options)
+          ? evaluate_sliding_window(*opened.model, corpus, *arguments.recompute_context, options)
           : evaluate(*opened.model, corpus, options);
   if (!std::isfinite(result.nats))
     throw DivergedError(

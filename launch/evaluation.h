@@ -36,10 +36,10 @@ struct Evaluated {
   std::string text;                // what is printed without it
 };
 
-// Collective. Who listens hears how far it is, on every rank. Throws what `open_run` and the
+// Collective. Who listens hears how far it is, on every rank. Throws what `load_run` and the
 // measuring throw.
 Evaluated evaluate_run(const EvaluateArguments& arguments,
                        Session& session,
-                       const ScanListener& heard);
+                       const ProgressCallback& heard);
 
 }  // namespace longspan

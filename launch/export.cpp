@@ -62,7 +62,7 @@ Checkpoint opened(const ExportArguments& arguments, Session& session) {
   if (!arguments.checkpoint.empty()) named = arguments.checkpoint;
   std::optional<OpenedCheckpoint> found =
       open_checkpoint(named, *location.run, {}, reading_progress(location.run->string(), session));
-  if (!found) throw DataError("{}", nothing_saved(*location.run));
+  if (!found) throw DataError("{}", no_checkpoint_message(*location.run));
   for (std::string& sentence : found->skipped) warn(session, {"passed over: " + sentence});
   return std::move(found->checkpoint);
 }
@@ -195,7 +195,7 @@ const char* dtype_there(DType dtype) {
 // What a config.json is to say.
 struct Exported {
   ModelValues values;
-  bool is_body;                           // its readout is not there
+  bool is_headless;                       // its readout is not there
   std::vector<std::string> labels;        // of its readout
   nlohmann::ordered_json special_tokens;  // ids by the keys of config.json
   std::string type;  // Architecture::model_type that it was imported from; "" of another run
@@ -233,7 +233,7 @@ nlohmann::ordered_json special_tokens_of(const Scalars& scalars, const std::stri
 std::vector<const Architecture*> candidates(const Exported& run) {
   std::vector<const Architecture*> found;
   for (const Architecture& each : architectures())
-    if (run.values.is("model.family", each.family) && each.is_body == run.is_body)
+    if (run.values.is("model.family", each.family) && each.is_headless == run.is_headless)
       found.push_back(&each);
   std::ranges::stable_partition(
       found, [&](const Architecture* each) { return each->model_type == run.type; });
@@ -360,7 +360,7 @@ void export_adapters_alone(const std::string& base,
                            const Architecture& architecture,
                            const ModelValues& values,
                            DType dtype,
-                           NewFolder& folder) {
+                           AtomicDirectory& folder) {
   remove_configs(folder.inside() / model_config_name);
   export_adapters(checkpoint, architecture, values, base, folder.inside(), dtype);
   folder.finish();
@@ -372,16 +372,16 @@ void export_run(const ExportArguments& arguments, Session& session) {
   const ModelValues values =
       with_image(plain_values(*configuration, checkpoint), image_of(checkpoint.scalars()));
   const DType dtype = dtype_wanted(arguments.dtype, checkpoint);
-  NewFolder folder(arguments.folder, "--to");
+  AtomicDirectory folder(arguments.folder, "--to");
   const std::string place = checkpoint.path().string();
   const Scalars& scalars = checkpoint.scalars();
   const LabelSet labels = labels_of(scalars, place);
   const Tokenizer tokenizer = tokenizer_of(checkpoint, configuration->data);
   Exported exported = {
       .values = values,
-      .is_body = configuration->task_kind().has_labels && labels.size() == 0,
-      .labels =
-          given_names(labels.names(), scalars.get_or<std::string>(given_names_scalar, ""), place),
+      .is_headless = configuration->task_kind().has_labels && labels.size() == 0,
+      .labels = original_label_names(
+          labels.names(), scalars.get_or<std::string>(given_names_scalar, ""), place),
       .special_tokens = special_tokens_of(scalars, place),
       .type = scalars.get_or<std::string>(imported_type_scalar, ""),
       .dtype = dtype};

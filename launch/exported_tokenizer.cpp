@@ -119,7 +119,7 @@ std::string imported(const Scalars& scalars, const char* name) {
 
 bool is_json_object(const std::string& text) {
   try {
-    require_json_bounds(text, "", false);
+    check_json_limits(text, "", false);
     return nlohmann::json::parse(text, nullptr, false).is_object();
   } catch (const DataError&) {
     return false;

@@ -36,7 +36,7 @@ struct GenerateArguments {
 // The first sample is printed as it is written, the others when it is done.
 class Printer {
  public:
-  Printer(const Session& session, const TokenText& text, std::size_t samples)
+  Printer(const Session& session, const TextStreamer& text, std::size_t samples)
       : session_(session), texts_(samples, text), streams_(samples), later_(samples) {}
 
   void push(std::size_t sample, std::int64_t token) {
@@ -63,16 +63,16 @@ class Printer {
   }
 
   const Session& session_;
-  std::vector<TokenText> texts_;
+  std::vector<TextStreamer> texts_;
   std::vector<Utf8Stream> streams_;
   std::vector<std::string> later_;
 };
 
 // The model, with what the arguments ask of it checked.
-OpenedRun open(const GenerateArguments& arguments, Session& session) {
+LoadedRun open(const GenerateArguments& arguments, Session& session) {
   const bool has_lines = !arguments.lines.input.empty();
-  OpenedRun opened =
-      open_run(arguments.run, session, has_lines ? DefaultAxis::data : DefaultAxis::tensor);
+  LoadedRun opened =
+      load_run(arguments.run, session, has_lines ? DefaultAxis::data : DefaultAxis::tensor);
   check_lines(arguments.lines, *opened.configuration);
   check_images(arguments.images, *opened.configuration);
   return opened;
@@ -85,12 +85,12 @@ TranslateOptions decoding_of(const GenerateArguments& arguments) {
   return decoding;
 }
 
-DocumentTokens tokens_of(const OpenedRun& opened) {
+DocumentTokens tokens_of(const LoadedRun& opened) {
   return document_tokens_of(
       opened.checkpoint.scalars(), opened.tokenizer, opened.configuration->data);
 }
 
-GenerationOptions options_of(const GenerateArguments& arguments, const OpenedRun& opened) {
+GenerationOptions options_of(const GenerateArguments& arguments, const LoadedRun& opened) {
   GenerationOptions options = arguments.generation;
   options.segment = arguments.segment.value_or(opened.configuration->data.segment);
   options.vocabulary = opened.tokenizer.vocabulary();
@@ -100,7 +100,7 @@ GenerationOptions options_of(const GenerateArguments& arguments, const OpenedRun
 
 ExitCode run_generate(const GenerateArguments& arguments, Session& session) {
   PromptText text(arguments.prompt, arguments.prompt_file);
-  const OpenedRun opened = open(arguments, session);
+  const LoadedRun opened = open(arguments, session);
   if (!arguments.images.sheet.empty())
     return generate_images(arguments.images, arguments.generation, opened, session);
   if (!arguments.lines.input.empty())
@@ -108,7 +108,7 @@ ExitCode run_generate(const GenerateArguments& arguments, Session& session) {
   const Prompt prompt = text.prompt(opened.tokenizer, session, tokens_of(opened).begin);
   const GenerationOptions options = options_of(arguments, opened);
   Printer printer(session,
-                  TokenText(opened.tokenizer, text.last_tokens()),
+                  TextStreamer(opened.tokenizer, text.last_tokens()),
                   static_cast<std::size_t>(options.samples));
   check_generation(*opened.model, prompt.tokens, options);
   text.print(session);
@@ -119,7 +119,7 @@ ExitCode run_generate(const GenerateArguments& arguments, Session& session) {
   return ExitCode::ok;
 }
 
-std::string text_of(TokenText tokens, const std::vector<std::int64_t>& ids) {
+std::string text_of(TextStreamer tokens, const std::vector<std::int64_t>& ids) {
   Utf8Stream stream;
   std::string text;
   for (const std::int64_t id : ids) text += stream.push(tokens.push(id));
@@ -131,7 +131,7 @@ Generated values(const GenerateArguments& arguments,
                  Session& session,
                  const GenerateRequest& request) {
   PromptText text(arguments.prompt, arguments.prompt_file);
-  const OpenedRun opened = open(arguments, session);
+  const LoadedRun opened = open(arguments, session);
   Generated made;
   if (const std::string& name = arguments.lines.input; !name.empty()) {
     made.lines = results_of_lines(
@@ -143,7 +143,7 @@ Generated values(const GenerateArguments& arguments,
       *opened.model, prompt, options_of(arguments, opened), [&](std::int64_t, std::int64_t) {
         if (request.after_token) request.after_token();
       });
-  const TokenText before(opened.tokenizer, text.last_tokens());
+  const TextStreamer before(opened.tokenizer, text.last_tokens());
   for (const std::vector<std::int64_t>& ids : samples)
     made.samples.push_back({ids, text_of(before, ids)});
   return made;

@@ -29,7 +29,7 @@ struct GenerateRequest {
   std::function<void()> after_token = {};  // or a batch of lines; told on every rank
 };
 
-// Collective. The same samples and lines as the command's. Throws what `open_run` and the making
+// Collective. The same samples and lines as the command's. Throws what `load_run` and the making
 // throw.
 using Generation = std::function<Generated(Session&, const GenerateRequest&)>;
 

@@ -37,8 +37,8 @@ void add_images(CLI::App& app, ImageArguments& arguments) {
       ->needs(sheet);
 }
 
-void check_images(const ImageArguments& arguments, const Settings& settings) {
-  const bool makes_images = static_cast<bool>(settings.task_kind().draw);
+void check_images(const ImageArguments& arguments, const RunConfig& settings) {
+  const bool makes_images = static_cast<bool>(settings.task_kind().generate_images);
   if (makes_images && arguments.sheet.empty())
     throw ConfigurationError(
         "longspan generate: a model of run.task: {} makes images; say where to by --images "
@@ -53,26 +53,26 @@ void check_images(const ImageArguments& arguments, const Settings& settings) {
 
 ExitCode generate_images(const ImageArguments& arguments,
                          const GenerationOptions& options,
-                         const OpenedRun& run,
+                         const LoadedRun& run,
                          Session& session) {
   // Opened before: a folder that is not there is not to be found after hours.
-  std::optional<NewFile> file;
+  std::optional<AtomicFile> file;
   if (session.world().rank() == 0) file.emplace(arguments.sheet);
   const std::vector<PngImage> images =
-      run.configuration->task_kind().draw({.model = *run.model,
-                                           .labels = run.labels,
-                                           .image = run.image.value_or(ImageShape()),
-                                           .samples = options.samples,
-                                           .classes = arguments.labels,
-                                           .complete = arguments.complete,
-                                           .sampling = options.sampling,
-                                           .seed = options.seed});
+      run.configuration->task_kind().generate_images({.model = *run.model,
+                                                      .labels = run.labels,
+                                                      .image = run.image.value_or(ImageShape()),
+                                                      .samples = options.samples,
+                                                      .classes = arguments.labels,
+                                                      .complete = arguments.complete,
+                                                      .sampling = options.sampling,
+                                                      .seed = options.seed});
   if (!file) return ExitCode::ok;
   const auto square =
       static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(images.size()))));
   // An image and what was made of it stand side by side.
   const std::int64_t columns = arguments.complete.empty() ? square : square + square % 2;
-  file->write(png_of(sheet_of(images, columns)));
+  file->write(png_of(make_image_grid(images, columns)));
   file->finish();
   return ExitCode::ok;
 }

@@ -19,13 +19,13 @@ void add_images(CLI::App& app, ImageArguments& arguments);
 
 // What the options need, where the configuration's task makes images or makes none. Throws
 // ConfigurationError.
-void check_images(const ImageArguments& arguments, const Settings& settings);
+void check_images(const ImageArguments& arguments, const RunConfig& settings);
 
 // Collective. Draws as many images as `options` says, or completes as many, and writes them on a
 // sheet. Throws DataError, ConfigurationError, and Failure where it cannot be written.
 ExitCode generate_images(const ImageArguments& arguments,
                          const GenerationOptions& options,
-                         const OpenedRun& run,
+                         const LoadedRun& run,
                          Session& session);
 
 }  // namespace longspan

@@ -40,8 +40,8 @@ void add_lines(CLI::App& app, LineArguments& arguments) {
                "searching for the likeliest");
 }
 
-void check_lines(const LineArguments& arguments, const Settings& settings) {
-  if (settings.task_kind().acts)
+void check_lines(const LineArguments& arguments, const RunConfig& settings) {
+  if (settings.task_kind().is_policy)
     throw ConfigurationError(
         "longspan generate: a model of run.task: {} acts and writes nothing; longspan evaluate has "
         "it play episodes",
@@ -52,14 +52,14 @@ void check_lines(const LineArguments& arguments, const Settings& settings) {
     throw ConfigurationError(
         "longspan generate: --input is for models of other tasks; this one is of {}, {}",
         settings.task,
-        settings.task_kind().draw ? "which makes --images"
-                                  : "which goes on with --prompt or --prompt-file");
+        settings.task_kind().generate_images ? "which makes --images"
+                                             : "which goes on with --prompt or --prompt-file");
   if (!has_lines && wants_lines)
     throw ConfigurationError(
         "longspan generate: a model of run.task: {} makes something of lines; give them by --input "
         "FILE, or by --input - from standard input",
         settings.task);
-  refuse_unused(arguments.decoding, settings, "generate");
+  check_unused_options(arguments.decoding, settings, "generate");
   const TranslateOptions& decoding = arguments.decoding.options;
   if (!arguments.decoding.sample && decoding.n_best > decoding.beam)
     throw ConfigurationError(
@@ -71,7 +71,7 @@ void check_lines(const LineArguments& arguments, const Settings& settings) {
 std::vector<std::string> results_of_lines(std::span<const std::string> lines,
                                           const std::string& name,
                                           const TranslateOptions& decoding,
-                                          const OpenedRun& run,
+                                          const LoadedRun& run,
                                           const Session& session,
                                           const std::function<void()>& after_batch) {
   return run.configuration->task_kind().write(
@@ -82,18 +82,19 @@ std::vector<std::string> results_of_lines(std::span<const std::string> lines,
        .data = run.configuration->data,
        .lines = lines,
        .decoding = decoding,
-       .place = [&](std::size_t i) { return line_place(name, static_cast<std::int64_t>(i) + 1); },
+       .place =
+           [&](std::size_t i) { return line_location(name, static_cast<std::int64_t>(i) + 1); },
        .say = [&](const std::string& sentence) { inform(session, sentence); },
        .after_batch = after_batch});
 }
 
 ExitCode generate_lines(const LineArguments& arguments,
                         const TranslateOptions& decoding,
-                        const OpenedRun& run,
+                        const LoadedRun& run,
                         Session& session) {
-  const std::vector<std::string> lines = read_lines(NamedPath(arguments.input), session.world());
+  const std::vector<std::string> lines = read_lines(ConfigPath(arguments.input), session.world());
   // Opened before: a folder that is not there is not to be found after hours.
-  std::optional<NewFile> file;
+  std::optional<AtomicFile> file;
   if (arguments.output != "-" && session.world().rank() == 0) file.emplace(arguments.output);
   const std::string name = arguments.input == "-" ? "standard input" : arguments.input;
   const std::vector<std::string> results = results_of_lines(lines, name, decoding, run, session);

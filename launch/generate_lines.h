@@ -21,14 +21,14 @@ void add_lines(CLI::App& app, LineArguments& arguments);
 
 // What the options need, where the configuration's task wants lines or wants none. Throws
 // ConfigurationError.
-void check_lines(const LineArguments& arguments, const Settings& settings);
+void check_lines(const LineArguments& arguments, const RunConfig& settings);
 
 // Collective. The results of lines; `name` is what messages call them. `after_batch`: see
-// WriteRequest. Throws DataError.
+// PredictRequest. Throws DataError.
 std::vector<std::string> results_of_lines(std::span<const std::string> lines,
                                           const std::string& name,
                                           const TranslateOptions& decoding,
-                                          const OpenedRun& run,
+                                          const LoadedRun& run,
                                           const Session& session,
                                           const std::function<void()>& after_batch = {});
 
@@ -36,7 +36,7 @@ std::vector<std::string> results_of_lines(std::span<const std::string> lines,
 // and Failure where they cannot be written.
 ExitCode generate_lines(const LineArguments& arguments,
                         const TranslateOptions& decoding,
-                        const OpenedRun& run,
+                        const LoadedRun& run,
                         Session& session);
 
 }  // namespace longspan

@@ -74,7 +74,7 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
         // Other tasks frame their texts.
         const std::string around = task == "language_modeling" ? left_out_of(model) : "";
         if (!around.empty()) remarks.push_back(fmt::format("{}: {}", *file, around));
-        return Tokenizer::of_package(model);
+        return Tokenizer::from_huggingface(model);
       }
       problem = fmt::format(
           "{}: has {} ids, and the model {} rows for them", *file, model.vocabulary(), vocabulary);
@@ -170,8 +170,8 @@ void add_remarks(const ImportedWeights& imported,
   if (!imported.left_out().empty())
     remarks.push_back(
         fmt::format("left out, and not in an export: {}, of a head that no model here has",
-                    some_of(imported.left_out())));
-  if (architecture.is_body)
+                    join_first(imported.left_out())));
+  if (architecture.is_headless)
     remarks.push_back(fmt::format(
         "the weights are those of a body: a run that starts from them begins {} anew, with "
         "training.init_from.reinitialize (and where it learns tags, "
@@ -181,19 +181,18 @@ void add_remarks(const ImportedWeights& imported,
 }
 
 // Of names that are there twice all but the first are called otherwise here.
-void save_labels(const std::string& place, ModelMeaning& meaning, Scalars& scalars) {
+void save_labels(const std::string& place, ImportedConfig& meaning, Scalars& scalars) {
   const DistinctNames labels = distinct_names(meaning.labels);
   scalars.set(labels_scalar, LabelSet::in_order(labels.names, place).to_json());
   if (labels.given.empty()) return;
   scalars.set(given_names_scalar, nlohmann::json(labels.given).dump());
   std::vector<std::string> told;
   for (const auto& [name, given] : labels.given)
-    told.push_back(
-        fmt::format("{} for the later of two labels {}", in_quotes(name), in_quotes(given)));
+    told.push_back(fmt::format("{} for the later of two labels {}", quote(name), quote(given)));
   meaning.remarks.push_back(fmt::format(
       "{}: labels are there twice; here stands, until an export gives them their names again, {}",
       place,
-      some_of(told)));
+      join_first(told)));
 }
 
 void import(const ImportArguments& arguments, const Session& session) {
@@ -206,10 +205,10 @@ void import(const ImportArguments& arguments, const Session& session) {
                     single_file_name);
   const ModelConfig config(folder / model_config_name);
   const Architecture& architecture = architecture_of(config);
-  ModelMeaning meaning = architecture.read(config);
-  if (architecture.settle) {
+  ImportedConfig meaning = architecture.read(config);
+  if (architecture.resolve) {
     const WeightsFolder tensors(folder);
-    architecture.settle([&](const std::string& name) { return tensors.find(name); }, meaning);
+    architecture.resolve([&](const std::string& name) { return tensors.find(name); }, meaning);
   }
   std::optional<ImageShape> image;
   std::optional<Tokenizer> tokenizer;
@@ -240,18 +239,18 @@ void import(const ImportArguments& arguments, const Session& session) {
                     tensors);
   const auto model = or_of_data(config.place(), [&] {
     // What a body's classes would be nobody knows.
-    const std::int64_t classes = architecture.is_body ? 1 : std::ssize(meaning.labels);
+    const std::int64_t classes = architecture.is_headless ? 1 : std::ssize(meaning.labels);
     return configuration->make_model({.vocabulary = vocabulary,
                                       .classes = classes,
                                       .segment = configuration->longest(),
                                       .compute = DType::f32,
-                                      .device = Device::dry(),
+                                      .device = Device::meta(),
                                       .image = image});
   });
   const ImportedWeights imported(
       weights, architecture, with_image(values, image), weights_state(model->parameters()).tensors);
 
-  NewFolder run(arguments.run, "--to");
+  AtomicDirectory run(arguments.run, "--to");
   TrainingState state = imported.state();
   state.scalars.set(imported_type_scalar, architecture.model_type);
   state.scalars.set(tokenizer_scalar, tokenizer.value_or(Tokenizer()).to_json());
@@ -313,7 +312,7 @@ Command import_command() {
                arguments->folder,
                fmt::format("a folder with config.json (of {}) and model.safetensors, or several "
                            "files of it with model.safetensors.index.json",
-                           either(architecture_names())))
+                           join_or(architecture_names())))
             ->required()
             ->check(not_empty_text());
         app.add_option("--to",

@@ -25,7 +25,7 @@ struct InspectArguments {
 };
 
 std::string value_text(const Scalars::Value& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) return in_quotes(*text);
+  if (const auto* text = std::get_if<std::string>(&value)) return quote(*text);
   return std::visit([](const auto& held) { return fmt::format("{}", held); }, value);
 }
 
@@ -63,14 +63,14 @@ std::string summary(const Checkpoint& checkpoint) {
       "{}\n  run {}, step {}\n{}{}  saved on data {} x context {} x tensor {}\n  {} in {} "
       "tensors\n",
       checkpoint.path().string(),
-      shortened(info.run_id),
+      truncated(info.run_id),
       info.step,
       date_text(checkpoint),
       losses_text(checkpoint),
       info.layout.data,
       info.layout.context,
       info.layout.tensor,
-      byte_text(static_cast<double>(checkpoint.file_bytes())),
+      format_bytes(static_cast<double>(checkpoint.file_bytes())),
       checkpoint.tensors().size());
 
   struct Group {
@@ -90,10 +90,10 @@ std::string summary(const Checkpoint& checkpoint) {
                         name,
                         group.tensors,
                         group.elements,
-                        byte_text(static_cast<double>(group.bytes)));
+                        format_bytes(static_cast<double>(group.bytes)));
   }
   for (const auto& [name, value] : checkpoint.scalars().values()) {
-    text += fmt::format("    {} = {}\n", shortened(name), value_text(value));
+    text += fmt::format("    {} = {}\n", truncated(name), value_text(value));
   }
   return text;
 }
@@ -106,7 +106,7 @@ std::string tensor_table(const Checkpoint& checkpoint) {
                         name_of(tensor.dtype),
                         tensor.shape.to_string(),
                         tensor.pieces,
-                        byte_text(static_cast<double>(tensor.bytes())));
+                        format_bytes(static_cast<double>(tensor.bytes())));
   }
   return text;
 }

@@ -77,7 +77,7 @@ sigset_t heard_signals() {
 
 // Signals that come as bytes to be read.
 Descriptor open_signals() {
-  hold_signals();
+  block_signals();
   std::signal(SIGCHLD, SIG_DFL);  // children that end are to be waited for
   std::signal(SIGPIPE, SIG_IGN);  // whoever reads what is said may leave
   const sigset_t set = heard_signals();
@@ -108,7 +108,7 @@ struct Pipe {
 };
 Pipe open_pipe() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw Failure("longspan run: {}", system_message());
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Failure("longspan run: {}", errno_message());
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
@@ -141,7 +141,7 @@ pid_t start(const std::vector<std::string>& command, const Descriptor& errors) {
   const bool takes_input = ::isatty(STDIN_FILENO) == 0;
   std::fflush(nullptr);
   const pid_t child = ::fork();
-  if (child < 0) throw Failure("longspan run: no process can be started: {}", system_message());
+  if (child < 0) throw Failure("longspan run: no process can be started: {}", errno_message());
   if (child == 0) {
     if (!takes_input)
       if (const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC); nothing >= 0)
@@ -154,7 +154,7 @@ pid_t start(const std::vector<std::string>& command, const Descriptor& errors) {
   int error = 0;
   if (::read(reads.get(), &error, sizeof error) == sizeof error) {
     ::waitpid(child, nullptr, 0);
-    throw Failure("longspan run: {} cannot be started: {}", command.front(), system_message(error));
+    throw Failure("longspan run: {} cannot be started: {}", command.front(), errno_message(error));
   }
   return child;
 }
@@ -164,7 +164,7 @@ std::string room_in(const std::string& folder) {
   const auto space = std::filesystem::space(folder, error);
   return error ? fmt::format("{}: {}", folder, error.message())
                : fmt::format(
-                     "{} has {} left", folder, byte_text(static_cast<double>(space.available)));
+                     "{} has {} left", folder, format_bytes(static_cast<double>(space.available)));
 }
 
 class JobWatch {
@@ -174,7 +174,7 @@ class JobWatch {
   JobWatch(const JobWatch&) = delete;
   JobWatch& operator=(const JobWatch&) = delete;
 
-  JobEnd wait();
+  JobResult wait();
 
  private:
   // Processes whose parents end become children of this one, so that none is lost.
@@ -210,7 +210,7 @@ class JobWatch {
   Descriptor signals_;
   Descriptor ear_;
   Descriptor errors_;  // what mpirun writes to standard error
-  MpirunWords words_;
+  MpirunStderrFilter words_;
   Clock::time_point errors_came_ = Clock::now();
   pid_t child_;
   std::string doing_;  // what a rank said last; nothing before the first has started
@@ -419,7 +419,7 @@ void JobWatch::end_rest() const {
   } while (::waitpid(-1, nullptr, WNOHANG) >= 0 && Clock::now() < limit);
 }
 
-JobEnd JobWatch::wait() {
+JobResult JobWatch::wait() {
   while (!status_) {
     std::array<pollfd, 3> events = {};  // one without a descriptor is passed over
     const std::array descriptors = {signals_.get(), ear_.get(), errors_.get()};
@@ -438,12 +438,12 @@ JobEnd JobWatch::wait() {
 
 }  // namespace
 
-void hold_signals() {
+void block_signals() {
   const sigset_t set = heard_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
 }
 
-std::optional<int> signal_within(std::chrono::milliseconds time) {
+std::optional<int> wait_for_signal(std::chrono::milliseconds time) {
   const sigset_t set = asking_set();
   const auto whole = std::chrono::duration_cast<seconds>(time);
   const timespec limit = {.tv_sec = whole.count(),
@@ -452,6 +452,6 @@ std::optional<int> signal_within(std::chrono::milliseconds time) {
   return signal > 0 ? std::optional(signal) : std::nullopt;
 }
 
-JobEnd run_job(const Job& job) { return JobWatch(job).wait(); }
+JobResult run_job(const Job& job) { return JobWatch(job).wait(); }
 
 }  // namespace longspan

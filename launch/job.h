@@ -19,15 +19,15 @@ struct Job {
   std::chrono::seconds daemons_start{60};
 };
 
-struct JobEnd {
+struct JobResult {
   int code = 0;            // its exit code, or 128 + n where signal n ended it
   bool was_asked = false;  // to save and stop
 };
 
 // From now on the signals that `run_job` takes wait for it, in threads that are made later too.
-void hold_signals();
+void block_signals();
 // Waits for such a signal, which is then taken; nothing when the time is over. For between jobs.
-std::optional<int> signal_within(std::chrono::milliseconds time);
+std::optional<int> wait_for_signal(std::chrono::milliseconds time);
 
 // Runs the job in a process group of its own, so that a terminal's signals do not reach it, and
 // returns how it ended. INT, TERM, HUP, USR1 and USR2 ask a job that saves to do so and to stop
@@ -35,6 +35,6 @@ std::optional<int> signal_within(std::chrono::milliseconds time);
 // ask for and what is waited for is told on standard error. Nothing that the job started on this
 // machine outlives it. Throws Failure when the program cannot be started. One job at a time; what
 // this process does with these signals stays changed.
-JobEnd run_job(const Job& job);
+JobResult run_job(const Job& job);
 
 }  // namespace longspan

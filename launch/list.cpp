@@ -27,13 +27,13 @@ std::string list_table(const std::vector<RunRecord>& runs) {
     rows.push_back({run.path.string(),
                     name_of(run.state),
                     step_text(run),
-                    run.last.is_null() ? "" : figure_text(run.last, "loss"),
+                    run.last.is_null() ? "" : format_metric(run.last, "loss"),
                     validation_text(run),
                     time_text(run.changed_at),
                     layout_text(run)});
     if (!run.ended_by.empty())
       notes += on_one_line(fmt::format("{}: {}", run.path.string(), run.ended_by)) + "\n";
-    for (const std::string& trouble : run.troubles) notes += on_one_line(trouble) + "\n";
+    for (const std::string& trouble : run.errors) notes += on_one_line(trouble) + "\n";
   }
   return aligned(rows) + (notes.empty() ? "" : "\n" + notes);
 }
@@ -52,7 +52,7 @@ ExitCode run_list(const ListArguments& arguments, Session& session) {
   } else {
     print(session, list_table(runs));
   }
-  for (const std::string& trouble : found.troubles) inform(session, on_one_line(trouble));
+  for (const std::string& trouble : found.errors) inform(session, on_one_line(trouble));
   return ExitCode::ok;
 }
 

@@ -77,7 +77,7 @@ CommandLine say(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
     return {};
   std::fprintf(
-      stderr, "longspan: standard output cannot be written: %s\n", system_message().c_str());
+      stderr, "longspan: standard output cannot be written: %s\n", errno_message().c_str());
   return {{}, ExitCode::failure};
 }
 
@@ -86,7 +86,7 @@ std::string meant_word(const std::string& word, const std::vector<std::string>& 
   for (const FieldName& entry : option_names())
     if (std::ranges::count(known, entry.key) > 0 && match(word, entry) == NameMatch::whole)
       return std::string(entry.key);
-  if (std::string near = nearest(word, known); !near.empty()) return near;
+  if (std::string near = closest_match(word, known); !near.empty()) return near;
   if (std::ranges::count(known, "--set") == 0) return "";
   for (const FieldName& entry : field_names())
     if (!entry.key.empty() && entry.value.empty() && match(word, entry) == NameMatch::whole)
@@ -102,7 +102,7 @@ std::string not_known(const std::string& word,
                       const std::string& command) {
   const std::string near = meant_word(word, known);
   return fmt::format("{} is not known{}; see {} --help",
-                     in_quotes(word),
+                     quote(word),
                      near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near),
                      command);
 }
@@ -123,8 +123,8 @@ std::string judge_command(int count, char** words, const std::vector<Command>& k
   }
   const std::string near = meant_word(word, names);
   return fmt::format("{} is not a command; allowed: {}{}",
-                     in_quotes(word),
-                     either(names),
+                     quote(word),
+                     join_or(names),
                      near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
 }
 
@@ -201,7 +201,7 @@ CommandLine read_command_line(int count, char** words) {
 
 // Does not return: the job ends on every rank.
 [[noreturn]] void give_up(const Session& session, ExitCode code, const char* sentence) {
-  if (session.claim_report()) {
+  if (session.claim_error_report()) {
     std::fflush(stdout);
     std::fprintf(stderr, "longspan: %s\n", sentence);
     session.tell(sentence);
@@ -225,7 +225,7 @@ int run(const Action& action) try {
 } catch (const std::exception& error) {
   // Only the session's own start ends here: the ranks do not reach each other, so each speaks.
   std::fprintf(stderr, "longspan: %s\n", error.what());
-  tell_end(static_cast<int>(ExitCode::rank_failed));
+  report_job_end(static_cast<int>(ExitCode::rank_failed));
   std::_Exit(static_cast<int>(ExitCode::rank_failed));
 }
 
@@ -261,7 +261,7 @@ void occupy_closed_streams() {
 
 int main(int count, char** words) {
   using namespace longspan;
-  speak_at_sudden_end();
+  install_crash_handlers();
   occupy_closed_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails instead
   if (count > 1 && std::string_view(words[1]) == "run") return start_ranks(count, words);

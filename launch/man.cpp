@@ -36,10 +36,10 @@ const CommandEntry& entry_named(const CommandEntry& program, const std::string& 
   if (found != program.commands.end()) return *found;
   std::vector<std::string> names;
   for (const CommandEntry& command : program.commands) names.push_back(command.name());
-  const std::string near = nearest(name, names);
+  const std::string near = closest_match(name, names);
   throw ConfigurationError("longspan man: {} is not a command; allowed: {}{}",
-                           in_quotes(name),
-                           either(names),
+                           quote(name),
+                           join_or(names),
                            near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
 }
 
@@ -47,7 +47,7 @@ void write_man_page(const std::filesystem::path& file, const std::string& page) 
   std::ofstream stream(file, std::ios::binary);
   stream << page;
   stream.close();
-  if (!stream) throw Failure("{}: cannot be written: {}", file.string(), system_message());
+  if (!stream) throw Failure("{}: cannot be written: {}", file.string(), errno_message());
 }
 
 // Of every command, into a folder, which is made.
@@ -86,7 +86,7 @@ Command man_command() {
                 return man_page(program, entry_named(program, arguments->command), version());
               if (!arguments->command.empty())
                 throw ConfigurationError("longspan man: --into writes all pages; leave out {}",
-                                         in_quotes(arguments->command));
+                                         quote(arguments->command));
               return write_pages(program, arguments->folder);
             };
           }};

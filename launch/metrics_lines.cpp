@@ -39,7 +39,7 @@ Window read_window(const std::filesystem::path& file,
   };
   const Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!descriptor.defined())
-    return errno == ENOENT ? window : fail("cannot be opened: " + system_message());
+    return errno == ENOENT ? window : fail("cannot be opened: " + errno_message());
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0 || !S_ISREG(status.st_mode))
     return fail("is no regular file");
@@ -53,7 +53,7 @@ Window read_window(const std::filesystem::path& file,
                                   window.text.size() - filled,
                                   window.begin + static_cast<off_t>(filled));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return fail("cannot be read: " + system_message());
+    if (count < 0) return fail("cannot be read: " + errno_message());
     if (count == 0) break;  // it was cut meanwhile
     filled += static_cast<std::size_t>(count);
   }
@@ -162,7 +162,7 @@ MetricsPart metrics_from(const std::filesystem::path& file, std::int64_t begin) 
   return part;
 }
 
-std::string figure_text(const MetricsLine& line, const std::string& name, int digits) {
+std::string format_metric(const MetricsLine& line, const std::string& name, int digits) {
   const auto found = line.find(name);
   if (found == line.end()) return "";
   if (found->is_number_integer()) return found->dump();

@@ -32,7 +32,7 @@ MetricsPart metrics_from(const std::filesystem::path& file, std::int64_t begin);
 
 // A member as text of at most `digits` significant digits: of a number, or why there is none
 // ("nan", "inf", "-inf"); "" where the line has no such member.
-std::string figure_text(const MetricsLine& line, const std::string& name, int digits = 5);
+std::string format_metric(const MetricsLine& line, const std::string& name, int digits = 5);
 // The figure of validation that comes first in the line, which is the one that says how good the
 // model is: "validation_loss", "validation_reward"; "" where there is none.
 std::string validation_name(const MetricsLine& line);

@@ -44,7 +44,7 @@ std::optional<int> end_code_in(std::string_view words) {
 
 }  // namespace
 
-std::string MpirunWords::push_line(std::string line) {
+std::string MpirunStderrFilter::push_line(std::string line) {
   const std::string_view words(line.data(), line.size() - 1);
   if (block_.empty()) {
     if (const auto code = end_code_in(words)) {
@@ -61,7 +61,7 @@ std::string MpirunWords::push_line(std::string line) {
   return ends ? push_block() : "";
 }
 
-std::string MpirunWords::push_block() {
+std::string MpirunStderrFilter::push_block() {
   const std::vector<std::string> block = std::exchange(block_, {});
   tell_of_a_lost_machine_ = tell_of_a_lost_machine_ || begins_as(block[1], of_lost_machines);
   tell_of_a_missing_daemon_ = tell_of_a_missing_daemon_ || begins_as(block[1], of_missing_daemons);
@@ -69,7 +69,7 @@ std::string MpirunWords::push_block() {
   return std::accumulate(block.begin(), block.end(), std::string());
 }
 
-std::string MpirunWords::push(std::string_view text) {
+std::string MpirunStderrFilter::push(std::string_view text) {
   std::string shown;
   for (const char c : text) {
     line_ += c;
@@ -78,7 +78,7 @@ std::string MpirunWords::push(std::string_view text) {
   return shown;
 }
 
-std::string MpirunWords::flush() {
+std::string MpirunStderrFilter::flush() {
   std::string shown;
   for (const std::string& line : std::exchange(block_, {})) shown += line;
   return shown + std::exchange(line_, {});

@@ -10,7 +10,7 @@ namespace longspan {
 
 // Standard error of an mpirun, without what it adds when a rank ends with a code other than 0: to
 // mpirun that is an aborted job, and the code has said what it is.
-class MpirunWords {
+class MpirunStderrFilter {
  public:
   // The exit code with which a rank has ended the job (end_words of framework/comm/launcher.h):
   // from then on mpirun ends it.

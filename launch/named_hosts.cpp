@@ -254,7 +254,7 @@ std::vector<std::string> host_agent(const std::vector<std::string>& options) {
   return {};
 }
 
-HostAnswers ask_hosts(const std::vector<NamedHost>& hosts,
+HostProbe probe_hosts(const std::vector<NamedHost>& hosts,
                       const std::vector<std::string>& agent,
                       std::chrono::seconds limit) {
   std::vector<Asked> asked;
@@ -264,17 +264,17 @@ HostAnswers ask_hosts(const std::vector<NamedHost>& hosts,
     if (child == 0) ask(address_of(host), agent);
     asked.push_back({host.name, child});
   }
-  HostAnswers answers;
+  HostProbe answers;
   const auto end = Clock::now() + limit;
   while (!answers.signal && Clock::now() < end) {
     bool all_ended = true;
     for (Asked& each : asked) all_ended = each.has_ended() && all_ended;
     if (all_ended) break;
-    answers.signal = signal_within(between_answers);
+    answers.signal = wait_for_signal(between_answers);
   }
   for (Asked& each : asked) {
     each.end();
-    if (!each.answers) answers.silent.push_back(each.host);
+    if (!each.answers) answers.unreachable.push_back(each.host);
     if (each.here) answers.here.push_back(each.host);
   }
   return answers;

@@ -32,14 +32,14 @@ std::vector<std::string> without_hosts(const std::vector<std::string>& options,
 // such program.
 std::vector<std::string> host_agent(const std::vector<std::string>& options);
 
-struct HostAnswers {
-  std::vector<std::string> silent;
+struct HostProbe {
+  std::vector<std::string> unreachable;
   std::vector<std::string> here;   // what names this machine; the rest answers by the agent
-  std::optional<int> signal = {};  // that came meanwhile, of those that signal_within waits for
+  std::optional<int> signal = {};  // that came meanwhile, of those that wait_for_signal waits for
 };
 // Starts `true` on each host, all at a time. Silent is one where that does not end well in time.
 // This host answers.
-HostAnswers ask_hosts(const std::vector<NamedHost>& hosts,
+HostProbe probe_hosts(const std::vector<NamedHost>& hosts,
                       const std::vector<std::string>& agent,
                       std::chrono::seconds limit);
 

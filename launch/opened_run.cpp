@@ -67,7 +67,7 @@ void add_run(CLI::App& app, RunArguments& arguments) {
       ->allow_extra_args(false);
 }
 
-OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis axis) {
+LoadedRun load_run(const RunArguments& arguments, Session& session, DefaultAxis axis) {
   const Communicator& world = session.world();
   const RunLocation location = locate_run(arguments.path);
   ConfigurationText source =
@@ -84,7 +84,7 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
   const std::filesystem::path run = location.run.value_or(configuration->run.directory.text());
   std::optional<OpenedCheckpoint> found =
       open_checkpoint(named, run, world, reading_progress(run.string(), session));
-  if (!found) throw DataError("{}", nothing_saved(run));
+  if (!found) throw DataError("{}", no_checkpoint_message(run));
   OpenedCheckpoint& opened = *found;
   if (world.rank() == 0) {
     for (const std::string& sentence : opened.skipped)
@@ -114,7 +114,7 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
   const std::int64_t ids = configuration->task_kind().vocabulary(tokenizer, configuration->data);
   auto model = configuration->make_model({.vocabulary = ids,
                                           .classes = labels.size(),
-                                          .acts = configuration->task_kind().acts,
+                                          .is_policy = configuration->task_kind().is_policy,
                                           .segment = configuration->longest(),
                                           .compute = configuration->precision.compute,
                                           .device = device,

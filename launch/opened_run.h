@@ -30,7 +30,7 @@ void add_run(CLI::App& app, RunArguments& arguments);
 // does not bind those who use it.
 enum class DefaultAxis { data, tensor };
 
-struct OpenedRun {
+struct LoadedRun {
   std::unique_ptr<SpinControl> spinning;
   std::unique_ptr<Configuration> configuration;
   std::filesystem::path directory;  // the run's
@@ -46,6 +46,6 @@ struct OpenedRun {
 // checkpoint that verifies, or the one that is named; says on standard error which were passed
 // over. Throws DataError, and ConfigurationError, also where the checkpoint was made with another
 // model.
-OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis axis);
+LoadedRun load_run(const RunArguments& arguments, Session& session, DefaultAxis axis);
 
 }  // namespace longspan

@@ -42,8 +42,8 @@ std::optional<double> number_in(std::string_view text) {
 }
 
 // "at least 1", "0 to 1", "a multiple of 8". False where it is no such phrase.
-bool take_bound(std::string_view phrase, Rule& rule) {
-  using Make = Rule (*)(double);
+bool take_bound(std::string_view phrase, Constraint& rule) {
+  using Make = Constraint (*)(double);
   constexpr std::array<std::pair<std::string_view, Make>, 4> bounds = {
       std::pair{"at least ", Make(at_least<double>)},
       std::pair{"above ", Make(more_than<double>)},
@@ -70,13 +70,13 @@ bool take_bound(std::string_view phrase, Rule& rule) {
 }
 
 // "a, b or c".
-void take_choices(std::string_view phrase, Rule& rule) {
+void take_choices(std::string_view phrase, Constraint& rule) {
   for (const std::string_view part : split(phrase, ", "))
     for (const std::string_view word : split(part, " or ")) rule.choices.emplace_back(word);
 }
 
-Rule rule_in(std::string_view text, bool is_list) {
-  Rule rule;
+Constraint rule_in(std::string_view text, bool is_list) {
+  Constraint rule;
   if (text == "not empty") {
     rule.not_empty = true;
     return rule;
@@ -113,7 +113,7 @@ OptionValues values_of(const OptionDescription& option) {
   require(word.has_value(), "{}: its type is not known: {}", option.key, option.type);
   values.type = *word;
   values.rule = rule_in(option.allowed, values.is_list);
-  values.rule.required = option.standard.empty();
+  values.rule.required = option.default_value.empty();
   require(allowed_text(values.rule, values.is_list) == option.allowed,
           "{}: what it allows is not understood: {}",
           option.key,

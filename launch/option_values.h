@@ -14,7 +14,7 @@ struct OptionValues {
   bool is_list = false;            // where one word stands for a list of one, too
   bool is_weighted = false;        // a path of a list may be {path: PATH, weight: NUMBER}
   bool is_optional = false;        // it may be none
-  Rule rule = {};                  // bounds, choices and emptiness
+  Constraint rule = {};            // bounds, choices and emptiness
 };
 
 // Throws Failure where the reference says it in words that are not known here: OptionTable and this

@@ -60,12 +60,12 @@ std::map<std::string, double> byte_units() {
 
 std::string known_names() {
   std::vector<std::string> names;
-  for (const Machine& machine : known_machines()) names.push_back(machine.name);
+  for (const MachineProfile& machine : known_gpus()) names.push_back(machine.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-Machine known_machine(const std::string& name) {
-  for (const Machine& machine : known_machines())
+MachineProfile known_machine(const std::string& name) {
+  for (const MachineProfile& machine : known_gpus())
     if (machine.name == name) return machine;
   throw ConfigurationError(
       "longspan plan: --device is \"{}\"; known are {}; for another give --memory, --flops and "
@@ -84,7 +84,7 @@ struct Here {
   Processor processor = Processor::cpu;
   double memory = 0;  // of a GPU for each rank
 };
-Here find_here(const PlanArguments& arguments, const Settings& settings, const Session& session) {
+Here find_here(const PlanArguments& arguments, const RunConfig& settings, const Session& session) {
   const DeviceChoice choice = settings.run.device;
   const Communicator& world = session.world();
   if (!arguments.device.empty()) return {Processor::gpu};
@@ -109,12 +109,12 @@ Here find_here(const PlanArguments& arguments, const Settings& settings, const S
 
 // What each rank has, a named device or the share of one of `local_ranks` ranks of this machine;
 // `assumed`: that share of what was measured, as a sentence.
-Machine machine_of(const PlanArguments& arguments,
-                   const PrecisionOptions& precision,
-                   const Here& here,
-                   int local_ranks,
-                   std::string& assumed) {
-  Machine machine;
+MachineProfile machine_of(const PlanArguments& arguments,
+                          const PrecisionOptions& precision,
+                          const Here& here,
+                          int local_ranks,
+                          std::string& assumed) {
+  MachineProfile machine;
   if (!arguments.device.empty()) {
     machine = known_machine(arguments.device);
   } else if (is_given(arguments)) {
@@ -125,13 +125,13 @@ Machine machine_of(const PlanArguments& arguments,
   } else {
     machine.name = "this machine";
     if (arguments.machine || std::filesystem::exists(usual_table)) {
-      const Machine measured = read_machine(arguments.table());
+      const MachineProfile measured = read_machine(arguments.table());
       machine = shared_among(measured, local_ranks, omp_get_max_threads());
       assumed = fmt::format("{}: measured with {} of {}; here {} share the machine\n",
                             arguments.table(),
-                            count_of(measured.ranks, "rank"),
-                            count_of(measured.threads, "thread"),
-                            count_of(local_ranks, "rank"));
+                            pluralize(measured.ranks, "rank"),
+                            pluralize(measured.threads, "thread"),
+                            pluralize(local_ranks, "rank"));
       if (const int cores = omp_get_num_procs(); measured.ranks * measured.threads < cores)
         assumed += fmt::format(
             "that was with {} of {} cores: longspan plan --calibrate measures all at once\n",
@@ -150,7 +150,7 @@ Machine machine_of(const PlanArguments& arguments,
 }
 
 // How times would become known, where they are not.
-std::string without_times(const PlanArguments& arguments, const Machine& machine) {
+std::string without_times(const PlanArguments& arguments, const MachineProfile& machine) {
   if (is_given(arguments)) return "times need --flops, and --bandwidth between ranks\n";
   if (machine.processor == Processor::gpu)
     return fmt::format("times need --flops and --bandwidth of a GPU, or --device: {}\n",
@@ -161,26 +161,26 @@ std::string without_times(const PlanArguments& arguments, const Machine& machine
 
 std::string parameters_text(const StepPlan& plan) {
   return fmt::format(
-      "{} parameters ({})\n", plan.parameters, with_prefix(static_cast<double>(plan.parameters)));
+      "{} parameters ({})\n", plan.parameters, format_si(static_cast<double>(plan.parameters)));
 }
 
-bool fits(const StepPlan& plan, const Machine& machine) {
+bool fits(const StepPlan& plan, const MachineProfile& machine) {
   return machine.memory == 0 || plan.bytes() <= machine.memory;
 }
 
 // Adds what the layout of the configuration takes and returns it, where it is one of that many
 // ranks; else adds why it is none.
 std::optional<StepPlan> add_own_layout(std::string& text,
-                                       const Settings& settings,
+                                       const RunConfig& settings,
                                        const ConfigurationText& source,
                                        int ranks,
-                                       const Machine& machine,
-                                       const ModelIds& ids) try {
+                                       const MachineProfile& machine,
+                                       const DataSizes& ids) try {
   StepPlan plan = plan_step(settings, mesh_shape(settings.parallel, ranks), ids, machine.processor);
-  const auto needed = NeededFlops(settings, ids).of_full_step(plan.mesh);
+  const auto needed = ModelFlops(settings, ids).of_full_step(plan.mesh);
   text += parameters_text(plan);
   text += describe(plan, needed ? std::optional(needed->total()) : std::nullopt, machine);
-  if (settings.task_kind().reads_streams && settings.data.apart)
+  if (settings.task_kind().reads_streams && settings.data.reset_attention_mask)
     text +=
         "data.documents.reset_attention_mask: FLOPs and times count attention between tokens of "
         "different "
@@ -197,8 +197,8 @@ std::optional<StepPlan> add_own_layout(std::string& text,
 std::string layouts_text(const LayoutPlans& layouts,
                          const ConfigurationText& source,
                          int ranks,
-                         const Machine& machine,
-                         const ModelIds& ids) {
+                         const MachineProfile& machine,
+                         const DataSizes& ids) {
   if (!layouts.fitting.empty()) {
     const bool has_time = machine.flops_of(layouts.fitting.front().compute) > 0;
     return fmt::format("\nlayouts of {} ranks that fit, {} first\n{}",
@@ -220,7 +220,7 @@ std::string layouts_text(const LayoutPlans& layouts,
                      savings_text(reconfiguration(as_smallest), smallest, machine, ids));
 }
 
-int ranks_of(const PlanArguments& arguments, const Settings& settings, int job) {
+int ranks_of(const PlanArguments& arguments, const RunConfig& settings, int job) {
   if (arguments.ranks) return *arguments.ranks;
   if (job > 1) return job;
   const ParallelOptions& parallel = settings.parallel;
@@ -232,14 +232,14 @@ int ranks_of(const PlanArguments& arguments, const Settings& settings, int job) 
 }
 
 // As many threads as a rank of such a run would have: what attention holds depends on them.
-std::string assume_threads(const Settings& settings, int local_ranks) {
+std::string assume_threads(const RunConfig& settings, int local_ranks) {
   set_threads(settings.run.threads, local_ranks);
   const char* const source = settings.run.threads > 0 ? "run.num_threads"
                              : std::getenv("OMP_NUM_THREADS") != nullptr
                                  ? "OMP_NUM_THREADS"
                                  : "an even share of this machine's cores";
   return fmt::format(
-      "each rank computes with {}: {}\n", count_of(omp_get_max_threads(), "thread"), source);
+      "each rank computes with {}: {}\n", pluralize(omp_get_max_threads(), "thread"), source);
 }
 
 #ifdef LONGSPAN_WITH_CUDA
@@ -258,7 +258,7 @@ struct Planned {
 
 Planned plan(const PlanArguments& arguments,
              const ConfigurationText& source,
-             const Settings& settings,
+             const RunConfig& settings,
              const Here& here,
              Session& session) {
   const int job = session.world().size();
@@ -266,21 +266,22 @@ Planned plan(const PlanArguments& arguments,
   const int local_ranks = ranks == job ? session.local_size() : ranks;
   const std::string threads = assume_threads(settings, local_ranks);
   std::string speeds;
-  const Machine machine = machine_of(arguments, settings.precision, here, local_ranks, speeds);
+  const MachineProfile machine =
+      machine_of(arguments, settings.precision, here, local_ranks, speeds);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
-  const ModelIds ids = planned_ids(settings.task_kind(),
-                                   settings.data,
-                                   static_cast<std::uint64_t>(settings.run.seed),
-                                   say_reading(say));
+  const DataSizes ids = planned_ids(settings.task_kind(),
+                                    settings.data,
+                                    static_cast<std::uint64_t>(settings.run.seed),
+                                    throttled_progress(say));
   std::string text = fmt::format(
       "{}: {} {} of {} on {}, {}{}\n",
       source.file,
       settings.family,
       name_of(settings.precision.compute),
       settings.task_kind().words(settings.data).text,
-      count_of(ranks, "rank"),
+      pluralize(ranks, "rank"),
       machine.name,
-      machine.memory > 0 ? fmt::format(" with {} for each", byte_text(machine.memory)) : "");
+      machine.memory > 0 ? fmt::format(" with {} for each", format_bytes(machine.memory)) : "");
   text += machine.processor == Processor::cpu ? threads : gpu_assumed;
   text += speeds;
   if (machine.flops_of(settings.precision.compute) == 0) text += without_times(arguments, machine);
@@ -305,27 +306,26 @@ void calibrate(const PlanArguments& arguments, const Session& session) {
   // All cores at once, whatever OMP_NUM_THREADS says: what a core reaches alone is not what each
   // reaches beside the others, nor do those that rest belong to fewer ranks in a run.
   const int threads = omp_get_max_threads();
-  omp_set_num_threads(static_cast<int>(even_share(session.local_size())));
-  Machine machine = measure_machine(world, session.local_size(), calibration_models());
+  omp_set_num_threads(static_cast<int>(core_share(session.local_size())));
+  MachineProfile machine = measure_machine(world, session.local_size(), calibration_models());
   omp_set_num_threads(threads);
   machine.memory = memory_of_rank(session.local_size());
   if (world.rank() == 0) write_machine(machine, arguments.table());
   const bool is_far_off = machine.least_trial < 0.75 || machine.most_trial > 1.33;
-  print(
-      session,
-      fmt::format(
-          "each of {} with {}: {}FLOP/s in float32, {}FLOP/s in bf16, {}FLOP/s in f16, "
-          "{}B/s of memory{}; {}{}; written to {}\n",
-          count_of(world.size(), "rank"),
-          count_of(machine.threads, "thread"),
-          with_prefix(machine.flops),
-          with_prefix(machine.bf16_flops),
-          with_prefix(machine.f16_flops),
-          with_prefix(machine.memory_bandwidth),
-          world.size() > 1 ? fmt::format(", {}B/s to others", with_prefix(machine.bandwidth)) : "",
-          trial_text(machine),
-          is_far_off ? " (if something else ran meanwhile, calibrate again)" : "",
-          arguments.table()));
+  print(session,
+        fmt::format(
+            "each of {} with {}: {}FLOP/s in float32, {}FLOP/s in bf16, {}FLOP/s in f16, "
+            "{}B/s of memory{}; {}{}; written to {}\n",
+            pluralize(world.size(), "rank"),
+            pluralize(machine.threads, "thread"),
+            format_si(machine.flops),
+            format_si(machine.bf16_flops),
+            format_si(machine.f16_flops),
+            format_si(machine.memory_bandwidth),
+            world.size() > 1 ? fmt::format(", {}B/s to others", format_si(machine.bandwidth)) : "",
+            trial_text(machine),
+            is_far_off ? " (if something else ran meanwhile, calibrate again)" : "",
+            arguments.table()));
 }
 
 ExitCode run_plan(const PlanArguments& arguments, Session& session) {
@@ -352,8 +352,8 @@ ExitCode run_plan(const PlanArguments& arguments, Session& session) {
           "{}: expected at most {} for each rank, found {}; set keys that the plan names, use "
           "more ranks or a smaller model",
           source.file,
-          byte_text(planned.memory),
-          byte_text(planned.too_large->bytes()));
+          format_bytes(planned.memory),
+          format_bytes(planned.too_large->bytes()));
   }
   world.barrier();
   return ExitCode::ok;

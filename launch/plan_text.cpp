@@ -12,30 +12,30 @@ namespace {
 constexpr std::size_t most_layouts = 12;
 constexpr std::size_t most_savings = 6;
 
-std::string time_text(const StepPlan& plan, const Machine& machine) {
+std::string time_text(const StepPlan& plan, const MachineProfile& machine) {
   if (machine.flops_of(plan.compute) == 0) return "not known";
   return fmt::format("{:.3g} s", step_time(plan, machine).total());
 }
 
-std::string rate_text(const StepPlan& plan, const Machine& machine) {
+std::string rate_text(const StepPlan& plan, const MachineProfile& machine) {
   if (machine.flops_of(plan.compute) == 0) return "";
-  return with_prefix(plan.tokens / step_time(plan, machine).total());
+  return format_si(plan.tokens / step_time(plan, machine).total());
 }
 
 }  // namespace
 
-std::string count_of(std::int64_t count, std::string_view name) {
+std::string pluralize(std::int64_t count, std::string_view name) {
   return fmt::format("{} {}{}", count, name, count == 1 ? "" : "s");
 }
 
-std::string with_prefix(double count) {
+std::string format_si(double count) {
   for (const auto& [unit, name] :
        {std::pair{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
     if (count >= unit) return fmt::format("{:.3g} {}", count / unit, name);
   return fmt::format("{:.3g}", count);
 }
 
-std::string trial_text(const Machine& machine) {
+std::string trial_text(const MachineProfile& machine) {
   const std::string least = fmt::format("{:.2f}", machine.least_trial);
   const std::string most = fmt::format("{:.2f}", machine.most_trial);
   return fmt::format(
@@ -45,7 +45,7 @@ std::string trial_text(const Machine& machine) {
 
 std::string describe(const StepPlan& plan,
                      std::optional<double> model_flops,
-                     const Machine& machine) {
+                     const MachineProfile& machine) {
   const MeshShape& mesh = plan.mesh;
   std::string text = fmt::format("\ndata {} x context {} x tensor {}{}, ZeRO {}: bytes of a rank\n",
                                  mesh.data,
@@ -56,23 +56,23 @@ std::string describe(const StepPlan& plan,
   for (std::size_t i = 0; i < memory_tags; ++i)
     text += fmt::format("  {:<14}{:>12}\n",
                         name_of(static_cast<MemoryTag>(i)),
-                        byte_text(static_cast<double>(plan.memory.by_tag[i].peak)));
+                        format_bytes(static_cast<double>(plan.memory.by_tag[i].peak)));
   text += fmt::format(
-      "  {:<14}{:>12}\n", "at once", byte_text(static_cast<double>(plan.memory.total.peak)));
-  text += fmt::format("  {:<14}{:>12}", "with reserve", byte_text(plan.bytes()));
+      "  {:<14}{:>12}\n", "at once", format_bytes(static_cast<double>(plan.memory.total.peak)));
+  text += fmt::format("  {:<14}{:>12}", "with reserve", format_bytes(plan.bytes()));
   if (machine.memory > 0)
     text += fmt::format(" of {}: {}",
-                        byte_text(machine.memory),
+                        format_bytes(machine.memory),
                         plan.bytes() <= machine.memory ? "fits" : "does not fit");
   text += fmt::format(
       "\nFLOPs a token: {} of the model, {} with what is computed again or by several ranks\n",
-      model_flops ? with_prefix(*model_flops / plan.tokens) : "an unknown number",
-      with_prefix(plan.flops * mesh.size() / plan.tokens));
+      model_flops ? format_si(*model_flops / plan.tokens) : "an unknown number",
+      format_si(plan.flops * mesh.size() / plan.tokens));
   for (const auto& [name, axis] : plan.traffic)
     text += fmt::format("sent by a rank each step over {} ({} ranks): {} in {} collectives\n",
                         name,
                         axis.ranks,
-                        byte_text(axis.bytes),
+                        format_bytes(axis.bytes),
                         axis.collectives);
   if (machine.flops_of(plan.compute) == 0) return text;
   const StepTime time = step_time(plan, machine);
@@ -83,7 +83,7 @@ std::string describe(const StepPlan& plan,
       time.computing,
       time.memory,
       time.sending,
-      with_prefix(plan.tokens / time.total()));
+      format_si(plan.tokens / time.total()));
   if (machine.most_trial > 0) text += trial_text(machine) + "\n";
   if (machine.bandwidth == 0 && mesh.size() > 1)
     text += fmt::format(
@@ -92,7 +92,7 @@ std::string describe(const StepPlan& plan,
   return text;
 }
 
-std::string table(const std::vector<StepPlan>& plans, const Machine& machine) {
+std::string table(const std::vector<StepPlan>& plans, const MachineProfile& machine) {
   std::string text = fmt::format("  {:>5} {:>7} {:>6} {:>8} {:>4} {:>12} {:>10} {:>10}\n",
                                  "data",
                                  "context",
@@ -110,7 +110,7 @@ std::string table(const std::vector<StepPlan>& plans, const Machine& machine) {
                         plan.mesh.tensor,
                         plan.mesh.sequence ? "yes" : "no",
                         plan.zero,
-                        byte_text(plan.bytes()),
+                        format_bytes(plan.bytes()),
                         time_text(plan, machine),
                         rate_text(plan, machine));
   }
@@ -121,29 +121,29 @@ std::string table(const std::vector<StepPlan>& plans, const Machine& machine) {
 
 namespace {
 
-std::string saving_line(const Saving& saving, const Machine& machine) {
+std::string saving_line(const MemorySaving& saving, const MachineProfile& machine) {
   return fmt::format("  {:>12}  {:>10}  {}\n",
-                     byte_text(saving.plan.bytes()),
+                     format_bytes(saving.plan.bytes()),
                      time_text(saving.plan, machine),
                      fmt::join(saving.keys, " "));
 }
 
 // Of each size of a batch the largest half, quarter, ... with which the plan fits, next to `keys`.
-std::vector<Saving> smaller_batches(const Reconfigure& reconfigure,
-                                    const std::vector<std::string>& keys,
-                                    const StepPlan& plan,
-                                    const Machine& machine,
-                                    const ModelIds& ids) {
-  const std::shared_ptr<const Settings> settings = reconfigure({});
+std::vector<MemorySaving> smaller_batches(const Reconfigure& reconfigure,
+                                          const std::vector<std::string>& keys,
+                                          const StepPlan& plan,
+                                          const MachineProfile& machine,
+                                          const DataSizes& ids) {
+  const std::shared_ptr<const RunConfig> settings = reconfigure({});
   std::vector<std::pair<const char*, std::int64_t>> sizes = {
       {"data.global_batch_tokens", settings->data.buckets.batch_tokens}};
   if (settings->task_kind().reads_streams)
     sizes = {{"data.global_batch_size", settings->data.batch},
              {"data.seq_length", settings->data.segment}};
-  std::vector<Saving> result;
+  std::vector<MemorySaving> result;
   for (const auto& [key, size] : sizes)
     for (std::int64_t less = size / 2; less > 0; less /= 2) {
-      Saving saving = {keys, {}};
+      MemorySaving saving = {keys, {}};
       std::erase_if(saving.keys, [](const std::string& each) {  // of the whole batch
         return each.starts_with("training.gradient_accumulation_steps=");
       });
@@ -164,27 +164,27 @@ std::vector<Saving> smaller_batches(const Reconfigure& reconfigure,
 
 std::string savings_text(const Reconfigure& reconfigure,
                          const StepPlan& plan,
-                         const Machine& machine,
-                         const ModelIds& ids) {
-  const std::vector<Saving> all = plan_savings(reconfigure, plan, ids);
+                         const MachineProfile& machine,
+                         const DataSizes& ids) {
+  const std::vector<MemorySaving> all = plan_savings(reconfigure, plan, ids);
   std::string text;
   std::size_t found = 0;
-  for (const Saving& saving : all) {
+  for (const MemorySaving& saving : all) {
     if (saving.plan.bytes() > machine.memory || found == most_savings) continue;
     ++found;
     text += saving_line(saving, machine);
   }
   if (found > 0) return "keys that would make it fit\n" + text;
   const auto least = std::ranges::min_element(
-      all, std::less<>(), [](const Saving& saving) { return saving.plan.bytes(); });
+      all, std::less<>(), [](const MemorySaving& saving) { return saving.plan.bytes(); });
   const std::vector<std::string> keys =
       least == all.end() ? std::vector<std::string>() : least->keys;
-  for (const Saving& saving : smaller_batches(reconfigure, keys, plan, machine, ids))
+  for (const MemorySaving& saving : smaller_batches(reconfigure, keys, plan, machine, ids))
     text += saving_line(saving, machine);
   if (!text.empty()) return "keys that would make it fit, with smaller batches\n" + text;
   if (least == all.end()) return "no key makes it fit; use a smaller model\n";
   return fmt::format("no key makes it fit; the least is {} with {}; use a smaller model\n",
-                     byte_text(least->plan.bytes()),
+                     format_bytes(least->plan.bytes()),
                      fmt::join(least->keys, " "));
 }
 

@@ -8,24 +8,24 @@
 namespace longspan {
 
 // "1 rank", "2 ranks".
-std::string count_of(std::int64_t count, std::string_view name);
+std::string pluralize(std::int64_t count, std::string_view name);
 // Three digits and a prefix: "1.5 T".
-std::string with_prefix(double count);
+std::string format_si(double count);
 
 // How far the predictions of a measured machine were off, as a clause.
-std::string trial_text(const Machine& machine);
+std::string trial_text(const MachineProfile& machine);
 
 // What a step takes, in lines. `model_flops`: of the global batch, as the mathematics needs them,
 // where that is known.
 std::string describe(const StepPlan& plan,
                      std::optional<double> model_flops,
-                     const Machine& machine);
+                     const MachineProfile& machine);
 // The first layouts, a line each.
-std::string table(const std::vector<StepPlan>& plans, const Machine& machine);
+std::string table(const std::vector<StepPlan>& plans, const MachineProfile& machine);
 // The keys with which a plan that does not fit would, or that none does; in lines.
 std::string savings_text(const Reconfigure& reconfigure,
                          const StepPlan& plan,
-                         const Machine& machine,
-                         const ModelIds& ids);
+                         const MachineProfile& machine,
+                         const DataSizes& ids);
 
 }  // namespace longspan

@@ -30,17 +30,17 @@ namespace {
 
 struct PrepareArguments {
   ConfigurationArguments configuration;
-  std::int64_t part = TokenMaking().part >> 20;
+  std::int64_t part = TokenizationOptions().part >> 20;
 };
 
 // Each once, the largest first: it takes longest.
-std::vector<NamedPath> files_to_prepare(const DataOptions& data, const ScanListener& say) {
-  std::vector<NamedPath> files;
+std::vector<ConfigPath> files_to_prepare(const DataOptions& data, const ProgressCallback& say) {
+  std::vector<ConfigPath> files;
   for (const PathList* list : {&data.train, &data.validation, &data.test})
-    for (const NamedPath& file : files_of(*list, say))
-      if (std::ranges::find(files, file.text(), &NamedPath::text) == files.end())
+    for (const ConfigPath& file : files_of(*list, say))
+      if (std::ranges::find(files, file.text(), &ConfigPath::text) == files.end())
         files.push_back(file);
-  std::ranges::stable_sort(files, std::greater(), [](const NamedPath& file) {
+  std::ranges::stable_sort(files, std::greater(), [](const ConfigPath& file) {
     std::error_code error;
     const auto size = std::filesystem::file_size(file.text(), error);
     return error ? 0 : size;
@@ -50,9 +50,9 @@ std::vector<NamedPath> files_to_prepare(const DataOptions& data, const ScanListe
 
 std::string counts_text(std::int64_t documents, std::int64_t tokens, std::int64_t bytes) {
   return fmt::format("{}, {}, {} of text",
-                     count_of(documents, "document"),
-                     count_of(tokens, "token"),
-                     count_of(bytes, "byte"));
+                     pluralize(documents, "document"),
+                     pluralize(tokens, "token"),
+                     pluralize(bytes, "byte"));
 }
 
 // What was made of the files, a line each and one of all.
@@ -66,24 +66,24 @@ class Report {
       print(session_, fmt::format("{}: is read where it is\n", prepared.file.text()));
       return;
     }
-    const TokensMade& made = *prepared.made;
+    const TokenizedFile& made = *prepared.made;
     const TokenFile& tokens = *made.tokens;
     documents_ += tokens.documents();
     tokens_ += tokens.tokens();
     bytes_ += tokens.bytes();
     there_ += made.was_there ? 1 : 0;
-    const std::int64_t left_out = tokens.end().left_out;
+    const std::int64_t left_out = tokens.end().num_skipped;
     print(
         session_,
         fmt::format(
             "{}: {}{}, {:.1f} s{}: {}\n",
             prepared.file.text(),
             counts_text(tokens.documents(), tokens.tokens(), tokens.bytes()),
-            left_out > 0 ? fmt::format(", {} left out", count_of(left_out, "empty document")) : "",
+            left_out > 0 ? fmt::format(", {} left out", pluralize(left_out, "empty document")) : "",
             prepared.seconds,
             made.was_there        ? ", there already"
             : made.kept_bytes > 0 ? fmt::format(", gone on after {} of the text",
-                                                byte_text(static_cast<double>(made.kept_bytes)))
+                                                format_bytes(static_cast<double>(made.kept_bytes)))
                                   : "",
             made.path.string()));
   }
@@ -91,7 +91,7 @@ class Report {
   void end(double took_seconds) const {
     print(session_,
           fmt::format("{}: {} in {:.1f} s; {} there already\n",
-                      count_of(files_, "file"),
+                      pluralize(files_, "file"),
                       counts_text(documents_, tokens_, bytes_),
                       took_seconds,
                       there_));
@@ -107,7 +107,7 @@ class Report {
 };
 
 // Where the tokenizer is kept. A run that is under way there does not mind.
-void make_directory(const NamedPath& path) {
+void make_directory(const ConfigPath& path) {
   std::error_code error;
   std::filesystem::create_directories(path.text(), error);
   if (error)
@@ -115,40 +115,40 @@ void make_directory(const NamedPath& path) {
                              path.before(),
                              path.text(),
                              error.message(),
-                             path.help_to_find());
+                             path.not_found_hint());
 }
 
-void prepare(const Settings& settings, const TokenMaking& making, const Session& session) {
+void prepare(const RunConfig& settings, const TokenizationOptions& making, const Session& session) {
   const DataOptions& data = settings.data;
   const Communicator& world = session.world();
-  const ScanListener say =
-      say_reading([&session](const std::string& sentence) { inform(session, sentence); });
+  const ProgressCallback say =
+      throttled_progress([&session](const std::string& sentence) { inform(session, sentence); });
   const std::filesystem::path run = settings.run.directory.text();
   if (trains_tokenizer(data) && world.rank() == 0) make_directory(settings.run.directory);
   const Tokenizer tokenizer = prepare_tokenizer(data, run, world, say);
   // What work on a thread of its own uses is its own.
-  on_first_rank(world,
-                data.train,
-                0,
-                {},
-                [data, tokenizer, say, making, &session, cache = token_directory(data, run)](
-                    const ScanListener& heard) {
-                  Report report(session);
-                  const Stopwatch stopwatch;
-                  prepare_files(
-                      files_to_prepare(data, say),
-                      data.documents,
-                      tokenizer,
-                      cache,
-                      [&](const ScanProgress& progress) {
-                        heard(progress);
-                        say(progress);
-                      },
-                      making,
-                      [&report](const PreparedFile& prepared) { report.add(prepared); });
-                  report.end(stopwatch.seconds());
-                  return std::string();
-                });
+  run_on_rank_zero(world,
+                   data.train,
+                   0,
+                   {},
+                   [data, tokenizer, say, making, &session, cache = token_directory(data, run)](
+                       const ProgressCallback& heard) {
+                     Report report(session);
+                     const Stopwatch stopwatch;
+                     tokenize_files(
+                         files_to_prepare(data, say),
+                         data.documents,
+                         tokenizer,
+                         cache,
+                         [&](const ScanProgress& progress) {
+                           heard(progress);
+                           say(progress);
+                         },
+                         making,
+                         [&report](const PreparedFile& prepared) { report.add(prepared); });
+                     report.end(stopwatch.seconds());
+                     return std::string();
+                   });
 }
 
 ExitCode run_prepare(const PrepareArguments& arguments, Session& session) {

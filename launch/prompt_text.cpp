@@ -55,8 +55,8 @@ PromptText::PromptText(std::optional<std::string> words, const std::string& file
     throw DataError(
         "{}: has {}; a prompt has at most {} ({} MiB): take the end of it, as with tail -c {}M",
         file,
-        byte_text(static_cast<double>(file_->size())),
-        byte_text(static_cast<double>(most_prompt_bytes)),
+        format_bytes(static_cast<double>(file_->size())),
+        format_bytes(static_cast<double>(most_prompt_bytes)),
         most_prompt_bytes >> 20,
         most_prompt_bytes >> 20);
 }
@@ -87,7 +87,7 @@ void PromptText::begin_document(const Tokenizer& tokenizer,
     inform(session,
            fmt::format("the vocabulary has no newline: the text begins with {}; --prompt gives "
                        "another beginning",
-                       in_quotes(found)));
+                       quote(found)));
 }
 
 Prompt PromptText::prompt(const Tokenizer& tokenizer,
@@ -112,8 +112,8 @@ Prompt PromptText::prompt(const Tokenizer& tokenizer,
             }};
   }
   const Corpus& corpus = corpus_.emplace(file_, tokenizer);
-  const ScanListener listener =
-      say_reading([&session](const std::string& sentence) { inform(session, sentence); });
+  const ProgressCallback listener =
+      throttled_progress([&session](const std::string& sentence) { inform(session, sentence); });
   return {corpus.tokens(),
           [&corpus, listener, at = CorpusPosition()](std::int64_t begin,
                                                      std::span<std::int64_t> out) mutable {

@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-ReadWatch reading_progress(const std::string& name, const Session& session) {
+ReadProgress reading_progress(const std::string& name, const Session& session) {
   constexpr double seconds_between = 5;
   if (session.world().rank() != 0) return {};
   return
@@ -18,7 +18,7 @@ ReadWatch reading_progress(const std::string& name, const Session& session) {
         std::fprintf(stderr,
                      "longspan: %s: %s read by the first rank so far\n",
                      name.c_str(),
-                     byte_text(static_cast<double>(read)).c_str());
+                     format_bytes(static_cast<double>(read)).c_str());
       };
 }
 

@@ -10,6 +10,6 @@ namespace longspan {
 
 // On the first rank: a line to standard error every five seconds, beginning with `name`. Silent on
 // the others.
-ReadWatch reading_progress(const std::string& name, const Session& session);
+ReadProgress reading_progress(const std::string& name, const Session& session);
 
 }  // namespace longspan

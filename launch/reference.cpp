@@ -13,8 +13,8 @@ namespace longspan {
 namespace {
 
 bool same(const OptionDescription& a, const OptionDescription& b) {
-  return a.key == b.key && a.type == b.type && a.allowed == b.allowed && a.standard == b.standard &&
-         a.documentation == b.documentation;
+  return a.key == b.key && a.type == b.type && a.allowed == b.allowed &&
+         a.default_value == b.default_value && a.documentation == b.documentation;
 }
 
 std::string lower(std::string text) {
@@ -61,7 +61,7 @@ std::vector<OptionDescription> configuration_reference() {
   std::vector<FamilyKey> keys;
   for (const Family& family : families()) {
     OptionTable table;
-    const BodyFactory unused = family.declare(table, {});
+    const BackboneFactory unused = family.declare(table, {});
     for (const OptionDescription& option : table.reference()) {
       const auto known = std::find_if(
           keys.begin(), keys.end(), [&](const FamilyKey& key) { return same(key.option, option); });
@@ -106,7 +106,7 @@ std::vector<OptionDescription> search(std::vector<OptionDescription> reference,
       for (const OptionDescription& option : reference) keys.push_back(option.key);
       throw ConfigurationError("no key{} has {} in its name or meaning{}",
                                &word == &words.front() ? "" : " of those found before",
-                               in_quotes(word),
+                               quote(word),
                                key_hint(lower(word), keys));
     }
     reference = std::move(found);

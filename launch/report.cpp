@@ -100,7 +100,7 @@ ExitCode draw(const ReportArguments& arguments, Session& session) {
   print(session,
         fmt::format("{}: {}, of {} run{}\n",
                     arguments.output,
-                    byte_text(static_cast<double>(page.size())),
+                    format_bytes(static_cast<double>(page.size())),
                     paths.size(),
                     paths.size() == 1 ? "" : "s"));
   return ExitCode::ok;
@@ -109,7 +109,7 @@ ExitCode draw(const ReportArguments& arguments, Session& session) {
 ExitCode watch(const ReportArguments& arguments, Session& session) {
   if (const int ranks = session.world().size(); ranks > 1)
     throw ConfigurationError("--watch: found {} ranks; one process serves the page", ranks);
-  WatchedRuns runs(named_runs(arguments.runs), library());
+  RunWatcher runs(named_runs(arguments.runs), library());
   PageServer server(arguments.port,
                     {.version = [&runs] { return runs.version(); },
                      .page = [&runs] { return runs.page(); },

@@ -45,7 +45,9 @@ bool is_final(int code) {
 }
 
 // A second Ctrl-C ends the job, which `run_job` has reported.
-bool was_interrupted_twice(const JobEnd& end) { return end.was_asked && end.code == 128 + SIGINT; }
+bool was_interrupted_twice(const JobResult& end) {
+  return end.was_asked && end.code == 128 + SIGINT;
+}
 
 // What an exit code says of a job that is worth another attempt, whose code is not final.
 std::string failure_of(int code) {
@@ -77,7 +79,7 @@ class Attempts {
  private:
   std::vector<std::string> silent_hosts();
   bool is_asked_within(std::chrono::milliseconds time);
-  std::string why(const JobEnd& end);
+  std::string why(const JobResult& end);
   void report_killed(int code);
   std::optional<fs::file_time_type> marked_at() const;
   Progress progress() const;
@@ -97,7 +99,7 @@ class Attempts {
   const StartJob& start_;
   std::optional<RetryHosts> hosts_;  // only with --retry: a list of hosts may be a pipe
   fs::path directory_;
-  NamedPath resume_;               // checkpoint.resume_from
+  ConfigPath resume_;              // checkpoint.resume_from
   std::int64_t saved_before_ = 0;  // the newest step in the directory before the first attempt
   double time_limit_ = 0;
   Progress best_;                                     // of all attempts
@@ -155,7 +157,7 @@ bool Attempts::goes_on_from_own() const {
 
 std::string Attempts::how_to_go_on() const {
   if (!goes_on_from_own()) return "nothing is saved yet: start again to begin as it began";
-  return fmt::format("start again{} to go on", how_to_resume(resume_));
+  return fmt::format("start again{} to go on", resume_instructions(resume_));
 }
 
 // Of an attempt that took checkpoint.resume_from: auto in place of what the user has set, and said
@@ -183,13 +185,13 @@ Progress Attempts::progress() const try {
 
 // Whether a signal came in this time.
 bool Attempts::is_asked_within(std::chrono::milliseconds time) {
-  if (signal_within(time)) was_asked_ = true;
+  if (wait_for_signal(time)) was_asked_ = true;
   return was_asked_;
 }
 
 // The hosts that do not answer.
 std::vector<std::string> Attempts::silent_hosts() {
-  Silence silence = hosts_->ask();
+  UnreachableHosts silence = hosts_->ask();
   if (silence.was_asked) was_asked_ = true;
   if (!silence.doubt.empty()) say(LogLevel::warning, silence.doubt);
   return std::move(silence.hosts);
@@ -197,7 +199,7 @@ std::vector<std::string> Attempts::silent_hosts() {
 
 // Why the job is worth another attempt; "" where it is not. mpirun has no code of its own for a
 // host that it cannot reach.
-std::string Attempts::why(const JobEnd& end) {
+std::string Attempts::why(const JobResult& end) {
   if (end.was_asked || is_final(end.code)) return "";
   if (end.code != static_cast<int>(ExitCode::failure)) return failure_of(end.code);
   const std::vector<std::string> silent = silent_hosts();
@@ -268,13 +270,13 @@ Turn Attempts::look_for_places() {
   RunCommandLine line = line_;
   const bool changes_resume = resume_ != "auto" && goes_on_from_own();
   if (changes_resume) add_settings(line, {"checkpoint.resume_from=auto"});
-  const PlacedLine found = hosts_->placed(std::move(line), silent);
+  const PlacedCommand found = hosts_->place_command(std::move(line), silent);
   if (!found.trouble.empty()) return {.trouble = found.trouble};
   say(LogLevel::info,
       fmt::format("attempt {} starts on {}{}{}",
                   attempts_ + 1,
-                  found.line.ranks ? count_of(*found.line.ranks, "rank") : "the ranks",
-                  found.told,
+                  found.line.ranks ? pluralize(*found.line.ranks, "rank") : "the ranks",
+                  found.describe,
                   changes_resume ? ", with checkpoint.resume_from: auto" : ""));
   return {.line = found.line};
 }
@@ -293,7 +295,7 @@ std::optional<fs::file_time_type> Attempts::marked_at() const {
 
 int Attempts::run_once() {
   const auto marked_before = marked_at();
-  const JobEnd end = start_(line_);
+  const JobResult end = start_(line_);
   ++attempts_;
   if (is_final(end.code) || was_interrupted_twice(end)) return end.code;
   // A job that failed before it trained leaves the mark of an earlier run.
@@ -309,7 +311,7 @@ int Attempts::run() {
   silent_hosts();  // whether there is a way to ask them: the first attempt has all of them
   if (was_asked_) return stopped();
   while (true) {
-    const JobEnd end = start_(line);
+    const JobResult end = start_(line);
     ++attempts_;
     const std::string reason = why(end);
     if (was_asked_) return stopped();
@@ -334,9 +336,9 @@ int Attempts::run() {
 
 }  // namespace
 
-int run_again_and_again(const RunCommandLine& line,
-                        const ConfigurationText& source,
-                        const StartJob& start) {
+int run_with_retries(const RunCommandLine& line,
+                     const ConfigurationText& source,
+                     const StartJob& start) {
   Attempts attempts(line, source, start);
   return line.retry.most == 0 ? attempts.run_once() : attempts.run();
 }

@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-using StartJob = std::function<JobEnd(const RunCommandLine&)>;
+using StartJob = std::function<JobResult(const RunCommandLine&)>;
 
 // Runs the training by `start`, and again, up to `line.retry.most` times, where a rank failed, hung
 // or was ended by a signal, or where a host is gone: on the hosts named by mpirun's options that
@@ -24,8 +24,8 @@ using StartJob = std::function<JobEnd(const RunCommandLine&)>;
 //
 // Returns the exit code of the last attempt, or that of a stop on request where a signal came in
 // between. Each attempt, why and on what, is told on standard error and in the log of the run.
-int run_again_and_again(const RunCommandLine& line,
-                        const ConfigurationText& source,
-                        const StartJob& start);
+int run_with_retries(const RunCommandLine& line,
+                     const ConfigurationText& source,
+                     const StartJob& start);
 
 }  // namespace longspan

@@ -51,18 +51,18 @@ std::string silence_of(const std::vector<std::string>& hosts) {
 RetryHosts::RetryHosts(const RunCommandLine& line, const ConfigurationText& source)
     : line_(line), source_(source), hosts_(named_hosts(line.options)) {}
 
-Silence RetryHosts::ask() {
+UnreachableHosts RetryHosts::ask() {
   if (hosts_.empty()) return {};
-  HostAnswers answers = ask_hosts(hosts_, host_agent(line_.options), time_to_answer);
+  HostProbe answers = probe_hosts(hosts_, host_agent(line_.options), time_to_answer);
   here_ = std::move(answers.here);
-  if (answers.silent.size() + here_.size() < hosts_.size()) has_answered_ = true;
-  if (has_answered_ || answers.signal || answers.silent.empty())
-    return {.hosts = std::move(answers.silent), .was_asked = answers.signal.has_value()};
+  if (answers.unreachable.size() + here_.size() < hosts_.size()) has_answered_ = true;
+  if (has_answered_ || answers.signal || answers.unreachable.empty())
+    return {.hosts = std::move(answers.unreachable), .was_asked = answers.signal.has_value()};
   if (std::exchange(told_of_doubt_, true)) return {};
   return {.hosts = {},
           .doubt = fmt::format("{}, nor has another machine answered before: whether a host is "
                                "gone will not be known until one does",
-                               silence_of(answers.silent))};
+                               silence_of(answers.unreachable))};
 }
 
 bool RetryHosts::are_all(const std::vector<std::string>& silent) const {
@@ -87,13 +87,13 @@ std::optional<std::int64_t> RetryHosts::ranks_left(const std::vector<NamedHost>&
 }
 
 // Takes what has to be without the hosts that do not answer.
-void RetryHosts::leave_out(const std::vector<std::string>& silent, PlacedLine& found) const {
+void RetryHosts::leave_out(const std::vector<std::string>& silent, PlacedCommand& found) const {
   std::vector<NamedHost> left = hosts_;
   std::erase_if(left, [&](const NamedHost& host) { return is_among(silent, host.name); });
   RunCommandLine& line = found.line;
   line.options = without_hosts(line_.options, silent, folder_.path());
   const auto usual = usual_ranks(), ranks = ranks_left(left);
-  found.told += fmt::format(" of {}, since {}", names_of(left), silence_of(silent));
+  found.describe += fmt::format(" of {}, since {}", names_of(left), silence_of(silent));
   if (!usual || !ranks || *ranks >= *usual) return;
   const bool is_here =
       std::ranges::all_of(left, [&](const NamedHost& host) { return is_among(here_, host.name); });
@@ -103,26 +103,27 @@ void RetryHosts::leave_out(const std::vector<std::string>& silent, PlacedLine& f
   if (layout.ranks == 0) {
     found.trouble = fmt::format("{}, and no layout of the {} that are left fits{}{}",
                                 silence_of(silent),
-                                count_of(*ranks, "rank"),
+                                pluralize(*ranks, "rank"),
                                 layout.reason.empty() ? "" : ": ",
                                 layout.reason);
     return;
   }
   line.ranks = layout.ranks;
   add_settings(line, layout.settings);
-  found.told += fmt::format(
+  found.describe += fmt::format(
       ": there is room for {} of {}, which divide the same data.global_batch_size by {}",
       *ranks,
-      count_of(*usual, "rank"),
+      pluralize(*usual, "rank"),
       fmt::join(layout.settings, ", "));
 }
 
-PlacedLine RetryHosts::placed(RunCommandLine line, const std::vector<std::string>& silent) const {
-  PlacedLine found = {.line = std::move(line)};
+PlacedCommand RetryHosts::place_command(RunCommandLine line,
+                                        const std::vector<std::string>& silent) const {
+  PlacedCommand found = {.line = std::move(line)};
   if (!silent.empty())
     leave_out(silent, found);
   else if (!hosts_.empty())
-    found.told = " of " + names_of(hosts_);
+    found.describe = " of " + names_of(hosts_);
   return found;
 }
 

@@ -14,17 +14,17 @@
 namespace longspan {
 
 // What asking them has told.
-struct Silence {
+struct UnreachableHosts {
   std::vector<std::string> hosts;  // that do not answer
   std::string doubt = {};          // a sentence, where none counts as silent and why; told once
   bool was_asked = false;          // to stop, by a signal that came meanwhile
 };
 
 // A command line for the hosts that answer.
-struct PlacedLine {
+struct PlacedCommand {
   RunCommandLine line;
-  std::string told = {};     // on which hosts and in what layout, as words behind "on 4 ranks"
-  std::string trouble = {};  // why nothing fits there
+  std::string describe = {};  // on which hosts and in what layout, as words behind "on 4 ranks"
+  std::string trouble = {};   // why nothing fits there
 };
 
 // "one, two do not answer within 10 s"
@@ -37,17 +37,17 @@ class RetryHosts {
 
   // Where no other machine has ever answered there may be no way for this process to reach any:
   // then none of them counts as silent.
-  Silence ask();
+  UnreachableHosts ask();
 
   // Whether these are all that are named.
   bool are_all(const std::vector<std::string>& silent) const;
 
   // The line without these hosts, and where the others have fewer places on a layout of fewer
   // ranks. `line` is that of the constructor, with settings of its own at most.
-  PlacedLine placed(RunCommandLine line, const std::vector<std::string>& silent) const;
+  PlacedCommand place_command(RunCommandLine line, const std::vector<std::string>& silent) const;
 
  private:
-  void leave_out(const std::vector<std::string>& silent, PlacedLine& found) const;
+  void leave_out(const std::vector<std::string>& silent, PlacedCommand& found) const;
   std::optional<std::int64_t> usual_ranks() const;
   std::optional<std::int64_t> ranks_left(const std::vector<NamedHost>& left) const;
 

@@ -61,7 +61,7 @@ int number_in(const std::string& option, const NumberOption& kind, const std::st
   if (error != std::errc() || stop != end || number < kind.least || number > kind.most)
     throw ConfigurationError("longspan run: {}: found {}; wanted a whole number from {} to {}",
                              option,
-                             in_quotes(text),
+                             quote(text),
                              kind.least,
                              kind.most);
   return number;
@@ -153,12 +153,12 @@ RunCommandLine with_ranks(const RunCommandLine& line,
   if (source)
     std::fprintf(stderr,
                  "longspan run: starts %s, since %s\n",
-                 count_of(chosen.ranks, "rank").c_str(),
+                 pluralize(chosen.ranks, "rank").c_str(),
                  chosen.reason.c_str());
   return settled;
 }
 
-JobEnd start_job(const RunCommandLine& line, const std::string& program, bool caller_reports) {
+JobResult start_job(const RunCommandLine& line, const std::string& program, bool caller_reports) {
   // A rank alone needs no mpirun.
   std::vector<std::string> words;
   const bool by_mpirun = line.ranks != 1 || !line.options.empty();
@@ -220,7 +220,7 @@ RunCommandLine read_run(std::span<char* const> words) {
 }
 
 int run_on_ranks(const RunCommandLine& line) {
-  hold_signals();
+  block_signals();
   // What is wrong is told once, and before anything starts.
   const std::optional<ConfigurationText> source = configuration_of(line.command);
   const RunCommandLine settled = with_ranks(line, source);
@@ -239,7 +239,7 @@ int run_on_ranks(const RunCommandLine& line) {
   if (!source)
     throw ConfigurationError(
         "longspan run: {} needs a configuration that can be read again: a file", retry_option);
-  return run_again_and_again(settled, *source, start);
+  return run_with_retries(settled, *source, start);
 }
 
 Command run_command() {

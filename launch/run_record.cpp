@@ -120,7 +120,7 @@ std::int64_t take_checkpoint(RunRecord& run) {
     try {
       steps = steps_in(folder);
     } catch (const DataError& error) {  // as where it is another person's own
-      run.troubles.emplace_back(error.what());
+      run.errors.emplace_back(error.what());
     }
     if (steps.empty()) return -1;
     const fs::path newest = folder / step_name(steps.back());
@@ -131,7 +131,7 @@ std::int64_t take_checkpoint(RunRecord& run) {
     } catch (const std::exception& error) {
       std::error_code ignored;
       if (!fs::exists(newest, ignored)) continue;  // the run removed it meanwhile
-      run.troubles.emplace_back(error.what());
+      run.errors.emplace_back(error.what());
       return steps.back();
     }
   }
@@ -144,7 +144,7 @@ void take_metrics(RunRecord& run) {
     run.last = std::move(newest.lines.back());
     run.step = run.last.at("step").get<std::int64_t>();
   }
-  if (!newest.trouble.empty()) run.troubles.push_back(std::move(newest.trouble));
+  if (!newest.trouble.empty()) run.errors.push_back(std::move(newest.trouble));
   MetricsPart validated = newest_validation(run.path / metrics_file);
   if (!validated.lines.empty()) run.validation = std::move(validated.lines.back());
 }
@@ -245,11 +245,11 @@ RunsBelow runs_below(const fs::path& directory) {
       throw DataError("{}: cannot be read: {}", folder.string(), trouble.message());
     // What was removed meanwhile is not there to be told of.
     if (trouble && trouble != std::errc::no_such_file_or_directory)
-      found.troubles.push_back(
+      found.errors.push_back(
           fmt::format("{}: cannot be read: {}", folder.string(), trouble.message()));
   }
   std::ranges::sort(found.runs);
-  std::ranges::sort(found.troubles);
+  std::ranges::sort(found.errors);
   return found;
 }
 
@@ -261,9 +261,9 @@ RunRecord read_run_record(const fs::path& path) {
   run.configuration = saved_configuration(path / configuration_file);
   std::error_code error;
   if (!fs::exists(path / configuration_file, error))
-    run.troubles.push_back(fmt::format("{}: is not there", (path / configuration_file).string()));
+    run.errors.push_back(fmt::format("{}: is not there", (path / configuration_file).string()));
   else if (!run.configuration.trouble.empty())
-    run.troubles.push_back(run.configuration.trouble);
+    run.errors.push_back(run.configuration.trouble);
   run.steps = number_of(run.configuration, "training.max_steps");
   run.data = number_of(run.configuration, "parallel.data_parallel_size");
   run.context = number_of(run.configuration, "parallel.context_parallel_size");
@@ -302,7 +302,7 @@ std::string step_text(const RunRecord& run) {
 std::string validation_text(const RunRecord& run) {
   if (run.validation.is_null()) return "";
   const std::string name = validation_name(run.validation);
-  std::string text = figure_text(run.validation, name);
+  std::string text = format_metric(run.validation, name);
   if (name != "validation_loss") text += " " + name.substr(name.find('_') + 1);
   const auto step = run.validation.at("step").get<std::int64_t>();
   return step == run.step ? text : fmt::format("{} at {}", text, step);
@@ -333,7 +333,7 @@ nlohmann::ordered_json to_json(const RunRecord& run) {
             {"context", number(run.context)},
             {"tensor", number(run.tensor)}}},
           {"ended_by", run.ended_by},
-          {"troubles", run.troubles}};
+          {"troubles", run.errors}};
 }
 
 std::string json_text(const nlohmann::ordered_json& json) {

@@ -39,9 +39,9 @@ struct RunRecord {
   // Ranks by axis: of the last process that trained there, else of the newest checkpoint, else of
   // the configuration; empty where unknown.
   std::optional<std::int64_t> data, context, tensor;
-  std::int64_t changed_at = 0;  // seconds since 1970 of its last sign of life; 0: there is none
-  std::string ended_by;         // why: of a run that was killed, diverged or failed
-  std::vector<std::string> troubles;  // what of it cannot be read, a sentence each
+  std::int64_t changed_at = 0;      // seconds since 1970 of its last sign of life; 0: there is none
+  std::string ended_by;             // why: of a run that was killed, diverged or failed
+  std::vector<std::string> errors;  // what of it cannot be read, a sentence each
 };
 
 // Whether the directory looks like one that a run writes to.
@@ -49,7 +49,7 @@ bool is_run(const std::filesystem::path& directory);
 
 struct RunsBelow {
   std::vector<std::filesystem::path> runs;  // in the order of their paths
-  std::vector<std::string> troubles;        // folders that cannot be looked into, a sentence each
+  std::vector<std::string> errors;          // folders that cannot be looked into, a sentence each
 };
 // The runs in the directory and in those below it; the directory may be one itself. Links are not
 // followed. Throws DataError when it is no directory, or cannot be read itself.

@@ -47,7 +47,7 @@ std::optional<Checkpoint> open_any(const fs::path& path) {
 std::optional<SavedTokenizer> saved_tokenizer(const std::vector<fs::path>& places,
                                               const Communicator& world) {
   const std::string text =
-      on_first_rank(world, "", 0, {}, [places](const ScanListener&) -> std::string {
+      run_on_rank_zero(world, "", 0, {}, [places](const ProgressCallback&) -> std::string {
         for (const fs::path& place : places) {
           const std::optional<Checkpoint> found = open_any(place);
           if (!found) continue;
@@ -101,7 +101,7 @@ std::vector<fs::path> own_places(const Configuration& configuration) {
   return {wish, fs::path(wish) / checkpoints_name, run / checkpoints_name};
 }
 
-bool takes_embedding(const StartOptions& options) {
+bool takes_embedding(const InitFromOptions& options) {
   constexpr std::array<std::string_view, 4> tables = {
       "embedding", "embedding/weight", "source_embedding", "source_embedding/weight"};
   return std::ranges::none_of(options.anew, [&](const std::string& beginning) {
@@ -130,7 +130,7 @@ bool use(const Tokenizer& tokenizer, Configuration& configuration) {
 
 void take_saved_tokenizer(Configuration& configuration, const Communicator& world) {
   DataOptions& data = configuration.data;
-  const StartOptions& start = configuration.training.start_from;
+  const InitFromOptions& start = configuration.training.start_from;
   const bool is_made_of_data =
       data.tokenizer != TokenizerKind::bytes && data.tokenizer != TokenizerKind::ids;
   if (data.format != DataFormat::text || (!is_made_of_data && start.path.empty()) ||
@@ -145,8 +145,8 @@ void take_saved_tokenizer(Configuration& configuration, const Communicator& worl
     const auto other = saved_tokenizer({path, path / checkpoints_name}, world);
     data.starts_with_saved = other && use(other->tokenizer, configuration);
   }
-  refuse(configuration.task_kind().problem(data));
-  refuse(tokenizer_kind_problem(data));
+  throw_if_error(configuration.task_kind().problem(data));
+  throw_if_error(tokenizer_kind_problem(data));
 }
 
 }  // namespace longspan

@@ -28,7 +28,7 @@ Json word_value(const Scalar& word) {
   return word.text;
 }
 
-void add_bounds(Json& schema, const Rule& rule) {
+void add_bounds(Json& schema, const Constraint& rule) {
   constexpr double exact = 0x1p53;  // up to here a whole number is one of both types
   const auto bound = [](double value) {
     const bool is_whole = std::abs(value) < exact && std::floor(value) == value;
@@ -40,7 +40,7 @@ void add_bounds(Json& schema, const Rule& rule) {
 }
 
 // One of the choices; one that looks like a number may be written as that.
-Json choice(const Rule& rule) {
+Json choice(const Constraint& rule) {
   Json words = Json::array();
   for (const std::string& word : rule.choices) {
     words.push_back(word);
@@ -96,11 +96,11 @@ Json list_schema(const OptionValues& values) {
 
 // The default as JSON. The key serves only to read it.
 Json default_of(const OptionDescription& option, bool is_list) {
-  const WrittenKeys read = read_setting("key=" + option.standard);
+  const ParsedYaml read = read_setting("key=" + option.default_value);
   require(read.complaints.empty() && read.assignments.size() == 1,
           "{}: its default cannot be read: {}",
           option.key,
-          option.standard);
+          option.default_value);
   const Assignment& value = read.assignments.front();
   if (value.kind != Assignment::Kind::list && !is_list) return word_value(value.scalars.front());
   Json list = Json::array();
@@ -129,7 +129,7 @@ Json empty_section() {
 void add_key(Json& section, const std::string& key, const OptionDescription& option) {
   const std::size_t dot = key.find('.');
   const std::string name = key.substr(0, dot);
-  if (option.standard.empty()) {
+  if (option.default_value.empty()) {
     Json& wanted = section["required"];
     if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) wanted.push_back(name);
     section["type"] = "object";
@@ -146,7 +146,7 @@ void add_key(Json& section, const std::string& key, const OptionDescription& opt
 // The section `model` of a family.
 Json model_of(const Family& family) {
   OptionTable table;
-  const BodyFactory unused = family.declare(table, {});
+  const BackboneFactory unused = family.declare(table, {});
   Json section = empty_section();
   section["description"] = family.documentation;
   const std::string prefix = std::string(family_section) + ".";

@@ -46,10 +46,8 @@ void add_sentence_tokens(const TokenIds& ids,
   const auto add = [&](const char* key, const TokenIds::value_type& id) {
     const std::string name = model ? model->token(id.second) : fmt::format("{}", id.second);
     if (model && (name.empty() || model->id_of(name) != id.second))
-      throw DataError("{}: {} is {}, which is no token of tokenizer.json",
-                      place,
-                      in_quotes(id.first),
-                      id.second);
+      throw DataError(
+          "{}: {} is {}, which is no token of tokenizer.json", place, quote(id.first), id.second);
     settings.emplace_back(key, yaml_word(name));
   };
   auto begin = ids.find("decoder_start_token_id");
@@ -68,10 +66,10 @@ TokenIds token_ids_of(const Scalars& scalars, const Tokenizer& tokenizer, const 
     } catch (const nlohmann::json::exception& error) {
       throw DataError("the scalar {} of the checkpoint is none of ids: {}",
                       token_ids_scalar,
-                      shortened(error.what(), 200));
+                      truncated(error.what(), 200));
     }
   }
-  const SentenceIds said = sentence_ids(tokenizer, data.sentence);
+  const SpecialTokenIds said = sentence_ids(tokenizer, data.special_tokens);
   TokenIds ids = {{"decoder_start_token_id", said.begin},
                   {"eos_token_id", said.end},
                   {"forced_eos_token_id", said.end},

@@ -6,19 +6,19 @@
 
 namespace longspan {
 
-std::optional<Complaint> judge_text(std::string_view text, const std::string& file) {
-  Mark mark{file, 1, 1};
+std::optional<Diagnostic> check_yaml_text(std::string_view text, const std::string& file) {
+  SourceLocation mark{file, 1, 1};
   bool in_indentation = true;
-  std::optional<Mark> tab;
+  std::optional<SourceLocation> tab;
   while (!text.empty()) {
     const Utf8Character character = decode_utf8(text);
     const auto byte = static_cast<unsigned char>(text[0]);
     if (character.status != Utf8Status::valid) {
-      return Complaint{mark, fmt::format("byte 0x{:02x} is not UTF-8; allowed: UTF-8 text", byte)};
+      return Diagnostic{mark, fmt::format("byte 0x{:02x} is not UTF-8; allowed: UTF-8 text", byte)};
     }
     const char c = text[0];
     if ((byte < 0x20 && c != '\t' && c != '\n' && c != '\r') || byte == 0x7f) {
-      return Complaint{mark, fmt::format("found the byte 0x{:02x}; allowed: UTF-8 text", byte)};
+      return Diagnostic{mark, fmt::format("found the byte 0x{:02x}; allowed: UTF-8 text", byte)};
     }
     if (c == '\n') {
       mark = {file, mark.line + 1, 1};
@@ -29,7 +29,7 @@ std::optional<Complaint> judge_text(std::string_view text, const std::string& fi
       if (c != '\t' && c != ' ' && c != '\r') {
         // A line of nothing but white space, or a comment, is no line of YAML.
         if (in_indentation && tab && c != '#') {
-          return Complaint{*tab, "found a tab; allowed: indentation with spaces"};
+          return Diagnostic{*tab, "found a tab; allowed: indentation with spaces"};
         }
         in_indentation = false;
       }

@@ -10,6 +10,6 @@
 namespace longspan {
 
 // The first place where the text is not UTF-8, holds a control character or is indented with a tab.
-std::optional<Complaint> judge_text(std::string_view text, const std::string& file);
+std::optional<Diagnostic> check_yaml_text(std::string_view text, const std::string& file);
 
 }  // namespace longspan

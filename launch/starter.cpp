@@ -25,7 +25,7 @@ struct KeyLine {
 bool reads_images(const Family& family) { return family.tasks.front() == "image_generation"; }
 bool reads_pairs(const Family& family) { return family.tasks.front() == "translation"; }
 
-std::vector<KeyLine> data_lines(const Family& family, const TaskKind& task) {
+std::vector<KeyLine> data_lines(const Family& family, const TaskSpec& task) {
   std::vector<KeyLine> lines;
   if (reads_images(family)) {
     lines.push_back({"data.format", "images"});
@@ -52,7 +52,7 @@ std::vector<KeyLine> data_lines(const Family& family, const TaskKind& task) {
 // Keys that the family's table lacks are left out later.
 std::vector<KeyLine> lines_of(const Family& family) {
   const std::string task_name = family.tasks.front();
-  const TaskKind& task = task_kind(task_name);
+  const TaskSpec& task = task_kind(task_name);
   std::vector<KeyLine> lines = {{"run.output_dir", "runs/my-" + family.name}, {"run.seed", "1"}};
   if (task_name != "language_modeling") lines.push_back({"run.task", task_name});
   for (const auto& [key, value] : std::initializer_list<std::pair<const char*, std::string>>{
@@ -97,7 +97,7 @@ std::string meaning(const OptionDescription& option) {
   return fmt::format("{} ({}{})",
                      option.documentation,
                      allowed,
-                     option.standard.empty() ? "" : "; default " + option.standard);
+                     option.default_value.empty() ? "" : "; default " + option.default_value);
 }
 
 std::string introduction(const Family& family) {
@@ -117,7 +117,7 @@ std::string introduction(const Family& family) {
 
 }  // namespace
 
-std::string starter_configuration(const std::string& name) {
+std::string config_template(const std::string& name) {
   const auto family = std::ranges::find(families(), name, &Family::name);
   require(family != families().end(), "there is no family {}", name);
   Configuration configuration;

@@ -8,6 +8,6 @@ namespace longspan {
 // YAML with a comment for each key, from the option tables: a small model that trains as it stands
 // once the data are set, which stand there commented out. Throws Failure for a name that is no
 // family's.
-std::string starter_configuration(const std::string& family);
+std::string config_template(const std::string& family);
 
 }  // namespace longspan

@@ -39,14 +39,14 @@ std::string header() { return row({"step", "loss", "rate", "gradient", "tokens/s
 
 std::string row_of(const MetricsLine& line) {
   const std::string name = validation_name(line);
-  std::string validation = figure_text(line, name);
+  std::string validation = format_metric(line, name);
   if (!name.empty() && name != "validation_loss")
     validation += " " + name.substr(name.find('_') + 1);
-  return row({figure_text(line, "step"),
-              figure_text(line, "loss"),
-              figure_text(line, "learning_rate", 4),
-              figure_text(line, "gradient_norm", 4),
-              figure_text(line, "tokens_per_second", 4),
+  return row({format_metric(line, "step"),
+              format_metric(line, "loss"),
+              format_metric(line, "learning_rate", 4),
+              format_metric(line, "gradient_norm", 4),
+              format_metric(line, "tokens_per_second", 4),
               validation});
 }
 
@@ -75,7 +75,7 @@ void follow(const std::filesystem::path& run, MetricsPart shown, const Session& 
 ExitCode run_tail(const TailArguments& arguments, Session& session) {
   if (session.world().rank() != 0) return ExitCode::ok;
   const std::filesystem::path path = arguments.run;
-  for (const std::string& trouble : read_named_run(path).troubles)
+  for (const std::string& trouble : read_named_run(path).errors)
     inform(session, on_one_line(trouble));
   MetricsPart newest =
       newest_metrics(path / metrics_file, static_cast<std::size_t>(arguments.lines));

@@ -11,9 +11,9 @@
 namespace longspan {
 
 // Of a text of UTF-8, each found in constant time: a file may have as many places as it has words.
-class TextPlaces {
+class SourceMap {
  public:
-  explicit TextPlaces(std::string_view text) {
+  explicit SourceMap(std::string_view text) {
     characters_.reserve(text.size() + 1);
     int characters = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -26,9 +26,10 @@ class TextPlaces {
 
   // The place, counted from 1 and in characters, of a byte of a line, which are counted from 0. No
   // line is behind the last one; behind the end of that a byte counts as a character.
-  Mark mark(const std::string& file, int line, int byte) const {
+  SourceLocation mark(const std::string& file, int line, int byte) const {
     const int last = static_cast<int>(lines_.size()) - 1;
-    return line > last ? Mark{file, last + 1, 1} : Mark{file, line + 1, column(line, byte)};
+    return line > last ? SourceLocation{file, last + 1, 1}
+                       : SourceLocation{file, line + 1, column(line, byte)};
   }
 
  private:

@@ -76,21 +76,21 @@ std::vector<std::int64_t> read_ids(std::string_view line,
     std::int64_t id = -1;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (error != std::errc() || end != word.data() + word.size() || id < 0 || id >= vocabulary)
-      throw DataError("{}: found {}; wanted ids from 0 to {}",
-                      place,
-                      in_quotes(std::string(word)),
-                      vocabulary - 1);
+      throw DataError(
+          "{}: found {}; wanted ids from 0 to {}", place, quote(std::string(word)), vocabulary - 1);
     ids.push_back(id);
     line.remove_prefix(word.size());
   }
 }
 
-SubwordKind kind_of(const std::string& name) {
-  for (const SubwordKind kind :
-       {SubwordKind::unigram, SubwordKind::bpe, SubwordKind::characters, SubwordKind::words})
+SentencePieceModelType kind_of(const std::string& name) {
+  for (const SentencePieceModelType kind : {SentencePieceModelType::unigram,
+                                            SentencePieceModelType::bpe,
+                                            SentencePieceModelType::characters,
+                                            SentencePieceModelType::words})
     if (name == name_of(kind)) return kind;
   throw ConfigurationError("--kind: found {}; a .model file is of kind unigram, bpe, char or word",
-                           in_quotes(name));
+                           quote(name));
 }
 
 bool is_json(const std::string& path) { return path.ends_with(".json"); }
@@ -105,13 +105,13 @@ void require_none_of_json(const TokenizerArguments& arguments) {
     if (is_set)
       throw ConfigurationError("{} is of a tokenizer.json, and --output is {}; name it FILE.json",
                                name,
-                               in_quotes(arguments.output));
+                               quote(arguments.output));
 }
 
 TokenizerRules json_rules(const TokenizerArguments& arguments) {
   if (!arguments.kind.empty() && arguments.kind != "bpe" && arguments.kind != "wordpiece")
     throw ConfigurationError("--kind: found {}; a tokenizer.json is of kind bpe or wordpiece",
-                             in_quotes(arguments.kind));
+                             quote(arguments.kind));
   const bool of_pieces = arguments.kind == "wordpiece";
   if (of_pieces && !arguments.cut.empty())
     throw ConfigurationError("--cut is of --kind bpe; WordPiece cuts as BERT does");
@@ -123,20 +123,20 @@ TokenizerRules json_rules(const TokenizerArguments& arguments) {
   if (!arguments.special.empty()) rules.special = arguments.special;
   if (arguments.cut == "llama3") rules.cut = WordCut::llama3;
   if (!arguments.score.empty())
-    rules.score = arguments.score == "likelihood" ? PairScore::likelihood : PairScore::frequency;
-  if (arguments.ties == "ids") rules.ties = PairTies::ids;
+    rules.score = arguments.score == "likelihood" ? MergeScore::likelihood : MergeScore::frequency;
+  if (arguments.ties == "ids") rules.ties = TieBreak::ids;
   rules.lowercase = !arguments.cased;
   return rules;
 }
 
 std::vector<std::shared_ptr<const InputFile>> texts_of(const TokenizerArguments& arguments) {
   std::vector<std::shared_ptr<const InputFile>> texts;
-  for (const NamedPath& path : files_matching(arguments.text)) texts.push_back(open_text(path));
+  for (const ConfigPath& path : files_matching(arguments.text)) texts.push_back(open_text(path));
   return texts;
 }
 
-DocumentForm form_of(const TokenizerArguments& arguments) {
-  DocumentForm form;
+DocumentFormat form_of(const TokenizerArguments& arguments) {
+  DocumentFormat form;
   if (!arguments.field.empty()) form.field = arguments.field;
   return form;
 }
@@ -157,7 +157,7 @@ void train(const TokenizerArguments& arguments, const Session& session) {
   if (is_json(arguments.output)) return train_json(arguments, session);
   require_none_of_json(arguments);
   const std::string kind = arguments.kind.empty() ? "unigram" : arguments.kind;
-  const SubwordModel model = train_subwords_of_documents(
+  const SentencePieceModel model = train_subwords_of_documents(
       texts_of(arguments), form_of(arguments), kind_of(kind), arguments.vocabulary);
   write_subword_model(model, arguments.output);
   print(session,
@@ -168,7 +168,7 @@ void train(const TokenizerArguments& arguments, const Session& session) {
 Tokenizer opened(const std::string& model) {
   std::error_code unused;
   if (is_json(model) || std::filesystem::is_directory(model, unused))
-    return Tokenizer::of_package(read_json_tokenizer(model));
+    return Tokenizer::from_huggingface(read_json_tokenizer(model));
   return Tokenizer::subwords(read_subword_model(model));
 }
 

@@ -33,7 +33,7 @@ std::string next_save(std::int64_t logged, std::int64_t every, std::int64_t step
 
 }  // namespace
 
-std::string nothing_saved(const fs::path& run) {
+std::string no_checkpoint_message(const fs::path& run) {
   const fs::path configuration = run / "config.yaml";
   std::error_code error;
   const bool is_known = fs::exists(configuration, error);
@@ -45,7 +45,7 @@ std::string nothing_saved(const fs::path& run) {
   if (is_known)
     text += fmt::format(" ({}{})",
                         configuration.string(),
-                        family == words.end() ? "" : ": " + shortened(family->second));
+                        family == words.end() ? "" : ": " + truncated(family->second));
   text += " has saved no checkpoint yet";
   const std::string of_steps = steps > 0 ? fmt::format(" of {}", steps) : "";
   const std::string so_far =

@@ -8,6 +8,6 @@ namespace longspan {
 
 // A sentence, beginning with the run's directory: that it has saved nothing yet, whether it trains
 // now and how far it is, and when it saves or how it is started, as far as its files tell.
-std::string nothing_saved(const std::filesystem::path& run);
+std::string no_checkpoint_message(const std::filesystem::path& run);
 
 }  // namespace longspan

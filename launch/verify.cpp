@@ -60,7 +60,7 @@ ExitCode run_verify(const std::string& path, Session& session) {
         fmt::format("{}: {}\n", step.string(), problems.empty() ? "good" : "damaged");
     for (const CheckpointProblem& problem : problems) {
       text += fmt::format("  {}{}\n",
-                          problem.sentence,
+                          problem.message,
                           problem.prevents_reading ? "" : " (Longspan can still read the rest)");
     }
     print(session, text);

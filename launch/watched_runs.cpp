@@ -29,7 +29,7 @@ ReportedRun described(const fs::path& path, RunRecord record) {
   return {.name = path.string(),
           .state = name_of(record.state),
           .steps = record.steps,
-          .metrics = {ThinnedSeries(2)},
+          .metrics = {DownsampledSeries(2)},
           .configuration = without_directory(std::move(record.configuration.values))};
 }
 
@@ -44,7 +44,7 @@ ReportedRun read_reported_run(const fs::path& path, std::vector<std::string>& tr
   // Its state is asked for first: a run that ends while it is read has then written more than it
   // said.
   RunRecord record = read_named_run(path);
-  std::ranges::move(record.troubles, std::back_inserter(troubles));
+  std::ranges::move(record.errors, std::back_inserter(troubles));
   ReportedRun run = described(path, std::move(record));
   run.metrics = read_run_metrics(path / metrics_file);
   run.warnings = log_warnings(path / log_file);
@@ -53,24 +53,24 @@ ReportedRun read_reported_run(const fs::path& path, std::vector<std::string>& tr
   return run;
 }
 
-WatchedRuns::WatchedRuns(const std::vector<fs::path>& paths, const ChartLibrary& library)
+RunWatcher::RunWatcher(const std::vector<fs::path>& paths, const ChartLibrary& library)
     : library_(library), beginning_(unique_id()) {
   for (const fs::path& path : paths) {
     Watched watched = {.path = path,
-                       .metrics = GrowingMetrics(path / metrics_file),
-                       .log = GrowingFile(path / log_file),
-                       .samples = GrowingFile(path / samples_file),
+                       .metrics = TailedMetrics(path / metrics_file),
+                       .log = TailedFile(path / log_file),
+                       .samples = TailedFile(path / samples_file),
                        .run = described(path, read_named_run(path))};
-    watched.metrics.look();
+    watched.metrics.poll();
     runs_.push_back(std::move(watched));
   }
-  for (Watched& watched : runs_) look(watched);
+  for (Watched& watched : runs_) poll(watched);
   looked_ = std::chrono::steady_clock::now();
   make_parts();
 }
 
 // Whether anything is new. What cannot be read now is told among the warnings.
-bool WatchedRuns::look(Watched& watched) const {
+bool RunWatcher::poll(Watched& watched) const {
   std::vector<std::string> troubles;
   bool is_new = false;
   ReportedRun now = watched.run;
@@ -83,9 +83,9 @@ bool WatchedRuns::look(Watched& watched) const {
   };
   look_at([&] {
     RunRecord record = read_named_run(watched.path);
-    troubles = record.troubles;
+    troubles = record.errors;
     now = described(watched.path, std::move(record));
-    is_new = watched.metrics.look();
+    is_new = watched.metrics.poll();
   });
   look_at([&] {
     watched.log.follow(
@@ -118,7 +118,7 @@ bool WatchedRuns::look(Watched& watched) const {
   return is_new;
 }
 
-void WatchedRuns::make_parts() {
+void RunWatcher::make_parts() {
   std::vector<ReportedRun> runs;
   for (const Watched& watched : runs_) {
     runs.push_back(watched.run);
@@ -128,17 +128,17 @@ void WatchedRuns::make_parts() {
   ++number_;
 }
 
-std::string WatchedRuns::version() {
+std::string RunWatcher::version() {
   const auto now = std::chrono::steady_clock::now();
   if (now - looked_ >= between_looks) {
     bool is_new = false;
-    for (Watched& watched : runs_) is_new = look(watched) || is_new;
+    for (Watched& watched : runs_) is_new = poll(watched) || is_new;
     if (is_new) make_parts();
     looked_ = std::chrono::steady_clock::now();
   }
   return version_text();
 }
 
-std::string WatchedRuns::version_text() const { return fmt::format("{}-{}", beginning_, number_); }
+std::string RunWatcher::version_text() const { return fmt::format("{}-{}", beginning_, number_); }
 
 }  // namespace longspan

@@ -24,29 +24,29 @@ std::int64_t seconds_now();
 
 // The page of runs that may be training. What is read again is what they wrote since: a look at a
 // run costs no more for its being long.
-class WatchedRuns {
+class RunWatcher {
  public:
   // Throws DataError as read_reported_run does, but not for a run that has logged no step yet.
-  WatchedRuns(const std::vector<std::filesystem::path>& paths, const ChartLibrary& library);
+  RunWatcher(const std::vector<std::filesystem::path>& paths, const ChartLibrary& library);
 
   // Looks at the runs, at most twice a second. The same text as before where nothing is new.
   std::string version();
   // Of that version.
-  std::string page() const { return watching_page(parts_, library_, version_text()); }
+  std::string page() const { return live_page(parts_, library_, version_text()); }
   std::string update() const { return page_update(parts_); }
 
  private:
   struct Watched {
     std::filesystem::path path;
-    GrowingMetrics metrics;
-    GrowingFile log;
-    GrowingFile samples;
+    TailedMetrics metrics;
+    TailedFile log;
+    TailedFile samples;
     ReportedRun run;                        // but for its metrics
     std::deque<std::string> warnings = {};  // of the log
     std::filesystem::path map = {};         // the newest file of what heads look at
     std::filesystem::file_time_type map_changed = {};
   };
-  bool look(Watched& watched) const;
+  bool poll(Watched& watched) const;
   void make_parts();
   std::string version_text() const;
 

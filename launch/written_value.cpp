@@ -45,12 +45,12 @@ SavedConfiguration saved_configuration(const std::filesystem::path& file) {
   try {
     const std::string text = read_text_file(
         file, static_cast<std::int64_t>(most_configuration_bytes), [](std::string_view) {});
-    const WrittenKeys written = read_yaml(text, file.string());
+    const ParsedYaml written = read_yaml(text, file.string());
     for (const Assignment& assignment : written.assignments)
       saved.values[assignment.key] = text_of(assignment);
     if (!written.complaints.empty()) {
-      const Complaint& first = written.complaints.front();
-      saved.trouble = fmt::format("{}: {}", first.mark.to_string(), first.sentence);
+      const Diagnostic& first = written.complaints.front();
+      saved.trouble = fmt::format("{}: {}", first.mark.to_string(), first.message);
     }
   } catch (const std::exception& problem) {
     saved.trouble = problem.what();

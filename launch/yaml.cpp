@@ -20,8 +20,9 @@ constexpr std::size_t most_levels = 16;
 
 // Nothing after this complaint can be trusted.
 struct Unreadable {
-  Unreadable(Mark mark, std::string sentence) : complaint{std::move(mark), std::move(sentence)} {}
-  Complaint complaint;
+  Unreadable(SourceLocation mark, std::string sentence)
+      : complaint{std::move(mark), std::move(sentence)} {}
+  Diagnostic complaint;
 };
 
 // The parser's own words where a reader would not know what to do about them.
@@ -47,11 +48,11 @@ std::string explain(const std::string& message) {
 constexpr std::size_t most_key = 200;
 
 std::string too_long(std::string_view key) {
-  return fmt::format("found the key {}; allowed: at most {} letters", in_quotes(key), most_key);
+  return fmt::format("found the key {}; allowed: at most {} letters", quote(key), most_key);
 }
 
 // A complaint about all of the text, or all from there on.
-void refuse(WrittenKeys& keys, Complaint complaint) {
+void refuse(ParsedYaml& keys, Diagnostic complaint) {
   keys.complaints.push_back(std::move(complaint));
   keys.whole = false;
 }
@@ -63,7 +64,7 @@ class Reader : public YAML::EventHandler {
   Reader(std::string_view text, std::string file, std::string prefix)
       : places_(text), file_(std::move(file)), prefix_(std::move(prefix)) {}
 
-  WrittenKeys take() { return std::move(keys_); }
+  ParsedYaml take() { return std::move(keys_); }
   // What was thought to be wrong inside a bracket that was never closed was a misreading.
   void forget_open_flow() {
     for (const Level& level : levels_) {
@@ -72,7 +73,7 @@ class Reader : public YAML::EventHandler {
   }
   bool saw_document() const { return documents_ > 0; }
 
-  Mark mark_of(const YAML::Mark& place) const {
+  SourceLocation mark_of(const YAML::Mark& place) const {
     if (file_.empty()) return {};
     if (place.is_null()) return {file_, 1, 1};
     return places_.mark(file_, place.line, place.column);
@@ -96,9 +97,9 @@ class Reader : public YAML::EventHandler {
     if (expects_key()) {
       bad_key(place, "found a key without a name; allowed: a word");
     } else if (levels_.back().is_list) {
-      complain(place, fmt::format("{}: found no value in a list", shown(levels_.back().key)));
+      add_diagnostic(place, fmt::format("{}: found no value in a list", shown(levels_.back().key)));
     } else if (levels_.back().is_item) {
-      complain(place, fmt::format("{}: found no value", shown(levels_.back().child)));
+      add_diagnostic(place, fmt::format("{}: found no value", shown(levels_.back().child)));
       after_value();
     } else {
       assign(Assignment::Kind::nothing);
@@ -108,7 +109,7 @@ class Reader : public YAML::EventHandler {
 
   void OnAlias(const YAML::Mark& place, YAML::anchor_t) override {
     if (levels_.empty() || !expects_key()) {
-      complain(place, "found an alias; allowed: the value written out");
+      add_diagnostic(place, "found an alias; allowed: the value written out");
       return after_value();
     }
     bad_key(place, "found an alias; allowed: the key written out");
@@ -124,7 +125,7 @@ class Reader : public YAML::EventHandler {
     if (levels_.empty()) {
       if (prefix_.empty()) {
         return refuse_all(place,
-                          fmt::format("found {}; allowed: sections with keys", in_quotes(value)));
+                          fmt::format("found {}; allowed: sections with keys", quote(value)));
       }
       return assign(Assignment::Kind::scalar, {scalar});
     }
@@ -186,14 +187,14 @@ class Reader : public YAML::EventHandler {
     std::size_t complaints_before = 0;
     bool is_key = false;   // it stands where the mapping around it should have a key
     std::string key = {};  // of the whole mapping or list
-    Mark mark = {};
-    std::map<std::string, Mark> seen = {};  // of a mapping: its keys so far
-    bool has_key = false;                   // the next event is the value
-    bool key_is_bad = false;                // pass the value over
-    bool key_repeats = false;               // look into the value, but assign nothing to the key
+    SourceLocation mark = {};
+    std::map<std::string, SourceLocation> seen = {};  // of a mapping: its keys so far
+    bool has_key = false;                             // the next event is the value
+    bool key_is_bad = false;                          // pass the value over
+    bool key_repeats = false;  // look into the value, but assign nothing to the key
     bool had_bad_key = false;
     std::string child = {};  // the whole key that was read last
-    Mark child_mark = {};
+    SourceLocation child_mark = {};
     std::vector<ListItem> items = {};                         // of a list
     bool is_item = false;                                     // a mapping in a list
     std::vector<std::pair<std::string, Scalar>> fields = {};  // of such a mapping
@@ -201,7 +202,7 @@ class Reader : public YAML::EventHandler {
 
   bool expects_key() const { return !levels_.back().is_list && !levels_.back().has_key; }
 
-  void complain(const YAML::Mark& place, std::string sentence) {
+  void add_diagnostic(const YAML::Mark& place, std::string sentence) {
     keys_.complaints.push_back({mark_of(place), std::move(sentence)});
   }
   // What should be the sections is something else.
@@ -209,11 +210,11 @@ class Reader : public YAML::EventHandler {
     refuse(keys_, {mark_of(place), std::move(sentence)});
   }
   void refuse_anchor(const YAML::Mark& place, YAML::anchor_t anchor) {
-    if (anchor != 0) complain(place, "found an anchor; allowed: plain values");
+    if (anchor != 0) add_diagnostic(place, "found an anchor; allowed: plain values");
   }
   void refuse_tag(const YAML::Mark& place, const std::string& tag) {
     if (tag.empty() || tag == "!" || tag == "?") return;
-    complain(place, fmt::format("found the tag {}; allowed: plain values", in_quotes(tag)));
+    add_diagnostic(place, fmt::format("found the tag {}; allowed: plain values", quote(tag)));
   }
 
   void add(Assignment assignment) { keys_.assignments.push_back(std::move(assignment)); }
@@ -244,7 +245,7 @@ class Reader : public YAML::EventHandler {
   }
 
   void bad_key(const YAML::Mark& place, std::string sentence) {
-    complain(place, std::move(sentence));
+    add_diagnostic(place, std::move(sentence));
     levels_.back().has_key = true;
     levels_.back().key_is_bad = true;
     levels_.back().had_bad_key = true;
@@ -257,7 +258,7 @@ class Reader : public YAML::EventHandler {
     if (name.find('.') != std::string::npos) {
       return bad_key(place,
                      fmt::format("found the key {}; allowed: sections nested, not joined by dots",
-                                 in_quotes(name)));
+                                 quote(name)));
     }
     level.has_key = true;
     level.child = level.key.empty() ? name : fmt::format("{}.{}", level.key, name);
@@ -265,9 +266,10 @@ class Reader : public YAML::EventHandler {
     const auto [first, is_new] = level.seen.emplace(name, level.child_mark);
     if (is_new) return;
     level.key_repeats = true;
-    complain(place,
-             fmt::format(
-                 "{} is given twice, first at {}", shown(level.child), first->second.to_string()));
+    add_diagnostic(
+        place,
+        fmt::format(
+            "{} is given twice, first at {}", shown(level.child), first->second.to_string()));
   }
 
   void open(const YAML::Mark& place, Level level, std::size_t complaints_before) {
@@ -297,11 +299,11 @@ class Reader : public YAML::EventHandler {
       level.key = parent.key;
       level.mark = parent.mark;
     } else if (parent.is_list || (parent.is_item && parent.has_key)) {
-      complain(place,
-               fmt::format("{}: found a {} in a {}; allowed: words and numbers",
-                           shown(parent.is_list ? parent.key : parent.child),
-                           kind,
-                           parent.is_list ? "list" : "mapping in a list"));
+      add_diagnostic(place,
+                     fmt::format("{}: found a {} in a {}; allowed: words and numbers",
+                                 shown(parent.is_list ? parent.key : parent.child),
+                                 kind,
+                                 parent.is_list ? "list" : "mapping in a list"));
     } else if (!parent.has_key) {
       bad_key(place, fmt::format("found a {} as a key; allowed: a word", kind));
       level.is_key = true;
@@ -320,17 +322,17 @@ class Reader : public YAML::EventHandler {
     return level;
   }
 
-  TextPlaces places_;
+  SourceMap places_;
   std::string file_;
   std::string prefix_;  // the key of a setting; empty for a file
-  WrittenKeys keys_;
+  ParsedYaml keys_;
   std::vector<Level> levels_;
   int documents_ = 0;
 };
 
-WrittenKeys read(std::string_view text, const std::string& file, const std::string& prefix) {
+ParsedYaml read(std::string_view text, const std::string& file, const std::string& prefix) {
   Reader reader(text, file, prefix);
-  std::optional<Complaint> stopped;
+  std::optional<Diagnostic> stopped;
   try {
     // The parser overlooks a quotation mark that is open at the end when white space follows it.
     std::istringstream stream{std::string(text) + "\n#"};
@@ -342,38 +344,38 @@ WrittenKeys read(std::string_view text, const std::string& file, const std::stri
     stopped = unreadable.complaint;
   } catch (const YAML::Exception& error) {
     reader.forget_open_flow();
-    stopped = Complaint{reader.mark_of(error.mark), explain(error.msg)};
+    stopped = Diagnostic{reader.mark_of(error.mark), explain(error.msg)};
   }
-  WrittenKeys keys = reader.take();
+  ParsedYaml keys = reader.take();
   if (stopped) refuse(keys, std::move(*stopped));
   return keys;
 }
 
 }  // namespace
 
-WrittenKeys read_yaml(std::string_view text, const std::string& file) {
-  WrittenKeys keys;
+ParsedYaml read_yaml(std::string_view text, const std::string& file) {
+  ParsedYaml keys;
   if (text.size() > most_configuration_bytes) {
     refuse(keys,
-           {Mark{file},
+           {SourceLocation{file},
             fmt::format("{} bytes; allowed: at most {}", text.size(), most_configuration_bytes)});
     return keys;
   }
-  if (auto complaint = judge_text(text, file)) {
+  if (auto complaint = check_yaml_text(text, file)) {
     refuse(keys, std::move(*complaint));
     return keys;
   }
   return read(text, file, "");
 }
 
-WrittenKeys read_setting(std::string_view text) {
-  WrittenKeys keys;
+ParsedYaml read_setting(std::string_view text) {
+  ParsedYaml keys;
   const auto complain = [&keys](std::string sentence) {
-    keys.complaints.emplace_back().sentence = std::move(sentence);
+    keys.complaints.emplace_back().message = std::move(sentence);
   };
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    complain(fmt::format("found {}; allowed: key=value", in_quotes(text)));
+    complain(fmt::format("found {}; allowed: key=value", quote(text)));
     return keys;
   }
   const std::string key(text.substr(0, equals));
@@ -382,8 +384,8 @@ WrittenKeys read_setting(std::string_view text) {
     return keys;
   }
   const std::string_view value = text.substr(equals + 1);
-  if (auto complaint = judge_text(value, "")) {
-    complain(fmt::format("{}: {}", key, complaint->sentence));
+  if (auto complaint = check_yaml_text(value, "")) {
+    complain(fmt::format("{}: {}", key, complaint->message));
     return keys;
   }
   constexpr std::string_view openers = "[{\"'";
@@ -392,8 +394,8 @@ WrittenKeys read_setting(std::string_view text) {
     return keys;
   }
   keys = read(value, "", key);
-  for (Complaint& complaint : keys.complaints) {
-    complaint.sentence = fmt::format("{}: {}", key, complaint.sentence);
+  for (Diagnostic& complaint : keys.complaints) {
+    complaint.message = fmt::format("{}: {}", key, complaint.message);
   }
   return keys;
 }

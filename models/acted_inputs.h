@@ -9,22 +9,22 @@ namespace longspan {
 
 // Fields: `previous_action` [rows, time] i64, negative where there was none, by a table
 // "previous_action" as tokens have one; `reward` [rows, time] f64, times a vector "reward".
-class ActedInputs {
+class PreviousActionInputs {
  public:
-  ActedInputs(const Scope& scope,
-              std::int64_t width,
-              const Initial& initial,
-              const ModelSetting& setting);
+  PreviousActionInputs(const Scope& scope,
+                       std::int64_t width,
+                       const Initializer& initial,
+                       const ModelBuildOptions& setting);
 
   // x [rows, time, width], of what is seen, and these. `scale`: of the table's rows.
   Variable operator()(const Variable& x,
-                      const Reading& reading,
+                      const ModelInput& reading,
                       double scale,
-                      const TimeDivision& time) const;
+                      const SequenceShard& time) const;
 
  private:
   // [rows, positions, 1] of the positions that this rank holds outside of split regions.
-  Variable rewards(const Reading& reading, const TimeDivision& time) const;
+  Variable rewards(const ModelInput& reading, const SequenceShard& time) const;
 
   Device device_;
   DType compute_;

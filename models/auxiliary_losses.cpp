@@ -19,7 +19,7 @@ Tensor further_targets(const Tensor& targets, std::int64_t ahead) {
   const std::int64_t skipped = std::min(ahead - 1, time);
   const Tensor result =
       Tensor::empty(targets.shape(), DType::i64, targets.device(), MemoryTag::workspace);
-  on_host(targets.device(), [&] {
+  dispatch_on_host(targets.device(), [&] {
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t* const from = targets.data<std::int64_t>() + row * time;
       std::int64_t* const to = result.data<std::int64_t>() + row * time;
@@ -41,14 +41,14 @@ std::string term_name(std::int64_t layer, bool last, std::int64_t ahead) {
 void declare(OptionTable& table,
              AuxiliaryLossOptions& options,
              const ModelOptions& common,
-             const PlannedSetting& planned) {
+             const PlannedBuildOptions& planned) {
   table.add("model.intermediate_losses.schedule",
             options.inner,
             "whether inner layers predict too, each with a classifier of its own, in training: not "
             "at all; until they end one after another (drop); or so and less and less (decay) "
             "(Al-Rfou et al. 2018)",
             {{"none", Inner::none}, {"drop", Inner::drop}, {"decay", Inner::decay}},
-            fixes_weights([](const std::string& text) -> std::string {
+            affects_weights([](const std::string& text) -> std::string {
               return text == "none" ? "none" : "some";
             }));
   table.add("model.intermediate_losses.end_fraction",
@@ -69,7 +69,7 @@ void declare(OptionTable& table,
             "how many tokens ahead each position predicts in training, each with a classifier of "
             "its own",
             between(1, 64),
-            fixes_weights());
+            affects_weights());
   table.add("model.future_token_loss_weight",
             options.target_weight,
             "of the losses of tokens behind the next one, beside that one's",
@@ -139,39 +139,40 @@ double inner_loss_weight(const AuxiliaryLossOptions& options,
   return weight / static_cast<double>(left);
 }
 
-AuxiliaryLosses::AuxiliaryLosses(const Scope& scope,
-                                 const AuxiliaryLossOptions& options,
-                                 const ModelOptions& common,
-                                 const ModelSetting& setting)
+IntermediateLosses::IntermediateLosses(const Scope& scope,
+                                       const AuxiliaryLossOptions& options,
+                                       const ModelOptions& common,
+                                       const ModelBuildOptions& setting)
     : options_(options), common_(common), setting_(setting) {
-  refuse(auxiliary_problem(options, common, setting.segment));
+  throw_if_error(auxiliary_problem(options, common, setting.segment));
   for (std::int64_t layer = 1; layer <= common.layers; ++layer)
     layers_.push_back(heads_of(scope.child(layer), layer));
 }
 
-AuxiliaryLosses::Heads AuxiliaryLosses::heads_of(const Scope& scope, std::int64_t layer) const {
+IntermediateLosses::Heads IntermediateLosses::heads_of(const Scope& scope,
+                                                       std::int64_t layer) const {
   const bool last = layer == common_.layers;
   Heads heads;
   if (!last && options_.inner == Inner::none) return heads;
-  const OutputLayer::Options output = {
-      .vocabulary =
-          setting_.classes > 0 ? setting_.classes : vocabulary_of(common_, setting_.vocabulary),
-      .width = common_.output_width(),
-      .bias = true,
-      .cap = common_.logit_cap,
-      .initial = common_.table_initial(),
-      .chunks = setting_.memory.loss_chunks};
+  const LMHead::Options output = {.vocabulary = setting_.classes > 0
+                                                    ? setting_.classes
+                                                    : vocabulary_of(common_, setting_.vocabulary),
+                                  .width = common_.output_width(),
+                                  .bias = true,
+                                  .cap = common_.logit_cap,
+                                  .initial = common_.table_initial(),
+                                  .chunks = setting_.memory.loss_chunks};
   for (std::int64_t ahead = last ? 2 : 1; ahead <= options_.targets; ++ahead)
-    heads.each.push_back({ahead, OutputLayer(scope.child(ahead), output)});
+    heads.each.push_back({ahead, LMHead(scope.child(ahead), output)});
   if (common_.has_final_norm() && !heads.each.empty())
     heads.norm.emplace(scope.child("norm"), common_.output_width(), common_.norm_form());
   if (!last) scope.read_for(inner_loss_end(options_, layer, common_.layers, setting_.steps));
   return heads;
 }
 
-LayerWatch AuxiliaryLosses::watch(const Reading& reading,
-                                  const Pass& pass,
-                                  std::vector<Term>& terms) const {
+LayerRecorder IntermediateLosses::watch(const ModelInput& reading,
+                                        const ForwardContext& pass,
+                                        std::vector<LossTerm>& terms) const {
   if (!pass.training) return {};
   std::vector<double> weights;
   for (std::int64_t layer = 1; layer < common_.layers; ++layer)
@@ -179,7 +180,7 @@ LayerWatch AuxiliaryLosses::watch(const Reading& reading,
         inner_loss_weight(options_, layer, common_.layers, pass.step, setting_.steps));
   // Where no inner layer has a loss any more, nothing is shown, and nothing kept for it.
   if (std::ranges::all_of(weights, [](double weight) { return weight == 0; })) return {};
-  LayerWatch watch;
+  LayerRecorder watch;
   watch.output = [this, weights, &reading, pass, &terms](std::size_t place,
                                                          const Variable& output) {
     if (place < weights.size() && weights[place] > 0)
@@ -188,29 +189,29 @@ LayerWatch AuxiliaryLosses::watch(const Reading& reading,
   return watch;
 }
 
-void AuxiliaryLosses::add_last(const Variable& hidden,
-                               const Reading& reading,
-                               const Pass& pass,
-                               std::vector<Term>& terms) const {
+void IntermediateLosses::add_last(const Variable& hidden,
+                                  const ModelInput& reading,
+                                  const ForwardContext& pass,
+                                  std::vector<LossTerm>& terms) const {
   if (pass.training && options_.target_weight > 0)
     add_terms(common_.layers, 1, hidden, reading, pass, terms);
 }
 
-void AuxiliaryLosses::add_terms(std::int64_t layer,
-                                double weight,
-                                const Variable& output,
-                                const Reading& reading,
-                                const Pass& pass,
-                                std::vector<Term>& terms) const {
+void IntermediateLosses::add_terms(std::int64_t layer,
+                                   double weight,
+                                   const Variable& output,
+                                   const ModelInput& reading,
+                                   const ForwardContext& pass,
+                                   std::vector<LossTerm>& terms) const {
   const Heads& heads = layers_[static_cast<std::size_t>(layer - 1)];
   if (heads.each.empty()) return;
-  const Pass own = pass.child("inner").child(static_cast<std::uint64_t>(layer));
+  const ForwardContext own = pass.child("inner").child(static_cast<std::uint64_t>(layer));
   const Variable states = heads.norm ? (*heads.norm)(output, own, {}) : output;
   const std::int64_t whole = reading.time();
   for (const Head& head : heads.each) {
     const std::int64_t known = whole - (head.ahead - 1);
     if (known <= 0 || (head.ahead > 1 && options_.target_weight == 0)) continue;
-    const Reading further = {
+    const ModelInput further = {
         .fields = {{"targets", further_targets(field_of(reading.fields, "targets"), head.ahead)}}};
     const Variable losses =
         head.output.losses(states,
@@ -220,7 +221,7 @@ void AuxiliaryLosses::add_terms(std::int64_t layer,
     // The count of the batch has the positions without a target too.
     const double share = static_cast<double>(whole) / static_cast<double>(known);
     terms.push_back({.name = term_name(layer, layer == common_.layers, head.ahead),
-                     .values = head.ahead == 1 ? losses : scaled(losses, share),
+                     .values = head.ahead == 1 ? losses : multiply_scalar(losses, share),
                      .count = "tokens",
                      .weight = weight * (head.ahead == 1 ? 1.0 : options_.target_weight)});
   }

@@ -38,7 +38,7 @@ struct AuxiliaryLossOptions {
 void declare(OptionTable& table,
              AuxiliaryLossOptions& options,
              const ModelOptions& common,
-             const PlannedSetting& planned);
+             const PlannedBuildOptions& planned);
 
 // What keeps a stack that reads `segment` tokens from having such losses, as a sentence; empty
 // where nothing does.
@@ -62,30 +62,32 @@ double inner_loss_weight(const AuxiliaryLossOptions& options,
 // A classifier for each layer and token ahead, but for the last layer's next one, which the readout
 // is: parameters "LAYER/AHEAD/weight" [classes, width] and "bias"; where the model has norms before
 // its sublayers also "LAYER/norm". Layers and tokens count from 1. Those of inner layers are read
-// as long as their layer has a loss (Parameter::read_steps). Logits are chunked as the readout's.
-class AuxiliaryLosses {
+// as long as their layer has a loss (Parameter::active_steps). Logits are chunked as the readout's.
+class IntermediateLosses {
  public:
   // For a setting with steps of training. Throws ConfigurationError with auxiliary_problem.
-  AuxiliaryLosses(const Scope& scope,
-                  const AuxiliaryLossOptions& options,
-                  const ModelOptions& common,
-                  const ModelSetting& setting);
+  IntermediateLosses(const Scope& scope,
+                     const AuxiliaryLossOptions& options,
+                     const ModelOptions& common,
+                     const ModelBuildOptions& setting);
 
   // Adds to `terms` those of the inner layers that have a loss in the pass, as their outputs are
   // shown; nothing outside of training. All must outlive the run of the layers. A term "layer3" is
   // of the next token, "layer3_ahead2" of the one behind it. The reading's targets are those of
   // next tokens: a loss further ahead is a mean over the positions whose token is in the segment.
-  LayerWatch watch(const Reading& reading, const Pass& pass, std::vector<Term>& terms) const;
+  LayerRecorder watch(const ModelInput& reading,
+                      const ForwardContext& pass,
+                      std::vector<LossTerm>& terms) const;
   // And those of the last layer, "ahead2" and so on. hidden: its output.
   void add_last(const Variable& hidden,
-                const Reading& reading,
-                const Pass& pass,
-                std::vector<Term>& terms) const;
+                const ModelInput& reading,
+                const ForwardContext& pass,
+                std::vector<LossTerm>& terms) const;
 
  private:
   struct Head {
     std::int64_t ahead = 1;
-    OutputLayer output;
+    LMHead output;
   };
   struct Heads {
     std::optional<Norm> norm;
@@ -96,13 +98,13 @@ class AuxiliaryLosses {
   void add_terms(std::int64_t layer,
                  double weight,
                  const Variable& output,
-                 const Reading& reading,
-                 const Pass& pass,
-                 std::vector<Term>& terms) const;
+                 const ModelInput& reading,
+                 const ForwardContext& pass,
+                 std::vector<LossTerm>& terms) const;
 
   AuxiliaryLossOptions options_;
   ModelOptions common_;
-  ModelSetting setting_;
+  ModelBuildOptions setting_;
   std::vector<Heads> layers_;
 };
 

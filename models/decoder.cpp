@@ -12,9 +12,9 @@
 namespace longspan {
 namespace {
 
-class Decoder : public Body {
+class Decoder : public Backbone {
  public:
-  Decoder(const Scope& scope, const DecoderOptions& options, const ModelSetting& setting)
+  Decoder(const Scope& scope, const DecoderOptions& options, const ModelBuildOptions& setting)
       : options_(options),
         setting_(setting),
         vocabulary_size_(vocabulary_of(options.common, setting.vocabulary)),
@@ -23,9 +23,9 @@ class Decoder : public Body {
                    options.common.width,
                    options.common.table_initial()),
         positions_(positions(scope)),
-        spans_(options.spans.any()
-                   ? std::optional<Spans>(std::in_place, scope, options.spans, options.common)
-                   : std::nullopt),
+        spans_(options.spans.any() ? std::optional<AdaptiveSpanStack>(
+                                         std::in_place, scope, options.spans, options.common)
+                                   : std::nullopt),
         layers_(layers(scope)),
         residual_(make_residual(options.common, setting.memory)) {
     if (options.positions_each_layer) add_positions(scope);
@@ -33,39 +33,39 @@ class Decoder : public Body {
       auxiliary_.emplace(scope.child("inner"), options.auxiliary, options.common, setting);
   }
 
-  States run(const Reading& reading, const Pass& pass) const override {
+  BackboneOutput run(const ModelInput& reading, const ForwardContext& pass) const override {
     const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
     // GPT-2's learned positions are as large as its embeddings, Llama and T5 add none.
     const PositionOptions& kind = options_.positions;
     const bool unscaled = kind.learned() || kind.rotary() || kind.biased();
     const double scale =
         unscaled && !spans_ ? 1 : std::sqrt(static_cast<double>(options_.common.width));
-    const Tensor places = document_places(reading, pass.time.outside(), setting_.device);
+    const Tensor places = document_positions(reading, pass.time.outside(), setting_.device);
     const Variable x = drop(positions_ ? positions_->embed(embedding_, tokens, scale, pass, places)
                                        : embedding_(tokens, scale, pass.time),
                             options_.common.dropout,
                             pass.child("embedding"));
-    States states = {.hidden = {}, .time = pass.time};
+    BackboneOutput states = {.hidden = {}, .time = pass.time};
     if (spans_) states.terms = spans_->terms();
-    LayerWatch watch;
+    LayerRecorder watch;
     if (auxiliary_) watch = auxiliary_->watch(reading, pass, states.terms);
-    const StackReads reads = {
-        .context = {.mask = {.reach = document_reach(reading, pass.time, setting_.device)},
-                    .distances = {}}};
+    const StackInputs reads = {.context = {.mask = {.max_lookback = document_lookback(
+                                                        reading, pass.time, setting_.device)},
+                                           .distances = {}}};
     states.hidden = residual_->run(layers_, x, reads, pass.child("layers"), watch);
     if (auxiliary_) auxiliary_->add_last(states.hidden, reading, pass, states.terms);
     return states;
   }
 
-  BodyEnd end() const override {
+  OutputHeadSpec end() const override {
     const ModelOptions& common = options_.common;
-    BodyEnd end = body_end(common);
+    OutputHeadSpec end = output_head_spec(common);
     if (common.tied_embeddings) end.table = embedding_.table();
     return end;
   }
-  bool reads_on() const override {
+  bool supports_kv_cache() const override {
     return longspan::reads_on(options_.common.attention) &&
-           (spans_ || options_.positions.reads_on());
+           (spans_ || options_.positions.supports_kv_cache());
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override {
@@ -75,16 +75,16 @@ class Decoder : public Body {
     return shorter_of(of_positions,
                       longest_sequence_of(options_.common.attention, setting_.segment));
   }
-  std::vector<std::pair<std::string, double>> figures() const override {
+  std::vector<std::pair<std::string, double>> metric_values() const override {
     if (spans_) return spans_->figures();
     return {};
   }
 
  private:
   // None where distances have keys, or each layer has positions of its own.
-  std::optional<Positions> positions(const Scope& scope) const {
+  std::optional<PositionEmbedding> positions(const Scope& scope) const {
     if (options_.spans.any() || options_.positions_each_layer) return std::nullopt;
-    return Positions(scope, options_.positions, options_.common, setting_);
+    return PositionEmbedding(scope, options_.positions, options_.common, setting_);
   }
   void add_positions(const Scope& scope) {
     for (std::size_t i = 0; i < layers_.size(); ++i)
@@ -93,9 +93,9 @@ class Decoder : public Body {
                                          options_.common,
                                          setting_);
   }
-  MechanismFactory attention(const Scope& scope) {
+  AttentionOpFactory attention(const Scope& scope) {
     if (!spans_)
-      return mechanisms(scope, options_.common, options_.positions, {}, setting_.segment);
+      return attention_ops(scope, options_.common, options_.positions, {}, setting_.segment);
     const auto patterns = attention_patterns(
         options_.common.attention, options_.common.attention_setting({}, setting_.segment));
     return [this, patterns](const Scope& attention, std::int64_t layer) {
@@ -107,8 +107,9 @@ class Decoder : public Body {
     // GPT-2: what writes to the stream starts smaller, so that its variance does not grow with
     // depth.
     const double depth = std::sqrt(2 * static_cast<double>(common.layers));
-    std::optional<Initial> initial_out;
-    if (common.initial_deviation) initial_out = Initial::normal(*common.initial_deviation / depth);
+    std::optional<Initializer> initial_out;
+    if (common.initial_deviation)
+      initial_out = Initializer::normal(*common.initial_deviation / depth);
     return make_layers(
         scope,
         {.common = common,
@@ -119,14 +120,14 @@ class Decoder : public Body {
   }
 
   DecoderOptions options_;
-  ModelSetting setting_;
+  ModelBuildOptions setting_;
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
-  std::optional<Positions> positions_;
-  std::optional<Spans> spans_;
+  std::optional<PositionEmbedding> positions_;
+  std::optional<AdaptiveSpanStack> spans_;
   std::vector<Layer> layers_;
   std::unique_ptr<Residual> residual_;
-  std::optional<AuxiliaryLosses> auxiliary_;  // in training
+  std::optional<IntermediateLosses> auxiliary_;  // in training
 };
 
 // What predicts further on than the next token would predict another document.
@@ -154,7 +155,7 @@ std::string each_layer_problem(const DecoderOptions& options, bool documents_apa
 
 }  // namespace
 
-void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& planned) {
+void declare(OptionTable& table, DecoderOptions& options, const PlannedBuildOptions& planned) {
   declare(table, options.common, planned);
   declare_logit_cap(table, options.common);
   declare_logit_scale(table, options.common);
@@ -175,7 +176,7 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& 
             options.positions_each_layer,
             "learned positions are a table for each layer, added to its input, instead of one at "
             "the bottom (Al-Rfou et al. 2018)",
-            fixes_weights());
+            affects_weights());
   table.check({"model.per_layer_position_embeddings",
                "model.position_embedding_type",
                "model.adaptive_span.type"},
@@ -188,20 +189,21 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& 
   });
 }
 
-BodyFactory decoder_body(const DecoderOptions& options) {
-  return [options](const Scope& scope, const ModelSetting& setting) {
+BackboneFactory decoder_body(const DecoderOptions& options) {
+  return [options](const Scope& scope, const ModelBuildOptions& setting) {
     if (!options.spans.any())
-      refuse(positions_problem(
+      throw_if_error(positions_problem(
           options.positions, options.common, Sequences::segments, setting.segment));
-    refuse(each_layer_problem(options, setting.documents_apart));
-    refuse(further_problem(options, setting.documents_apart));
-    refuse(auxiliary_problem(options.auxiliary, options.common, setting.segment));
+    throw_if_error(each_layer_problem(options, setting.documents_apart));
+    throw_if_error(further_problem(options, setting.documents_apart));
+    throw_if_error(auxiliary_problem(options.auxiliary, options.common, setting.segment));
     return std::make_unique<Decoder>(scope, options, setting);
   };
 }
 
-std::unique_ptr<Model> make_decoder(const DecoderOptions& options, const ModelSetting& setting) {
-  return std::make_unique<Model>(setting, decoder_body(options), vocabulary_readout());
+std::unique_ptr<Model> make_decoder(const DecoderOptions& options,
+                                    const ModelBuildOptions& setting) {
+  return std::make_unique<Model>(setting, decoder_body(options), lm_head());
 }
 
 Family decoder_family() {

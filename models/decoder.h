@@ -11,18 +11,18 @@
 namespace longspan {
 
 struct DecoderOptions {
-  ModelOptions common = {.activation = FeedForwardActivation::gelu_tanh,
-                         .norm = NormPlacement::pre};
+  ModelOptions common = {.activation = FeedForwardActivation::gelu_tanh, .norm = NormPosition::pre};
   PositionOptions positions = {};
   SpanOptions spans = {};             // in place of the positions
   bool positions_each_layer = false;  // learned ones: a table for each layer, added to its input
   AuxiliaryLossOptions auxiliary = {};
 };
 
-void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& planned);
-BodyFactory decoder_body(const DecoderOptions& options);
+void declare(OptionTable& table, DecoderOptions& options, const PlannedBuildOptions& planned);
+BackboneFactory decoder_body(const DecoderOptions& options);
 // A language model.
-std::unique_ptr<Model> make_decoder(const DecoderOptions& options, const ModelSetting& setting);
+std::unique_ptr<Model> make_decoder(const DecoderOptions& options,
+                                    const ModelBuildOptions& setting);
 Family decoder_family();
 
 }  // namespace longspan

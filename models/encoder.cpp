@@ -12,9 +12,9 @@ namespace {
 
 constexpr FamilyTraits encoder_traits = {.causal = false, .sequences = Sequences::examples};
 
-class Encoder : public Body {
+class Encoder : public Backbone {
  public:
-  Encoder(const Scope& scope, const EncoderOptions& options, const ModelSetting& setting)
+  Encoder(const Scope& scope, const EncoderOptions& options, const ModelBuildOptions& setting)
       : options_(options),
         setting_(setting),
         vocabulary_size_(vocabulary_of(options.common, setting.vocabulary)),
@@ -22,43 +22,47 @@ class Encoder : public Body {
                    vocabulary_size_,
                    options.common.width,
                    options.common.table_initial()),
-        stack_(
-            scope,
-            {.common = options.common,
-             .memory = setting.memory,
-             .recurrence = options.recurrence,
-             .positions = options.positions,
-             .rotary = rotary_of(options.positions, options.common, setting)},
-            mechanisms(scope, options.common, options.positions, encoder_traits, setting.segment),
-            setting),
+        stack_(scope,
+               {.common = options.common,
+                .memory = setting.memory,
+                .recurrence = options.recurrence,
+                .positions = options.positions,
+                .rotary = rotary_of(options.positions, options.common, setting)},
+               attention_ops(
+                   scope, options.common, options.positions, encoder_traits, setting.segment),
+               setting),
         input_(scope,
                options.input,
                positions_of_embedding(options.positions, options.recurrence),
                options.common,
                setting) {}
 
-  States run(const Reading& reading, const Pass& pass) const override {
-    const Side text = {.time = pass.time,
-                       .length = queued_to(field_of(reading.fields, "length"), setting_.device)};
-    States states;
+  BackboneOutput run(const ModelInput& reading, const ForwardContext& pass) const override {
+    const EncoderOutput text = {
+        .time = pass.time,
+        .length = copy_async(field_of(reading.fields, "length"), setting_.device)};
+    BackboneOutput states;
     states.time = pass.time;
-    const auto give = [&](const Pondered& pondered) {
-      add_pondered(pondered,
-                   options_.recurrence.ponder_weight,
-                   {.count = "positions"},
-                   setting_.mesh,
-                   states);
+    const auto give = [&](const ActResult& pondered) {
+      add_ponder_loss(pondered,
+                      options_.recurrence.ponder_weight,
+                      {.count = "positions"},
+                      setting_.mesh,
+                      states);
     };
     const Tensor tokens = columns_of(reading, reading.ids(), pass.time, setting_.device);
-    states.hidden = stack_(
-        input_(embedding_, tokens, pass, text.length), {.context = text.seen()}, pass, {}, give);
+    states.hidden = stack_(input_(embedding_, tokens, pass, text.length),
+                           {.context = text.key_context()},
+                           pass,
+                           {},
+                           give);
     return states;
   }
   Batch prepared(const Batch& batch, const std::optional<Random>& /*random*/) const override {
     return options_.recurrence.adaptive() ? counted(batch, "length", "positions") : batch;
   }
 
-  BodyEnd end() const override {
+  OutputHeadSpec end() const override {
     // The stack ends with its norm.
     return {.width = options_.common.output_width(),
             .dropout = options_.common.dropout,
@@ -75,7 +79,7 @@ class Encoder : public Body {
 
  private:
   EncoderOptions options_;
-  ModelSetting setting_;
+  ModelBuildOptions setting_;
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
   Stack stack_;
@@ -84,12 +88,12 @@ class Encoder : public Body {
 
 }  // namespace
 
-void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& given) {
-  PlannedSetting planned;
+void declare(OptionTable& table, EncoderOptions& options, const PlannedBuildOptions& given) {
+  PlannedBuildOptions planned;
   // Patches are fewer than values; how many there are is known when there are images.
   if (given)
     planned = [&options, given] {
-      ModelSetting setting = given();
+      ModelBuildOptions setting = given();
       if (options.patches.side) setting.segment = 1;
       return setting;
     };
@@ -107,8 +111,8 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& 
       options.tags,
       "with run.task: tagging, predicts tags by a linear-chain conditional random field, which "
       "knows which tags follow each other (Lafferty et al. 2001); false: each tag for itself",
-      {{"false", TagReadout::softmax}, {"true", TagReadout::crf}},
-      fixes_weights());
+      {{"false", TaggingHeadType::softmax}, {"true", TaggingHeadType::crf}},
+      affects_weights());
   table.add("model.pooling",
             options.pooling,
             "with run.task: classification, what stands for a text: its first position, the mean "
@@ -117,13 +121,13 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& 
              {"mean", Pooling::mean},
              {"max", Pooling::maximum},
              {"attention", Pooling::attention}},
-            fixes_weights());
+            affects_weights());
   table.add("model.add_pooling_layer",
             options.class_layer,
             "with run.task: classification, a layer between what stands for a text and the scores "
             "of its classes: the hyperbolic tangent of W x + b, dropped by model.dropout (Devlin "
             "et al. 2019)",
-            fixes_weights());
+            affects_weights());
   std::vector<std::string> keys = {"model.patch_size",
                                    "model.position_embedding_type",
                                    "model.position_embedding_offset",
@@ -134,12 +138,13 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& 
   table.check(std::move(keys), [&options] { return patch_encoder_problem(options); });
 }
 
-BodyFactory encoder_body(const EncoderOptions& options) {
-  return [options](const Scope& scope, const ModelSetting& setting) -> std::unique_ptr<Body> {
+BackboneFactory encoder_body(const EncoderOptions& options) {
+  return [options](const Scope& scope,
+                   const ModelBuildOptions& setting) -> std::unique_ptr<Backbone> {
     if (options.patches.side) return patch_encoder(scope, options, setting);
-    refuse(positions_problem(
+    throw_if_error(positions_problem(
         options.positions, options.common, encoder_traits.sequences, setting.segment));
-    refuse(recurrence_problem(options.recurrence, options.common, "model.recurrence.type"));
+    throw_if_error(recurrence_problem(options.recurrence, options.common, "model.recurrence.type"));
     return std::make_unique<Encoder>(scope, options, setting);
   };
 }

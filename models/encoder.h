@@ -10,18 +10,18 @@
 namespace longspan {
 
 struct EncoderOptions {
-  ModelOptions common = {.norm = NormPlacement::pre, .initial_deviation = {}};
+  ModelOptions common = {.norm = NormPosition::pre, .initial_deviation = {}};
   InputOptions input = {};
   PatchOptions patches = {};
   PositionOptions positions = {};
-  TagReadout tags = TagReadout::softmax;
+  TaggingHeadType tags = TaggingHeadType::softmax;
   Pooling pooling = Pooling::first;
   bool class_layer = false;
-  RecurrenceOptions recurrence = {.count = StepCount::none};
+  RecurrenceOptions recurrence = {.count = RecurrenceType::none};
 };
 
-void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& planned);
-BodyFactory encoder_body(const EncoderOptions& options);
+void declare(OptionTable& table, EncoderOptions& options, const PlannedBuildOptions& planned);
+BackboneFactory encoder_body(const EncoderOptions& options);
 Family encoder_family();
 
 }  // namespace longspan

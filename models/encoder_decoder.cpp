@@ -17,11 +17,11 @@ namespace {
 const PonderedNames encoding = {.prefix = "encoder_", .count = "source_positions"};
 const PonderedNames decoding = {.prefix = "decoder_", .count = "target_positions"};
 
-class EncoderDecoder : public Body {
+class EncoderDecoder : public Backbone {
  public:
   EncoderDecoder(const Scope& scope,
                  const EncoderDecoderOptions& options,
-                 const ModelSetting& setting)
+                 const ModelBuildOptions& setting)
       : options_(options),
         setting_(setting),
         vocabulary_size_(vocabulary_of(options.common, setting.vocabulary) + (masked() ? 1 : 0)),
@@ -43,48 +43,50 @@ class EncoderDecoder : public Body {
         source_input_(input_of(scope.child("encoder"))),
         input_(input_of(scope.child("decoder"))) {}
 
-  States run(const Reading& reading, const Pass& pass) const override {
+  BackboneOutput run(const ModelInput& reading, const ForwardContext& pass) const override {
     const Device& device = setting_.device;
-    States states;
+    BackboneOutput states;
     states.time = pass.time;
-    StackReads reads;
-    reads.sides = reading.sides.empty() ? sides(reading, pass, states) : reading.sides;
-    if (!pass.kept)
-      reads.context.mask.key_length = queued_to(field_of(reading.fields, "length"), device);
+    StackInputs reads;
+    reads.encoder_outputs =
+        reading.encoder_outputs.empty() ? sides(reading, pass, states) : reading.encoder_outputs;
+    if (!pass.kv_cache)
+      reads.context.mask.key_length = copy_async(field_of(reading.fields, "length"), device);
     if (masked()) reads.context.mask.rules = masks::everything();
-    const Pass writing = pass.child("decoder");
+    const ForwardContext writing = pass.child("decoder");
     const Tensor tokens = columns_of(reading, "tokens", pass.time, device);
     const Variable guessed = guessed_of(reading, pass.time);
     const Variable y = input_(embedding_, tokens, writing, reads.context.mask.key_length, guessed);
-    LayerWatch watch;
-    if (looks(pass)) watch.side = watched(states.look.attention);
-    if (masked() && reading.sides.empty()) {
-      states.sides = reads.sides;
+    LayerRecorder watch;
+    if (looks(pass)) watch.side = watched(states.cross_attention_weights.attention);
+    if (masked() && reading.encoder_outputs.empty()) {
+      states.encoder_outputs = reads.encoder_outputs;
       // Context ranks read the same rows.
-      states.watched.push_back(far_lengths(reading.fields, options_.masking));
+      states.watched.push_back(out_of_range_lengths(reading.fields, options_.masking));
       if (setting_.mesh.context.rank() > 0) states.watched.back().sum = 0;
     }
     states.hidden = decoder_(y, reads, writing, watch, pondered(states, decoding));
     if (options_.source.copies)
-      states.look.embedding = with(guessed, embedding_(tokens, scale(), pass.time));
+      states.cross_attention_weights.embedding =
+          with(guessed, embedding_(tokens, scale(), pass.time));
     return states;
   }
 
-  BodyEnd end() const override {
+  OutputHeadSpec end() const override {
     // The decoder's stack ends with its norm.
-    BodyEnd end = {.width = options_.common.output_width(),
-                   .logit_scale = options_.common.logits_factor(),
-                   .initial = options_.common.table_initial()};
+    OutputHeadSpec end = {.width = options_.common.output_width(),
+                          .logit_scale = options_.common.logits_factor(),
+                          .initial = options_.common.table_initial()};
     if (options_.common.tied_embeddings) end.table = embedding_.table();
     end.source = options_.source;
     end.embedding_width = options_.common.width;
     if (masked())
       end.masked =
-          MaskedTargets{options_.masking, vocabulary_size_ - 1, options_.common.output_width()};
+          NatTargets{options_.masking, vocabulary_size_ - 1, options_.common.output_width()};
     return end;
   }
   Tensor mixed_embeddings(const Tensor& weights) const override {
-    return embedding_.mixed(weights, scale());
+    return embedding_.soft_embedding(weights, scale());
   }
   Batch prepared(const Batch& batch, const std::optional<Random>& random) const override {
     Batch result = batch;
@@ -95,9 +97,9 @@ class EncoderDecoder : public Body {
     if (!masked()) return result;
     std::optional<Random> place;
     if (random) place = random->child("masking");
-    return masked_words(result, vocabulary_size_ - 1, options_.masking, place);
+    return prepare_nat_batch(result, vocabulary_size_ - 1, options_.masking, place);
   }
-  bool reads_on() const override { return !masked(); }
+  bool supports_kv_cache() const override { return !masked(); }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override {
     std::int64_t longest = shorter_of(input_.longest(), decoder_.longest());
@@ -109,10 +111,10 @@ class EncoderDecoder : public Body {
  private:
   bool masked() const { return options_.decoder == EncoderDecoderOptions::Decoder::masked; }
   // Copying is a part of every result, the losses of training alone.
-  bool looks(const Pass& pass) const {
+  bool looks(const ForwardContext& pass) const {
     return options_.source.copies || (pass.training && options_.source.is_wanted());
   }
-  SideWatch watched(Variable& attention) const {
+  CrossAttentionRecorder watched(Variable& attention) const {
     const std::int64_t layers = options_.common.layers;
     return {.layer = static_cast<std::size_t>(options_.alignment_layer.value_or(layers - 1)),
             .heads = options_.alignment_heads,
@@ -128,24 +130,26 @@ class EncoderDecoder : public Body {
                       setting_);
   }
   // `states` gets what a stack pondered.
-  GivePondered pondered(States& states, const PonderedNames& names) const {
-    return [this, &states, names](const Pondered& found) {
-      add_pondered(found, options_.recurrence.ponder_weight, names, setting_.mesh, states);
+  GivePondered pondered(BackboneOutput& states, const PonderedNames& names) const {
+    return [this, &states, names](const ActResult& found) {
+      add_ponder_loss(found, options_.recurrence.ponder_weight, names, setting_.mesh, states);
     };
   }
 
   // What the decoder looks at. Of a reading that goes on its keys are kept already.
-  std::vector<Side> sides(const Reading& reading, const Pass& pass, States& states) const {
-    if (pass.kept && pass.kept->positions() > 0)
-      return std::vector<Side>(static_cast<std::size_t>(
+  std::vector<EncoderOutput> sides(const ModelInput& reading,
+                                   const ForwardContext& pass,
+                                   BackboneOutput& states) const {
+    if (pass.kv_cache && pass.kv_cache->positions() > 0)
+      return std::vector<EncoderOutput>(static_cast<std::size_t>(
           reads_all_layers(options_.wiring) ? options_.encoder().layers : 1));
     const std::int64_t time = field_of(reading.fields, "source").shape()[1];
-    const Side side = {
-        .time = pass.kept ? undivided_time(time) : divide_time(setting_.mesh, time),
-        .length = queued_to(field_of(reading.fields, "source_length"), setting_.device)};
-    Pass reads = pass.child("encoder");
+    const EncoderOutput side = {
+        .time = pass.kv_cache ? replicate_sequence(time) : shard_sequence(setting_.mesh, time),
+        .length = copy_async(field_of(reading.fields, "source_length"), setting_.device)};
+    ForwardContext reads = pass.child("encoder");
     reads.time = side.time;
-    reads.kept = nullptr;
+    reads.kv_cache = nullptr;
     const Tensor tokens = columns_of(reading, "source", side.time, setting_.device);
     const Variable x =
         source_input_(source_embedding_.value_or(embedding_), tokens, reads, side.length);
@@ -168,26 +172,26 @@ class EncoderDecoder : public Body {
   StackOptions encoder_stack() const { return stack(options_.encoder()); }
   StackOptions decoder_stack() const {
     StackOptions options = stack(options_.common);
-    options.cross = CrossOptions{.wiring = options_.wiring,
-                                 .scores = options_.scores,
-                                 .encoder_layers = options_.encoder().layers,
-                                 .encoder_width = options_.common.output_width()};
+    options.cross = CrossAttentionOptions{.wiring = options_.wiring,
+                                          .scores = options_.scores,
+                                          .encoder_layers = options_.encoder().layers,
+                                          .encoder_width = options_.common.output_width()};
     return options;
   }
-  MechanismFactory mechanisms_of(const Scope& stack,
-                                 const ModelOptions& options,
-                                 const FamilyTraits& traits) const {
-    return mechanisms(stack, options, options_.positions, traits, setting_.segment);
+  AttentionOpFactory mechanisms_of(const Scope& stack,
+                                   const ModelOptions& options,
+                                   const FamilyTraits& traits) const {
+    return attention_ops(stack, options, options_.positions, traits, setting_.segment);
   }
 
   // What is read in place of tokens, of the positions that this rank has outside; undefined where
   // nothing is.
-  Variable guessed_of(const Reading& reading, const TimeDivision& time) const {
-    const Tensor& all = reading.guessed;
+  Variable guessed_of(const ModelInput& reading, const SequenceShard& time) const {
+    const Tensor& all = reading.soft_embeddings;
     if (!all.defined()) return {};
     const Ranges& positions = time.outside();
     const Tensor own =
-        Tensor::empty(all.shape().with(1, count_of(positions)), all.dtype(), all.device());
+        Tensor::empty(all.shape().with(1, pluralize(positions)), all.dtype(), all.device());
     std::int64_t row = 0;
     for (const Range& range : positions) {
       on(all.device(), [&](auto backend) {
@@ -202,7 +206,7 @@ class EncoderDecoder : public Body {
   }
 
   EncoderDecoderOptions options_;
-  ModelSetting setting_;
+  ModelBuildOptions setting_;
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
   Stack encoder_;
@@ -214,12 +218,13 @@ class EncoderDecoder : public Body {
 
 }  // namespace
 
-BodyFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
-  return [options](const Scope& scope, const ModelSetting& setting) {
-    refuse(problem_of(options, setting.memory));
-    refuse(masked_problem(options, setting.sampling));
+BackboneFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
+  return [options](const Scope& scope, const ModelBuildOptions& setting) {
+    throw_if_error(problem_of(options, setting.memory));
+    throw_if_error(masked_problem(options, setting.sampling));
     for (const ModelOptions& stack : {options.common, options.encoder()})
-      refuse(positions_problem(options.positions, stack, Sequences::examples, setting.segment));
+      throw_if_error(
+          positions_problem(options.positions, stack, Sequences::examples, setting.segment));
     return std::make_unique<EncoderDecoder>(scope, options, setting);
   };
 }

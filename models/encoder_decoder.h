@@ -15,18 +15,19 @@ struct EncoderDecoderOptions {
   // causal: says one word after another; masked: all at once (models/masked_decoder.h).
   enum class Decoder : std::uint8_t { causal, masked };
 
-  ModelOptions common = {.norm = NormPlacement::pre,
-                         .initial_deviation = {}};            // of both, layers: of the decoder
-  std::optional<std::int64_t> encoder_layers = {};            // as many as the decoder has
-  Wiring wiring = Wiring::last;                               // of cross-attention
-  CrossScoreOptions scores = {};                              // likewise
-  PositionOptions positions = {};                             // of both, each with its own tables
-  InputOptions input = {};                                    // of both, each with its own norm
-  RecurrenceOptions recurrence = {.count = StepCount::none};  // of both, each with its own weights
+  ModelOptions common = {.norm = NormPosition::pre,
+                         .initial_deviation = {}};             // of both, layers: of the decoder
+  std::optional<std::int64_t> encoder_layers = {};             // as many as the decoder has
+  CrossAttentionMapping wiring = CrossAttentionMapping::last;  // of cross-attention
+  CrossAttentionScoreOptions scores = {};                      // likewise
+  PositionOptions positions = {};                              // of both, each with its own tables
+  InputOptions input = {};                                     // of both, each with its own norm
+  RecurrenceOptions recurrence = {.count =
+                                      RecurrenceType::none};  // of both, each with its own weights
   Embeddings embeddings = Embeddings::shared;                 // source and target have one table
   Decoder decoder = Decoder::causal;
-  WordMaskingOptions masking = {};  // of a masked decoder
-  SourceLookOptions source = {};
+  NatOptions masking = {};  // of a masked decoder
+  CrossAttentionLossOptions source = {};
   std::int64_t alignment_heads = 1;                  // that `source` is about: the first ones
   std::optional<std::int64_t> alignment_layer = {};  // counted from 0; none: the last one
 
@@ -39,8 +40,10 @@ struct EncoderDecoderOptions {
 // What keeps them from being, as a sentence; empty where nothing does.
 std::string problem_of(const EncoderDecoderOptions& options, const MemoryOptions& memory);
 
-void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSetting& planned);
-BodyFactory encoder_decoder_body(const EncoderDecoderOptions& options);
+void declare(OptionTable& table,
+             EncoderDecoderOptions& options,
+             const PlannedBuildOptions& planned);
+BackboneFactory encoder_decoder_body(const EncoderDecoderOptions& options);
 Family encoder_decoder_family();
 
 }  // namespace longspan

@@ -12,7 +12,7 @@ namespace {
 // What keeps the encoder from being computed again as the decoder is; empty where nothing does.
 std::string encoder_recompute_problem(const EncoderDecoderOptions& options,
                                       const MemoryOptions& memory) {
-  if (!options.encoder_layers || memory.recomputation().together <= *options.encoder_layers)
+  if (!options.encoder_layers || memory.recomputation().num_layers <= *options.encoder_layers)
     return "";
   return fmt::format(
       "memory.recompute_num_layers is {}, but model.num_encoder_layers is {}; set it to at most "
@@ -24,7 +24,7 @@ std::string encoder_recompute_problem(const EncoderDecoderOptions& options,
 
 // What keeps the decoder from writing one token after another; empty where nothing does.
 std::string writing_problem(const EncoderDecoderOptions& options) {
-  const MechanismKind* const kind = kind_that_reads_anew(options.common.attention);
+  const AttentionKind* const kind = first_kind_without_kv_cache(options.common.attention);
   if (kind == nullptr || options.decoder == EncoderDecoderOptions::Decoder::masked) return "";
   return fmt::format(
       "model.attention.layer_types: found {}, which cannot read on from kept keys, as a decoder of "
@@ -40,7 +40,7 @@ std::string steps_problem(const EncoderDecoderOptions& options) {
     std::string problem = recurrence_problem(recurrence, stack, "model.recurrence.type");
     if (!problem.empty()) return problem;
   }
-  if (recurrence.recurs() && options.wiring != Wiring::last)
+  if (recurrence.is_recurrent() && options.wiring != CrossAttentionMapping::last)
     return "model.cross_attention.layer_mapping: found other than last with model.recurrence.type, "
            "whose decoder "
            "looks at what the encoder gives after its last step; set one of them otherwise";
@@ -53,7 +53,8 @@ std::string steps_problem(const EncoderDecoderOptions& options) {
 }
 
 // Of what is declared before anyone knows whether it is masked.
-constexpr FamilyTraits causal_decoder = {.sequences = Sequences::examples, .looks_at_side = true};
+constexpr FamilyTraits causal_decoder = {.sequences = Sequences::examples,
+                                         .has_cross_attention = true};
 
 // A sentence about attention, with the keys of the encoder where it has its own.
 std::string said_of_encoder(std::string sentence, const EncoderDecoderOptions& options) {
@@ -73,7 +74,7 @@ std::string said_of_encoder(std::string sentence, const EncoderDecoderOptions& o
 // What is wrong with the attention of the encoder; empty where nothing is, or where it is the
 // decoder's, of which the same is told.
 std::string encoder_attention_problem(const EncoderDecoderOptions& options,
-                                      const PlannedSetting& planned) {
+                                      const PlannedBuildOptions& planned) {
   const ModelOptions encoder = options.encoder();
   const auto problem = [&](const ModelOptions& of, const FamilyTraits& traits) {
     std::string found = problem_of(of.attention, of.attention_setting(traits, 0));
@@ -106,13 +107,13 @@ std::string alignment_problem(const EncoderDecoderOptions& options) {
 
 void declare_encoder_attention(OptionTable& table,
                                EncoderDecoderOptions& options,
-                               const PlannedSetting& planned) {
+                               const PlannedBuildOptions& planned) {
   table.add(
       "model.attention.encoder_layer_types",
       options.common.attention.encoder_kinds,
       "what each layer of the encoder sees, as in model.attention.layer_types, whose other keys it "
       "shares; empty: the same as in the decoder",
-      fixes_weights([&options](const std::string& kinds) {
+      affects_weights([&options](const std::string& kinds) {
         const ModelOptions encoder = options.encoder();
         const AttentionOptions& attention = options.common.attention;
         return layers_of_other_weights(
@@ -147,7 +148,7 @@ void declare_encoder_attention(OptionTable& table,
 
 // What keeps the decoder from looking as it is to; empty where nothing does.
 std::string look_problem(const EncoderDecoderOptions& options, const MeshShape& mesh) {
-  if (options.scores.kind != CrossScores::dot_product && options.source.is_wanted())
+  if (options.scores.kind != CrossAttentionScore::dot_product && options.source.is_wanted())
     return "model.cross_attention.score_function: found others than dot_product with "
            "model.use_pointer_generator, model.coverage_loss_weight or "
            "model.guided_attention.type, which look at products of queries and keys; set one of "
@@ -163,25 +164,25 @@ std::string look_problem(const EncoderDecoderOptions& options, const MeshShape& 
 
 void declare_cross_scores(OptionTable& table,
                           EncoderDecoderOptions& options,
-                          const PlannedSetting& planned) {
+                          const PlannedBuildOptions& planned) {
   table.add("model.cross_attention.score_function",
             options.scores.kind,
             "how cross-attention scores a position of the source: by a product; by a small network "
             "of query and key (additive, Bahdanau et al. 2015); or by one that also hears where "
             "the position before has looked (location, Chorowski et al. 2015), so that positions "
             "follow one another",
-            {{"dot_product", CrossScores::dot_product},
-             {"additive", CrossScores::additive},
-             {"location", CrossScores::location}},
-            fixes_weights());
+            {{"dot_product", CrossAttentionScore::dot_product},
+             {"additive", CrossAttentionScore::additive},
+             {"location", CrossAttentionScore::location}},
+            affects_weights());
   table.add("model.cross_attention.location_kernel_size",
-            options.scores.taps,
+            options.scores.kernel_size,
             "with model.cross_attention.score_function: location, the places around a key that are "
             "heard; odd",
             between(1, 255),
-            fixes_weights());
+            affects_weights());
   table.warn("model.cross_attention.location_kernel_size", [&options]() -> std::string {
-    return options.scores.kind == CrossScores::location
+    return options.scores.kind == CrossAttentionScore::location
                ? ""
                : "model.cross_attention.score_function is not location";
   });
@@ -204,12 +205,12 @@ void declare_cross_scores(OptionTable& table,
 }
 
 void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
-  SourceLookOptions& source = options.source;
+  CrossAttentionLossOptions& source = options.source;
   table.add("model.use_pointer_generator",
             source.copies,
             "a word may be copied from the source: by a gate, from where the alignment heads look "
             "(See et al. 2017); not with training.label_smoothing",
-            fixes_weights());
+            affects_weights());
   table.add("model.coverage_loss_weight",
             source.coverage,
             "weight of a loss of looking again where the alignment heads have looked (See et al. "
@@ -220,10 +221,10 @@ void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
             "where the alignment heads are taught to look: nowhere; at the same part of the source "
             "as the target's (Tachibana et al. 2018); on from where they have looked, never back "
             "(after Raffel et al. 2017); or where data.train_alignments says",
-            {{"none", AttentionGuide::none},
-             {"diagonal", AttentionGuide::diagonal},
-             {"monotonic", AttentionGuide::monotonic},
-             {"alignment", AttentionGuide::alignments}});
+            {{"none", GuidedAttentionType::none},
+             {"diagonal", GuidedAttentionType::diagonal},
+             {"monotonic", GuidedAttentionType::monotonic},
+             {"alignment", GuidedAttentionType::alignments}});
   table.add("model.guided_attention.loss_weight",
             source.guide_weight,
             "weight of the loss of model.guided_attention.type",
@@ -256,11 +257,12 @@ void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
   table.warn("model.alignment_heads", unread);
   table.warn("model.alignment_layer", unread);
   table.warn("model.guided_attention.loss_weight", [&source]() -> std::string {
-    return source.guide == AttentionGuide::none ? "model.guided_attention.type is none" : "";
+    return source.guide == GuidedAttentionType::none ? "model.guided_attention.type is none" : "";
   });
   table.warn("model.guided_attention.sigma", [&source]() -> std::string {
-    return source.guide == AttentionGuide::diagonal ? ""
-                                                    : "model.guided_attention.type is not diagonal";
+    return source.guide == GuidedAttentionType::diagonal
+               ? ""
+               : "model.guided_attention.type is not diagonal";
   });
 }
 
@@ -294,13 +296,15 @@ std::string problem_of(const EncoderDecoderOptions& options, const MemoryOptions
   return "";
 }
 
-void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSetting& planned) {
+void declare(OptionTable& table,
+             EncoderDecoderOptions& options,
+             const PlannedBuildOptions& planned) {
   declare(table, options.common, planned, causal_decoder);
   table.add("model.num_encoder_layers",
             options.encoder_layers,
             "layers of the encoder; none: model.num_hidden_layers, which are the decoder's",
             between(1, 1 << 16),
-            fixes_weights());
+            affects_weights());
   table.add(
       "model.cross_attention.layer_mapping",
       options.wiring,
@@ -308,12 +312,12 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
       "of the same layer; of the same layer counted from the end; a learned mixture of all "
       "(transparent, Bapna et al. 2018); or "
       "each of all",
-      {{"last", Wiring::last},
-       {"same", Wiring::same},
-       {"reverse", Wiring::reverse},
-       {"transparent", Wiring::mix},
-       {"full", Wiring::full}},
-      fixes_weights());
+      {{"last", CrossAttentionMapping::last},
+       {"same", CrossAttentionMapping::same},
+       {"reverse", CrossAttentionMapping::reverse},
+       {"transparent", CrossAttentionMapping::mix},
+       {"full", CrossAttentionMapping::full}},
+      affects_weights());
   declare(table, options.input);
   declare_logit_scale(table, options.common);
   declare(table, options.positions, options.common, Sequences::examples, planned);
@@ -323,7 +327,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
             "source and target have one table; false: one each",
             {{"true", EncoderDecoderOptions::Embeddings::shared},
              {"false", EncoderDecoderOptions::Embeddings::apart}},
-            fixes_weights());
+            affects_weights());
   table.check({"model.cross_attention.layer_mapping",
                "model.num_encoder_layers",
                "model.num_hidden_layers"},
@@ -334,7 +338,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
               });
   declare_source_look(table, options);
   declare_cross_scores(table, options, planned);
-  declare_masked(table, options, planned);
+  declare_nat(table, options, planned);
   declare_encoder_attention(table, options, planned);
   table.check({"model.recurrence.type",
                "model.residual.type",
@@ -349,7 +353,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
   if (planned)
     table.check({"model.guided_attention.type", "data.train_alignments"},
                 [&options, &table]() -> std::string {
-                  const bool is_guided = options.source.guide == AttentionGuide::alignments;
+                  const bool is_guided = options.source.guide == GuidedAttentionType::alignments;
                   if (table.is_default("data.train_alignments") != is_guided) return "";
                   return is_guided ? "model.guided_attention.type is alignment, and "
                                      "data.train_alignments is not set; set "

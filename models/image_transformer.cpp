@@ -18,7 +18,8 @@ FamilyTraits traits_of(const ImageGrid& grid) {
   return {.sequences = Sequences::examples, .image = grid};
 }
 
-PixelSequence sequence_of(const ImageTransformerOptions& options, const ModelSetting& setting) {
+PixelSequence sequence_of(const ImageTransformerOptions& options,
+                          const ModelBuildOptions& setting) {
   if (!setting.image)
     throw ConfigurationError(
         "model.family: image_transformer learns images of a shape that the data say; it is for "
@@ -38,7 +39,8 @@ PixelSequence sequence_of(const ImageTransformerOptions& options, const ModelSet
 }
 
 // Positions of the longest sequence.
-std::int64_t most_positions(const ImageTransformerOptions& options, const ModelSetting& setting) {
+std::int64_t most_positions(const ImageTransformerOptions& options,
+                            const ModelBuildOptions& setting) {
   const bool one_by_one = options.values == PixelValues::categories || !setting.image;
   const std::int64_t together = one_by_one ? 1 : setting.image->channels;
   return (setting.segment + together - 1) / together;
@@ -49,7 +51,7 @@ std::int64_t most_positions(const ImageTransformerOptions& options, const ModelS
 Variable sinusoids_in_half(std::int64_t count,
                            std::int64_t width,
                            bool second,
-                           const ModelSetting& setting) {
+                           const ModelBuildOptions& setting) {
   const std::int64_t half = width / 2;
   const std::int64_t begin = second ? half : 0;
   const std::int64_t features = second ? width - half : half;
@@ -74,7 +76,7 @@ class PixelPlaces {
               const PixelSequence& sequence,
               PixelPositions kind,
               const ModelOptions& common,
-              const ModelSetting& setting)
+              const ModelBuildOptions& setting)
       : sequence_(sequence), device_(setting.device) {
     const auto learned = [&](const char* name, std::int64_t count) {
       return scope.weight(name, {count, common.width}, common.table_initial());
@@ -123,13 +125,13 @@ class PixelInput {
   PixelInput(const Scope& scope,
              const PixelSequence& sequence,
              const ImageTransformerOptions& options,
-             const ModelSetting& setting)
+             const ModelBuildOptions& setting)
       : sequence_(sequence), setting_(setting) {
     const std::int64_t width = options.common.width;
     if (options.values == PixelValues::mixtures)
       weight_ = scope.weight("pixel/weight",
-                             {width, sequence.together() + 1},
-                             Initial::xavier(sequence.together() + 1, width));
+                             {width, sequence.channels_per_position() + 1},
+                             Initializer::xavier(sequence.channels_per_position() + 1, width));
     else
       table_.emplace(
           scope.child("embedding"), sequence.ids(), width, options.common.table_initial());
@@ -137,7 +139,7 @@ class PixelInput {
 
   // [rows, time, width] of the positions that this rank has. Embeddings are scaled by the root of
   // the width; the product with a pixel's values is not.
-  Variable of(const Reading& reading, double scale, const TimeDivision& time) const {
+  Variable of(const ModelInput& reading, double scale, const SequenceShard& time) const {
     const Tensor read = reading.fields.contains("pixels")
                             ? sequence_.read_of(field_of(reading.fields, "pixels"))
                             : field_of(reading.fields, "tokens");
@@ -148,10 +150,12 @@ class PixelInput {
  private:
   // -1 .. 1 for each channel, and a 1; at the start zeros.
   Variable features_of(const Tensor& read, const Ranges& positions) const {
-    const std::int64_t rows = read.shape()[0], channels = sequence_.together();
-    const Tensor result = Tensor::zeros(
-        {rows, count_of(positions), channels + 1}, DType::f64, read.device(), MemoryTag::workspace);
-    on_host(read.device(), [&] {
+    const std::int64_t rows = read.shape()[0], channels = sequence_.channels_per_position();
+    const Tensor result = Tensor::zeros({rows, pluralize(positions), channels + 1},
+                                        DType::f64,
+                                        read.device(),
+                                        MemoryTag::workspace);
+    dispatch_on_host(read.device(), [&] {
       double* to = result.data<double>();
       for (std::int64_t row = 0; row < rows; ++row)
         for (const Range& range : positions)
@@ -164,20 +168,20 @@ class PixelInput {
             to[channels] = 1;
           }
     });
-    return cast(Variable(queued_to(result, setting_.device)), setting_.compute);
+    return cast(Variable(copy_async(result, setting_.device)), setting_.compute);
   }
 
   PixelSequence sequence_;
-  ModelSetting setting_;
+  ModelBuildOptions setting_;
   std::optional<TokenEmbedding> table_;
   Weight weight_;
 };
 
-class ImageTransformer : public Body {
+class ImageTransformer : public Backbone {
  public:
   ImageTransformer(const Scope& scope,
                    const ImageTransformerOptions& options,
-                   const ModelSetting& setting)
+                   const ModelBuildOptions& setting)
       : common_(options.common),
         setting_(setting),
         mixtures_(options.values == PixelValues::mixtures ? options.mixtures : 0),
@@ -186,11 +190,11 @@ class ImageTransformer : public Body {
         places_(scope.child("positions"), sequence_, options.positions, options.common, setting),
         layers_(make_layers(scope,
                             {.common = options.common, .memory = setting.memory},
-                            mechanisms(scope,
-                                       options.common,
-                                       {},
-                                       traits_of({sequence_.rows(), sequence_.columns()}),
-                                       most_positions(options, setting)))),
+                            attention_ops(scope,
+                                          options.common,
+                                          {},
+                                          traits_of({sequence_.rows(), sequence_.columns()}),
+                                          most_positions(options, setting)))),
         residual_(make_residual(options.common, setting.memory)) {
     if (options.of_classes)
       classes_.emplace(scope.child("classes"),
@@ -199,7 +203,7 @@ class ImageTransformer : public Body {
                        options.common.table_initial());
   }
 
-  States run(const Reading& reading, const Pass& pass) const override {
+  BackboneOutput run(const ModelInput& reading, const ForwardContext& pass) const override {
     const double scale = std::sqrt(static_cast<double>(common_.width));
     Variable x = input_.of(reading, scale, pass.time);
     if (classes_) x = add(x, (*classes_)(classes_of(reading, pass), scale, pass.time));
@@ -209,26 +213,27 @@ class ImageTransformer : public Body {
     return {.hidden = residual_->run(layers_, x, {}, pass.child("layers")), .time = pass.time};
   }
 
-  std::int64_t time_of(const Reading& reading) const override {
-    return (reading.time() + sequence_.together() - 1) / sequence_.together();
+  std::int64_t time_of(const ModelInput& reading) const override {
+    return (reading.time() + sequence_.channels_per_position() - 1) /
+           sequence_.channels_per_position();
   }
-  BodyEnd end() const override {
-    BodyEnd end = body_end(common_);
+  OutputHeadSpec end() const override {
+    OutputHeadSpec end = output_head_spec(common_);
     end.pixels = sequence_;
     end.mixtures = mixtures_;
     end.reads_classes = classes_.has_value();
     return end;
   }
-  bool reads_on() const override { return longspan::reads_on(common_.attention); }
+  bool supports_kv_cache() const override { return longspan::reads_on(common_.attention); }
   std::int64_t vocabulary() const override { return sequence_.ids(); }
 
  private:
   // Of each row its class, at every position that this rank has inside. Throws DataError for an
   // image without one: there are files without any.
-  Tensor classes_of(const Reading& reading, const Pass& pass) const {
+  Tensor classes_of(const ModelInput& reading, const ForwardContext& pass) const {
     const Tensor& label = field_of(reading.fields, "label");
     const auto length = reading.fields.find("length");
-    on_host(label.device(), [&] {
+    dispatch_on_host(label.device(), [&] {
       for (std::int64_t row = 0; row < label.elements(); ++row)
         if (label.data<std::int64_t>()[row] < 0 &&
             (length == reading.fields.end() || length->second.data<std::int64_t>()[row] > 0))
@@ -236,19 +241,19 @@ class ImageTransformer : public Body {
               "model.class_conditional is true, and an image has no class; name the file of labels "
               "(data.train_target and so on, or --data-target), or set it to false");
     });
-    const std::int64_t columns = count_of(pass.time.inside());
+    const std::int64_t columns = pluralize(pass.time.inside());
     const Tensor result = Tensor::empty(
         {label.elements(), columns}, DType::i64, label.device(), MemoryTag::workspace);
-    on_host(label.device(), [&] {
+    dispatch_on_host(label.device(), [&] {
       for (std::int64_t row = 0; row < label.elements(); ++row)
         std::fill_n(
             result.data<std::int64_t>() + row * columns, columns, label.data<std::int64_t>()[row]);
     });
-    return queued_to(result, setting_.device);
+    return copy_async(result, setting_.device);
   }
 
   ModelOptions common_;
-  ModelSetting setting_;
+  ModelBuildOptions setting_;
   std::int64_t mixtures_;
   PixelSequence sequence_;
   PixelInput input_;
@@ -276,7 +281,9 @@ std::string tied_problem(const ImageTransformerOptions& options) {
 
 }  // namespace
 
-void declare(OptionTable& table, ImageTransformerOptions& options, const PlannedSetting& planned) {
+void declare(OptionTable& table,
+             ImageTransformerOptions& options,
+             const PlannedBuildOptions& planned) {
   declare(table, options.common, planned, traits_of({}));
   table.add("model.pixel_distribution",
             options.values,
@@ -284,12 +291,12 @@ void declare(OptionTable& table, ImageTransformerOptions& options, const Planned
             "its channels under a mixture of logistics (Salimans et al. 2017), which makes a "
             "sequence of colours a third as long",
             {{"categorical", PixelValues::categories}, {"logistic_mixture", PixelValues::mixtures}},
-            fixes_weights());
+            affects_weights());
   table.add("model.num_mixtures",
             options.mixtures,
             "logistics of such a mixture",
             between(1, 1 << 10),
-            fixes_weights());
+            affects_weights());
   table.warn("model.num_mixtures", [&options]() -> std::string {
     return options.values == PixelValues::mixtures ? "" : "model.pixel_distribution is categorical";
   });
@@ -299,13 +306,13 @@ void declare(OptionTable& table, ImageTransformerOptions& options, const Planned
             "being columns of their own: sines and cosines of each in one half of the features, or "
             "a learned vector for each row and each column",
             {{"sinusoidal", PixelPositions::sinusoidal}, {"learned", PixelPositions::learned}},
-            fixes_weights());
+            affects_weights());
   table.add("model.right_shift_blockwise",
             options.shift_each_block,
             "with local_2d, the first value of a block is predicted from what is around the block "
             "alone (tensor2tensor), so that no later block reads the last value of a block; false: "
             "from the last value of the block before it too",
-            fixes_weights());
+            affects_weights());
   table.warn("model.right_shift_blockwise", [&options]() -> std::string {
     return has_kind(options.common.attention, "local_2d")
                ? ""
@@ -315,18 +322,18 @@ void declare(OptionTable& table, ImageTransformerOptions& options, const Planned
             options.of_classes,
             "a learned vector of an image's class is added at each position, so that images of a "
             "class can be asked for",
-            fixes_weights());
+            affects_weights());
   table.check({"model.tie_word_embeddings"}, [&options] { return tied_problem(options); });
   table.check({"model.norm.type"}, [&options] { return norm_problem(options); });
   table.warn("model.vocab_size",
              []() -> std::string { return "the values of images have ids of their own"; });
 }
 
-BodyFactory image_transformer_body(const ImageTransformerOptions& options) {
-  return [options](const Scope& scope, const ModelSetting& setting) {
-    refuse(tied_problem(options));
-    refuse(norm_problem(options));
-    refuse(problem_of(
+BackboneFactory image_transformer_body(const ImageTransformerOptions& options) {
+  return [options](const Scope& scope, const ModelBuildOptions& setting) {
+    throw_if_error(tied_problem(options));
+    throw_if_error(norm_problem(options));
+    throw_if_error(problem_of(
         options.common.attention,
         options.common.attention_setting(traits_of({}), most_positions(options, setting))));
     return std::make_unique<ImageTransformer>(scope, options, setting);

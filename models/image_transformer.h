@@ -23,9 +23,11 @@ struct ImageTransformerOptions {
   bool of_classes = false;        // the class of an image is told at each position
 };
 
-void declare(OptionTable& table, ImageTransformerOptions& options, const PlannedSetting& planned);
-// Needs ModelSetting::image.
-BodyFactory image_transformer_body(const ImageTransformerOptions& options);
+void declare(OptionTable& table,
+             ImageTransformerOptions& options,
+             const PlannedBuildOptions& planned);
+// Needs ModelBuildOptions::image.
+BackboneFactory image_transformer_body(const ImageTransformerOptions& options);
 Family image_transformer_family();
 
 }  // namespace longspan

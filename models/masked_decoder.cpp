@@ -18,7 +18,7 @@ void declare_lengths(OptionTable& table, EncoderDecoderOptions& options) {
             "with model.decoder_type: non_autoregressive, whether the length that is predicted is "
             "how much longer "
             "than its source a target is, from -128 to 127, or its length as it is, up to 255",
-            fixes_weights());
+            affects_weights());
   table.add("model.nat.sg_length_pred",
             options.masking.length_detached,
             "with model.decoder_type: non_autoregressive, whether the encoder learns nothing from "
@@ -48,14 +48,15 @@ void declare_refinement(OptionTable& table, EncoderDecoderOptions& options) {
 
 void warn_of_unread(OptionTable& table,
                     const EncoderDecoderOptions& options,
-                    const PlannedSetting& planned) {
+                    const PlannedBuildOptions& planned) {
   const auto unmasked = [&options]() -> std::string {
     return options.decoder == DecoderKind::masked ? "" : "model.decoder_type is autoregressive";
   };
   const auto unrefined = [&options, unmasked]() -> std::string {
     if (const std::string reason = unmasked(); !reason.empty()) return reason;
-    return options.masking.masking == WordMasking::refined ? ""
-                                                           : "model.nat.objective is not iterative";
+    return options.masking.masking == NatObjective::refined
+               ? ""
+               : "model.nat.objective is not iterative";
   };
   for (const char* key : {"model.nat.objective",
                           "model.nat.length_loss_factor",
@@ -73,37 +74,37 @@ void warn_of_unread(OptionTable& table,
     });
   table.warn("model.nat.src_embedding_copy", [&options, unmasked]() -> std::string {
     if (const std::string reason = unmasked(); !reason.empty()) return reason;
-    return options.masking.masking == WordMasking::random ? "model.nat.objective is cmlm" : "";
+    return options.masking.masking == NatObjective::random ? "model.nat.objective is cmlm" : "";
   });
 }
 
 }  // namespace
 
-void declare_masked(OptionTable& table,
-                    EncoderDecoderOptions& options,
-                    const PlannedSetting& planned) {
+void declare_nat(OptionTable& table,
+                 EncoderDecoderOptions& options,
+                 const PlannedBuildOptions& planned) {
   table.add("model.decoder_type",
             options.decoder,
             "says one word after another; or all at once, in a length that is predicted",
             {{"autoregressive", DecoderKind::causal}, {"non_autoregressive", DecoderKind::masked}},
-            fixes_weights());
+            affects_weights());
   table.add("model.nat.objective",
             options.masking.masking,
             "with model.decoder_type: non_autoregressive, what it learns: to say the masked words "
             "among others, of "
             "which as many as is drawn are masked (Ghazvininejad et al. 2019); all words of none "
             "(Gu et al. 2018); or all, again and again from what it said (Lee et al. 2018)",
-            {{"cmlm", WordMasking::random},
-             {"vanilla", WordMasking::all},
-             {"iterative", WordMasking::refined}},
-            fixes_weights());
+            {{"cmlm", NatObjective::random},
+             {"vanilla", NatObjective::all},
+             {"iterative", NatObjective::refined}},
+            affects_weights());
   table.add(
       "model.nat.src_embedding_copy",
       options.masking.first,
       "with model.nat.objective: vanilla or iterative, words that were not said yet are read as "
       "the words of the source at like places; false: as a mask",
-      {{"false", FirstWords::mask}, {"true", FirstWords::source}},
-      fixes_weights());
+      {{"false", NatDecoderInput::mask}, {"true", NatDecoderInput::source}},
+      affects_weights());
   declare_lengths(table, options);
   declare_refinement(table, options);
   std::vector<std::string> keys = {"model.decoder_type",
@@ -125,12 +126,12 @@ std::string masked_problem(const EncoderDecoderOptions& options,
     return "model.decoder_type is non_autoregressive, and copying and coverage are of words that "
            "are said one after "
            "another; set model.use_pointer_generator to false and model.coverage_loss_weight to 0";
-  if (sampling.mixing != InputMixing::none)
+  if (sampling.mixing != ScheduledSamplingMethod::none)
     return "model.decoder_type is non_autoregressive, and training.scheduled_sampling.method is "
            "for words that are said one after "
            "another; set it to none";
-  const bool copies =
-      options.masking.masking != WordMasking::random && options.masking.first == FirstWords::source;
+  const bool copies = options.masking.masking != NatObjective::random &&
+                      options.masking.first == NatDecoderInput::source;
   if (copies && options.embeddings == EncoderDecoderOptions::Embeddings::apart)
     return "model.nat.src_embedding_copy is true, whose words a decoder with embeddings of its own "
            "does not "
@@ -138,10 +139,10 @@ std::string masked_problem(const EncoderDecoderOptions& options,
   return "";
 }
 
-Watched far_lengths(const Fields& fields, const WordMaskingOptions& options) {
-  Watched watched = {.name = "far_lengths", .count = "rows"};
+AuxiliaryMetric out_of_range_lengths(const Fields& fields, const NatOptions& options) {
+  AuxiliaryMetric watched = {.name = "far_lengths", .count = "rows"};
   const Tensor& length = field_of(fields, "length");
-  if (length.device().state().dry()) return watched;
+  if (length.device().state().is_meta()) return watched;
   const auto sources = field_of(fields, "source_length").span<std::int64_t>();
   for (std::size_t row = 0; const std::int64_t with_end : length.span<std::int64_t>()) {
     const std::int64_t source = sources[row++], words = with_end - 1;

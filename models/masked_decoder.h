@@ -8,16 +8,16 @@
 
 namespace longspan {
 
-void declare_masked(OptionTable& table,
-                    EncoderDecoderOptions& options,
-                    const PlannedSetting& planned);
+void declare_nat(OptionTable& table,
+                 EncoderDecoderOptions& options,
+                 const PlannedBuildOptions& planned);
 
 // What keeps such a decoder from being there, as a sentence; empty where nothing does, and of
 // another decoder.
 std::string masked_problem(const EncoderDecoderOptions& options, const ScheduledSampling& sampling);
 
-// How many rows of the pairs have a length that is no class of its own, by the name "far_lengths"
-// over "rows".
-Watched far_lengths(const Fields& fields, const WordMaskingOptions& options);
+// How many rows of the pairs have a length that is no class of its own, by the name
+// "out_of_range_lengths" over "rows".
+AuxiliaryMetric out_of_range_lengths(const Fields& fields, const NatOptions& options);
 
 }  // namespace longspan

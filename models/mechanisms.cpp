@@ -4,18 +4,18 @@
 
 namespace longspan {
 
-MechanismFactory mechanisms(const Scope& stack,
-                            const ModelOptions& options,
-                            const PositionOptions& positions,
-                            const FamilyTraits& traits,
-                            std::int64_t segment) {
-  const AttentionSetting setting = options.attention_setting(traits, segment);
+AttentionOpFactory attention_ops(const Scope& stack,
+                                 const ModelOptions& options,
+                                 const PositionOptions& positions,
+                                 const FamilyTraits& traits,
+                                 std::int64_t segment) {
+  const AttentionBuildOptions setting = options.attention_setting(traits, segment);
   const auto patterns = attention_patterns(options.attention, setting);
   const auto bias = distance_bias(stack, positions, options, traits.causal);
-  return [=](const Scope& attention, std::int64_t layer) -> std::unique_ptr<Mechanism> {
-    if (const MechanismKind* const own = mechanism_kind(options.attention, layer))
+  return [=](const Scope& attention, std::int64_t layer) -> std::unique_ptr<AttentionOp> {
+    if (const AttentionKind* const own = attention_kind(options.attention, layer))
       return own->make(attention, options.attention, setting);
-    DistanceTerms distances = distance_terms(attention, positions, options);
+    RelativeTerms distances = distance_terms(attention, positions, options);
     distances.bias = bias;
     return std::make_unique<SoftmaxAttention>(options.attention_dropout,
                                               patterns[static_cast<std::size_t>(layer)],

@@ -36,7 +36,7 @@ std::string key_heads_problem(const ModelOptions& options, const MeshShape& mesh
 // What is wrong with the options beside those of other sections.
 void check_beside(OptionTable& table,
                   const ModelOptions& options,
-                  const PlannedSetting& planned,
+                  const PlannedBuildOptions& planned,
                   const FamilyTraits& traits) {
   table.check(attention_keys_beside(traits), [&options, planned, traits]() -> std::string {
     const bool is_told =
@@ -66,56 +66,56 @@ void declare_sizes(OptionTable& table, ModelOptions& options) {
             options.vocabulary,
             "ids of the embedding and of the output; none: the tokenizer's",
             between(1, std::int64_t{1} << 31),
-            fixes_weights());
+            affects_weights());
   table.add("model.num_hidden_layers",
             options.layers,
             "layers of the stack",
             between(1, 1 << 16),
-            fixes_weights());
+            affects_weights());
   table.add("model.hidden_size",
             options.width,
             "features of the stream between layers",
             between(1, 1 << 24),
-            fixes_weights());
+            affects_weights());
   table.add("model.num_attention_heads",
             options.heads,
             "attention heads",
             between(1, 1 << 16),
-            fixes_weights());
+            affects_weights());
   table.add("model.head_dim",
             options.head_width,
             "features of a head; none: model.hidden_size / model.num_attention_heads",
             between(1, 1 << 16),
-            fixes_weights());
+            affects_weights());
   table.add("model.num_key_value_heads",
             options.key_heads,
             "heads of keys and values, each for as many heads of queries in a row (Ainslie et al. "
             "2023), 1 for all of them (Shazeer 2019); none: model.num_attention_heads",
             between(1, 1 << 16),
-            fixes_weights());
+            affects_weights());
   table.add(
       "model.attention.qk_norm",
       options.query_key_norm,
       "a norm of model.norm.type over the features of each head of queries and of keys (Henry et "
       "al. 2020)",
-      fixes_weights());
+      affects_weights());
   declare_scores(table, options);
   table.add("model.attention.bias",
             options.attention_bias,
             "the projections of attention that add a bias, of query, key, value and out; []: none",
             one_of({"query", "key", "value", "out"}),
-            fixes_weights());
+            affects_weights());
   table.add("model.intermediate_size",
             options.feed_forward,
             "hidden features of the feed-forward layers; none: 4 model.hidden_size, or 8/3 of it, "
             "rounded up "
             "to a multiple of 8, with a model.activation that has a gate",
             between(1, 1 << 28),
-            fixes_weights());
+            affects_weights());
   table.add("model.mlp_bias",
             options.feed_forward_bias,
             "biases of the feed-forward layers",
-            fixes_weights());
+            affects_weights());
   table.add(
       "model.activation",
       options.activation,
@@ -130,7 +130,7 @@ void declare_sizes(OptionTable& table, ModelOptions& options) {
        {"geglu", FeedForwardActivation::geglu},
        {"geglu_tanh", FeedForwardActivation::geglu_tanh},
        {"swiglu", FeedForwardActivation::swiglu}},
-      fixes_weights());
+      affects_weights());
 }
 
 void declare_stream(OptionTable& table, ModelOptions& options) {
@@ -140,12 +140,12 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
       "attention and the feed-forward layer read the same norm of the stream and are added (GPT-J, "
       "PaLM); false: one follows the other",
       {{"false", SublayerOrder::serial}, {"true", SublayerOrder::parallel}},
-      fixes_weights());
+      affects_weights());
   table.add("model.norm.position",
             options.norm,
             "a norm after the residual sum (post) or before each sublayer (pre)",
-            {{"post", NormPlacement::post}, {"pre", NormPlacement::pre}},
-            fixes_weights());
+            {{"post", NormPosition::post}, {"pre", NormPosition::pre}},
+            affects_weights());
   table.add(
       "model.norm.type",
       options.norm_kind,
@@ -154,12 +154,12 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
       "bias; or, feature by feature, the root of the mean square over all tokens (powernorm, Shen "
       "et al. 2020), a moving average that is not learned by gradients",
       {{"layernorm", NormKind::layer}, {"rmsnorm", NormKind::rms}, {"powernorm", NormKind::power}},
-      fixes_weights());
+      affects_weights());
   table.add("model.norm.eps",
             options.norm_epsilon,
             "what norms add to the variance or mean square that they divide by the root of",
             more_than(0.0),
-            fixes_weights());
+            affects_weights());
   table.add("model.norm.power_alpha",
             options.power.decay,
             "with model.norm.type: powernorm, of its moving averages",
@@ -179,7 +179,7 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
   table.add("model.norm.final",
             options.final_norm,
             "a norm on top of the stack; none: with model.norm.position pre",
-            fixes_weights());
+            affects_weights());
   table.add("model.residual.type",
             options.residual,
             "what the sublayers add to: one stream, or two in turn, which the backward pass "
@@ -189,13 +189,13 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
             {{"standard", ResidualKind::plain},
              {"reversible", ResidualKind::reversible},
              {"gated", ResidualKind::gated}},
-            fixes_weights());
+            affects_weights());
   table.add("model.residual.reversible_output",
             options.reversible_output,
             "how the two streams become one at the end: their mean, or side by side, which makes "
             "the output layer twice as wide",
-            {{"mean", StreamJoin::mean}, {"concat", StreamJoin::concatenate}},
-            fixes_weights());
+            {{"mean", StreamMerge::mean}, {"concat", StreamMerge::concatenate}},
+            affects_weights());
 }
 
 void declare_gate(OptionTable& table, GateOptions& gate) {
@@ -212,7 +212,7 @@ void declare_gate(OptionTable& table, GateOptions& gate) {
        {"output", GateKind::output},
        {"sigtanh", GateKind::sigtanh},
        {"sum", GateKind::sum}},
-      fixes_weights());
+      affects_weights());
   table.add("model.residual.gate.bias_init",
             gate.bias,
             "where the gates' biases b start: the larger, the nearer each layer is to passing the "
@@ -221,7 +221,7 @@ void declare_gate(OptionTable& table, GateOptions& gate) {
   table.add("model.residual.gate.extra_biases",
             gate.biases,
             "biases of the reset and the candidate of gru and sigtanh too, which the paper has not",
-            fixes_weights());
+            affects_weights());
   table.add("model.residual.gate.relu",
             gate.relu,
             "a relu of what a sublayer gives to its gate; without it two linear maps follow each "
@@ -241,7 +241,7 @@ std::string gate_problem(const ModelOptions& options) {
         return fmt::format("model.residual.gate.{} is for model.residual.type: gated", key);
     return "";
   }
-  if (options.norm == NormPlacement::post)
+  if (options.norm == NormPosition::post)
     return "model.residual.type: found gated with model.norm.position post, where no stream "
            "reaches the top "
            "unchanged; set model.norm.position to pre";
@@ -272,7 +272,7 @@ void declare_dropout(OptionTable& table, ModelOptions& options) {
 
 void declare(OptionTable& table,
              ModelOptions& options,
-             const PlannedSetting& planned,
+             const PlannedBuildOptions& planned,
              const FamilyTraits& traits) {
   declare_sizes(table, options);
   declare_stream(table, options);
@@ -291,7 +291,7 @@ void declare(OptionTable& table,
   table.add("model.tie_word_embeddings",
             options.tied_embeddings,
             "the output layer uses the table of the embedding",
-            fixes_weights());
+            affects_weights());
   table.add(
       "model.initializer_range",
       options.initial_deviation,
@@ -301,7 +301,7 @@ void declare(OptionTable& table,
   table.check(attention_keys, [&options, traits] {
     return problem_of(options.attention, options.attention_setting(traits, 0));
   });
-  if (!traits.looks_at_side)
+  if (!traits.has_cross_attention)
     table.warn("model.attention.dropout", [&options]() -> std::string {
       return has_probabilities(options.attention)
                  ? ""
@@ -309,7 +309,7 @@ void declare(OptionTable& table,
     });
   if (planned) check_beside(table, options, planned, traits);
   table.check({"model.residual.type", "model.norm.position"}, [&options]() -> std::string {
-    if (options.residual != ResidualKind::reversible || options.norm == NormPlacement::pre)
+    if (options.residual != ResidualKind::reversible || options.norm == NormPosition::pre)
       return "";
     return "model.residual.type: found reversible with model.norm.position post, whose norm of the "
            "sum cannot be "
@@ -318,14 +318,14 @@ void declare(OptionTable& table,
   table.check(
       {"model.residual.reversible_output", "model.residual.type", "model.tie_word_embeddings"},
       [&options]() -> std::string {
-        if (options.reversible_output != StreamJoin::concatenate) return "";
+        if (options.reversible_output != StreamMerge::concatenate) return "";
         if (options.residual != ResidualKind::reversible)
           return "model.residual.reversible_output is for model.residual.type: reversible";
         if (!options.tied_embeddings) return "";
         return "model.residual.reversible_output: concat makes the output layer twice as wide "
                "as the embedding; set model.tie_word_embeddings to false";
       });
-  if (traits.looks_at_side)
+  if (traits.has_cross_attention)
     table.check({"model.use_parallel_residual"}, [&options]() -> std::string {
       if (options.sublayers == SublayerOrder::serial) return "";
       return "model.use_parallel_residual: found true in a family whose decoder looks at an "
@@ -397,7 +397,7 @@ std::vector<std::string> attention_keys_beside(const FamilyTraits& traits) {
                                  "global_local.block_size",
                                  "global_local.random_seed"})
     keys.push_back("model.attention." + name);
-  for (const auto& [key, kinds] : readers_of_mechanism_keys()) keys.push_back("model." + key);
+  for (const auto& [key, kinds] : kinds_by_key()) keys.push_back("model." + key);
   keys.push_back(traits.sequences == Sequences::segments ? "data.seq_length" : "data.max_length");
   for (const std::string key : {"parallel.context_parallel_size",
                                 "parallel.tensor_parallel_size",
@@ -407,9 +407,9 @@ std::vector<std::string> attention_keys_beside(const FamilyTraits& traits) {
 }
 
 std::string attention_problem(const ModelOptions& options,
-                              const ModelSetting& setting,
+                              const ModelBuildOptions& setting,
                               const FamilyTraits& traits) {
-  AttentionSetting asked = options.attention_setting(traits, setting.segment);
+  AttentionBuildOptions asked = options.attention_setting(traits, setting.segment);
   asked.compute = setting.compute;
   asked.documents = setting.documents_apart;
   if (heads_problem(options.heads, setting.mesh.shape).empty()) asked.mesh = setting.mesh.shape;
@@ -424,7 +424,7 @@ std::string recompute_problem(const ModelOptions& options, const MemoryOptions& 
         "layer "
         "again anyway; set memory.recompute_granularity to none",
         name_of(memory.recompute_granularity));
-  if (again.together > options.layers)
+  if (again.num_layers > options.layers)
     return fmt::format(
         "memory.recompute_num_layers is {}, but model.num_hidden_layers is {}; set it to at most "
         "that "

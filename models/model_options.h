@@ -64,7 +64,7 @@ struct FamilyTraits {
   bool memory = false;  // it remembers earlier segments
   bool causal = true;   // no position sees a later one
   Sequences sequences = Sequences::segments;
-  bool looks_at_side = false;           // its layers look at another sequence too, by softmax
+  bool has_cross_attention = false;     // its layers look at another sequence too, by softmax
   std::optional<ImageGrid> image = {};  // it predicts the pixels of such images
 };
 
@@ -95,13 +95,13 @@ struct ModelOptions {
   std::optional<std::int64_t> feed_forward = {};  // 4 width; gated, 8/3 of it
   bool feed_forward_bias = true;
   FeedForwardActivation activation = FeedForwardActivation::relu;
-  NormPlacement norm = NormPlacement::post;
+  NormPosition norm = NormPosition::post;
   NormKind norm_kind = NormKind::layer;
   double norm_epsilon = 1e-5;
   PowerOptions power = {};              // of norms of kind power
   std::optional<bool> final_norm = {};  // with norms before the sublayers
   ResidualKind residual = ResidualKind::plain;
-  StreamJoin reversible_output = StreamJoin::mean;
+  StreamMerge reversible_output = StreamMerge::mean;
   GateOptions gate = {};
   double dropout = 0.1;
   double attention_dropout = 0;
@@ -118,24 +118,25 @@ struct ModelOptions {
   // Of what the stack gives to the final norm and the output layer.
   std::int64_t output_width() const {
     const bool both =
-        residual == ResidualKind::reversible && reversible_output == StreamJoin::concatenate;
+        residual == ResidualKind::reversible && reversible_output == StreamMerge::concatenate;
     return both ? 2 * width : width;
   }
   ProjectionBiases projection_biases() const;
-  SoftmaxForm softmax_form(const Scope& attention_scope) const {
-    SoftmaxForm form = longspan::softmax_form(attention_scope, heads, attention_sinks, score_cap);
+  SoftmaxOptions softmax_form(const Scope& attention_scope) const {
+    SoftmaxOptions form =
+        longspan::softmax_form(attention_scope, heads, attention_sinks, score_cap);
     form.scale = products_scale();
     return form;
   }
-  // As SoftmaxForm::scale.
+  // As SoftmaxOptions::scale.
   double products_scale() const { return score_scale == ScoreScale::none ? 1 : 0; }
   // What logits are multiplied with.
   double logits_factor() const {
     return logit_scale == LogitScale::width ? 1 / std::sqrt(static_cast<double>(width)) : 1;
   }
-  NormForm norm_form() const { return {norm_kind, power, norm_epsilon}; }
-  bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
-  AttentionSetting attention_setting(const FamilyTraits& traits, std::int64_t segment) const {
+  NormOptions norm_form() const { return {norm_kind, power, norm_epsilon}; }
+  bool has_final_norm() const { return final_norm.value_or(norm == NormPosition::pre); }
+  AttentionBuildOptions attention_setting(const FamilyTraits& traits, std::int64_t segment) const {
     return {.layers = layers,
             .heads = heads,
             .dim = head_dim(),
@@ -148,25 +149,26 @@ struct ModelOptions {
             .image = traits.image};
   }
   // Of matrices; none: Xavier.
-  std::optional<Initial> initial() const {
+  std::optional<Initializer> initial() const {
     if (!initial_deviation) return std::nullopt;
-    return Initial::normal(*initial_deviation);
+    return Initializer::normal(*initial_deviation);
   }
   // Of embeddings and position tables.
-  Initial table_initial() const {
-    return Initial::normal(initial_deviation.value_or(1 / std::sqrt(static_cast<double>(width))));
+  Initializer table_initial() const {
+    return Initializer::normal(
+        initial_deviation.value_or(1 / std::sqrt(static_cast<double>(width))));
   }
 };
 
 void declare(OptionTable& table,
              ModelOptions& options,
-             const PlannedSetting& planned,
+             const PlannedBuildOptions& planned,
              const FamilyTraits& traits = {});
 
 // What is wrong with the attention of a stack, given the sections beside `model`, as a sentence;
 // empty where nothing is. It depends on these keys.
 std::string attention_problem(const ModelOptions& options,
-                              const ModelSetting& setting,
+                              const ModelBuildOptions& setting,
                               const FamilyTraits& traits);
 std::vector<std::string> attention_keys_beside(const FamilyTraits& traits);
 

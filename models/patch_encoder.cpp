@@ -9,29 +9,30 @@ namespace {
 
 constexpr FamilyTraits patch_traits = {.causal = false, .sequences = Sequences::examples};
 
-class PatchEncoder : public Body {
+class PatchEncoder : public Backbone {
  public:
-  PatchEncoder(const Scope& scope, const EncoderOptions& options, const ModelSetting& setting)
+  PatchEncoder(const Scope& scope, const EncoderOptions& options, const ModelBuildOptions& setting)
       : options_(options),
         device_(setting.device),
         input_(scope, options.patches, options.positions, options.common, setting),
-        stack_(
-            scope,
-            {.common = options.common, .memory = setting.memory},
-            mechanisms(scope, options.common, options.positions, patch_traits, input_.positions()),
-            setting) {}
+        stack_(scope,
+               {.common = options.common, .memory = setting.memory},
+               attention_ops(
+                   scope, options.common, options.positions, patch_traits, input_.positions()),
+               setting) {}
 
-  States run(const Reading& reading, const Pass& pass) const override {
-    States states;
+  BackboneOutput run(const ModelInput& reading, const ForwardContext& pass) const override {
+    BackboneOutput states;
     states.time = pass.time;
-    const SegmentContext context = Side{.time = pass.time, .length = lengths(reading)}.seen();
+    const AttentionContext context =
+        EncoderOutput{.time = pass.time, .length = lengths(reading)}.key_context();
     const Tensor& pixels = field_of(reading.fields, "pixels");
     states.hidden = stack_(input_(pixels, pass), {.context = context}, pass);
     return states;
   }
 
-  std::int64_t time_of(const Reading& /*reading*/) const override { return input_.positions(); }
-  BodyEnd end() const override {
+  std::int64_t time_of(const ModelInput& /*reading*/) const override { return input_.positions(); }
+  OutputHeadSpec end() const override {
     return {.width = options_.common.output_width(),
             .dropout = options_.common.dropout,
             .initial = options_.common.table_initial(),
@@ -43,11 +44,11 @@ class PatchEncoder : public Body {
 
  private:
   // Of a row that has no image none of its positions is seen.
-  Tensor lengths(const Reading& reading) const {
+  Tensor lengths(const ModelInput& reading) const {
     const Tensor& values = field_of(reading.fields, "length");
     std::vector<std::int64_t> lengths(static_cast<std::size_t>(values.elements()),
                                       input_.positions());
-    if (!values.device().state().dry())
+    if (!values.device().state().is_meta())
       for (std::size_t row = 0; row < lengths.size(); ++row)
         if (values.data<std::int64_t>()[row] == 0) lengths[row] = 0;
     return host_to_device(lengths);
@@ -74,7 +75,7 @@ std::string patch_encoder_problem(const EncoderOptions& options) {
     return "model.patch_size is for model.pooling: first, the token that stands for an image; set "
            "it to "
            "that";
-  if (options.recurrence.recurs())
+  if (options.recurrence.is_recurrent())
     return "model.patch_size is set with model.recurrence.type, which adds positions at each step; "
            "set it to "
            "none";
@@ -85,10 +86,10 @@ std::string patch_encoder_problem(const EncoderOptions& options) {
   return "";
 }
 
-std::unique_ptr<Body> patch_encoder(const Scope& scope,
-                                    const EncoderOptions& options,
-                                    const ModelSetting& setting) {
-  refuse(patch_encoder_problem(options));
+std::unique_ptr<Backbone> patch_encoder(const Scope& scope,
+                                        const EncoderOptions& options,
+                                        const ModelBuildOptions& setting) {
+  throw_if_error(patch_encoder_problem(options));
   return std::make_unique<PatchEncoder>(scope, options, setting);
 }
 

@@ -13,8 +13,8 @@ namespace longspan {
 std::string patch_encoder_problem(const EncoderOptions& options);
 
 // Throws ConfigurationError with that sentence and with patches_problem.
-std::unique_ptr<Body> patch_encoder(const Scope& scope,
-                                    const EncoderOptions& options,
-                                    const ModelSetting& setting);
+std::unique_ptr<Backbone> patch_encoder(const Scope& scope,
+                                        const EncoderOptions& options,
+                                        const ModelBuildOptions& setting);
 
 }  // namespace longspan

@@ -20,7 +20,7 @@ Tensor ids_where(std::int64_t rows, const Ranges& positions, bool of_token, cons
     for (const Range& range : positions)
       for (std::int64_t place = range.begin; place < range.end; ++place)
         ids.push_back((place == 0) == of_token ? 0 : -1);
-  return host_field(ids, {rows, count_of(positions)}, device);
+  return host_field(ids, {rows, pluralize(positions)}, device);
 }
 
 template <typename T>
@@ -73,18 +73,18 @@ void declare(OptionTable& table, PatchOptions& options) {
             "square of so many pixels a side, behind one token that is learned (Dosovitskiy et al. "
             "2021); none: each value is a token",
             between(1, 1 << 12),
-            fixes_weights());
+            affects_weights());
   table.add(
       "model.image_mean",
       options.mean,
       "with model.patch_size, what is taken from the values of pixels, which are from 0 to 1: of "
       "all, or of each channel",
-      fixes_weights());
+      affects_weights());
   table.add("model.image_std",
             options.deviation,
             "with model.patch_size, what they are then divided by",
             more_than(0.0),
-            fixes_weights());
+            affects_weights());
   for (const char* const key : {"model.image_mean", "model.image_std"})
     table.warn(key, [&options]() -> std::string {
       return options.side ? "" : "model.patch_size is none";
@@ -95,12 +95,12 @@ PatchInput::PatchInput(const Scope& scope,
                        const PatchOptions& options,
                        const PositionOptions& positions,
                        const ModelOptions& common,
-                       const ModelSetting& setting)
+                       const ModelBuildOptions& setting)
     : options_(options),
       dropout_(common.dropout),
       compute_(setting.compute),
       device_(setting.device) {
-  refuse(patches_problem(options, setting.image));
+  throw_if_error(patches_problem(options, setting.image));
   image_ = *setting.image;
   count_ = options.positions(image_);
   if (!positions.learned())
@@ -119,20 +119,20 @@ PatchInput::PatchInput(const Scope& scope,
   const Scope patches = scope.child("patches");
   weight_ = patches.weight("weight",
                            {common.width, values},
-                           common.initial().value_or(Initial::xavier(values, common.width)));
-  bias_ = patches.undecayed("bias", {1, common.width}, Initial::constant(0));
-  token_ =
-      scope.child("class_token").undecayed("weight", {1, common.width}, common.table_initial());
+                           common.initial().value_or(Initializer::xavier(values, common.width)));
+  bias_ = patches.no_decay_weight("bias", {1, common.width}, Initializer::constant(0));
+  token_ = scope.child("class_token")
+               .no_decay_weight("weight", {1, common.width}, common.table_initial());
   positions_ = scope.weight("positions/weight", {count_, common.width}, common.table_initial());
 }
 
 Tensor PatchInput::patches(const Tensor& pixels, const Ranges& positions) const {
   const std::int64_t rows = pixels.shape()[0], columns = pixels.shape()[1];
-  const std::int64_t count = count_of(positions), width = weight_->global_shape[1];
+  const std::int64_t count = pluralize(positions), width = weight_->global_shape[1];
   const DType dtype = compute_ == DType::f64 ? DType::f64 : DType::f32;
   const Tensor host =
       Tensor::zeros({rows, count, width}, dtype, pixels.device(), MemoryTag::workspace);
-  if (pixels.device().state().dry()) return queued_to(host, device_);
+  if (pixels.device().state().is_meta()) return copy_async(host, device_);
   const auto fill = [&](auto* const to) {
     std::int64_t place = 0;
     for (const Range& range : positions)
@@ -148,10 +148,10 @@ Tensor PatchInput::patches(const Tensor& pixels, const Ranges& positions) const 
     fill(host.data<double>());
   else
     fill(host.data<float>());
-  return queued_to(host, device_);
+  return copy_async(host, device_);
 }
 
-Variable PatchInput::operator()(const Tensor& pixels, const Pass& pass) const {
+Variable PatchInput::operator()(const Tensor& pixels, const ForwardContext& pass) const {
   const Ranges positions = pass.time.outside();
   const std::int64_t rows = pixels.shape()[0];
   const auto where = [&](const Weight& one, bool of_token) {

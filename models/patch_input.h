@@ -38,12 +38,12 @@ class PatchInput {
              const PatchOptions& options,
              const PositionOptions& positions,
              const ModelOptions& common,
-             const ModelSetting& setting);
+             const ModelBuildOptions& setting);
 
   // pixels: [rows, values] i64 for the host, as open_images has them; what is behind an image's
   // values is not read. Result: [rows, positions, width] of the positions that `pass` gives this
   // rank: the token first, then patches row by row; dropped.
-  Variable operator()(const Tensor& pixels, const Pass& pass) const;
+  Variable operator()(const Tensor& pixels, const ForwardContext& pass) const;
   std::int64_t positions() const { return count_; }
 
  private:

@@ -28,23 +28,23 @@ std::string examples_problem(std::optional<std::int64_t> longest, std::int64_t s
       segment);
 }
 
-const char* name_of(PositionKind kind) {
+const char* name_of(PositionEmbeddingType kind) {
   switch (kind) {
-    case PositionKind::sinusoidal:
+    case PositionEmbeddingType::sinusoidal:
       return "sinusoidal";
-    case PositionKind::learned:
+    case PositionEmbeddingType::learned:
       return "learned";
-    case PositionKind::relative:
+    case PositionEmbeddingType::relative:
       return "relative";
-    case PositionKind::relative_key:
+    case PositionEmbeddingType::relative_key:
       return "relative_key";
-    case PositionKind::relative_key_query:
+    case PositionEmbeddingType::relative_key_query:
       return "relative_key_query";
-    case PositionKind::relative_bias:
+    case PositionEmbeddingType::relative_bias:
       return "relative_bias";
-    case PositionKind::alibi:
+    case PositionEmbeddingType::alibi:
       return "alibi";
-    case PositionKind::rotary:
+    case PositionEmbeddingType::rotary:
       return "rope";
   }
   return "";
@@ -64,12 +64,12 @@ std::string buckets_problem(const PositionOptions& options) {
   if (options.buckets % 2 != 0)
     return fmt::format("model.relative_attention_num_buckets is {}, wanted an even number",
                        options.buckets);
-  if (options.reach > options.buckets / 2) return "";
+  if (options.relative_max_distance > options.buckets / 2) return "";
   return fmt::format(
       "model.relative_attention_max_distance is {} with model.relative_attention_num_buckets = {}, "
       "whose nearer half have one "
       "distance each; set it to more than {} (T5: 128)",
-      options.reach,
+      options.relative_max_distance,
       options.buckets,
       options.buckets / 2);
 }
@@ -77,13 +77,13 @@ std::string buckets_problem(const PositionOptions& options) {
 Weight position_table(const Scope& scope,
                       const PositionOptions& options,
                       const ModelOptions& common,
-                      const ModelSetting& setting) {
+                      const ModelBuildOptions& setting) {
   return scope.weight("positions/weight",
                       {options.first + options.rows(setting.segment), common.width},
                       common.table_initial());
 }
 
-void require_rows(const Weight& table, std::int64_t first, const Pass& pass) {
+void require_rows(const Weight& table, std::int64_t first, const ForwardContext& pass) {
   const std::int64_t longest = table->global_shape[0] - first;
   require(end_of(pass) <= longest,
           "a sequence of {} tokens is longer than model.max_position_embeddings = {}",
@@ -92,7 +92,7 @@ void require_rows(const Weight& table, std::int64_t first, const Pass& pass) {
 }
 
 // Those of the positions that this rank reads.
-Variable rows_of_pass(const Weight& table, std::int64_t first, const Pass& pass) {
+Variable rows_of_pass(const Weight& table, std::int64_t first, const ForwardContext& pass) {
   require_rows(table, first, pass);
   Ranges rows = positions_of(pass);
   for (Range& range : rows) {
@@ -113,7 +113,7 @@ void declare(OptionTable& table,
              PositionOptions& options,
              const ModelOptions& common,
              Sequences sequences,
-             const PlannedSetting& planned) {
+             const PlannedBuildOptions& planned) {
   table.add(
       "model.position_embedding_type",
       options.kind,
@@ -125,22 +125,22 @@ void declare(OptionTable& table,
       "all layers of a stack (relative_bias, Raffel et al. 2020), slopes that are not learned "
       "(alibi, Press et al. 2022), or queries and keys that are turned by their positions (rope, "
       "Su et al. 2021)",
-      {{"sinusoidal", PositionKind::sinusoidal},
-       {"learned", PositionKind::learned},
-       {"relative", PositionKind::relative},
-       {"relative_key", PositionKind::relative_key},
-       {"relative_key_query", PositionKind::relative_key_query},
-       {"relative_bias", PositionKind::relative_bias},
-       {"alibi", PositionKind::alibi},
-       {"rope", PositionKind::rotary}},
-      fixes_weights());
+      {{"sinusoidal", PositionEmbeddingType::sinusoidal},
+       {"learned", PositionEmbeddingType::learned},
+       {"relative", PositionEmbeddingType::relative},
+       {"relative_key", PositionEmbeddingType::relative_key},
+       {"relative_key_query", PositionEmbeddingType::relative_key_query},
+       {"relative_bias", PositionEmbeddingType::relative_bias},
+       {"alibi", PositionEmbeddingType::alibi},
+       {"rope", PositionEmbeddingType::rotary}},
+      affects_weights());
   table.add("model.max_position_embeddings",
             options.longest,
             sequences == Sequences::segments
                 ? "positions in a learned table; none: data.seq_length"
                 : "positions in a learned table; none: the longest that the data have",
             between(1, longest_sequence),
-            fixes_weights());
+            affects_weights());
   table.warn("model.max_position_embeddings", [&options]() -> std::string {
     return options.learned()
                ? ""
@@ -155,17 +155,17 @@ void declare(OptionTable& table,
       "no "
       "position's (RoBERTa: 2)",
       between(0, 1 << 20),
-      fixes_weights());
+      affects_weights());
   table.warn("model.position_embedding_offset", [&options]() -> std::string {
     return options.learned() ? "" : "model.position_embedding_type is not learned";
   });
   table.add("model.relative_attention_max_distance",
-            options.reach,
+            options.relative_max_distance,
             "the farthest distance with a key and a value of its own, either way, for relative "
             "positions; for relative_bias the one from which on all have the last bucket, more "
             "than half of model.relative_attention_num_buckets (T5: 128)",
             between(1, 1 << 20),
-            fixes_weights());
+            affects_weights());
   table.warn("model.relative_attention_max_distance", [&options]() -> std::string {
     return options.has_tables() || options.biased()
                ? ""
@@ -178,7 +178,7 @@ void declare(OptionTable& table,
             "distances have one each, farther ones share one by their logarithm; a stack whose "
             "positions see both sides has half of them for each",
             between(4, 1 << 16),
-            fixes_weights());
+            affects_weights());
   table.warn("model.relative_attention_num_buckets", [&options]() -> std::string {
     return options.biased() ? "" : "model.position_embedding_type is not relative_bias";
   });
@@ -200,9 +200,9 @@ void declare(OptionTable& table,
 }
 
 std::string distances_problem(const PositionOptions& options, const ModelOptions& common) {
-  if (!options.by_distance()) return "";
-  if (options.rotary()) return turned_kinds_problem(common.attention);
-  const MechanismKind* const kind = kind_without_distances(common.attention);
+  if (!options.is_relative()) return "";
+  if (options.rotary()) return validate_rotary_kinds(common.attention);
+  const AttentionKind* const kind = first_kind_without_relative_positions(common.attention);
   if (kind == nullptr) return "";
   return fmt::format(
       "model.position_embedding_type: found {} with {} in model.attention.layer_types, which knows "
@@ -222,11 +222,11 @@ std::string positions_problem(const PositionOptions& options,
   return problem.empty() ? table_problem(options, sequences, segment) : problem;
 }
 
-Positions::Positions(const Scope& scope,
-                     const PositionOptions& options,
-                     const ModelOptions& common,
-                     const ModelSetting& setting)
-    : by_distance_(options.by_distance()),
+PositionEmbedding::PositionEmbedding(const Scope& scope,
+                                     const PositionOptions& options,
+                                     const ModelOptions& common,
+                                     const ModelBuildOptions& setting)
+    : by_distance_(options.is_relative()),
       first_(options.first),
       width_(common.width),
       compute_(setting.compute),
@@ -234,11 +234,11 @@ Positions::Positions(const Scope& scope,
   if (options.learned()) table_ = position_table(scope, options, common, setting);
 }
 
-Variable Positions::embed(const TokenEmbedding& embedding,
-                          const Tensor& tokens,
-                          double scale,
-                          const Pass& pass,
-                          const Tensor& places) const {
+Variable PositionEmbedding::embed(const TokenEmbedding& embedding,
+                                  const Tensor& tokens,
+                                  double scale,
+                                  const ForwardContext& pass,
+                                  const Tensor& places) const {
   if (by_distance_) return embedding(tokens, scale, pass.time);
   if (places.defined()) return add(embedding(tokens, scale, pass.time), rows_of(places, pass));
   Variable positions;
@@ -251,7 +251,7 @@ Variable Positions::embed(const TokenEmbedding& embedding,
   return scale_and_add_positions(embedding(tokens, 1, pass.time), scale, positions);
 }
 
-Variable Positions::rows_of(const Tensor& places, const Pass& pass) const {
+Variable PositionEmbedding::rows_of(const Tensor& places, const ForwardContext& pass) const {
   if (table_) {
     require_rows(table_, first_, pass);
     return longspan::embedding(table_->variable, places, -first_, 1);
@@ -261,52 +261,53 @@ Variable Positions::rows_of(const Tensor& places, const Pass& pass) const {
   return longspan::embedding(all, places, 0, 1);
 }
 
-std::function<Variable(const Variable& x, const Pass& pass)> layer_positions(
+std::function<Variable(const Variable& x, const ForwardContext& pass)> layer_positions(
     const Scope& layer,
     const PositionOptions& options,
     const ModelOptions& common,
-    const ModelSetting& setting) {
+    const ModelBuildOptions& setting) {
   return [table = position_table(layer, options, common, setting), first = options.first](
-             const Variable& x, const Pass& pass) {
+             const Variable& x, const ForwardContext& pass) {
     return scale_and_add_positions(x, 1, cast(rows_of_pass(table, first, pass), x.value().dtype()));
   };
 }
 
-DistanceTerms distance_terms(const Scope& attention,
+RelativeTerms distance_terms(const Scope& attention,
                              const PositionOptions& options,
                              const ModelOptions& common) {
-  DistanceTerms terms;
-  if (options.kind == PositionKind::alibi) terms.slopes = alibi_slopes(attention, common.heads);
+  RelativeTerms terms;
+  if (options.kind == PositionEmbeddingType::alibi)
+    terms.slopes = alibi_slopes(attention, common.heads);
   if (!options.has_tables()) return terms;
-  const DistanceTables::Options tables = {
-      .reach = options.reach,
+  const RelativePositionTables::Options tables = {
+      .max_distance = options.relative_max_distance,
       .dim = common.head_dim(),
-      .initial =
-          common.initial().value_or(Initial::xavier(2 * options.reach + 1, common.head_dim())),
-      .values = options.kind == PositionKind::relative,
-      .of_keys = options.kind == PositionKind::relative_key_query};
+      .initial = common.initial().value_or(
+          Initializer::xavier(2 * options.relative_max_distance + 1, common.head_dim())),
+      .values = options.kind == PositionEmbeddingType::relative,
+      .of_keys = options.kind == PositionEmbeddingType::relative_key_query};
   terms.tables.emplace(attention, tables);
   return terms;
 }
 
-std::optional<DistanceBias> distance_bias(const Scope& stack,
-                                          const PositionOptions& options,
-                                          const ModelOptions& common,
-                                          bool causal) {
+std::optional<RelativePositionBias> distance_bias(const Scope& stack,
+                                                  const PositionOptions& options,
+                                                  const ModelOptions& common,
+                                                  bool causal) {
   if (!options.biased()) return std::nullopt;
-  const DistanceBias::Options bias = {.heads = common.heads,
-                                      .buckets = options.buckets,
-                                      .reach = options.reach,
-                                      .causal = causal,
-                                      .initial = common.table_initial()};
-  return DistanceBias(stack, bias);
+  const RelativePositionBias::Options bias = {.heads = common.heads,
+                                              .buckets = options.buckets,
+                                              .max_distance = options.relative_max_distance,
+                                              .causal = causal,
+                                              .initial = common.table_initial()};
+  return RelativePositionBias(stack, bias);
 }
 
 std::optional<Rotary> rotary_of(const PositionOptions& options,
                                 const ModelOptions& common,
-                                const ModelSetting& setting) {
+                                const ModelBuildOptions& setting) {
   if (!options.rotary()) return std::nullopt;
-  return Rotary(options.turning, common.head_dim(), setting.compute, setting.device);
+  return Rotary(options.rope, common.head_dim(), setting.compute, setting.device);
 }
 
 }  // namespace longspan

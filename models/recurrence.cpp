@@ -10,14 +10,15 @@ namespace longspan {
 namespace {
 
 void declare_halting(OptionTable& table, RecurrenceOptions& options) {
-  HaltingOptions& halting = options.halting;
+  ActOptions& halting = options.halting;
   table.add(
       "model.recurrence.num_steps",
       halting.steps,
       "how often the layers run that run several times; with model.recurrence.type: act, at most",
       between(1, 1 << 12),
-      fixes_weights([&options](const std::string& steps) {
-        const bool has_rows = options.recurs() && options.signals.kind == StepSignalKind::learned;
+      affects_weights([&options](const std::string& steps) {
+        const bool has_rows =
+            options.is_recurrent() && options.signals.kind == StepTimingSignalType::learned;
         return has_rows ? steps : "";
       }));
   table.add("model.act.epsilon",
@@ -28,19 +29,19 @@ void declare_halting(OptionTable& table, RecurrenceOptions& options) {
   table.add("model.act.halting_bias_init",
             halting.bias,
             "of the logit of the halting probability, at first: the larger, the fewer steps");
-  table.add("model.act.halting_input",
-            halting.reads,
-            "whether a step's probability is read of the state after it (Graves) or of what its "
-            "layers read (tensor2tensor)",
-            {{"state_after", HaltingOptions::Reads::after},
-             {"state_before", HaltingOptions::Reads::before}});
+  table.add(
+      "model.act.halting_input",
+      halting.reads,
+      "whether a step's probability is read of the state after it (Graves) or of what its "
+      "layers read (tensor2tensor)",
+      {{"state_after", ActOptions::Reads::after}, {"state_before", ActOptions::Reads::before}});
   table.add("model.act.output",
             halting.output,
             "the mean of the states by their probabilities (Graves), the output so far and the new "
             "state interpolated step after step (tensor2tensor), or the last state",
-            {{"mean", HaltingOptions::Output::mean},
-             {"interpolated", HaltingOptions::Output::interpolated},
-             {"last", HaltingOptions::Output::last}});
+            {{"mean", ActOptions::Output::mean},
+             {"interpolated", ActOptions::Output::interpolated},
+             {"last", ActOptions::Output::last}});
   table.add("model.act.freeze_halted",
             halting.freeze,
             "the state of a position that halted stays as it is, for others to look at; false: it "
@@ -68,28 +69,28 @@ void declare_halting(OptionTable& table, RecurrenceOptions& options) {
 
 // 1 at the positions of `time` that this rank has and that are no padding, [rows, positions] u8;
 // undefined where the context has none.
-Tensor real_positions(const SegmentContext& context, const TimeDivision& time) {
+Tensor real_positions(const AttentionContext& context, const SequenceShard& time) {
   const Tensor& length = context.mask.key_length;
   if (!length.defined()) return {};
   const Ranges held = time.outside();
   const Device& device = length.device();
-  const std::int64_t rows = length.elements(), columns = count_of(held);
+  const std::int64_t rows = length.elements(), columns = pluralize(held);
   const Tensor real =
       Tensor::empty({rows, columns}, DType::u8, device.host(), MemoryTag::workspace);
-  if (!device.state().dry()) {
+  if (!device.state().is_meta()) {
     const Tensor here = length.to_host();
     std::uint8_t* to = real.data<std::uint8_t>();
     for (const std::int64_t end : here.span<std::int64_t>())
       for (const Range& range : held)
         for (std::int64_t i = range.begin; i < range.end; ++i)
-          *to++ = i < end ? Halting::goes_on : Halting::rests;
+          *to++ = i < end ? Halting::running : Halting::rests;
   }
-  return queued_to(real, device);
+  return copy_async(real, device);
 }
 
 // The steps that this context rank's positions took, each at its place in the sequence. Padding
 // took none, and is no row.
-std::vector<Watched::At> by_position(const Pondered& pondered, const ProcessMesh& mesh) {
+std::vector<AuxiliaryMetric::At> by_position(const ActResult& pondered, const ProcessMesh& mesh) {
   if (pondered.time.total == 0) return {};
   const std::int64_t total = pondered.time.total;
   const Tensor sums = Tensor::zeros({2, total}, DType::f64, Device::cpu(), MemoryTag::workspace);
@@ -101,7 +102,7 @@ std::vector<Watched::At> by_position(const Pondered& pondered, const ProcessMesh
         steps[total + i] += *each > 0 ? 1 : 0;
       }
   if (mesh.shape.sequence) mesh.tensor.all_reduce(sums, Reduction::sum);
-  std::vector<Watched::At> at;
+  std::vector<AuxiliaryMetric::At> at;
   for (std::int64_t i = 0; i < total; ++i) at.push_back({steps[i], steps[total + i]});
   return at;
 }
@@ -109,13 +110,13 @@ std::vector<Watched::At> by_position(const Pondered& pondered, const ProcessMesh
 // The layers where nobody reads what the last one gives at other rows than these. The others' keys
 // are made of all rows of it.
 std::vector<Layer> of_taken(const std::vector<Layer>& layers,
-                            const std::shared_ptr<const TakenRows>& taken) {
+                            const std::shared_ptr<const ActiveRows>& taken) {
   std::vector<Layer> result = layers;
   for (Sublayer& sublayer : result.back().sublayers)
     sublayer.run = [taken, run = sublayer.run](
-                       const Variable& x, const SublayerReads& reads, const Pass& pass) {
-      Pass some = pass;
-      some.taken = taken;
+                       const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
+      ForwardContext some = pass;
+      some.active_rows = taken;
       return run(x, reads, some);
     };
   return result;
@@ -152,15 +153,17 @@ void declare_recurrence(OptionTable& table,
             "model.recurrence.num_steps (fixed), "
             "or each as many as it needs (act, Graves 2016), where plans and the operations that "
             "a run counts are those of all steps",
-            {{"none", StepCount::none}, {"fixed", StepCount::fixed}, {"act", StepCount::adaptive}},
-            fixes_weights());
+            {{"none", RecurrenceType::none},
+             {"fixed", RecurrenceType::fixed},
+             {"act", RecurrenceType::adaptive}},
+            affects_weights());
   declare(table, options, positions, "model.recurrence.type");
   for (const char* const each : {"model.recurrence.num_steps",
                                  "model.recurrence.step_timing_signal",
                                  "model.recurrence.timing_signal_layout",
                                  "model.recurrence.max_position_shift"})
     table.warn(each, [&options]() -> std::string {
-      return options.recurs() ? "" : "model.recurrence.type is none";
+      return options.is_recurrent() ? "" : "model.recurrence.type is none";
     });
 }
 
@@ -173,7 +176,7 @@ std::string recurrence_problem(const RecurrenceOptions& options,
         "model.residual.type: found reversible with {} act, whose output is made of the states of "
         "all steps, which would have to be kept; set one of them otherwise",
         key);
-  if (options.halting.output == HaltingOptions::Output::last && !options.halting.freeze)
+  if (options.halting.output == ActOptions::Output::last && !options.halting.freeze)
     return "model.act.output: found last with model.act.freeze_halted false, where the last "
            "state of a token is that of the step in which all others have halted too; set one of "
            "them otherwise";
@@ -204,17 +207,17 @@ PositionOptions positions_of_embedding(const PositionOptions& positions,
                                        const RecurrenceOptions& recurrence) {
   PositionOptions options = positions;
   // Positions by distance add nothing to embeddings.
-  if (recurrence.recurs()) options.kind = PositionKind::alibi;
+  if (recurrence.is_recurrent()) options.kind = PositionEmbeddingType::alibi;
   return options;
 }
 
-void add_pondered(const Pondered& pondered,
-                  double weight,
-                  const PonderedNames& names,
-                  const ProcessMesh& mesh,
-                  States& states) {
+void add_ponder_loss(const ActResult& pondered,
+                     double weight,
+                     const PonderedNames& names,
+                     const ProcessMesh& mesh,
+                     BackboneOutput& states) {
   states.terms.push_back({.name = names.prefix + "pondering",
-                          .values = losses_of_time(sum(pondered.costs), mesh),
+                          .values = sequence_losses(sum(pondered.costs), mesh),
                           .count = names.count,
                           .weight = weight});
   const std::int64_t taken =
@@ -229,7 +232,7 @@ void add_pondered(const Pondered& pondered,
 Batch counted(Batch batch, const std::string& lengths, const std::string& count) {
   const Tensor& length = batch.field(lengths);
   std::int64_t total = length.elements();
-  if (!length.device().state().dry()) {
+  if (!length.device().state().is_meta()) {
     const Tensor here = length.to_host();
     total = 0;
     for (const std::int64_t each : here.span<std::int64_t>()) total += each;
@@ -238,7 +241,7 @@ Batch counted(Batch batch, const std::string& lengths, const std::string& count)
   return batch;
 }
 
-Recurrence::Recurrence(const Scope& scope, const Options& options, const ModelSetting& setting)
+Recurrence::Recurrence(const Scope& scope, const Options& options, const ModelBuildOptions& setting)
     : options_(options),
       signals_(scope,
                {.signals = options.recurrence.signals,
@@ -253,14 +256,15 @@ Recurrence::Recurrence(const Scope& scope, const Options& options, const ModelSe
 
 // The layers one after another, as often as there are steps: two streams run through them without
 // a joint in between, and the first sublayer of each step hears the signals.
-std::vector<Layer> Recurrence::unrolled(const std::vector<Layer>& layers, const Pass& pass) const {
+std::vector<Layer> Recurrence::unrolled(const std::vector<Layer>& layers,
+                                        const ForwardContext& pass) const {
   std::vector<Layer> all;
   for (std::int64_t step = 0; step < options_.recurrence.halting.steps; ++step) {
     const std::size_t first = all.size();
     all.insert(all.end(), layers.begin(), layers.end());
     Sublayer& hears = all[first].sublayers.front();
     hears.run = [this, step, run = hears.run, positions = signals_.positions(pass)](
-                    const Variable& x, const SublayerReads& reads, const Pass& inner) {
+                    const Variable& x, const SublayerInputs& reads, const ForwardContext& inner) {
       return run(signals_.add(x, signals_.of(positions), step), reads, inner);
     };
   }
@@ -270,33 +274,35 @@ std::vector<Layer> Recurrence::unrolled(const std::vector<Layer>& layers, const 
 Variable Recurrence::run(const std::vector<Layer>& layers,
                          const Residual& residual,
                          const Variable& x,
-                         const StackReads& reads,
-                         const Pass& pass,
-                         const LayerWatch& watch,
+                         const StackInputs& reads,
+                         const ForwardContext& pass,
+                         const LayerRecorder& watch,
                          const GivePondered& give) const {
   const std::int64_t count = options_.recurrence.halting.steps;
-  const Pass steps = pass.child("steps");
+  const ForwardContext steps = pass.child("steps");
   if (options_.reversible) {
-    LayerWatch of_last = watch;
+    LayerRecorder of_last = watch;
     of_last.side.layer += static_cast<std::size_t>(count - 1) * layers.size();
     return residual.run(unrolled(layers, pass), x, reads, steps, of_last);
   }
   const Variable positions = signals_.of(signals_.positions(pass));
-  const StepBlock block = {.read = [&](const Variable& states, std::int64_t step) -> Variable {
-                             return signals_.add(states, positions, step);
-                           },
-                           .run = [&](const Variable& read,
-                                      std::int64_t step,
-                                      const std::shared_ptr<const TakenRows>& taken) -> Variable {
-                             const bool shows = !halting_ && step + 1 == count;
-                             return residual.run(taken ? of_taken(layers, taken) : layers,
-                                                 read,
-                                                 reads,
-                                                 steps.child(static_cast<std::uint64_t>(step)),
-                                                 shows ? watch : LayerWatch());
-                           }};
+  const RecurrentBlock block = {
+      .read = [&](const Variable& states, std::int64_t step) -> Variable {
+        return signals_.add(states, positions, step);
+      },
+      .run = [&](const Variable& read,
+                 std::int64_t step,
+                 const std::shared_ptr<const ActiveRows>& taken) -> Variable {
+        const bool shows = !halting_ && step + 1 == count;
+        return residual.run(taken ? of_taken(layers, taken) : layers,
+                            read,
+                            reads,
+                            steps.child(static_cast<std::uint64_t>(step)),
+                            shows ? watch : LayerRecorder());
+      }};
   if (halting_) {
-    const Pondered pondered = (*halting_)(x, block, real_positions(reads.context, pass.time), pass);
+    const ActResult pondered =
+        (*halting_)(x, block, real_positions(reads.context, pass.time), pass);
     if (give) give(pondered);
     return pondered.states;
   }

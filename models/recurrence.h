@@ -10,16 +10,16 @@ namespace longspan {
 
 // How often the layers run: once, as layers do; or several times, all positions as often, or each
 // as often as it needs.
-enum class StepCount : std::uint8_t { none, fixed, adaptive };
+enum class RecurrenceType : std::uint8_t { none, fixed, adaptive };
 
 struct RecurrenceOptions {
   StepSignalOptions signals = {};
-  StepCount count = StepCount::fixed;
-  HaltingOptions halting = {};  // its steps are those of a fixed number too
+  RecurrenceType count = RecurrenceType::fixed;
+  ActOptions halting = {};  // its steps are those of a fixed number too
   double ponder_weight = 0.01;
 
-  bool recurs() const { return count != StepCount::none; }
-  bool adaptive() const { return count == StepCount::adaptive; }
+  bool is_recurrent() const { return count != RecurrenceType::none; }
+  bool adaptive() const { return count == RecurrenceType::adaptive; }
 };
 
 // The keys of signals, of steps and of halting, but for the one that says the count. `key` is that
@@ -46,7 +46,7 @@ PositionOptions positions_of_embedding(const PositionOptions& positions,
                                        const RecurrenceOptions& recurrence);
 
 // What halting gave, for the family to make a term of.
-using GivePondered = std::function<void(const Pondered&)>;
+using GivePondered = std::function<void(const ActResult&)>;
 
 // What a family says of it: the term "pondering" and the watched "steps", with `prefix` before
 // their names, over the batch's count `count`.
@@ -54,11 +54,11 @@ struct PonderedNames {
   std::string prefix = {};
   std::string count = "tokens";
 };
-void add_pondered(const Pondered& pondered,
-                  double weight,
-                  const PonderedNames& names,
-                  const ProcessMesh& mesh,
-                  States& states);
+void add_ponder_loss(const ActResult& pondered,
+                     double weight,
+                     const PonderedNames& names,
+                     const ProcessMesh& mesh,
+                     BackboneOutput& states);
 
 // The batch with the sum of a field of lengths as a count, which pondering is divided by.
 Batch counted(Batch batch, const std::string& lengths, const std::string& count);
@@ -70,12 +70,12 @@ class Recurrence {
     RecurrenceOptions recurrence;
     PositionOptions positions;
     std::int64_t width = 0;
-    Initial initial = {};  // of tables
+    Initializer initial = {};  // of tables
     bool reversible = false;
   };
-  // Makes the weights of StepSignals and, where steps are adaptive, "halting/weight" and
+  // Makes the weights of StepTimingSignals and, where steps are adaptive, "halting/weight" and
   // "halting/bias".
-  Recurrence(const Scope& scope, const Options& options, const ModelSetting& setting);
+  Recurrence(const Scope& scope, const Options& options, const ModelBuildOptions& setting);
 
   // The layers, as often as there are steps. x and the result: as Residual::run. The pass's place
   // is the stack's. Padding, which the context's key_length says, takes no step of adaptive ones.
@@ -83,20 +83,20 @@ class Recurrence {
   Variable run(const std::vector<Layer>& layers,
                const Residual& residual,
                const Variable& x,
-               const StackReads& reads,
-               const Pass& pass,
-               const LayerWatch& watch = {},
+               const StackInputs& reads,
+               const ForwardContext& pass,
+               const LayerRecorder& watch = {},
                const GivePondered& give = {}) const;
 
   // The longest sequence; 0: any.
   std::int64_t longest() const { return signals_.longest(); }
 
  private:
-  std::vector<Layer> unrolled(const std::vector<Layer>& layers, const Pass& pass) const;
+  std::vector<Layer> unrolled(const std::vector<Layer>& layers, const ForwardContext& pass) const;
 
   Options options_;
-  StepSignals signals_;
-  std::optional<AdaptiveSteps> halting_;
+  StepTimingSignals signals_;
+  std::optional<AdaptiveComputationTime> halting_;
 };
 
 }  // namespace longspan

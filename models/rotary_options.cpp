@@ -22,27 +22,27 @@ void declare_scaling(OptionTable& table, RotaryOptions& turning) {
        {"yarn", yarn},
        {"llama3", llama3},
        {"longrope", longrope}},
-      fixes_weights());
+      affects_weights());
   table.add("model.rope.scaling.factor",
             turning.factor,
             "with model.rope.scaling.type, how many times as long sequences are as "
             "model.rope.scaling.original_max_position_embeddings",
             at_least(1.0),
-            fixes_weights());
+            affects_weights());
   table.add(
       "model.rope.scaling.original_max_position_embeddings",
       turning.original,
       "with model.rope.scaling.type, the positions of the sequences that the weights were trained "
       "with before",
       between(2, longest_sequence),
-      fixes_weights());
+      affects_weights());
   table.add(
       "model.rope.scaling.attention_factor",
       turning.attention_factor,
       "what turned queries and keys are multiplied by; none: with yarn 0.1 ln(factor) + 1, with "
       "longrope the root of 1 + ln(factor) / ln(original), otherwise 1",
       more_than(0.0),
-      fixes_weights());
+      affects_weights());
 }
 
 void declare_ramps(OptionTable& table, RotaryOptions& turning) {
@@ -50,34 +50,34 @@ void declare_ramps(OptionTable& table, RotaryOptions& turning) {
             turning.low_frequency,
             "with llama3, turns in the original length up to which a pair is divided by the factor",
             more_than(0.0),
-            fixes_weights());
+            affects_weights());
   table.add("model.rope.scaling.high_freq_factor",
             turning.high_frequency,
             "with llama3, turns in the original length from which on a pair is as it was",
             more_than(0.0),
-            fixes_weights());
+            affects_weights());
   table.add("model.rope.scaling.beta_fast",
             turning.beta_fast,
             "with yarn, turns in the original length from which on a pair is as it was",
             more_than(0.0),
-            fixes_weights());
+            affects_weights());
   table.add("model.rope.scaling.beta_slow",
             turning.beta_slow,
             "with yarn, turns in the original length up to which a pair is divided by the factor",
             more_than(0.0),
-            fixes_weights());
+            affects_weights());
   table.add(
       "model.rope.scaling.short_factor",
       turning.short_factors,
       "with longrope, what the frequency of each pair is divided by in sequences of at most the "
       "original length",
       more_than(0.0),
-      fixes_weights());
+      affects_weights());
   table.add("model.rope.scaling.long_factor",
             turning.long_factors,
             "the same in longer ones",
             more_than(0.0),
-            fixes_weights());
+            affects_weights());
 }
 
 // The keys that some scalings read and others do not.
@@ -97,7 +97,7 @@ void warn_of_unread(OptionTable& table, const PositionOptions& options) {
   for (const auto& [key, scalings] : readers)
     table.warn("model.rope." + key, [&options, not_rotary, scalings = scalings] {
       const std::string reason = not_rotary();
-      const bool read = std::ranges::count(scalings, options.turning.scaling) > 0;
+      const bool read = std::ranges::count(scalings, options.rope.scaling) > 0;
       return reason.empty() && !read ? "model.rope.scaling.type is one that does not read it"
                                      : reason;
     });
@@ -115,27 +115,27 @@ void declare_rotary(OptionTable& table,
                     PositionOptions& options,
                     const ModelOptions& common,
                     Sequences sequences) {
-  RotaryOptions& turning = options.turning;
+  RotaryOptions& turning = options.rope;
   table.add("model.rope.theta",
             turning.base,
             "with model.position_embedding_type: rope, pair j of the n features of a head that are "
             "turned is "
             "turned by base^(-2j / n) at each position",
             more_than(1.0),
-            fixes_weights());
+            affects_weights());
   table.add("model.rope.partial_rotary_factor",
             turning.share,
             "the part of a head's features that is turned, the first ones",
             more_than(0.0),
             at_most(1.0),
-            fixes_weights());
+            affects_weights());
   table.add(
       "model.rope.interleaved",
       turning.pairs,
       "rotates pairs of neighboring features (RoFormer, GPT-J); false: pairs of the two halves "
       "(GPT-NeoX, Llama)",
-      {{"false", RotaryPairs::halves}, {"true", RotaryPairs::neighbours}},
-      fixes_weights());
+      {{"false", RotaryLayout::halves}, {"true", RotaryLayout::neighbours}},
+      affects_weights());
   declare_scaling(table, turning);
   declare_ramps(table, turning);
   warn_of_unread(table, options);
@@ -160,8 +160,8 @@ void declare_rotary(OptionTable& table,
   });
 }
 
-std::string turned_kinds_problem(const AttentionOptions& attention) {
-  const MechanismKind* const kind = kind_that_turns_not(attention);
+std::string validate_rotary_kinds(const AttentionOptions& attention) {
+  const AttentionKind* const kind = first_kind_without_rotary(attention);
   if (kind == nullptr) return "";
   return fmt::format(
       "model.position_embedding_type: found rope with {} in model.attention.layer_types, whose "
@@ -177,11 +177,11 @@ std::string rotary_problem(const PositionOptions& options,
   if (!options.rotary()) return "";
   // Padded rows would be turned by the length of the batch, and what is decoded by all that
   // follows.
-  if (options.turning.by_length() && sequences == Sequences::examples)
+  if (options.rope.by_length() && sequences == Sequences::examples)
     return "model.rope.scaling.type: dynamic and longrope turn by the length of the whole "
            "sequence, "
            "which batches of examples pad; set it to linear, ntk, yarn or llama3";
-  return rotary_problem(options.turning, common.head_dim());
+  return rotary_problem(options.rope, common.head_dim());
 }
 
 }  // namespace longspan

@@ -15,7 +15,7 @@ void declare_rotary(OptionTable& table,
 
 // What keeps rotary positions from the attention kinds, and from the heads of a stack, as a
 // sentence; empty where nothing does or positions are others.
-std::string turned_kinds_problem(const AttentionOptions& attention);
+std::string validate_rotary_kinds(const AttentionOptions& attention);
 std::string rotary_problem(const PositionOptions& options,
                            const ModelOptions& common,
                            Sequences sequences);

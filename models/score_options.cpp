@@ -9,19 +9,19 @@ void declare_scores(OptionTable& table, ModelOptions& options) {
       options.attention_sinks,
       "a learned number for each head has a part of its softmax and gives no value, so that a "
       "head need not look at anything",
-      fixes_weights());
+      affects_weights());
   table.add("model.attention.logit_softcapping",
             options.score_cap,
             "attention scores s become c tanh(s / c) with this c (Gemma 2); none: they stay",
             more_than(0.0),
-            fixes_weights());
+            affects_weights());
   table.add(
       "model.attention.scale_attn_weights",
       options.score_scale,
       "divides products of queries and keys by the root of model.head_dim, in cross-attention "
       "too; false: T5",
       {{"true", ScoreScale::head}, {"false", ScoreScale::none}},
-      fixes_weights());
+      affects_weights());
 }
 
 void declare_logit_cap(OptionTable& table, ModelOptions& options) {
@@ -29,7 +29,7 @@ void declare_logit_cap(OptionTable& table, ModelOptions& options) {
             options.logit_cap,
             "logits of words z become c tanh(z / c) with this c (Gemma 2); none: they stay",
             more_than(0.0),
-            fixes_weights());
+            affects_weights());
 }
 
 void declare_logit_scale(OptionTable& table, ModelOptions& options) {
@@ -38,7 +38,7 @@ void declare_logit_scale(OptionTable& table, ModelOptions& options) {
             "divides the decoder's output by the root of model.hidden_size before lm_head, with "
             "model.tie_word_embeddings (the first T5)",
             {{"false", LogitScale::none}, {"true", LogitScale::width}},
-            fixes_weights());
+            affects_weights());
   table.check({"model.scale_decoder_outputs", "model.tie_word_embeddings"},
               [&options]() -> std::string {
                 if (options.logit_scale == LogitScale::none || options.tied_embeddings) return "";
@@ -58,7 +58,7 @@ std::string softmax_form_problem(const ModelOptions& options) {
   const char* const key = softmax_form_key(options);
   if (key == nullptr) return "";
   for (std::int64_t layer = 0; layer < options.layers; ++layer)
-    if (const MechanismKind* const own = mechanism_kind(options.attention, layer))
+    if (const AttentionKind* const own = attention_kind(options.attention, layer))
       return fmt::format(
           "model.{} is set with {} in model.attention.layer_types, which has no such softmax; "
           "full, "

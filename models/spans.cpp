@@ -26,8 +26,8 @@ const char* name_of(SpanKind kind) {
 
 }  // namespace
 
-SpanForm SpanOptions::whole_form() const {
-  SpanForm whole = form;
+AdaptiveSpanOptions SpanOptions::whole_form() const {
+  AdaptiveSpanOptions whole = form;
   if (initial) whole.initial = *initial;
   if (!initial && kind == SpanKind::dynamic && form.initial == 0)
     whole.initial = static_cast<double>(form.limit) / (1 + std::exp(4));
@@ -36,7 +36,7 @@ SpanForm SpanOptions::whole_form() const {
 
 std::string span_problem(const SpanOptions& options, const ModelOptions& common) {
   if (!options.any()) return "";
-  if (const MechanismKind* const kind = kind_without_distances(common.attention))
+  if (const AttentionKind* const kind = first_kind_without_relative_positions(common.attention))
     return fmt::format(
         "model.adaptive_span.type: found {} with {} in model.attention.layer_types, which knows no "
         "distances; set it "
@@ -78,12 +78,12 @@ void declare(OptionTable& table, SpanOptions& options, const ModelOptions& commo
       "head learns (adaptive, Sukhbaatar et al. 2019), or learns to see from the token "
       "(dynamic); positions are then a learned key for each distance",
       {{"none", SpanKind::none}, {"adaptive", SpanKind::adaptive}, {"dynamic", SpanKind::dynamic}},
-      fixes_weights());
+      affects_weights());
   table.add("model.adaptive_span.max_span",
             options.form.limit,
             "the longest span, in keys",
             between(1, 1 << 24),
-            fixes_weights());
+            affects_weights());
   table.add("model.adaptive_span.ramp",
             options.form.ramp,
             "keys beyond a span over which their weight falls to nothing",
@@ -115,52 +115,54 @@ void declare(OptionTable& table, SpanOptions& options, const ModelOptions& commo
               [&options, &common] { return span_problem(options, common); });
 }
 
-Spans::Spans(const Scope& scope, const SpanOptions& options, const ModelOptions& common)
+AdaptiveSpanStack::AdaptiveSpanStack(const Scope& scope,
+                                     const SpanOptions& options,
+                                     const ModelOptions& common)
     : options_(options), common_(common), tensor_(scope.parameters().mesh().tensor) {
-  refuse(span_problem(options, common));
+  throw_if_error(span_problem(options, common));
   options_.form = options.whole_form();
   positions_ = span_positions(scope, options_.form, common.head_dim());
 }
 
-std::unique_ptr<Mechanism> Spans::add_layer(const Scope& attention,
-                                            const AttentionPattern& pattern) {
+std::unique_ptr<AttentionOp> AdaptiveSpanStack::add_layer(const Scope& attention,
+                                                          const AttentionPattern& pattern) {
   if (options_.kind == SpanKind::dynamic)
-    return std::make_unique<TokenSpanAttention>(
+    return std::make_unique<DynamicSpanAttentionOp>(
         options_.form,
-        TokenSpans(attention, options_.form, common_.heads, common_.width),
+        DynamicSpans(attention, options_.form, common_.heads, common_.width),
         positions_,
         options_.penalty,
         common_.attention_dropout,
         pattern);
   layers_.emplace_back(attention, options_.form, common_.heads);
-  return std::make_unique<SpanAttention>(
+  return std::make_unique<AdaptiveSpanAttentionOp>(
       options_.form, layers_.back(), positions_, common_.attention_dropout, pattern);
 }
 
-std::vector<Term> Spans::terms() const {
+std::vector<LossTerm> AdaptiveSpanStack::terms() const {
   if (layers_.empty()) return {};
   Variable total;
-  for (const HeadSpans& layer : layers_) {
+  for (const AdaptiveSpans& layer : layers_) {
     const Variable mean = sum(layer.in_keys(), 1 / static_cast<double>(common_.heads));
     total = total.defined() ? add(total, mean) : mean;
   }
-  if (tensor_.size() > 1) total = leave_split(std::move(total), tensor_);
+  if (tensor_.size() > 1) total = reduce_from_tensor_parallel_region(std::move(total), tensor_);
   return {{.name = "span", .values = std::move(total), .count = "", .weight = options_.penalty}};
 }
 
-std::int64_t Spans::longest_memory() const {
+std::int64_t AdaptiveSpanStack::longest_memory() const {
   if (layers_.empty()) return options_.form.limit;
   std::int64_t longest = 0;
-  for (const HeadSpans& layer : layers_) longest = std::max(longest, layer.longest_window());
+  for (const AdaptiveSpans& layer : layers_) longest = std::max(longest, layer.longest_window());
   longest = tensor_.all_reduce(longest, Reduction::maximum);
   return std::min(options_.form.limit, longest + slack);
 }
 
-std::vector<std::pair<std::string, double>> Spans::figures() const {
+std::vector<std::pair<std::string, double>> AdaptiveSpanStack::figures() const {
   if (layers_.empty()) return {};
   double total = 0, longest = 0;
-  for (const HeadSpans& layer : layers_) {
-    const HeadSpans::Extent extent = layer.extent();
+  for (const AdaptiveSpans& layer : layers_) {
+    const AdaptiveSpans::Extent extent = layer.extent();
     total += extent.sum;
     longest = std::max(longest, extent.longest);
   }

@@ -20,14 +20,14 @@ enum class SpanKind : std::uint8_t {
 
 struct SpanOptions {
   SpanKind kind = SpanKind::none;
-  SpanForm form = {};
+  AdaptiveSpanOptions form = {};
   // Of the spans, in keys; none: the form's, and where that is 0, for dynamic ones, limit / (1 +
   // e^4), the logistic function of -4.
   std::optional<double> initial = {};
   double penalty = 2e-6;  // of a layer's mean span, in keys
 
   bool any() const { return kind != SpanKind::none; }
-  SpanForm whole_form() const;
+  AdaptiveSpanOptions whole_form() const;
 };
 
 // The keys model.adaptive_span.type and model.span_*.
@@ -37,19 +37,19 @@ void declare(OptionTable& table, SpanOptions& options, const ModelOptions& commo
 std::string span_problem(const SpanOptions& options, const ModelOptions& common);
 
 // The spans of the layers of a stack that has them.
-class Spans {
+class AdaptiveSpanStack {
  public:
   // Makes the keys of distances, which the layers share. Throws ConfigurationError with
   // span_problem.
-  Spans(const Scope& scope, const SpanOptions& options, const ModelOptions& common);
+  AdaptiveSpanStack(const Scope& scope, const SpanOptions& options, const ModelOptions& common);
 
   // The attention of the next layer, in the scope of its attention.
-  std::unique_ptr<Mechanism> add_layer(const Scope& attention, const AttentionPattern& pattern);
+  std::unique_ptr<AttentionOp> add_layer(const Scope& attention, const AttentionPattern& pattern);
 
   // The penalty of spans of heads: the sum over the layers of their mean, as the term "span"; none
   // of spans of tokens, whose layers tell theirs. Collective over the tensor ranks, as what
   // follows.
-  std::vector<Term> terms() const;
+  std::vector<LossTerm> terms() const;
   // The memory that no head of any layer sees beyond, and some slack in which spans may grow: where
   // nothing is computed that of the initial spans, of spans of tokens the limit.
   std::int64_t longest_memory() const;
@@ -62,7 +62,7 @@ class Spans {
   ModelOptions common_;
   Communicator tensor_;
   Weight positions_;
-  std::vector<HeadSpans> layers_;  // none of spans of tokens
+  std::vector<AdaptiveSpans> layers_;  // none of spans of tokens
 };
 
 }  // namespace longspan

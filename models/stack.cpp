@@ -12,17 +12,18 @@ class LayerMaker {
  public:
   LayerMaker(const Scope& layer, const StackOptions& options) : layer_(layer), options_(options) {}
 
-  Sublayer attention(const MechanismFactory& mechanism, std::int64_t place) const {
+  Sublayer attention(const AttentionOpFactory& mechanism, std::int64_t place) const {
     const Scope scope = layer_.child("attention");
     MultiHeadAttention::Options options = heads();
     options.rotary = options_.rotary;
     const auto attention =
         std::make_shared<MultiHeadAttention>(scope, options, mechanism(scope, place));
-    return sublayer(scope,
-                    Reads::memory,
-                    [attention](const Variable& x, const SublayerReads& reads, const Pass& pass) {
-                      return (*attention)(x, reads.memory, reads.context, pass);
-                    });
+    return sublayer(
+        scope,
+        Reads::memory,
+        [attention](const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
+          return (*attention)(x, reads.memory, reads.context, pass);
+        });
   }
 
   Sublayer cross_attention(std::int64_t place) const {
@@ -31,44 +32,45 @@ class LayerMaker {
                                        .wiring = options_.cross->wiring,
                                        .layer = place,
                                        .encoder_layers = options_.cross->encoder_layers};
-    options.attention.side_width = options_.cross->encoder_width;
+    options.attention.encoder_hidden_size = options_.cross->encoder_width;
     const auto attention = std::make_shared<CrossAttention>(
         scope,
         options,
-        cross_mechanism(scope,
-                        options_.cross->scores,
-                        {.heads = options_.common.heads,
-                         .dim = options_.common.head_dim(),
-                         .dropout = options_.common.attention_dropout,
-                         .initial = options_.common.initial()},
-                        options_.common.products_scale()));
-    Sublayer made =
-        sublayer(scope,
-                 Reads::sides,
-                 [attention](const Variable& x, const SublayerReads& reads, const Pass& pass) {
-                   return (*attention)(x, reads.sides, pass);
-                 });
-    made.look =
-        [attention](
-            const Variable& x, const SublayerReads& reads, const Pass& pass, std::int64_t heads) {
-          return attention->probabilities(x, reads.sides, heads, pass);
-        };
+        cross_attention_op(scope,
+                           options_.cross->scores,
+                           {.heads = options_.common.heads,
+                            .dim = options_.common.head_dim(),
+                            .dropout = options_.common.attention_dropout,
+                            .initial = options_.common.initial()},
+                           options_.common.products_scale()));
+    Sublayer made = sublayer(
+        scope,
+        Reads::sides,
+        [attention](const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
+          return (*attention)(x, reads.encoder_outputs, pass);
+        });
+    made.recorder = [attention](const Variable& x,
+                                const SublayerInputs& reads,
+                                const ForwardContext& pass,
+                                std::int64_t heads) {
+      return attention->probabilities(x, reads.encoder_outputs, heads, pass);
+    };
     return made;
   }
 
   Sublayer feed_forward() const {
     const Scope scope = layer_.child("feed_forward");
-    return sublayer(
-        scope,
-        Reads::nothing,
-        [feed = feed_forward(scope)](const Variable& x, const SublayerReads&, const Pass& pass) {
-          return (*feed)(x, pass);
-        });
+    return sublayer(scope,
+                    Reads::nothing,
+                    [feed = feed_forward(scope)](
+                        const Variable& x, const SublayerInputs&, const ForwardContext& pass) {
+                      return (*feed)(x, pass);
+                    });
   }
   // To what the sublayer makes of its norm that of a feed-forward layer.
   void add_feed_forward(Sublayer& beside) const {
     beside.run = [feed = feed_forward(layer_.child("feed_forward")), run = beside.run](
-                     const Variable& x, const SublayerReads& reads, const Pass& pass) {
+                     const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
       return add(run(x, reads, pass), (*feed)(x, pass.child("feed_forward")));
     };
   }
@@ -130,10 +132,10 @@ class LayerMaker {
 
 std::vector<Layer> make_layers(const Scope& scope,
                                const StackOptions& options,
-                               const MechanismFactory& mechanism) {
+                               const AttentionOpFactory& mechanism) {
   const std::int64_t count = options.common.layers;
   if (options.cross)
-    refuse(wiring_problem(options.cross->wiring, options.cross->encoder_layers, count));
+    throw_if_error(wiring_problem(options.cross->wiring, options.cross->encoder_layers, count));
   std::vector<Layer> layers;
   for (std::int64_t i = 0; i < count; ++i) {
     const LayerMaker make(scope.child("layers").child(i), options);
@@ -151,10 +153,11 @@ std::vector<Layer> make_layers(const Scope& scope,
 }
 
 std::unique_ptr<Residual> make_residual(const ModelOptions& options, const MemoryOptions& memory) {
-  refuse(recompute_problem(options, memory));
-  refuse(reconstruction_problem(options, memory));
+  throw_if_error(recompute_problem(options, memory));
+  throw_if_error(reconstruction_problem(options, memory));
   if (options.residual == ResidualKind::plain)
-    return std::make_unique<PlainResidual>(options.norm, options.dropout, memory.recomputation());
+    return std::make_unique<StandardResidual>(
+        options.norm, options.dropout, memory.recomputation());
   if (options.residual == ResidualKind::gated)
     return std::make_unique<GatedResidual>(GatedResidual::Options{
         .dropout = options.dropout, .relu = options.gate.relu, .again = memory.recomputation()});
@@ -165,30 +168,30 @@ std::unique_ptr<Residual> make_residual(const ModelOptions& options, const Memor
                                                   : ReversibleResidual::Streams::rebuilt);
 }
 
-Ranges positions_of(const Pass& pass) {
+Ranges positions_of(const ForwardContext& pass) {
   Ranges positions = pass.time.outside();
-  if (!pass.kept) return positions;
+  if (!pass.kv_cache) return positions;
   for (Range& range : positions) {
-    range.begin += pass.kept->positions();
-    range.end += pass.kept->positions();
+    range.begin += pass.kv_cache->positions();
+    range.end += pass.kv_cache->positions();
   }
   return positions;
 }
 
-std::int64_t end_of(const Pass& pass) {
-  return pass.time.total + (pass.kept ? pass.kept->positions() : 0);
+std::int64_t end_of(const ForwardContext& pass) {
+  return pass.time.total + (pass.kv_cache ? pass.kv_cache->positions() : 0);
 }
 
-BodyEnd body_end(const ModelOptions& options) {
-  BodyEnd end = {.width = options.output_width(), .initial = options.table_initial()};
-  if (options.has_final_norm()) end.norm = Initial::constant(1);
+OutputHeadSpec output_head_spec(const ModelOptions& options) {
+  OutputHeadSpec end = {.width = options.output_width(), .initial = options.table_initial()};
+  if (options.has_final_norm()) end.norm = Initializer::constant(1);
   end.norm_form = options.norm_form();
   end.logit_scale = options.logits_factor();
   end.logit_cap = options.logit_cap;
   return end;
 }
 
-Stack::Stack(const Scope& scope, const StackOptions& options, const MechanismFactory& mechanism)
+Stack::Stack(const Scope& scope, const StackOptions& options, const AttentionOpFactory& mechanism)
     : layers_(make_layers(scope, options, mechanism)),
       residual_(make_residual(options.common, options.memory)) {
   if (options.common.has_final_norm())
@@ -198,58 +201,58 @@ Stack::Stack(const Scope& scope, const StackOptions& options, const MechanismFac
                         options.initial_gain);
 }
 
-Variable Stack::normed(const Variable& y, const Pass& pass, const Tensor& length) const {
+Variable Stack::normed(const Variable& y, const ForwardContext& pass, const Tensor& length) const {
   return final_norm_ ? (*final_norm_)(y, pass.child("final_norm"), length) : y;
 }
 
 Stack::Stack(const Scope& scope,
              const StackOptions& options,
-             const MechanismFactory& mechanism,
-             const ModelSetting& setting)
+             const AttentionOpFactory& mechanism,
+             const ModelBuildOptions& setting)
     : Stack(scope, options, mechanism) {
-  if (!options.recurrence || !options.recurrence->recurs()) return;
+  if (!options.recurrence || !options.recurrence->is_recurrent()) return;
   Recurrence::Options steps = {.recurrence = *options.recurrence,
                                .positions = options.positions,
                                .width = options.common.width,
                                .initial = options.common.table_initial(),
                                .reversible = options.common.residual == ResidualKind::reversible};
   // There each position hears where the one before it has looked, also one that halted.
-  if (options.cross && options.cross->scores.kind == CrossScores::location)
+  if (options.cross && options.cross->scores.kind == CrossAttentionScore::location)
     steps.recurrence.halting.compaction = false;
   recurrence_.emplace(scope, steps, setting);
 }
 
-Variable Stack::through(const Variable& x,
-                        const StackReads& reads,
-                        const Pass& pass,
-                        const LayerWatch& watch,
-                        const GivePondered& give) const {
+Variable Stack::run(const Variable& x,
+                    const StackInputs& reads,
+                    const ForwardContext& pass,
+                    const LayerRecorder& watch,
+                    const GivePondered& give) const {
   if (recurrence_) return recurrence_->run(layers_, *residual_, x, reads, pass, watch, give);
   return residual_->run(layers_, x, reads, pass.child("layers"), watch);
 }
 
 Variable Stack::operator()(const Variable& x,
-                           const StackReads& reads,
-                           const Pass& pass,
-                           const LayerWatch& watch,
+                           const StackInputs& reads,
+                           const ForwardContext& pass,
+                           const LayerRecorder& watch,
                            const GivePondered& give) const {
-  return normed(through(x, reads, pass, watch, give), pass, reads.context.mask.key_length);
+  return normed(run(x, reads, pass, watch, give), pass, reads.context.mask.key_length);
 }
 
-std::vector<Side> Stack::encode(const Variable& x,
-                                const Side& source,
-                                Wiring wiring,
-                                Pass pass,
-                                const GivePondered& give_pondered) const {
+std::vector<EncoderOutput> Stack::encode(const Variable& x,
+                                         const EncoderOutput& source,
+                                         CrossAttentionMapping wiring,
+                                         ForwardContext pass,
+                                         const GivePondered& give_pondered) const {
   pass.time = source.time;
-  std::vector<Side> sides;
+  std::vector<EncoderOutput> sides;
   const auto give = [&](std::size_t layer, const Variable& output) {
     sides.push_back(source);
     sides.back().rows = normed(output, pass.child("side").child(layer), source.length);
   };
-  LayerWatch watch;
+  LayerRecorder watch;
   if (reads_all_layers(wiring)) watch.output = give;
-  const Variable last = through(x, {.context = source.seen()}, pass, watch, give_pondered);
+  const Variable last = run(x, {.context = source.key_context()}, pass, watch, give_pondered);
   if (!reads_all_layers(wiring)) give(0, last);
   return sides;
 }

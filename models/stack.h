@@ -15,13 +15,13 @@
 namespace longspan {
 
 // Makes the mechanism of a layer in the scope of its attention.
-using MechanismFactory =
-    std::function<std::unique_ptr<Mechanism>(const Scope& attention, std::int64_t layer)>;
+using AttentionOpFactory =
+    std::function<std::unique_ptr<AttentionOp>(const Scope& attention, std::int64_t layer)>;
 
 // What a decoder's layers look at.
-struct CrossOptions {
-  Wiring wiring = Wiring::last;
-  CrossScoreOptions scores = {};
+struct CrossAttentionOptions {
+  CrossAttentionMapping wiring = CrossAttentionMapping::last;
+  CrossAttentionScoreOptions scores = {};
   std::int64_t encoder_layers = 1;
   std::int64_t encoder_width = 0;  // of the encoder's outputs
 };
@@ -29,10 +29,10 @@ struct CrossOptions {
 struct StackOptions {
   ModelOptions common;
   bool attention_bias = true;
-  std::optional<Initial> initial_out = {};  // of the matrices that write to the stream
+  std::optional<Initializer> initial_out = {};  // of the matrices that write to the stream
   MemoryOptions memory = {};
-  Initial initial_gain = {.mean = 1};  // of the norms
-  std::optional<CrossOptions> cross = {};
+  Initializer initial_gain = {.mean = 1};  // of the norms
+  std::optional<CrossAttentionOptions> cross = {};
   // Layers that run several times, with positions that each step adds.
   std::optional<RecurrenceOptions> recurrence = {};
   PositionOptions positions = {};
@@ -43,52 +43,52 @@ struct StackOptions {
 // "cross_attention", and a "feed_forward" sublayer. Throws ConfigurationError with wiring_problem.
 std::vector<Layer> make_layers(const Scope& scope,
                                const StackOptions& options,
-                               const MechanismFactory& mechanism);
+                               const AttentionOpFactory& mechanism);
 // Throws ConfigurationError with recompute_problem or reconstruction_problem.
 std::unique_ptr<Residual> make_residual(const ModelOptions& options,
                                         const MemoryOptions& memory = {});
 
 // The positions that this rank holds of the pass's time, behind those of kept keys.
-Ranges positions_of(const Pass& pass);
+Ranges positions_of(const ForwardContext& pass);
 // The position behind the last one, over all ranks.
-std::int64_t end_of(const Pass& pass);
+std::int64_t end_of(const ForwardContext& pass);
 
 // Behind a stack with these options, its readout's table not shared and without a bias.
-BodyEnd body_end(const ModelOptions& options);
+OutputHeadSpec output_head_spec(const ModelOptions& options);
 
 // Such layers, the way they are run, and the norm on top where the options have one ("final_norm").
 class Stack {
  public:
-  Stack(const Scope& scope, const StackOptions& options, const MechanismFactory& mechanism);
+  Stack(const Scope& scope, const StackOptions& options, const AttentionOpFactory& mechanism);
   // The same, and with `recurrence` its weights in the scope (models/recurrence.h).
   Stack(const Scope& scope,
         const StackOptions& options,
-        const MechanismFactory& mechanism,
-        const ModelSetting& setting);
+        const AttentionOpFactory& mechanism,
+        const ModelBuildOptions& setting);
   // x: [batch, time, width]; pass.time: the division of its positions.
   Variable operator()(const Variable& x,
-                      const StackReads& reads,
-                      const Pass& pass,
-                      const LayerWatch& watch = {},
+                      const StackInputs& reads,
+                      const ForwardContext& pass,
+                      const LayerRecorder& watch = {},
                       const GivePondered& give = {}) const;
   // As an encoder, whose positions all see each other: what the layers of a decoder look at, with
-  // this wiring, in its `StackReads::sides`. x: the input, of a length and a division of time that
+  // this wiring, in its `StackInputs::sides`. x: the input, of a length and a division of time that
   // `source` says; its rows may be undefined. Each output is normed as the last one is.
-  std::vector<Side> encode(const Variable& x,
-                           const Side& source,
-                           Wiring wiring,
-                           Pass pass,
-                           const GivePondered& give = {}) const;
+  std::vector<EncoderOutput> encode(const Variable& x,
+                                    const EncoderOutput& source,
+                                    CrossAttentionMapping wiring,
+                                    ForwardContext pass,
+                                    const GivePondered& give = {}) const;
   // The longest sequence that signals of each step know; 0: any.
   std::int64_t longest() const { return recurrence_ ? recurrence_->longest() : 0; }
 
  private:
-  Variable normed(const Variable& y, const Pass& pass, const Tensor& length) const;
-  Variable through(const Variable& x,
-                   const StackReads& reads,
-                   const Pass& pass,
-                   const LayerWatch& watch,
-                   const GivePondered& give) const;
+  Variable normed(const Variable& y, const ForwardContext& pass, const Tensor& length) const;
+  Variable run(const Variable& x,
+               const StackInputs& reads,
+               const ForwardContext& pass,
+               const LayerRecorder& watch,
+               const GivePondered& give) const;
 
   std::vector<Layer> layers_;
   std::unique_ptr<Residual> residual_;

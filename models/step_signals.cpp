@@ -7,7 +7,7 @@ namespace longspan {
 namespace {
 
 std::string offset_problem(const StepSignalOptions& options, const PositionOptions& positions) {
-  if (options.longest_offset == 0 || positions.kind == PositionKind::sinusoidal) return "";
+  if (options.longest_offset == 0 || positions.kind == PositionEmbeddingType::sinusoidal) return "";
   return fmt::format(
       "model.recurrence.max_position_shift is {}, but only sinusoidal positions go on behind those "
       "of a segment; "
@@ -21,17 +21,17 @@ void declare(OptionTable& table, StepSignalOptions& options, const PositionOptio
   table.add("model.recurrence.step_timing_signal",
             options.kind,
             "what each step adds to all positions, so that the block knows which one it is",
-            {{"sinusoidal", StepSignalKind::sinusoidal},
-             {"learned", StepSignalKind::learned},
-             {"none", StepSignalKind::none}},
-            fixes_weights());
+            {{"sinusoidal", StepTimingSignalType::sinusoidal},
+             {"learned", StepTimingSignalType::learned},
+             {"none", StepTimingSignalType::none}},
+            affects_weights());
   table.add("model.recurrence.timing_signal_layout",
             options.order,
             "sinusoids of positions and steps: sines and cosines in turn, counted from 1 (paper), "
             "or first all sines, counted from 0 (tensor2tensor)",
             {{"paper", StepSignalOptions::Order::paper},
              {"tensor2tensor", StepSignalOptions::Order::tensor2tensor}},
-            fixes_weights());
+            affects_weights());
   table.add("model.recurrence.max_position_shift",
             options.longest_offset,
             "in training, positions are counted from up to so many further on, drawn for each "
@@ -41,21 +41,23 @@ void declare(OptionTable& table, StepSignalOptions& options, const PositionOptio
               [&options, &positions] { return offset_problem(options, positions); });
 }
 
-StepSignals::StepSignals(const Scope& scope, const Options& options, const ModelSetting& setting)
+StepTimingSignals::StepTimingSignals(const Scope& scope,
+                                     const Options& options,
+                                     const ModelBuildOptions& setting)
     : options_(options),
       wide_(accumulator_of(setting.compute)),
       device_(setting.device),
       offsets_(setting.random.child("offset")) {
-  refuse(offset_problem(options.signals, options.positions));
+  throw_if_error(offset_problem(options.signals, options.positions));
   if (options.positions.learned())
     positions_ = scope.weight("positions/weight",
                               {options.positions.longest.value_or(setting.segment), options.width},
                               options.initial);
-  if (options.signals.kind == StepSignalKind::learned)
+  if (options.signals.kind == StepTimingSignalType::learned)
     steps_ = scope.weight("steps/weight", {options.steps, options.width}, options.initial);
 }
 
-Ranges StepSignals::positions(const Pass& pass) const {
+Ranges StepTimingSignals::positions(const ForwardContext& pass) const {
   require(longest() == 0 || end_of(pass) <= longest(),
           "a sequence of {} tokens is longer than model.max_position_embeddings = {}",
           end_of(pass),
@@ -72,9 +74,9 @@ Ranges StepSignals::positions(const Pass& pass) const {
   return positions;
 }
 
-Variable StepSignals::of(const Ranges& positions) const {
+Variable StepTimingSignals::of(const Ranges& positions) const {
   if (positions_) return cast(table_rows(positions_->variable, positions), wide_);
-  if (options_.positions.by_distance()) return {};
+  if (options_.positions.is_relative()) return {};
   const bool paper = options_.signals.order == StepSignalOptions::Order::paper;
   Ranges counted = positions;
   for (Range& range : counted) {
@@ -89,10 +91,10 @@ Variable StepSignals::of(const Ranges& positions) const {
                             device_));
 }
 
-Variable StepSignals::of_step(std::int64_t step) const {
+Variable StepTimingSignals::of_step(std::int64_t step) const {
   const Shape row = {options_.width};
   if (steps_) return reshape(cast(table_rows(steps_->variable, {{step, step + 1}}), wide_), row);
-  if (options_.signals.kind == StepSignalKind::none) return {};
+  if (options_.signals.kind == StepTimingSignalType::none) return {};
   const bool paper = options_.signals.order == StepSignalOptions::Order::paper;
   return Variable(sinusoids(paper ? SinusoidLayout::interleaved : SinusoidLayout::halves_geometric,
                             paper ? step + 1 : step,
@@ -104,9 +106,9 @@ Variable StepSignals::of_step(std::int64_t step) const {
                       .reshape(row));
 }
 
-Variable StepSignals::add(const Variable& x,
-                          const Variable& of_positions,
-                          std::int64_t step) const {
+Variable StepTimingSignals::add(const Variable& x,
+                                const Variable& of_positions,
+                                std::int64_t step) const {
   const Variable row = of_step(step);
   if (!of_positions.defined()) return row.defined() ? add_bias(x, row) : x;
   return scale_and_add_positions(x, 1, row.defined() ? add_bias(of_positions, row) : of_positions);

@@ -6,14 +6,14 @@
 
 namespace longspan {
 
-enum class StepSignalKind : std::uint8_t { sinusoidal, learned, none };
+enum class StepTimingSignalType : std::uint8_t { sinusoidal, learned, none };
 
 struct StepSignalOptions {
   // How sinusoids are laid out and counted: sines and cosines in turn, positions and steps from 1
   // (the paper); or first all sines, from 0 (tensor2tensor).
   enum class Order : std::uint8_t { paper, tensor2tensor };
 
-  StepSignalKind kind = StepSignalKind::sinusoidal;  // of the steps
+  StepTimingSignalType kind = StepTimingSignalType::sinusoidal;  // of the steps
   Order order = Order::paper;
   // In training, positions are counted from up to so many further on, drawn for each step of
   // training: in all stacks of a model the same, so that what belongs together stays together.
@@ -25,21 +25,21 @@ struct StepSignalOptions {
 void declare(OptionTable& table, StepSignalOptions& options, const PositionOptions& positions);
 
 // A value.
-class StepSignals {
+class StepTimingSignals {
  public:
   struct Options {
     StepSignalOptions signals;
     PositionOptions positions;  // relative ones have no signal
     std::int64_t width = 0;
     std::int64_t steps = 1;
-    Initial initial = {};  // of tables
+    Initializer initial = {};  // of tables
   };
   // Makes "positions/weight" [longest, width] and "steps/weight" [steps, width] where they are
   // learned. Throws ConfigurationError for an offset of positions that are not sinusoidal.
-  StepSignals(const Scope& scope, const Options& options, const ModelSetting& setting);
+  StepTimingSignals(const Scope& scope, const Options& options, const ModelBuildOptions& setting);
 
   // Where the rows that this rank has stand.
-  Ranges positions(const Pass& pass) const;
+  Ranges positions(const ForwardContext& pass) const;
   // Their signals, [count_of(positions), width] of an accumulator dtype; undefined where there are
   // none.
   Variable of(const Ranges& positions) const;

@@ -16,11 +16,11 @@ void declare(OptionTable& table, InputOptions& options) {
       options.scaled,
       "embeddings are multiplied by the root of model.hidden_size (Vaswani et al. 2017); not in "
       "BERT, whose positions are as large as they are",
-      fixes_weights());
+      affects_weights());
   table.add("model.layernorm_embedding",
             options.norm,
             "a norm of what the first layer reads (Devlin et al. 2019)",
-            fixes_weights());
+            affects_weights());
 }
 
 void declare_token_types(OptionTable& table, InputOptions& options) {
@@ -29,14 +29,14 @@ void declare_token_types(OptionTable& table, InputOptions& options) {
             "rows of a table of which one is added to what the first layer reads, by what a token "
             "belongs to (Devlin et al. 2019): a single text to the first; 0: there is none",
             between(0, 1 << 16),
-            fixes_weights());
+            affects_weights());
 }
 
 TokenInput::TokenInput(const Scope& scope,
                        const InputOptions& options,
                        const PositionOptions& positions,
                        const ModelOptions& common,
-                       const ModelSetting& setting)
+                       const ModelBuildOptions& setting)
     : scale_(options.scale(common.width)),
       dropout_(common.dropout),
       positions_(scope, positions, common, setting) {
@@ -48,7 +48,7 @@ TokenInput::TokenInput(const Scope& scope,
 
 Variable TokenInput::operator()(const TokenEmbedding& embedding,
                                 const Tensor& tokens,
-                                const Pass& pass,
+                                const ForwardContext& pass,
                                 const Tensor& length,
                                 const Variable& beside) const {
   Variable x = positions_.embed(embedding, tokens, scale_, pass);

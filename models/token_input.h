@@ -27,7 +27,7 @@ class TokenInput {
              const InputOptions& options,
              const PositionOptions& positions,
              const ModelOptions& common,
-             const ModelSetting& setting);
+             const ModelBuildOptions& setting);
 
   // The embeddings of `tokens` [batch, time] with their positions and what else the options add,
   // dropped: [batch, time, width] of the positions that `pass` gives this rank. Every token is of
@@ -35,7 +35,7 @@ class TokenInput {
   // `length`: as Norm has it. Throws Failure as Positions::embed does.
   Variable operator()(const TokenEmbedding& embedding,
                       const Tensor& tokens,
-                      const Pass& pass,
+                      const ForwardContext& pass,
                       const Tensor& length,
                       const Variable& beside = {}) const;
   // As Positions::longest.
@@ -44,7 +44,7 @@ class TokenInput {
  private:
   double scale_;
   double dropout_;
-  Positions positions_;
+  PositionEmbedding positions_;
   Weight types_;
   std::optional<Norm> norm_;
 };

@@ -17,11 +17,11 @@ namespace {
 
 std::string memory_name(std::size_t layer) { return "memory/" + std::to_string(layer); }
 
-class TransformerXl : public Body {
+class TransformerXl : public Backbone {
  public:
   TransformerXl(const Scope& scope,
                 const TransformerXlOptions& options,
-                const ModelSetting& setting)
+                const ModelBuildOptions& setting)
       : options_(options),
         setting_(setting),
         vocabulary_size_(vocabulary_of(options.common, setting.vocabulary)),
@@ -29,53 +29,56 @@ class TransformerXl : public Body {
                    vocabulary_size_,
                    options.common.width,
                    options.common.table_initial()),
-        acted_(setting.acts ? std::optional<ActedInputs>(std::in_place,
+        acted_(setting.is_policy
+                   ? std::optional<PreviousActionInputs>(std::in_place,
                                                          scope,
                                                          options.common.width,
                                                          options.common.table_initial(),
                                                          setting)
-                            : std::nullopt),
+                   : std::nullopt),
         patterns_(attention_patterns(
             options.common.attention,
             options.common.attention_setting({.memory = true}, setting.segment))),
-        spans_(options.spans.any()
-                   ? std::optional<Spans>(std::in_place, scope, options.spans, options.common)
-                   : std::nullopt),
+        spans_(options.spans.any() ? std::optional<AdaptiveSpanStack>(
+                                         std::in_place, scope, options.spans, options.common)
+                                   : std::nullopt),
         layers_(layers(scope)),
         residual_(make_residual(options.common, setting.memory)) {}
 
-  States run(const Reading& reading, const Pass& pass) const override {
+  BackboneOutput run(const ModelInput& reading, const ForwardContext& pass) const override {
     const double scale = std::sqrt(static_cast<double>(options_.common.width));
     const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
     const Variable seen = embedding_(tokens, scale, pass.time);
     const Variable x = drop(acted_ ? (*acted_)(seen, reading, scale, pass.time) : seen,
                             options_.common.dropout,
                             pass.child("embedding"));
-    const Carried& carried = reading.carried;
+    const RecurrentState& carried = reading.carried;
     // What no head sees is not remembered.
     const std::int64_t longest =
-        reading.kept_beside + (spans_ ? std::min(reading.longest_memory, spans_->longest_memory())
-                                      : reading.longest_memory);
-    States states = {.time = pass.time};
+        reading.extra_context + (spans_ ? std::min(reading.longest_memory, spans_->longest_memory())
+                                        : reading.longest_memory);
+    BackboneOutput states = {.time = pass.time};
     if (spans_) {
       states.carried.all = std::min(longest, carried.length() + pass.time.total);
       states.terms = spans_->terms();
     }
-    StackReads reads = {.context = context(reading, pass)};
-    for (const CarriedTensor& layer : carried.tensors) reads.memories.emplace_back(layer.tensor);
+    StackInputs reads = {.context = context(reading, pass)};
+    for (const RecurrentStateTensor& layer : carried.tensors)
+      reads.memories.emplace_back(layer.tensor);
     const auto keep = [&](std::size_t layer, const Tensor& input) {
       if (longest == 0) return;
       const Tensor before = reads.memories.empty() ? Tensor() : carried.tensors[layer].tensor;
       states.carried.tensors.push_back(
           {memory_name(layer),
-           remember(before, carried.length(), input, pass.time.total, longest, setting_.mesh)});
+           update_memory(
+               before, carried.length(), input, pass.time.total, longest, setting_.mesh)});
     };
     states.hidden = residual_->run(layers_, x, reads, pass.child("layers"), {.input = keep});
     return states;
   }
 
-  BodyEnd end() const override {
-    BodyEnd end = body_end(options_.common);
+  OutputHeadSpec end() const override {
+    OutputHeadSpec end = output_head_spec(options_.common);
     if (end.norm) end.norm = initial_gain();
     end.dropout = options_.common.dropout;
     end.bias = options_.output_bias;
@@ -85,23 +88,23 @@ class TransformerXl : public Body {
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_memory() const override {
     // Where nothing is computed nothing is cut either.
-    if (spans_ && setting_.device.state().dry())
+    if (spans_ && setting_.device.state().is_meta())
       return std::min(options_.memory, spans_->longest_memory());
     return options_.memory;
   }
-  std::vector<std::pair<std::string, double>> figures() const override {
+  std::vector<std::pair<std::string, double>> metric_values() const override {
     if (spans_) return spans_->figures();
     return {};
   }
-  std::vector<std::string> carried_names() const override {
+  std::vector<std::string> recurrent_state_names() const override {
     std::vector<std::string> names;
     for (std::size_t i = 0; i < layers_.size(); ++i) names.push_back(memory_name(i));
     return names;
   }
 
  private:
-  Initial initial_gain() const {
-    return Initial::normal(options_.common.initial_deviation.value_or(0), 1);
+  Initializer initial_gain() const {
+    return Initializer::normal(options_.common.initial_deviation.value_or(0), 1);
   }
 
   std::vector<Layer> layers(const Scope& scope) {
@@ -118,7 +121,7 @@ class TransformerXl : public Body {
          .initial_out = common.initial(),
          .memory = setting_.memory,
          .initial_gain = initial_gain()},
-        [&](const Scope& attention, std::int64_t layer) -> std::unique_ptr<Mechanism> {
+        [&](const Scope& attention, std::int64_t layer) -> std::unique_ptr<AttentionOp> {
           if (spans_)
             return spans_->add_layer(attention, patterns_[static_cast<std::size_t>(layer)]);
           return std::make_unique<RelativeAttention>(
@@ -127,7 +130,7 @@ class TransformerXl : public Body {
                                          .heads = common.heads,
                                          .dim = common.head_dim(),
                                          .dropout = common.attention_dropout,
-                                         .initial = common.initial().value_or(Initial::xavier(
+                                         .initial = common.initial().value_or(Initializer::xavier(
                                              common.width, common.heads * common.head_dim()))},
               shared ? *shared : biases(attention),
               patterns_[static_cast<std::size_t>(layer)],
@@ -141,13 +144,13 @@ class TransformerXl : public Body {
                : masks::causal();
   }
 
-  SegmentContext context(const Reading& reading, const Pass& pass) const {
+  AttentionContext context(const ModelInput& reading, const ForwardContext& pass) const {
     const std::int64_t memory = reading.carried.length();
     const AttentionMask mask = {
         .rules = rules(reading.longest_memory),
         .query_begin = memory,
-        .key_padding = forgotten_keys(reading, setting_.device),
-        .reach = document_reach(reading, pass.time, setting_.device),
+        .key_padding = expired_keys(reading, setting_.device),
+        .max_lookback = document_lookback(reading, pass.time, setting_.device),
         .sorted = separate_episodes(
             reading, options_.common.heads / setting_.mesh.tensor.size(), setting_.device)};
     if (spans_) return {.mask = mask, .distances = {}};
@@ -159,7 +162,7 @@ class TransformerXl : public Body {
                                    setting_.compute,
                                    setting_.device);
     // The encodings are one table for all streams: dropped alike on every rank.
-    Pass positions = pass.child("positions");
+    ForwardContext positions = pass.child("positions");
     positions.first_stream = 0;
     positions.time = {};
     const Shape flat = table.shape();
@@ -169,19 +172,21 @@ class TransformerXl : public Body {
   }
 
   TransformerXlOptions options_;
-  ModelSetting setting_;
+  ModelBuildOptions setting_;
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
-  std::optional<ActedInputs> acted_;
+  std::optional<PreviousActionInputs> acted_;
   std::vector<AttentionPattern> patterns_;  // of each layer
-  std::optional<Spans> spans_;
+  std::optional<AdaptiveSpanStack> spans_;
   std::vector<Layer> layers_;
   std::unique_ptr<Residual> residual_;
 };
 
 }  // namespace
 
-void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSetting& planned) {
+void declare(OptionTable& table,
+             TransformerXlOptions& options,
+             const PlannedBuildOptions& planned) {
   declare(table, options.common, planned, {.memory = true});
   declare_logit_cap(table, options.common);
   declare_logit_scale(table, options.common);
@@ -202,9 +207,9 @@ void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSet
   table.add("model.share_position_biases",
             options.share_position_biases,
             "one pair of position biases u and v for all layers",
-            fixes_weights());
+            affects_weights());
   table.add(
-      "model.lm_head_bias", options.output_bias, "a bias of the output layer", fixes_weights());
+      "model.lm_head_bias", options.output_bias, "a bias of the output layer", affects_weights());
   declare(table, options.spans, options.common);
   for (const std::string key : {"model.clamp_len", "model.share_position_biases"})
     table.warn(key, [&options]() -> std::string {
@@ -216,7 +221,7 @@ void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSet
     // Actions are drawn without dropout: learnt with it they would not be as likely as when drawn.
     const auto check_dropout = [&](const std::string& key, const double& dropout) {
       table.check({key, "run.task"}, [&dropout, key, planned]() -> std::string {
-        if (dropout == 0 || !planned().acts) return "";
+        if (dropout == 0 || !planned().is_policy) return "";
         return fmt::format(
             "{}: found {} with run.task: reinforcement_learning, which acts without dropout and is "
             "to learn "
@@ -228,13 +233,13 @@ void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSet
     check_dropout("model.dropout", options.common.dropout);
     check_dropout("model.attention.dropout", options.common.attention_dropout);
     table.check({"model.norm.type", "run.task"}, [&options, planned]() -> std::string {
-      if (options.common.norm_kind != NormKind::power || !planned().acts) return "";
+      if (options.common.norm_kind != NormKind::power || !planned().is_policy) return "";
       return "model.norm.type: found powernorm with run.task: reinforcement_learning, where it "
              "would act with "
              "other norms than it learns with; layernorm and rmsnorm can be";
     });
     table.check({"model.adaptive_span.type", "run.task"}, [&options, planned]() -> std::string {
-      if (!options.spans.any() || !planned().acts) return "";
+      if (!options.spans.any() || !planned().is_policy) return "";
       return "model.adaptive_span.type is not for run.task: reinforcement_learning, whose segments "
              "hold several episodes";
     });
@@ -245,15 +250,15 @@ void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSet
   });
 }
 
-BodyFactory transformer_xl_body(const TransformerXlOptions& options) {
-  return [options](const Scope& scope, const ModelSetting& setting) {
+BackboneFactory transformer_xl_body(const TransformerXlOptions& options) {
+  return [options](const Scope& scope, const ModelBuildOptions& setting) {
     return std::make_unique<TransformerXl>(scope, options, setting);
   };
 }
 
 std::unique_ptr<Model> make_transformer_xl(const TransformerXlOptions& options,
-                                           const ModelSetting& setting) {
-  return std::make_unique<Model>(setting, transformer_xl_body(options), vocabulary_readout());
+                                           const ModelBuildOptions& setting) {
+  return std::make_unique<Model>(setting, transformer_xl_body(options), lm_head());
 }
 
 Family transformer_xl_family() {

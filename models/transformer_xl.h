@@ -18,11 +18,11 @@ struct TransformerXlOptions {
   SpanOptions spans = {};  // in place of the encodings of distances
 };
 
-void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSetting& planned);
-BodyFactory transformer_xl_body(const TransformerXlOptions& options);
+void declare(OptionTable& table, TransformerXlOptions& options, const PlannedBuildOptions& planned);
+BackboneFactory transformer_xl_body(const TransformerXlOptions& options);
 // A language model.
 std::unique_ptr<Model> make_transformer_xl(const TransformerXlOptions& options,
-                                           const ModelSetting& setting);
+                                           const ModelBuildOptions& setting);
 Family transformer_xl_family();
 
 }  // namespace longspan

@@ -14,11 +14,11 @@ namespace {
 
 constexpr const char* type_key = "model.recurrence.type";
 
-class UniversalTransformer : public Body {
+class UniversalTransformer : public Backbone {
  public:
   UniversalTransformer(const Scope& scope,
                        const UniversalTransformerOptions& options,
-                       const ModelSetting& setting)
+                       const ModelBuildOptions& setting)
       : options_(options),
         setting_(setting),
         vocabulary_size_(vocabulary_of(options.common, setting.vocabulary)),
@@ -38,40 +38,40 @@ class UniversalTransformer : public Body {
             {.common = options.common,
              .memory = setting.memory,
              .rotary = rotary_of(options.positions, options.common, setting)},
-            mechanisms(
+            attention_ops(
                 scope.child("block"), options.common, options.positions, {}, setting.segment))),
         residual_(make_residual(options.common, setting.memory)) {}
 
-  States run(const Reading& reading, const Pass& pass) const override {
+  BackboneOutput run(const ModelInput& reading, const ForwardContext& pass) const override {
     const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
     const double scale = std::sqrt(static_cast<double>(options_.common.width));
     const Variable x = drop(
         embedding_(tokens, scale, pass.time), options_.common.dropout, pass.child("embedding"));
-    States states = {.hidden = {}, .time = pass.time};
-    const StackReads reads = {
-        .context = {.mask = {.reach = document_reach(reading, pass.time, setting_.device)},
-                    .distances = {}}};
+    BackboneOutput states = {.hidden = {}, .time = pass.time};
+    const StackInputs reads = {.context = {.mask = {.max_lookback = document_lookback(
+                                                        reading, pass.time, setting_.device)},
+                                           .distances = {}}};
     states.hidden =
-        recurrence_.run(block_, *residual_, x, reads, pass, {}, [&](const Pondered& pondered) {
-          add_pondered(pondered, options_.ponder_weight, {}, setting_.mesh, states);
+        recurrence_.run(block_, *residual_, x, reads, pass, {}, [&](const ActResult& pondered) {
+          add_ponder_loss(pondered, options_.ponder_weight, {}, setting_.mesh, states);
         });
     return states;
   }
 
-  BodyEnd end() const override {
-    BodyEnd end = body_end(options_.common);
+  OutputHeadSpec end() const override {
+    OutputHeadSpec end = output_head_spec(options_.common);
     if (options_.common.tied_embeddings) end.table = embedding_.table();
     return end;
   }
-  bool reads_on() const override {
-    return longspan::reads_on(options_.common.attention) && options_.positions.reads_on();
+  bool supports_kv_cache() const override {
+    return longspan::reads_on(options_.common.attention) && options_.positions.supports_kv_cache();
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override { return recurrence_.longest(); }
 
  private:
   UniversalTransformerOptions options_;
-  ModelSetting setting_;
+  ModelBuildOptions setting_;
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
   Recurrence recurrence_;
@@ -81,11 +81,11 @@ class UniversalTransformer : public Body {
 
 std::string documents_problem(const UniversalTransformerOptions& options, bool documents_apart) {
   if (!documents_apart) return "";
-  if (options.count == StepCount::adaptive)
+  if (options.count == RecurrenceType::adaptive)
     return "model.recurrence.type: found act with documents that do not look at each other, of "
            "which "
            "fewer tokens are predicted than ponder; set it to fixed";
-  if (options.positions.by_distance()) return "";
+  if (options.positions.is_relative()) return "";
   return "model.position_embedding_type: found absolute ones with documents that do not look at "
          "each other, "
          "whose positions would have to begin anew in each; set it to "
@@ -96,7 +96,7 @@ std::string documents_problem(const UniversalTransformerOptions& options, bool d
 
 void declare(OptionTable& table,
              UniversalTransformerOptions& options,
-             const PlannedSetting& planned) {
+             const PlannedBuildOptions& planned) {
   declare(table, options.common, planned);
   declare_logit_cap(table, options.common);
   declare_logit_scale(table, options.common);
@@ -106,8 +106,8 @@ void declare(OptionTable& table,
       options.count,
       "whether all positions take model.recurrence.num_steps (fixed), or each as many as it needs "
       "(act, Graves 2016); plans and the operations that a run counts are those of all steps",
-      {{"fixed", StepCount::fixed}, {"act", StepCount::adaptive}},
-      fixes_weights());
+      {{"fixed", RecurrenceType::fixed}, {"act", RecurrenceType::adaptive}},
+      affects_weights());
   declare(table, options, options.positions, type_key);
   table.check(recurrence_keys(type_key),
               [&options] { return recurrence_problem(options, options.common, type_key); });
@@ -117,20 +117,19 @@ void declare(OptionTable& table,
     });
 }
 
-BodyFactory universal_transformer_body(const UniversalTransformerOptions& options) {
-  return [options](const Scope& scope, const ModelSetting& setting) {
-    refuse(
+BackboneFactory universal_transformer_body(const UniversalTransformerOptions& options) {
+  return [options](const Scope& scope, const ModelBuildOptions& setting) {
+    throw_if_error(
         positions_problem(options.positions, options.common, Sequences::segments, setting.segment));
-    refuse(recurrence_problem(options, options.common, type_key));
-    refuse(documents_problem(options, setting.documents_apart));
+    throw_if_error(recurrence_problem(options, options.common, type_key));
+    throw_if_error(documents_problem(options, setting.documents_apart));
     return std::make_unique<UniversalTransformer>(scope, options, setting);
   };
 }
 
 std::unique_ptr<Model> make_universal_transformer(const UniversalTransformerOptions& options,
-                                                  const ModelSetting& setting) {
-  return std::make_unique<Model>(
-      setting, universal_transformer_body(options), vocabulary_readout());
+                                                  const ModelBuildOptions& setting) {
+  return std::make_unique<Model>(setting, universal_transformer_body(options), lm_head());
 }
 
 Family universal_transformer_family() {

@@ -15,11 +15,11 @@ struct UniversalTransformerOptions : RecurrenceOptions {
 
 void declare(OptionTable& table,
              UniversalTransformerOptions& options,
-             const PlannedSetting& planned);
-BodyFactory universal_transformer_body(const UniversalTransformerOptions& options);
+             const PlannedBuildOptions& planned);
+BackboneFactory universal_transformer_body(const UniversalTransformerOptions& options);
 // A language model.
 std::unique_ptr<Model> make_universal_transformer(const UniversalTransformerOptions& options,
-                                                  const ModelSetting& setting);
+                                                  const ModelBuildOptions& setting);
 Family universal_transformer_family();
 
 }  // namespace longspan

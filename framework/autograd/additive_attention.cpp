@@ -39,32 +39,34 @@ void add_parts(const Tensor& parts, const Tensor& to) {
 }
 
 // Inputs 0 to 3 are query, key, value and weight, input 4 the taps.
-void give_back(const AdditiveAttention& call, Gradients& gradients) {
+void give_back(const AdditiveAttention& call, BackwardContext& gradients) {
   const Shape &query = call.query.shape(), &key = call.key.shape();
   const std::int64_t batch = query[0], heads = query[2], dim = query[3];
-  const bool located = call.taps.defined();
+  const bool located = call.kernel_size.defined();
   AdditiveAttentionGradient backward = {.forward = call,
                                         .dout = gradients.output(),
                                         .scratch = {},
-                                        .dquery = empty_sums(call.query, query),
-                                        .dkey = empty_sums(call.query, key),
-                                        .dvalue = empty_sums(call.query, call.value.shape()),
+                                        .dquery = empty_accumulator(call.query, query),
+                                        .dkey = empty_accumulator(call.query, key),
+                                        .dvalue = empty_accumulator(call.query, call.value.shape()),
                                         .dweight = {}};
   if (located) {
-    backward.scratch = empty_sums(call.query, {batch, heads, 2, key[1]});
-    backward.dweight = empty_sums(call.query, {batch, heads, dim});
-    backward.dtaps = empty_sums(call.query, {batch, heads, call.taps.shape()[1], dim});
+    backward.scratch = empty_accumulator(call.query, {batch, heads, 2, key[1]});
+    backward.dweight = empty_accumulator(call.query, {batch, heads, dim});
+    backward.dtaps =
+        empty_accumulator(call.query, {batch, heads, call.kernel_size.shape()[1], dim});
   } else {
-    backward.scratch = empty_sums(call.query, {batch, heads, query[1]});
-    backward.dweight = empty_sums(call.query, {batch * query[1], heads, dim});
+    backward.scratch = empty_accumulator(call.query, {batch, heads, query[1]});
+    backward.dweight = empty_accumulator(call.query, {batch * query[1], heads, dim});
   }
   on(call.query.device(), [&](auto backend) { additive_attention_backward(backend, backward); });
   const DType dtype = call.query.dtype();
-  if (gradients.wanted(0)) gradients.give(0, in_dtype(backward.dquery, dtype));
-  if (gradients.wanted(1)) gradients.give(1, in_dtype(backward.dkey, dtype));
-  if (gradients.wanted(2)) gradients.give(2, in_dtype(backward.dvalue, dtype));
-  if (gradients.wanted(3)) add_parts(backward.dweight, gradients.target_to_add(3));
-  if (located && gradients.wanted(4)) add_parts(backward.dtaps, gradients.target_to_add(4));
+  if (gradients.needs_gradient(0)) gradients.set(0, to_dtype(backward.dquery, dtype));
+  if (gradients.needs_gradient(1)) gradients.set(1, to_dtype(backward.dkey, dtype));
+  if (gradients.needs_gradient(2)) gradients.set(2, to_dtype(backward.dvalue, dtype));
+  if (gradients.needs_gradient(3)) add_parts(backward.dweight, gradients.accumulate_target(3));
+  if (located && gradients.needs_gradient(4))
+    add_parts(backward.dtaps, gradients.accumulate_target(4));
 }
 
 }  // namespace
@@ -78,33 +80,33 @@ Variable additive_attention(const Variable& query,
   const Variable scores = cast(weight, accumulator_of(query.value().dtype()));
   AdditiveAttention call = call_of(query, key, value, scores, rules, dropout);
   const Shape& shape = query.shape();
-  call.log_sum_exp = empty_sums(call.query, {shape[0], shape[2], shape[1]});
+  call.log_sum_exp = empty_accumulator(call.query, {shape[0], shape[2], shape[1]});
   on(call.out.device(), [&](auto backend) { additive_attention(backend, call); });
-  return record(call.out, {query, key, value, scores}, [call](Gradients& gradients) {
+  return record(call.out, {query, key, value, scores}, [call](BackwardContext& gradients) {
     give_back(call, gradients);
   });
 }
 
-LocatedAttention located_attention(const Variable& query,
-                                   const Variable& key,
-                                   const Variable& value,
-                                   const Variable& weight,
-                                   const Variable& taps,
-                                   const AdditiveRules& rules,
-                                   const Tensor& before,
-                                   const std::optional<AttentionDropout>& dropout) {
+LocationAwareAttention location_aware_attention(const Variable& query,
+                                                const Variable& key,
+                                                const Variable& value,
+                                                const Variable& weight,
+                                                const Variable& taps,
+                                                const AdditiveRules& rules,
+                                                const Tensor& before,
+                                                const std::optional<AttentionDropout>& dropout) {
   const DType sum = accumulator_of(query.value().dtype());
   const Variable scores = cast(weight, sum), heard = cast(taps, sum);
   AdditiveAttention call = call_of(query, key, value, scores, rules, dropout);
   const Shape& shape = query.shape();
   const std::int64_t batch = shape[0], time = shape[1], heads = shape[2], keys = key.shape()[1];
-  call.taps = heard.value();
+  call.kernel_size = heard.value();
   call.before = before;
-  call.probabilities = empty_sums(call.query, {batch, heads, time, keys});
+  call.probabilities = empty_accumulator(call.query, {batch, heads, time, keys});
   on(call.out.device(), [&](auto backend) { additive_attention(backend, call); });
-  LocatedAttention result;
+  LocationAwareAttention result;
   if (!is_recording() && time > 0) {
-    result.last = empty_sums(call.query, {batch, heads, keys});
+    result.last = empty_accumulator(call.query, {batch, heads, keys});
     on(call.out.device(), [&](auto backend) {
       copy_rows(backend,
                 call.probabilities.reshape({batch * heads, time, keys}),
@@ -115,9 +117,9 @@ LocatedAttention located_attention(const Variable& query,
                 false);
     });
   }
-  result.out = record(call.out, {query, key, value, scores, heard}, [call](Gradients& gradients) {
-    give_back(call, gradients);
-  });
+  result.out = record(call.out,
+                      {query, key, value, scores, heard},
+                      [call](BackwardContext& gradients) { give_back(call, gradients); });
   return result;
 }
 

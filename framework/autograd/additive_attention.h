@@ -30,17 +30,17 @@ Variable additive_attention(const Variable& query,
 // Each query hears where the one before it has looked, through taps [heads, taps, dim], and the
 // first hears `before` [batch, heads, keys] (a constant; undefined: nothing). Keeps the
 // probabilities. last: [batch, heads, keys], where the last query has looked.
-struct LocatedAttention {
+struct LocationAwareAttention {
   Variable out;
   Tensor last;
 };
-LocatedAttention located_attention(const Variable& query,
-                                   const Variable& key,
-                                   const Variable& value,
-                                   const Variable& weight,
-                                   const Variable& taps,
-                                   const AdditiveRules& rules,
-                                   const Tensor& before,
-                                   const std::optional<AttentionDropout>& dropout);
+LocationAwareAttention location_aware_attention(const Variable& query,
+                                                const Variable& key,
+                                                const Variable& value,
+                                                const Variable& weight,
+                                                const Variable& taps,
+                                                const AdditiveRules& rules,
+                                                const Tensor& before,
+                                                const std::optional<AttentionDropout>& dropout);
 
 }  // namespace longspan

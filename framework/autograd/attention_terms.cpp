@@ -13,8 +13,9 @@ Tensor zeros_of_sums(const Tensor& value) {
 
 // Biases, tables and spans are parameters, or of the dtype of sums: their gradients are collected
 // as sums.
-Tensor gradient_or_scratch(Gradients& gradients, std::size_t input, const Tensor& value) {
-  return gradients.wanted(input) ? gradients.target_to_add(input) : zeros_of_sums(value);
+Tensor gradient_or_scratch(BackwardContext& gradients, std::size_t input, const Tensor& value) {
+  return gradients.needs_gradient(input) ? gradients.accumulate_target(input)
+                                         : zeros_of_sums(value);
 }
 
 }  // namespace
@@ -66,7 +67,7 @@ TermPlaces add_terms(const AttentionTerms& terms, Attention& call, std::vector<V
   return places;
 }
 
-AttentionGradient term_gradients(Gradients& gradients,
+AttentionGradient term_gradients(BackwardContext& gradients,
                                  const Attention& forward,
                                  const TermPlaces& places) {
   AttentionGradient call;
@@ -92,15 +93,15 @@ AttentionGradient term_gradients(Gradients& gradients,
   return call;
 }
 
-void give_term_gradients(Gradients& gradients,
+void give_term_gradients(BackwardContext& gradients,
                          const AttentionGradient& found,
                          const Attention& forward,
                          const TermPlaces& places) {
-  if (forward.relative && gradients.wanted(places.relative))
-    gradients.give(places.relative,
-                   in_dtype(found.dposition_key, forward.relative->position_key.dtype()));
-  if (places.key_table_is_made && gradients.wanted(places.key_table))
-    gradients.give(places.key_table, in_dtype(found.dkey_table, forward.shaw->key_table.dtype()));
+  if (forward.relative && gradients.needs_gradient(places.relative))
+    gradients.set(places.relative,
+                  to_dtype(found.dposition_key, forward.relative->position_key.dtype()));
+  if (places.key_table_is_made && gradients.needs_gradient(places.key_table))
+    gradients.set(places.key_table, to_dtype(found.dkey_table, forward.shaw->key_table.dtype()));
 }
 
 void join_sinks(const TermPlaces& places, const Tensor& out, const Tensor& log_sum_exp) {
@@ -109,18 +110,18 @@ void join_sinks(const TermPlaces& places, const Tensor& out, const Tensor& log_s
      [&](auto backend) { join_sinks(backend, places.sink_values, out, log_sum_exp); });
 }
 
-void give_sink_gradients(Gradients& gradients,
+void give_sink_gradients(BackwardContext& gradients,
                          const TermPlaces& places,
                          const Tensor& out,
                          const Tensor& log_sum_exp,
                          const Tensor& dout) {
-  if (places.sinks == 0 || !gradients.wanted(places.sinks)) return;
+  if (places.sinks == 0 || !gradients.needs_gradient(places.sinks)) return;
   const Shape& shape = out.shape();
   const Tensor rows = Tensor::empty({shape[0], shape[1], shape[2]},
                                     places.sink_values.dtype(),
                                     out.device(),
                                     MemoryTag::workspace);
-  const Tensor sums = gradients.target_to_add(places.sinks);
+  const Tensor sums = gradients.accumulate_target(places.sinks);
   on(out.device(), [&](auto backend) {
     sink_gradients(backend,
                    {.sink = places.sink_values,

@@ -27,11 +27,11 @@ TermPlaces add_terms(const AttentionTerms& terms, Attention& call, std::vector<V
 
 // What the gradients of the call's terms are added to, for one backward pass or for several over
 // parts of the keys.
-AttentionGradient term_gradients(Gradients& gradients,
+AttentionGradient term_gradients(BackwardContext& gradients,
                                  const Attention& forward,
                                  const TermPlaces& places);
 // When all of them are there.
-void give_term_gradients(Gradients& gradients,
+void give_term_gradients(BackwardContext& gradients,
                          const AttentionGradient& found,
                          const Attention& forward,
                          const TermPlaces& places);
@@ -39,7 +39,7 @@ void give_term_gradients(Gradients& gradients,
 // Sinks are joined to what has been made of all keys.
 void join_sinks(const TermPlaces& places, const Tensor& out, const Tensor& log_sum_exp);
 // Of both as they then are.
-void give_sink_gradients(Gradients& gradients,
+void give_sink_gradients(BackwardContext& gradients,
                          const TermPlaces& places,
                          const Tensor& out,
                          const Tensor& log_sum_exp,

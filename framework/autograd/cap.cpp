@@ -4,14 +4,14 @@
 
 namespace longspan {
 
-Variable held_below(const Variable& x, double cap) {
-  Tensor y = x.value().like();
-  on(y.device(), [&](auto backend) { hold_below(backend, cap, x.value(), y); });
-  return record(std::move(y), {x}, [cap, x = x.value()](Gradients& gradients) {
+Variable soft_cap(const Variable& x, double cap) {
+  Tensor y = x.value().empty_like();
+  on(y.device(), [&](auto backend) { soft_cap(backend, cap, x.value(), y); });
+  return record(std::move(y), {x}, [cap, x = x.value()](BackwardContext& gradients) {
     const Tensor& dy = gradients.output();
-    const Tensor dx = dy.like();
+    const Tensor dx = dy.empty_like();
     on(dy.device(), [&](auto backend) { hold_below_backward(backend, cap, x, dy, dx); });
-    gradients.give(0, dx);
+    gradients.set(0, dx);
   });
 }
 

@@ -6,6 +6,6 @@
 namespace longspan {
 
 // cap tanh(x / cap), in x's dtype (kernels/cap.h).
-Variable held_below(const Variable& x, double cap);
+Variable soft_cap(const Variable& x, double cap);
 
 }  // namespace longspan

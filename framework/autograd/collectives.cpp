@@ -14,13 +14,15 @@ struct RowLosses {
 double off_target_of(const CrossEntropyOptions& options) {
   if (options.smoothing == 0) return 0;
   const auto classes = static_cast<double>(options.vocabulary);
-  return options.smoothing / (options.kind == Smoothing::wrong_classes ? classes - 1 : classes);
+  return options.smoothing /
+         (options.kind == LabelSmoothingStyle::wrong_classes ? classes - 1 : classes);
 }
 
 double on_target_of(const CrossEntropyOptions& options) {
   // The weight of the target beyond what every class gets.
-  return options.kind == Smoothing::wrong_classes ? 1 - options.smoothing - off_target_of(options)
-                                                  : 1 - options.smoothing;
+  return options.kind == LabelSmoothingStyle::wrong_classes
+             ? 1 - options.smoothing - off_target_of(options)
+             : 1 - options.smoothing;
 }
 
 RowLosses reduce_rows(const Tensor& logits,
@@ -76,24 +78,25 @@ RowLosses reduce_rows(const Tensor& logits,
 
 }  // namespace
 
-Variable enter_split(const Variable& x, const Communicator& communicator) {
+Variable copy_to_tensor_parallel_region(const Variable& x, const Communicator& communicator) {
   if (communicator.size() == 1) return x;
-  return record(x.value(), {x}, [communicator](Gradients& gradients) {
-    const Tensor dx = gradients.take_output();
+  return record(x.value(), {x}, [communicator](BackwardContext& gradients) {
+    const Tensor dx = gradients.release_output();
     communicator.all_reduce(dx, Reduction::sum);
-    gradients.give(0, dx);
+    gradients.set(0, dx);
   });
 }
 
-Variable leave_split(Variable&& x, const Communicator& communicator) {
+Variable reduce_from_tensor_parallel_region(Variable&& x, const Communicator& communicator) {
   if (communicator.size() == 1) return std::move(x);
   const Variable input = std::move(x);
   // The variable itself is one holder of its value.
   Tensor y = input.value();
-  if (!y.held_by(2)) y = y.clone();
+  if (!y.has_use_count(2)) y = y.clone();
   communicator.all_reduce(y, Reduction::sum);
-  return record(
-      std::move(y), {input}, [](Gradients& gradients) { gradients.give(0, gradients.output()); });
+  return record(std::move(y), {input}, [](BackwardContext& gradients) {
+    gradients.set(0, gradients.output());
+  });
 }
 
 Variable cross_entropy(Variable&& logits,
@@ -102,13 +105,13 @@ Variable cross_entropy(Variable&& logits,
                        const Communicator& communicator) {
   const Variable input = std::move(logits);
   // The variable itself is one holder of its value.
-  const Tensor own = input.value().held_by(1) ? input.value() : input.value().clone();
+  const Tensor own = input.value().has_use_count(1) ? input.value() : input.value().clone();
   const Tensor values = own.reshape({input.shape().rows(), input.shape().width()});
   const Tensor ids = targets.reshape({targets.elements()});
   const RowLosses rows = reduce_rows(values, ids, options, communicator);
   return record(rows.losses,
                 {input},
-                [values, ids, options, log_sum_exp = rows.log_sum_exp](Gradients& gradients) {
+                [values, ids, options, log_sum_exp = rows.log_sum_exp](BackwardContext& gradients) {
                   on(values.device(), [&](auto backend) {
                     cross_entropy_backward(
                         backend,
@@ -121,7 +124,7 @@ Variable cross_entropy(Variable&& logits,
                          .on_target = on_target_of(options),
                          .off_target = off_target_of(options)});
                   });
-                  gradients.give(0, values);
+                  gradients.set(0, values);
                 });
 }
 

@@ -4,7 +4,7 @@
 
 namespace longspan {
 
-Tensor in_dtype(const Tensor& x, DType dtype, const std::source_location& place) {
+Tensor to_dtype(const Tensor& x, DType dtype, const std::source_location& place) {
   if (x.dtype() == dtype) return x;
   const Tensor result = Tensor::empty(x.shape(), dtype, x.device());
   on(
@@ -12,7 +12,7 @@ Tensor in_dtype(const Tensor& x, DType dtype, const std::source_location& place)
   return result;
 }
 
-Tensor empty_sums(const Tensor& like, const Shape& shape) {
+Tensor empty_accumulator(const Tensor& like, const Shape& shape) {
   return Tensor::empty(shape, accumulator_of(like.dtype()), like.device());
 }
 

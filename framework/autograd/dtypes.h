@@ -9,11 +9,11 @@ namespace longspan {
 
 // x itself, or its values in another dtype: new memory on the same device. `place`: whose
 // computation it is.
-Tensor in_dtype(const Tensor& x,
+Tensor to_dtype(const Tensor& x,
                 DType dtype,
                 const std::source_location& place = std::source_location::current());
 
 // Uninitialised, on the device of `like`, in the dtype that its values are summed in.
-Tensor empty_sums(const Tensor& like, const Shape& shape);
+Tensor empty_accumulator(const Tensor& like, const Shape& shape);
 
 }  // namespace longspan

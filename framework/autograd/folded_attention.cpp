@@ -94,7 +94,7 @@ struct FoldedCall {
   Tensor query;
   Tensor key;
   Tensor value;
-  FoldedKeys keys;
+  StridedKeys keys;
   std::optional<AttentionDropout> dropout;
   Tensor out = {};
   Tensor sums = {};
@@ -127,15 +127,15 @@ struct FoldedCall {
     return call;
   }
   void forward();
-  void backward(Gradients& gradients) const;
+  void backward(BackwardContext& gradients) const;
 };
 
 void attend(Attention& call) {
   const Tensor& q = call.query;
   const Shape& shape = q.shape();
   call.out = Tensor::empty(shape.with(-1, call.value.shape()[3]), q.dtype(), q.device());
-  call.log_sum_exp = empty_sums(q, {shape[0], shape[2], shape[1]});
-  on_or_dry(q.device(), [&](auto backend) { attention(backend, call); });
+  call.log_sum_exp = empty_accumulator(q, {shape[0], shape[2], shape[1]});
+  dispatch_or_meta(q.device(), [&](auto backend) { attention(backend, call); });
 }
 
 void FoldedCall::forward() {
@@ -155,7 +155,7 @@ void FoldedCall::forward() {
   sums = far.log_sum_exp;
 }
 
-void FoldedCall::backward(Gradients& gradients) const {
+void FoldedCall::backward(BackwardContext& gradients) const {
   const Fold f = fold();
   const Tensor dout = gradients.output();
   AttentionGradient far;
@@ -163,10 +163,10 @@ void FoldedCall::backward(Gradients& gradients) const {
   far.dout = f.folded(dout);
   far.forward.out = f.folded(out);
   far.forward.log_sum_exp = sums;
-  far.dquery = far.forward.query.like();
-  far.dkey = far.forward.key.like();
-  far.dvalue = far.forward.value.like();
-  on_or_dry(dout.device(), [&](auto backend) { attention_backward(backend, far); });
+  far.dquery = far.forward.query.empty_like();
+  far.dkey = far.forward.key.empty_like();
+  far.dvalue = far.forward.value.empty_like();
+  dispatch_or_meta(dout.device(), [&](auto backend) { attention_backward(backend, far); });
   const Tensor results[] = {f.unfolded(far.dquery, heads()),
                             f.unfolded(far.dkey, key.shape()[2]),
                             f.unfolded(far.dvalue, key.shape()[2])};
@@ -181,19 +181,19 @@ void FoldedCall::backward(Gradients& gradients) const {
     close.add = true;
     close.forward.out = out;
     close.forward.log_sum_exp = f.unfolded_sums(sums, heads());
-    on_or_dry(dout.device(), [&](auto backend) { attention_backward(backend, close); });
+    dispatch_or_meta(dout.device(), [&](auto backend) { attention_backward(backend, close); });
   }
   for (std::size_t input = 0; input < 3; ++input)
-    if (gradients.wanted(input)) gradients.give(input, results[input]);
+    if (gradients.needs_gradient(input)) gradients.set(input, results[input]);
 }
 
 }  // namespace
 
-Variable folded_attention(const Variable& query,
-                          const Variable& key,
-                          const Variable& value,
-                          const FoldedKeys& keys,
-                          const std::optional<AttentionDropout>& dropout) {
+Variable strided_attention(const Variable& query,
+                           const Variable& key,
+                           const Variable& value,
+                           const StridedKeys& keys,
+                           const std::optional<AttentionDropout>& dropout) {
   require(keys.stride > 0, "folded attention: the stride is {}, wanted 1 or more", keys.stride);
   require(query.shape()[1] == key.shape()[1],
           "folded attention: {} queries and {} keys are not one sequence",
@@ -208,7 +208,7 @@ Variable folded_attention(const Variable& query,
   Tensor out = call.out;
   return record(std::move(out),
                 {query, key, value},
-                [call = std::move(call)](Gradients& gradients) { call.backward(gradients); });
+                [call = std::move(call)](BackwardContext& gradients) { call.backward(gradients); });
 }
 
 }  // namespace longspan

@@ -11,7 +11,7 @@
 namespace longspan {
 
 // Two sets of keys that have none in common for any head; heads count as the call's.
-struct FoldedKeys {
+struct StridedKeys {
   // Key k is seen from position p where p - k is a multiple of `stride` and `columns` lets floor(p
   // / stride) see floor(k / stride). The columns must be causal.
   std::int64_t stride = 1;
@@ -26,10 +26,10 @@ struct FoldedKeys {
 // [batch, time / stride, stride * heads, dim], where they are neighbours; a length that stride does
 // not divide is padded at its end, where no earlier position looks. Dropout's elements are those of
 // the sequence, folded or not.
-Variable folded_attention(const Variable& query,
-                          const Variable& key,
-                          const Variable& value,
-                          const FoldedKeys& keys,
-                          const std::optional<AttentionDropout>& dropout = {});
+Variable strided_attention(const Variable& query,
+                           const Variable& key,
+                           const Variable& value,
+                           const StridedKeys& keys,
+                           const std::optional<AttentionDropout>& dropout = {});
 
 }  // namespace longspan

@@ -28,29 +28,29 @@ Variable gate(GateFunction function,
                          .change = change.value(),
                          .logits = logits.value(),
                          .bias = bias.value(),
-                         .y = x.value().like()};
+                         .y = x.value().empty_like()};
   on(gating.y.device(), [&](auto backend) { gate(backend, gating); });
   return record(
       gating.y,
       {x, change, logits, bias},
       [function, x = gating.x, change = gating.change, logits = gating.logits, bias = gating.bias](
-          Gradients& gradients) {
+          BackwardContext& gradients) {
         GatingGradient gradient = {.function = function,
                                    .x = x,
                                    .change = change,
                                    .logits = logits,
                                    .bias = bias,
-                                   .dy = gradients.take_output(),
+                                   .dy = gradients.release_output(),
                                    .dx = {},
-                                   .dlogits = logits.like()};
+                                   .dlogits = logits.empty_like()};
         gradient.dx = gradient.dy;
-        if (change.defined()) gradient.dchange = change.like();
+        if (change.defined()) gradient.dchange = change.empty_like();
         on(x.device(), [&](auto backend) { gate_backward(backend, gradient); });
-        if (gradients.wanted(3))
-          add_bias_gradient(function, gradient.dlogits, gradients.target_to_add(3));
-        if (gradients.wanted(2)) gradients.give(2, gradient.dlogits);
-        if (gradients.wanted(1)) gradients.give(1, gradient.dchange);
-        if (gradients.wanted(0)) gradients.give(0, gradient.dx);
+        if (gradients.needs_gradient(3))
+          add_bias_gradient(function, gradient.dlogits, gradients.accumulate_target(3));
+        if (gradients.needs_gradient(2)) gradients.set(2, gradient.dlogits);
+        if (gradients.needs_gradient(1)) gradients.set(1, gradient.dchange);
+        if (gradients.needs_gradient(0)) gradients.set(0, gradient.dx);
       });
 }
 

@@ -5,7 +5,8 @@
 
 namespace longspan {
 
-GivenInputs add_given(const GivenVariables& given, std::vector<Variable>& inputs) {
+GivenInputs add_external_scores(const ExternalScoreVariables& given,
+                                std::vector<Variable>& inputs) {
   GivenInputs result;
   const Variable* const variables[] = {&given.row, &given.low, &given.high};
   for (std::size_t part = 0; part < given_parts.size(); ++part) {
@@ -18,31 +19,31 @@ GivenInputs add_given(const GivenVariables& given, std::vector<Variable>& inputs
   return result;
 }
 
-GivenScores given_gradients(const GivenScores& given) {
-  GivenScores result;
+ExternalScores external_score_gradients(const ExternalScores& given) {
+  ExternalScores result;
   for (const auto part : given_parts)
     if (const Tensor& value = given.*part; value.defined())
       result.*part = Tensor::zeros(value.shape(), accumulator_of(value.dtype()), value.device());
   return result;
 }
 
-void give_given_gradients(Gradients& gradients,
+void give_given_gradients(BackwardContext& gradients,
                           const GivenPlaces& places,
-                          const GivenScores& found,
+                          const ExternalScores& found,
                           DType dtype) {
   for (std::size_t part = 0; part < given_parts.size(); ++part)
-    if (const std::size_t place = places[part]; place != 0 && gradients.wanted(place))
-      gradients.give(place, in_dtype(found.*given_parts[part], dtype));
+    if (const std::size_t place = places[part]; place != 0 && gradients.needs_gradient(place))
+      gradients.set(place, to_dtype(found.*given_parts[part], dtype));
 }
 
-Variable given_attention(const Variable& query,
-                         const Variable& key,
-                         const Variable& value,
-                         const AttentionMask& mask,
-                         const AttentionTerms& terms,
-                         const GivenVariables& given,
-                         const std::optional<AttentionDropout>& dropout,
-                         const std::optional<SequenceShares>& shares) {
+Variable attention_with_external_scores(const Variable& query,
+                                        const Variable& key,
+                                        const Variable& value,
+                                        const AttentionMask& mask,
+                                        const AttentionTerms& terms,
+                                        const ExternalScoreVariables& given,
+                                        const std::optional<AttentionDropout>& dropout,
+                                        const std::optional<SequenceShards>& shares) {
   if (!shares) return attention_with(query, key, value, mask, terms, given, dropout);
   return ring_attention_with(query, key, value, mask, terms, given, dropout, *shares);
 }

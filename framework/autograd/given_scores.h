@@ -12,25 +12,25 @@
 namespace longspan {
 
 // The tensors of given scores, to go through them.
-inline constexpr std::array<Tensor GivenScores::*, 3> given_parts = {
-    &GivenScores::row, &GivenScores::low, &GivenScores::high};
+inline constexpr std::array<Tensor ExternalScores::*, 3> given_parts = {
+    &ExternalScores::row, &ExternalScores::low, &ExternalScores::high};
 
 // Where each stands among the inputs; 0: it is not there.
 using GivenPlaces = std::array<std::size_t, given_parts.size()>;
 
 struct GivenInputs {
-  GivenScores values;
+  ExternalScores values;
   GivenPlaces places = {};
 };
 
 // Adds their variables to the inputs.
-GivenInputs add_given(const GivenVariables& given, std::vector<Variable>& inputs);
+GivenInputs add_external_scores(const ExternalScoreVariables& given, std::vector<Variable>& inputs);
 // Zeros for each of them, in the accumulator dtype.
-GivenScores given_gradients(const GivenScores& given);
+ExternalScores external_score_gradients(const ExternalScores& given);
 // The gradients in the dtype of the values.
-void give_given_gradients(Gradients& gradients,
+void give_given_gradients(BackwardContext& gradients,
                           const GivenPlaces& places,
-                          const GivenScores& found,
+                          const ExternalScores& found,
                           DType dtype);
 
 // As `attention` and `ring_attention`, with given scores.
@@ -39,15 +39,15 @@ Variable attention_with(const Variable& query,
                         const Variable& value,
                         const AttentionMask& mask,
                         const AttentionTerms& terms,
-                        const GivenVariables& given,
+                        const ExternalScoreVariables& given,
                         const std::optional<AttentionDropout>& dropout);
 Variable ring_attention_with(const Variable& query,
                              const Variable& key,
                              const Variable& value,
                              const AttentionMask& mask,
                              const AttentionTerms& terms,
-                             const GivenVariables& given,
+                             const ExternalScoreVariables& given,
                              const std::optional<AttentionDropout>& dropout,
-                             const SequenceShares& shares);
+                             const SequenceShards& shares);
 
 }  // namespace longspan

@@ -24,7 +24,7 @@ struct Saved {
   Tensor shared;
   Tensor value;
   Tensor buckets;
-  HashAttention options;
+  LshAttentionOptions options;
   std::optional<AttentionDropout> dropout;
   Tensor out;
   Tensor log_sum_exp;  // [batch, heads, time]
@@ -84,8 +84,8 @@ class SortedRow {
         shared_(row_of(saved.shared, b)),
         value_(row_of(saved.value, b)),
         bucket_(row_of(saved.buckets, b)),
-        order_(bucket_.like(MemoryTag::workspace)),
-        chunk_(bucket_.like(MemoryTag::workspace)) {
+        order_(bucket_.empty_like(MemoryTag::workspace)),
+        chunk_(bucket_.empty_like(MemoryTag::workspace)) {
     on(device(), [&](auto backend) {
       sort_buckets(
           backend,
@@ -103,7 +103,7 @@ class SortedRow {
   struct Span {
     Tensor query_position;  // [heads, count]
     Tensor key_position;    // [heads, keys]
-    Tensor inverse_length;  // of the keys
+    Tensor inverse_norm;    // of the keys
     std::int64_t before;    // key slots before the first query's
     Attention call;         // without its results
     std::int64_t count() const { return query_position.shape()[1]; }
@@ -114,7 +114,7 @@ class SortedRow {
   Span span_of(std::int64_t round, std::int64_t begin, std::int64_t count) const;
   void gather_inputs(Span& span) const;
   AttentionMask mask_of(const ChunkSlots& slots) const;
-  HashTerm term() const;
+  LshTerm term() const;
   AttentionDropout dropout_of(std::int64_t round, std::int64_t begin) const;
   const Device& device() const { return shared_.device(); }
   Tensor scratch(const Shape& shape, DType dtype) const {
@@ -144,7 +144,7 @@ void SortedRow::for_spans(const F& f) const {
 SortedRow::Span SortedRow::span_of(std::int64_t round,
                                    std::int64_t begin,
                                    std::int64_t count) const {
-  const HashAttention& options = saved_.options;
+  const LshAttentionOptions& options = saved_.options;
   const bool alone = saved_.chunks() == 1;  // looking round would meet the same chunk again
   ChunkSlots slots = {.order = order_,
                       .chunk = options.chunk,
@@ -160,13 +160,13 @@ SortedRow::Span SortedRow::span_of(std::int64_t round,
   slots.key_position = scratch({saved_.heads(), keys}, DType::i32);
   if (options.same_bucket) {
     slots.bucket = bucket_;
-    slots.query_bucket = slots.query_position.like(MemoryTag::workspace);
-    slots.key_bucket = slots.key_position.like(MemoryTag::workspace);
+    slots.query_bucket = slots.query_position.empty_like(MemoryTag::workspace);
+    slots.key_bucket = slots.key_position.empty_like(MemoryTag::workspace);
   }
   on(device(), [&](auto backend) { chunk_slots(backend, slots); });
   Span span = {.query_position = slots.query_position,
                .key_position = slots.key_position,
-               .inverse_length = {},
+               .inverse_norm = {},
                .before = slots.look_back * options.chunk,
                .call = {}};
   gather_inputs(span);
@@ -181,13 +181,13 @@ void SortedRow::gather_inputs(Span& span) const {
   const std::int64_t keys = span.keys(), heads = saved_.heads();
   const std::int64_t dim = shared_.shape()[2];
   const Tensor shared = scratch({keys, heads, dim}, shared_.dtype());
-  const Tensor key = shared.like(MemoryTag::workspace);
+  const Tensor key = shared.empty_like(MemoryTag::workspace);
   const Tensor value = scratch({keys, heads, value_.shape()[2]}, value_.dtype());
-  span.inverse_length = scratch({keys * heads}, accumulator_of(shared.dtype()));
+  span.inverse_norm = scratch({keys * heads}, accumulator_of(shared.dtype()));
   on(device(), [&](auto backend) {
     gather_slots(backend, shared_, span.key_position, shared);
     gather_slots(backend, value_, span.key_position, value);
-    unit_rows(backend, {.x = shared, .y = key, .inverse_length = span.inverse_length});
+    l2_normalize(backend, {.x = shared, .y = key, .inverse_norm = span.inverse_norm});
   });
   span.call.query = with_leading_axis(shared.slice(span.before, span.before + span.count()));
   span.call.key = with_leading_axis(key);
@@ -208,9 +208,9 @@ AttentionMask SortedRow::mask_of(const ChunkSlots& slots) const {
                                    .key_bucket = given(slots.key_bucket)}};
 }
 
-HashTerm SortedRow::term() const {
-  const HashAttention& options = saved_.options;
-  HashTerm term = {.self_score = options.self_score};
+LshTerm SortedRow::term() const {
+  const LshAttentionOptions& options = saved_.options;
+  LshTerm term = {.self_score = options.self_score};
   if (!saved_.counts()) return term;
   term.chunk = with_leading_axis(chunk_);
   if (options.same_bucket) term.bucket = with_leading_axis(bucket_);
@@ -225,7 +225,7 @@ HashTerm SortedRow::term() const {
 }
 
 AttentionDropout SortedRow::dropout_of(std::int64_t round, std::int64_t begin) const {
-  const HashAttention& options = saved_.options;
+  const LshAttentionOptions& options = saved_.options;
   AttentionDropout dropout = *saved_.dropout;
   dropout.random = dropout.random.child(static_cast<std::uint64_t>(round));
   dropout.batch_begin += b_;
@@ -247,17 +247,17 @@ class NeededPairs {
   NeededPairs(const NeededPairs&) = delete;
   NeededPairs& operator=(const NeededPairs&) = delete;
   ~NeededPairs() {
-    if (!device_.dry()) return;
+    if (!device_.is_meta()) return;
     const auto met = static_cast<double>(saved_.met());
     const auto time = static_cast<double>(saved_.time());
     const double pairs = time * (saved_.options.causal ? (met + 1) / 2 : met);
     const double made = static_cast<double>(saved_.chunks() * saved_.options.chunk) * met;
     const double counted = needed() - before_;
-    device_.kept<UnneededFlops>().flops += counted - counted * pairs / made;
+    device_.get_or_create<RedundantFlops>().flops += counted - counted * pairs / made;
   }
 
  private:
-  double needed() const { return device_.flops() - device_.kept<UnneededFlops>().flops; }
+  double needed() const { return device_.flops() - device_.get_or_create<RedundantFlops>().flops; }
 
   const Saved& saved_;
   DeviceState& device_;
@@ -270,7 +270,7 @@ void forward(const Saved& saved) {
   for (std::int64_t b = 0; b < saved.batch(); ++b) {
     const WideRow out(saved.out, b);
     const Tensor log_sum_exp = row_of(saved.log_sum_exp, b);
-    on(device, [&](auto backend) { begin_merge(backend, out.sums(), log_sum_exp); });
+    on(device, [&](auto backend) { init_merge(backend, out.sums(), log_sum_exp); });
     SortedRow(saved, b).for_spans([&](auto span) {
       const Tensor part = Tensor::empty(saved.out.shape().with(0, 1).with(1, span.count()),
                                         saved.out.dtype(),
@@ -280,7 +280,7 @@ void forward(const Saved& saved) {
           {1, saved.heads(), span.count()}, log_sum_exp.dtype(), device, MemoryTag::workspace);
       span.call.out = part;
       span.call.log_sum_exp = sums;
-      on_or_dry(device, [&](auto backend) { attention(backend, span.call); });
+      dispatch_or_meta(device, [&](auto backend) { attention(backend, span.call); });
       on(device, [&](auto backend) {
         merge_attention(backend,
                         {.out = with_leading_axis(out.sums()),
@@ -357,16 +357,14 @@ void backward(const Saved& saved, const Tensor& dout, const Tensor& dshared, con
     SortedRow(saved, b).for_spans([&](auto span) {
       AttentionGradient call = gradient_call(saved, b, dout, span);
       // The slots in the middle are the queries.
-      const Tensor dslots = row_of(call.dkey, 0).like(MemoryTag::workspace);
+      const Tensor dslots = row_of(call.dkey, 0).empty_like(MemoryTag::workspace);
       dslots.zero();
       call.dquery = with_leading_axis(dslots.slice(span.before, span.before + span.count()));
-      on_or_dry(dout.device(), [&](auto backend) { attention_backward(backend, call); });
+      dispatch_or_meta(dout.device(), [&](auto backend) { attention_backward(backend, call); });
       on(dout.device(), [&](auto backend) {
-        unit_rows_backward(backend,
-                           {.y = span.call.key,
-                            .inverse_length = span.inverse_length,
-                            .dy = call.dkey,
-                            .dx = dslots});
+        unit_rows_backward(
+            backend,
+            {.y = span.call.key, .inverse_norm = span.inverse_norm, .dy = call.dkey, .dx = dslots});
       });
       add_slots(dslots, span, shared_row.sums());
       add_slots(row_of(call.dvalue, 0), span, value_row.sums());
@@ -390,7 +388,7 @@ void require_inputs(const Saved& saved) {
           value,
           name_of(saved.buckets.dtype()),
           buckets);
-  const HashAttention& options = saved.options;
+  const LshAttentionOptions& options = saved.options;
   require(!options.hidden.defined() || (options.hidden.dtype() == DType::u8 &&
                                         options.hidden.shape() == Shape{shared[0], shared[1]}),
           "hash attention: hidden is {}, wanted u8 [batch, time]",
@@ -405,11 +403,11 @@ void require_inputs(const Saved& saved) {
 
 }  // namespace
 
-Variable hash_attention(const Variable& shared,
-                        const Variable& value,
-                        const Tensor& buckets,
-                        const HashAttention& options,
-                        const std::optional<AttentionDropout>& dropout) {
+Variable lsh_attention(const Variable& shared,
+                       const Variable& value,
+                       const Tensor& buckets,
+                       const LshAttentionOptions& options,
+                       const std::optional<AttentionDropout>& dropout) {
   Saved saved = {.shared = shared.value(),
                  .value = value.value(),
                  .buckets = buckets,
@@ -421,15 +419,16 @@ Variable hash_attention(const Variable& shared,
   const DType dtype = saved.shared.dtype();
   const Device& device = saved.shared.device();
   saved.out = Tensor::empty(saved.value.shape(), dtype, device);
-  saved.log_sum_exp = empty_sums(saved.shared, {saved.batch(), saved.heads(), saved.time()});
+  saved.log_sum_exp = empty_accumulator(saved.shared, {saved.batch(), saved.heads(), saved.time()});
   forward(saved);
   Tensor out = saved.out;
-  return record(std::move(out), {shared, value}, [saved = std::move(saved)](Gradients& gradients) {
-    Tensor dshared = saved.shared.like(), dvalue = saved.value.like();
-    backward(saved, gradients.output(), dshared, dvalue);
-    if (gradients.wanted(0)) gradients.give(0, std::move(dshared));
-    if (gradients.wanted(1)) gradients.give(1, std::move(dvalue));
-  });
+  return record(
+      std::move(out), {shared, value}, [saved = std::move(saved)](BackwardContext& gradients) {
+        Tensor dshared = saved.shared.empty_like(), dvalue = saved.value.empty_like();
+        backward(saved, gradients.output(), dshared, dvalue);
+        if (gradients.needs_gradient(0)) gradients.set(0, std::move(dshared));
+        if (gradients.needs_gradient(1)) gradients.set(1, std::move(dvalue));
+      });
 }
 
 }  // namespace longspan

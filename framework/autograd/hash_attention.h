@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-struct HashAttention {
+struct LshAttentionOptions {
   std::int64_t buckets = 1;     // ids 0 .. buckets - 1; `buckets` itself is padding
   std::int64_t chunk = 64;      // slots of the sorted sequence that are one chunk
   std::int64_t look_back = 1;   // chunks before its own that a query sees
@@ -36,10 +36,10 @@ struct HashAttention {
 // value_dim]; zeros, and no gradient, at padding. A sequence of one chunk is attended whole. The
 // dropout's elements are slots, a stream of numbers a round. Throws Failure when there are more
 // than one and fewer than 1 + look_back + look_ahead chunks: a query would see a key twice.
-Variable hash_attention(const Variable& shared,
-                        const Variable& value,
-                        const Tensor& buckets,
-                        const HashAttention& options,
-                        const std::optional<AttentionDropout>& dropout = {});
+Variable lsh_attention(const Variable& shared,
+                       const Variable& value,
+                       const Tensor& buckets,
+                       const LshAttentionOptions& options,
+                       const std::optional<AttentionDropout>& dropout = {});
 
 }  // namespace longspan

@@ -7,6 +7,6 @@ namespace longspan {
 
 // x: [batch, time, heads, dim]; result: [batch, time, times heads, dim], each head so many times in
 // a row. With times = 1 it is x.
-Variable repeat_heads(const Variable& x, std::int64_t times);
+Variable repeat_kv(const Variable& x, std::int64_t times);
 
 }  // namespace longspan

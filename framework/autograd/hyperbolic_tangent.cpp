@@ -4,13 +4,13 @@
 
 namespace longspan {
 
-Variable hyperbolic_tangent(const Variable& x) {
-  const Tensor y = x.value().like();
-  on(y.device(), [&](auto backend) { hyperbolic_tangent(backend, x.value(), y); });
-  return record(Tensor(y), {x}, [y](Gradients& gradients) {
-    const Tensor dx = gradients.take_output();
+Variable tanh(const Variable& x) {
+  const Tensor y = x.value().empty_like();
+  on(y.device(), [&](auto backend) { tanh(backend, x.value(), y); });
+  return record(Tensor(y), {x}, [y](BackwardContext& gradients) {
+    const Tensor dx = gradients.release_output();
     on(dx.device(), [&](auto backend) { hyperbolic_tangent_backward(backend, y, dx, dx); });
-    gradients.give(0, dx);
+    gradients.set(0, dx);
   });
 }
 

@@ -6,6 +6,6 @@
 namespace longspan {
 
 // As kernels/hyperbolic_tangent.h.
-Variable hyperbolic_tangent(const Variable& x);
+Variable tanh(const Variable& x);
 
 }  // namespace longspan

@@ -29,13 +29,13 @@ NormForm rms_form(const Variable& weight, double epsilon) {
 
 // The call, with results that are still to be written.
 LayerNorm norm_of(const Tensor& x, const NormForm& form, const Tensor& y) {
-  const auto statistics = [&] { return empty_sums(x, {x.shape().rows()}); };
+  const auto statistics = [&] { return empty_accumulator(x, {x.shape().rows()}); };
   return {.x = matrix(x),
           .weight = form.weight.value(),
           .bias = form.bias.value(),
           .y = matrix(y),
           .mean = statistics(),
-          .inverse_deviation = statistics(),
+          .rstd = statistics(),
           .epsilon = form.epsilon,
           .centered = form.centered};
 }
@@ -43,24 +43,23 @@ LayerNorm norm_of(const Tensor& x, const NormForm& form, const Tensor& y) {
 // What of it the backward pass needs.
 struct KeptNorm {
   explicit KeptNorm(const LayerNorm& norm)
-      : x(norm.x),
-        weight(norm.weight),
-        mean(norm.mean),
-        inverse_deviation(norm.inverse_deviation),
-        centered(norm.centered) {}
+      : x(norm.x), weight(norm.weight), mean(norm.mean), rstd(norm.rstd), centered(norm.centered) {}
 
   // The call; the weight and the bias are inputs `first` and first + 1.
-  LayerNormGradient gradient(
-      Gradients& gradients, std::size_t first, const Tensor& dy, const Tensor& dx, bool add) const {
+  LayerNormGradient gradient(BackwardContext& gradients,
+                             std::size_t first,
+                             const Tensor& dy,
+                             const Tensor& dx,
+                             bool add) const {
     const auto sums = [&](std::size_t input) {
-      return gradients.wanted(input)
-                 ? gradients.target_to_add(input)
+      return gradients.needs_gradient(input)
+                 ? gradients.accumulate_target(input)
                  : Tensor::zeros(weight.shape(), accumulator_of(x.dtype()), x.device());
     };
     return {.x = x,
             .weight = weight,
             .mean = mean,
-            .inverse_deviation = inverse_deviation,
+            .rstd = rstd,
             .dy = matrix(dy),
             .dx = matrix(dx),
             .dweight = sums(first),
@@ -72,7 +71,7 @@ struct KeptNorm {
   Tensor x;
   Tensor weight;
   Tensor mean;
-  Tensor inverse_deviation;
+  Tensor rstd;
   bool centered;
 };
 
@@ -81,43 +80,45 @@ Variable norm_by(const NormForm& form, const Variable& x, std::optional<DType> d
   Tensor y = Tensor::empty(value.shape(), dtype.value_or(value.dtype()), value.device());
   const LayerNorm norm = norm_of(value, form, y);
   on(y.device(), [&](auto backend) { layer_norm(backend, norm); });
-  return record(
-      std::move(y), {x, form.weight, form.bias}, [kept = KeptNorm(norm)](Gradients& gradients) {
-        const Tensor& dy = gradients.output();
-        const GradientTarget dx =
-            gradients.wanted(0) ? gradients.target(0) : GradientTarget{.tensor = kept.x.like()};
-        const LayerNormGradient call = kept.gradient(gradients, 1, dy, dx.tensor, dx.add);
-        on(dy.device(), [&](auto backend) { layer_norm_backward(backend, call); });
-      });
+  return record(std::move(y),
+                {x, form.weight, form.bias},
+                [kept = KeptNorm(norm)](BackwardContext& gradients) {
+                  const Tensor& dy = gradients.output();
+                  const GradientTarget dx = gradients.needs_gradient(0)
+                                                ? gradients.target(0)
+                                                : GradientTarget{.tensor = kept.x.empty_like()};
+                  const LayerNormGradient call = kept.gradient(gradients, 1, dy, dx.tensor, dx.add);
+                  on(dy.device(), [&](auto backend) { layer_norm_backward(backend, call); });
+                });
 }
 
-NormedSum norm_of_sum_by(const NormForm& form,
-                         const Variable& a,
-                         Variable&& x,
-                         double rate,
-                         const Random& random,
-                         const Placement& placement) {
+ResidualNorm norm_of_sum_by(const NormForm& form,
+                            const Variable& a,
+                            Variable&& x,
+                            double rate,
+                            const Random& random,
+                            const ShardPlacement& placement) {
   require(a.shape() == x.shape(), "shapes {} and {} cannot be added", a.shape(), x.shape());
   const Variable added = std::move(x);
-  const Tensor sum = a.value().like();
+  const Tensor sum = a.value().empty_like();
   // The variable itself is the one holder of its value.
-  const Tensor y = added.value().held_by(1) ? added.value() : sum.like();
+  const Tensor y = added.value().has_use_count(1) ? added.value() : sum.empty_like();
   const LayerNorm norm = norm_of(sum, form, y);
   Dropout change = {
       .x = added.value(), .y = sum, .rate = rate, .random = random, .placement = placement};
-  on(sum.device(), [&](auto backend) { layer_norm_of_sum(backend, a.value(), change, norm); });
+  on(sum.device(), [&](auto backend) { residual_layer_norm(backend, a.value(), change, norm); });
   change.x = change.y = Tensor();
   std::vector<Variable> outputs =
       record({sum, y},
              {a, added, form.weight, form.bias},
-             [kept = KeptNorm(norm), change](Gradients& gradients) {
+             [kept = KeptNorm(norm), change](BackwardContext& gradients) {
                const bool has_sum = gradients.has_output(0), has_norm = gradients.has_output(1);
                // Written over: the norm's gradient by the change's or, where it comes alone, the
                // sum's.
-               const Tensor dnorm = has_norm ? gradients.take_output(1) : Tensor();
-               const Tensor dsum = has_sum ? gradients.take_output(0) : dnorm;
-               const bool drops = change.rate > 0 && gradients.wanted(1);
-               const Tensor dx = !drops ? dsum : (has_sum && has_norm ? dnorm : dsum.like());
+               const Tensor dnorm = has_norm ? gradients.release_output(1) : Tensor();
+               const Tensor dsum = has_sum ? gradients.release_output(0) : dnorm;
+               const bool drops = change.rate > 0 && gradients.needs_gradient(1);
+               const Tensor dx = !drops ? dsum : (has_sum && has_norm ? dnorm : dsum.empty_like());
                Dropout drop = change;
                drop.x = dsum;
                drop.y = dx;
@@ -131,8 +132,8 @@ NormedSum norm_of_sum_by(const NormForm& form,
                  else if (drops)
                    dropout(backend, drop);
                });
-               if (gradients.wanted(0)) gradients.give(0, dsum);
-               if (gradients.wanted(1)) gradients.give(1, dx);
+               if (gradients.needs_gradient(0)) gradients.set(0, dsum);
+               if (gradients.needs_gradient(1)) gradients.set(1, dx);
              });
   return {std::move(outputs[0]), std::move(outputs[1])};
 }
@@ -154,25 +155,25 @@ Variable rms_norm(const Variable& x,
   return norm_by(rms_form(weight, epsilon), x, dtype);
 }
 
-NormedSum layer_norm_of_sum(const Variable& a,
-                            Variable&& x,
-                            double rate,
-                            const Random& random,
-                            const Placement& placement,
-                            const Variable& weight,
-                            const Variable& bias,
-                            double epsilon) {
+ResidualNorm residual_layer_norm(const Variable& a,
+                                 Variable&& x,
+                                 double rate,
+                                 const Random& random,
+                                 const ShardPlacement& placement,
+                                 const Variable& weight,
+                                 const Variable& bias,
+                                 double epsilon) {
   return norm_of_sum_by(
       centered_form(weight, bias, epsilon), a, std::move(x), rate, random, placement);
 }
 
-NormedSum rms_norm_of_sum(const Variable& a,
-                          Variable&& x,
-                          double rate,
-                          const Random& random,
-                          const Placement& placement,
-                          const Variable& weight,
-                          double epsilon) {
+ResidualNorm residual_rms_norm(const Variable& a,
+                               Variable&& x,
+                               double rate,
+                               const Random& random,
+                               const ShardPlacement& placement,
+                               const Variable& weight,
+                               double epsilon) {
   return norm_of_sum_by(rms_form(weight, epsilon), a, std::move(x), rate, random, placement);
 }
 

@@ -12,7 +12,7 @@ namespace longspan {
 namespace {
 
 void multiply(const Matmul& product) {
-  on_or_dry(product.a.device(), [&](auto backend) { matmul(backend, product); });
+  dispatch_or_meta(product.a.device(), [&](auto backend) { matmul(backend, product); });
 }
 
 void require_width(const Variable& x, const Variable& weight) {
@@ -28,12 +28,13 @@ Tensor product_like(const Variable& x, const Variable& weight) {
 }
 
 // Inputs `first` and first + 1 are the weight and the bias; x is the other factor.
-void weight_gradients(Gradients& gradients,
+void weight_gradients(BackwardContext& gradients,
                       std::size_t first,
                       const std::function<Tensor()>& x,
                       const Tensor& dy) {
-  const Tensor dbias = gradients.wanted(first + 1) ? gradients.target_to_add(first + 1) : Tensor();
-  if (gradients.wanted(first)) {
+  const Tensor dbias =
+      gradients.needs_gradient(first + 1) ? gradients.accumulate_target(first + 1) : Tensor();
+  if (gradients.needs_gradient(first)) {
     const GradientTarget dweight = gradients.target(first);
     multiply({.a = matrix(dy),
               .b = matrix(x()),
@@ -47,20 +48,20 @@ void weight_gradients(Gradients& gradients,
 }
 
 // Of inputs `first` to first + 2: x, the weight and the bias.
-void linear_gradients(Gradients& gradients,
-                      const Kept& x,
+void linear_gradients(BackwardContext& gradients,
+                      const SavedTensor& x,
                       const Tensor& weight,
                       const Tensor& dy,
                       std::size_t first = 0) {
   weight_gradients(
       gradients, first + 1, [&] { return x.get(); }, dy);
-  if (!gradients.wanted(first)) return;
+  if (!gradients.needs_gradient(first)) return;
   const GradientTarget dx = gradients.target(first);
   multiply({.a = matrix(dy), .b = weight, .c = matrix(dx.tensor), .accumulate = dx.add});
 }
 
-Kept keep_for(const Variable& weight, const Variable& x) {
-  return weight.requires_gradient() ? keep(x) : Kept();
+SavedTensor keep_for(const Variable& weight, const Variable& x) {
+  return weight.requires_grad() ? save_for_backward(x) : SavedTensor();
 }
 
 Tensor product_of(const Variable& x, const Variable& weight, const Variable& bias) {
@@ -92,7 +93,7 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
   require_width(x, weight);
   return record(product_of(x, weight, bias),
                 {x, weight, bias},
-                [x = keep_for(weight, x), weight = weight.value()](Gradients& gradients) {
+                [x = keep_for(weight, x), weight = weight.value()](BackwardContext& gradients) {
                   linear_gradients(gradients, x, weight, gradients.output());
                 });
 }
@@ -119,7 +120,7 @@ Variable linear_of_two(const Variable& a,
                 [a = keep_for(a_weight, a),
                  b = keep_for(b_weight, b),
                  a_weight = a_weight.value(),
-                 b_weight = b_weight.value()](Gradients& gradients) {
+                 b_weight = b_weight.value()](BackwardContext& gradients) {
                   linear_gradients(gradients, a, a_weight, gradients.output());
                   linear_gradients(gradients, b, b_weight, gradients.output(), 3);
                 });
@@ -134,7 +135,7 @@ Variable feed_forward(const Variable& x,
   Tensor h = product_like(x, in);
   // relu's gradient reads its result. Others have this written in every pass, recorded or not: a
   // function that is computed again must find the same numbers.
-  const Tensor before = hidden.activation == Activation::relu ? Tensor() : h.like();
+  const Tensor before = hidden.activation == Activation::relu ? Tensor() : h.empty_like();
   multiply({.a = matrix(x.value()),
             .b = in.value(),
             .c = matrix(h),
@@ -153,18 +154,18 @@ Variable feed_forward(const Variable& x,
               .transpose_b = true,
               .bias = out_bias.value()});
   // Where the activation's gradient does not read the hidden layer, only a weight's does.
-  if (before.defined() && !out.requires_gradient()) h = {};
+  if (before.defined() && !out.requires_grad()) h = {};
   return record(
       std::move(y),
       {x, in, in_bias, out, out_bias},
       [x = keep_for(in, x), in = in.value(), out = out.value(), h = std::move(h), before, hidden](
-          Gradients& gradients) {
+          BackwardContext& gradients) {
         const Tensor& dy = gradients.output();
         weight_gradients(
             gradients, 3, [&] { return h; }, dy);
         // The hidden layer is not read again, unless it is relu's.
         const bool may_write = before.defined() && h.defined();
-        const Tensor dh = may_write ? h : (before.defined() ? before : h).like();
+        const Tensor dh = may_write ? h : (before.defined() ? before : h).empty_like();
         const Tensor kept = before.defined() ? before : h;
         const bool at_once = hidden.rate == 0;
         Matmul product = {.a = matrix(dy), .b = out, .c = matrix(dh)};
@@ -187,21 +188,22 @@ Variable gated(Activation activation, const Variable& before, const Variable& fa
   const GatedHidden call = {.activation = activation,
                             .before = before.value(),
                             .factor = factor.value(),
-                            .y = before.value().like()};
+                            .y = before.value().empty_like()};
   on(call.y.device(), [&](auto backend) { gated_hidden(backend, call); });
-  return record(call.y,
-                {before, factor},
-                [activation, before = call.before, factor = call.factor](Gradients& gradients) {
-                  const GatedHiddenGradient back = {.activation = activation,
-                                                    .before = before,
-                                                    .factor = factor,
-                                                    .dy = gradients.output(),
-                                                    .dbefore = before.like(),
-                                                    .dfactor = factor.like()};
-                  on(before.device(), [&](auto backend) { gated_hidden_backward(backend, back); });
-                  if (gradients.wanted(0)) gradients.give(0, back.dbefore);
-                  if (gradients.wanted(1)) gradients.give(1, back.dfactor);
-                });
+  return record(
+      call.y,
+      {before, factor},
+      [activation, before = call.before, factor = call.factor](BackwardContext& gradients) {
+        const GatedHiddenGradient back = {.activation = activation,
+                                          .before = before,
+                                          .factor = factor,
+                                          .dy = gradients.output(),
+                                          .dbefore = before.empty_like(),
+                                          .dfactor = factor.empty_like()};
+        on(before.device(), [&](auto backend) { gated_hidden_backward(backend, back); });
+        if (gradients.needs_gradient(0)) gradients.set(0, back.dbefore);
+        if (gradients.needs_gradient(1)) gradients.set(1, back.dfactor);
+      });
 }
 
 Variable gated_feed_forward(const Variable& x,
@@ -215,7 +217,7 @@ Variable gated_feed_forward(const Variable& x,
   Tensor factor = product_of(x, up, up_bias);
   const auto mixed = [hidden](const Tensor& a, const Tensor& b) {
     const GatedHidden call = {
-        .activation = hidden.activation, .before = a, .factor = b, .y = a.like()};
+        .activation = hidden.activation, .before = a, .factor = b, .y = a.empty_like()};
     on(a.device(), [&](auto backend) { gated_hidden(backend, call); });
     drop_in_place(hidden, call.y);
     return call.y;
@@ -240,7 +242,7 @@ Variable gated_feed_forward(const Variable& x,
                  before = std::move(before),
                  factor = std::move(factor),
                  mixed,
-                 hidden](Gradients& gradients) {
+                 hidden](BackwardContext& gradients) {
                   const Tensor& dy = gradients.output();
                   Tensor h = mixed(before, factor);
                   weight_gradients(

@@ -11,26 +11,26 @@ namespace longspan {
 namespace {
 
 void count(const Device& device, const LinearFlops& flops) {
-  if (!device.state().dry()) return;
+  if (!device.state().is_meta()) return;
   device.state().count_flops(flops.made);
-  device.state().kept<UnneededFlops>().flops += flops.made - flops.needed;
+  device.state().get_or_create<RedundantFlops>().flops += flops.made - flops.needed;
 }
 
 // What a call keeps for its gradient, and how parts find what came before them.
 class Parts {
  public:
   Parts(LinearAttention call,
-        const FeatureAttention& options,
-        const std::optional<SequenceShares>& shares)
+        const LinearAttentionOptions& options,
+        const std::optional<SequenceShards>& shares)
       : call_(std::move(call)), options_(options), shares_(shares) {
     const Shape& query = call_.query.shape();
     const std::int64_t pairs = query[0] * query[2], keys = call_.key.shape()[1];
     if (shares_ && call_.causal) {
-      call_.parts = TimeSlots::rows_of(shares_->queries[shares_->own()]);
-      require(shares_->memory == 0 && count_of(call_.parts) == query[1],
+      call_.parts = SequenceSlots::rows_of(shares_->queries[shares_->local_index()]);
+      require(shares_->memory == 0 && pluralize(call_.parts) == query[1],
               "linear attention: {} rows for {} positions after {} others",
               query[1],
-              count_of(call_.parts),
+              pluralize(call_.parts),
               shares_->memory);
     } else {
       call_.parts = linear_parts(device(), pairs, query[1]);
@@ -38,8 +38,8 @@ class Parts {
     call_.key_parts = call_.causal ? call_.parts : linear_parts(device(), pairs, keys);
     call_.before = options_.first;
     if (options_.first.defined()) call_.before = with_parts(options_.first, 1);
-    slots_ = gathers() ? TimeSlots(*shares_)
-                       : TimeSlots(std::ssize(call_.causal ? call_.parts : call_.key_parts));
+    slots_ = gathers() ? SequenceSlots(*shares_)
+                       : SequenceSlots(std::ssize(call_.causal ? call_.parts : call_.key_parts));
   }
 
   Tensor forward() {
@@ -50,16 +50,16 @@ class Parts {
       call_.divisors = Tensor::empty({query[0], query[1], query[2]}, sums(), device());
     }
     if (joins() || options_.last.defined()) join();
-    on_or_dry(device(), [&](auto backend) { linear_attention(backend, call_); });
+    dispatch_or_meta(device(), [&](auto backend) { linear_attention(backend, call_); });
     count(device(), linear_attention_flops(call_));
     return call_.out;
   }
 
-  void backward(Gradients& gradients) const {
+  void backward(BackwardContext& gradients) const {
     LinearAttentionGradient call = {
         .forward = call_, .dout = gradients.output(), .dquery = {}, .dkey = {}, .dvalue = {}};
     const auto wanted = [&](std::size_t input, const Tensor& like) {
-      return gradients.wanted(input) ? like.like() : Tensor();
+      return gradients.needs_gradient(input) ? like.empty_like() : Tensor();
     };
     call.dquery = wanted(0, call_.query);
     call.dkey = wanted(1, call_.key);
@@ -67,11 +67,11 @@ class Parts {
     if (call_.log_weight.defined()) call.dlog_weight = wanted(3, call_.log_weight);
     if (call_.decay.defined()) call.ddecay = wanted(4, call_.decay);
     if (joins()) call.after = after_of(call);
-    on_or_dry(device(), [&](auto backend) { linear_attention_backward(backend, call); });
+    dispatch_or_meta(device(), [&](auto backend) { linear_attention_backward(backend, call); });
     count(device(), linear_attention_backward_flops(call_));
     const Tensor all[] = {call.dquery, call.dkey, call.dvalue, call.dlog_weight, call.ddecay};
     for (std::size_t input = 0; input < std::size(all); ++input)
-      if (all[input].defined()) gradients.give(input, all[input]);
+      if (all[input].defined()) gradients.set(input, all[input]);
   }
 
  private:
@@ -108,10 +108,11 @@ class Parts {
     if (call_.decay.defined()) {
       const Shape shape = state_shape(slots_.total());
       decays_ = Tensor::zeros({shape[0], shape[1], shape[2]}, sums(), device());
-      own_decays = slots_.own(decays_);
+      own_decays = slots_.local(decays_);
     }
-    on_or_dry(device(),
-              [&](auto backend) { linear_states(backend, call_, slots_.own(all), own_decays); });
+    dispatch_or_meta(device(), [&](auto backend) {
+      linear_states(backend, call_, slots_.local(all), own_decays);
+    });
     slots_.gather(all);
     if (decays_.defined()) slots_.gather(decays_);
     Tensor last = options_.last;
@@ -125,11 +126,11 @@ class Parts {
                    .last = last});
     });
     if (call_.causal) {
-      call_.before = slots_.own(all);
+      call_.before = slots_.local(all);
       return;
     }
     sum_over_ranks(last);
-    if (options_.keys_sum_to_1) on(device(), [&](auto backend) { divide_states(backend, last); });
+    if (options_.softmax_keys) on(device(), [&](auto backend) { divide_states(backend, last); });
     call_.before = with_parts(last, 1);
   }
 
@@ -139,8 +140,8 @@ class Parts {
     const std::int64_t parts = causal ? slots_.total() : std::ssize(call_.parts);
     const Tensor all = states(parts, MemoryTag::workspace);
     if (gathers()) all.zero();
-    on_or_dry(device(), [&](auto backend) {
-      linear_states_backward(backend, call, causal ? slots_.own(all) : all);
+    dispatch_or_meta(device(), [&](auto backend) {
+      linear_states_backward(backend, call, causal ? slots_.local(all) : all);
     });
     slots_.gather(all);
     std::vector<std::int64_t> order = slots_.order();
@@ -157,18 +158,18 @@ class Parts {
                    .order = order,
                    .last = causal ? last : without_parts(last)});
     });
-    if (causal) return slots_.own(all);
+    if (causal) return slots_.local(all);
     sum_over_ranks(last);
-    if (options_.keys_sum_to_1)
+    if (options_.softmax_keys)
       on(device(), [&](auto backend) { divide_states_backward(backend, call_.before, last); });
     return last;
   }
 
   LinearAttention call_;
-  FeatureAttention options_;
-  std::optional<SequenceShares> shares_;
+  LinearAttentionOptions options_;
+  std::optional<SequenceShards> shares_;
   Device device_ = call_.query.device();
-  TimeSlots slots_;
+  SequenceSlots slots_;
   Tensor decays_;  // [slots, batch, heads]
 };
 
@@ -179,9 +180,9 @@ Variable linear_attention(const Variable& query,
                           const Variable& value,
                           const Variable& log_weight,
                           const Variable& decay,
-                          const FeatureAttention& options,
-                          const std::optional<SequenceShares>& shares) {
-  require(!options.keys_sum_to_1 || (!options.causal && options.divisor == Divisor::none),
+                          const LinearAttentionOptions& options,
+                          const std::optional<SequenceShards>& shares) {
+  require(!options.softmax_keys || (!options.causal && options.divisor == Divisor::none),
           "linear attention: keys that sum to 1 over the positions are all seen, and there is no "
           "other divisor");
   require(!shares || (!options.first.defined() && !options.last.defined()),
@@ -198,7 +199,7 @@ Variable linear_attention(const Variable& query,
   Parts parts(std::move(call), options, shares);
   Tensor out = parts.forward();
   std::vector<Variable> inputs = {query, key, value, log_weight, decay};
-  return record(std::move(out), inputs, [parts = std::move(parts)](Gradients& gradients) {
+  return record(std::move(out), inputs, [parts = std::move(parts)](BackwardContext& gradients) {
     parts.backward(gradients);
   });
 }

@@ -10,14 +10,14 @@
 namespace longspan {
 
 // As kernels/attention/linear_attention.h, with the state that sequences begin with and end in.
-struct FeatureAttention {
+struct LinearAttentionOptions {
   FeatureMap map = FeatureMap::identity;
   bool causal = true;
   Divisor divisor = Divisor::sum;
   double epsilon = 1e-6;
   // Each feature of the keys is divided by its sum over all of them, so that it is a distribution
   // of positions (Shen et al. 2018). Not causal, without a divisor.
-  bool keys_sum_to_1 = false;
+  bool softmax_keys = false;
   // [batch, heads, features, value_dim + 1] in the accumulator dtype, or undefined: what came
   // before the first position, a constant; and where the state behind the last one is written.
   Tensor first = {};
@@ -38,7 +38,7 @@ Variable linear_attention(const Variable& query,
                           const Variable& value,
                           const Variable& log_weight,
                           const Variable& decay,
-                          const FeatureAttention& options,
-                          const std::optional<SequenceShares>& shares = {});
+                          const LinearAttentionOptions& options,
+                          const std::optional<SequenceShards>& shares = {});
 
 }  // namespace longspan

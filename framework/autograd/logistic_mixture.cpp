@@ -11,23 +11,24 @@ Variable logistic_mixture_losses(const Variable& parameters,
   const Shape& shape = parameters.shape();
   const Tensor numbers = parameters.value().reshape({shape.rows(), shape.width()});
   const Tensor pixels = values.reshape({shape.rows(), values.shape().width()});
-  const Tensor losses = empty_sums(numbers, {shape.rows()});
+  const Tensor losses = empty_accumulator(numbers, {shape.rows()});
   on(numbers.device(), [&](auto backend) {
     logistic_mixture(
         backend, {.parameters = numbers, .values = pixels, .mixtures = mixtures, .losses = losses});
   });
-  return record(losses, {parameters}, [numbers, pixels, mixtures, shape](Gradients& gradients) {
-    const Tensor dparameters = numbers.like();
-    on(numbers.device(), [&](auto backend) {
-      logistic_mixture_backward(backend,
-                                {.parameters = numbers,
-                                 .values = pixels,
-                                 .mixtures = mixtures,
-                                 .dlosses = gradients.output(),
-                                 .dparameters = dparameters});
-    });
-    gradients.give(0, dparameters.reshape(shape));
-  });
+  return record(
+      losses, {parameters}, [numbers, pixels, mixtures, shape](BackwardContext& gradients) {
+        const Tensor dparameters = numbers.empty_like();
+        on(numbers.device(), [&](auto backend) {
+          logistic_mixture_backward(backend,
+                                    {.parameters = numbers,
+                                     .values = pixels,
+                                     .mixtures = mixtures,
+                                     .dlosses = gradients.output(),
+                                     .dparameters = dparameters});
+        });
+        gradients.set(0, dparameters.reshape(shape));
+      });
 }
 
 }  // namespace longspan

@@ -7,8 +7,8 @@
 
 namespace longspan {
 
-// As kernels/logistic_mixture.h: parameters [..., mixture_width], values [..., channels] of as many
-// pixels. Result: [pixels].
+// As kernels/logistic_mixture.h: parameters [..., mixture_parameters], values [..., channels] of as
+// many pixels. Result: [pixels].
 Variable logistic_mixture_losses(const Variable& parameters,
                                  const Tensor& values,
                                  std::int64_t mixtures);

@@ -20,18 +20,18 @@ void run(const Dropout& call) {
 
 Variable add(const Variable& a, const Variable& b) {
   require(a.shape() == b.shape(), "shapes {} and {} cannot be added", a.shape(), b.shape());
-  Tensor out = a.value().like();
+  Tensor out = a.value().empty_like();
   on(out.device(), [&](auto backend) { add(backend, a.value(), b.value(), out); });
-  return record(std::move(out), {a, b}, [](Gradients& gradients) {
+  return record(std::move(out), {a, b}, [](BackwardContext& gradients) {
     for (const std::size_t input : {0u, 1u})
-      if (gradients.wanted(input)) gradients.give(input, gradients.output());
+      if (gradients.needs_gradient(input)) gradients.set(input, gradients.output());
   });
 }
 
 Variable add_bias(const Variable& x, const Variable& bias) {
   const Tensor& value = x.value();
   const Shape rows = {value.shape().rows(), 1, value.shape().width()};
-  Tensor y = value.like();
+  Tensor y = value.empty_like();
   on(y.device(), [&](auto backend) {
     scale_and_add_rows(backend,
                        1.0,
@@ -39,66 +39,66 @@ Variable add_bias(const Variable& x, const Variable& bias) {
                        bias.value().reshape({1, value.shape().width()}),
                        y.reshape(rows));
   });
-  return record(std::move(y), {x, bias}, [](Gradients& gradients) {
+  return record(std::move(y), {x, bias}, [](BackwardContext& gradients) {
     const Tensor& dy = gradients.output();
-    if (gradients.wanted(1)) {
-      const Tensor dbias = gradients.target_to_add(1);
+    if (gradients.needs_gradient(1)) {
+      const Tensor dbias = gradients.accumulate_target(1);
       on(dy.device(), [&](auto backend) { add_column_sums(backend, matrix(dy), dbias); });
     }
-    if (gradients.wanted(0)) gradients.give(0, dy);
+    if (gradients.needs_gradient(0)) gradients.set(0, dy);
   });
 }
 
 Variable activate(Activation activation, const Variable& x) {
   if (activation == Activation::none) return x;
-  Tensor y = x.value().like();
+  Tensor y = x.value().empty_like();
   on(y.device(), [&](auto backend) { activate(backend, activation, x.value(), y); });
   // relu's result says as much as what it was given, and others keep the result anyway.
   const Tensor kept = activation == Activation::relu ? y : x.value();
-  return record(std::move(y), {x}, [activation, kept](Gradients& gradients) {
-    const Tensor dx = gradients.take_output();
+  return record(std::move(y), {x}, [activation, kept](BackwardContext& gradients) {
+    const Tensor dx = gradients.release_output();
     on(dx.device(), [&](auto backend) { activate_backward(backend, activation, kept, dx, dx); });
-    gradients.give(0, dx);
+    gradients.set(0, dx);
   });
 }
 
 Variable dropout(const Variable& x,
                  double rate,
                  const Random& random,
-                 const Placement& placement,
+                 const ShardPlacement& placement,
                  const Tensor& rows) {
   if (rate == 0) return x;
   const Tensor& value = x.value();
-  Tensor y = value.like();
+  Tensor y = value.empty_like();
   run({.x = value, .y = y, .rate = rate, .random = random, .placement = placement, .rows = rows});
-  return record(std::move(y), {x}, [rate, random, placement, rows](Gradients& gradients) {
-    const Tensor dx = gradients.take_output();
+  return record(std::move(y), {x}, [rate, random, placement, rows](BackwardContext& gradients) {
+    const Tensor dx = gradients.release_output();
     run({.x = dx, .y = dx, .rate = rate, .random = random, .placement = placement, .rows = rows});
-    gradients.give(0, dx);
+    gradients.set(0, dx);
   });
 }
 
-Variable add_dropped(const Variable& a,
+Variable dropout_add(const Variable& a,
                      const Variable& x,
                      double rate,
                      const Random& random,
-                     const Placement& placement) {
+                     const ShardPlacement& placement) {
   if (rate == 0) return add(a, x);
   require(a.shape() == x.shape(), "shapes {} and {} cannot be added", a.shape(), x.shape());
-  Tensor y = a.value().like();
+  Tensor y = a.value().empty_like();
   on(y.device(), [&](auto backend) {
-    add_dropped(backend,
+    dropout_add(backend,
                 a.value(),
                 {.x = x.value(), .y = y, .rate = rate, .random = random, .placement = placement});
   });
-  return record(std::move(y), {a, x}, [rate, random, placement](Gradients& gradients) {
+  return record(std::move(y), {a, x}, [rate, random, placement](BackwardContext& gradients) {
     const Tensor& dy = gradients.output();
-    if (gradients.wanted(1)) {
-      const Tensor dx = dy.like();
+    if (gradients.needs_gradient(1)) {
+      const Tensor dx = dy.empty_like();
       run({.x = dy, .y = dx, .rate = rate, .random = random, .placement = placement});
-      gradients.give(1, dx);
+      gradients.set(1, dx);
     }
-    if (gradients.wanted(0)) gradients.give(0, dy);
+    if (gradients.needs_gradient(0)) gradients.set(0, dy);
   });
 }
 
@@ -120,18 +120,19 @@ Variable embedding(const Variable& table,
                       .scale = scale,
                       .out = matrix(out)});
   });
-  return record(std::move(out), {table}, [flat_ids, begin, scale, count](Gradients& gradients) {
-    const Tensor& dout = gradients.output();
-    const Tensor dtable = gradients.target_to_add(0).slice(0, count);
-    on(dout.device(), [&](auto backend) {
-      embedding_scatter(backend,
-                        {.dout = matrix(dout),
-                         .ids = flat_ids,
-                         .begin = begin,
-                         .scale = scale,
-                         .dtable = dtable});
-    });
-  });
+  return record(
+      std::move(out), {table}, [flat_ids, begin, scale, count](BackwardContext& gradients) {
+        const Tensor& dout = gradients.output();
+        const Tensor dtable = gradients.accumulate_target(0).slice(0, count);
+        on(dout.device(), [&](auto backend) {
+          embedding_scatter(backend,
+                            {.dout = matrix(dout),
+                             .ids = flat_ids,
+                             .begin = begin,
+                             .scale = scale,
+                             .dtable = dtable});
+        });
+      });
 }
 
 Variable first_features(const Variable& x, std::int64_t count) {
@@ -143,9 +144,9 @@ Variable first_features(const Variable& x, std::int64_t count) {
   on(y.device(), [&](auto backend) {
     copy_rows(backend, x.value().reshape(wide), 0, y.reshape(narrow), 0, count, false);
   });
-  return record(std::move(y), {x}, [wide, narrow, count](Gradients& gradients) {
+  return record(std::move(y), {x}, [wide, narrow, count](BackwardContext& gradients) {
     const Tensor& dy = gradients.output();
-    const Tensor dx = gradients.target_to_add(0);
+    const Tensor dx = gradients.accumulate_target(0);
     on(dy.device(), [&](auto backend) {
       copy_rows(backend, dy.reshape(narrow), 0, dx.reshape(wide), 0, count, true);
     });
@@ -158,23 +159,23 @@ Variable scale_and_add_positions(const Variable& x, double factor, const Variabl
           "positions {} do not cover a segment of shape {}",
           table.shape(),
           x.shape());
-  Tensor y = x.value().like();
+  Tensor y = x.value().empty_like();
   on(y.device(), [&](auto backend) {
     scale_and_add_rows(backend, factor, x.value(), table.value().slice(0, time), y);
   });
-  return record(std::move(y), {x, table}, [factor, time](Gradients& gradients) {
+  return record(std::move(y), {x, table}, [factor, time](BackwardContext& gradients) {
     const Tensor& dy = gradients.output();
-    if (gradients.wanted(1)) {
-      const Tensor dtable = gradients.target_to_add(1).slice(0, time);
+    if (gradients.needs_gradient(1)) {
+      const Tensor dtable = gradients.accumulate_target(1).slice(0, time);
       const std::int64_t row = time * dy.shape()[2];
       on(dy.device(), [&](auto backend) {
         add_column_sums(backend, dy.reshape({dy.shape()[0], row}), dtable.reshape({row}));
       });
     }
-    if (gradients.wanted(0)) {
-      const Tensor dx = dy.like();
+    if (gradients.needs_gradient(0)) {
+      const Tensor dx = dy.empty_like();
       on(dy.device(), [&](auto backend) { scale(backend, factor, dy, dx); });
-      gradients.give(0, dx);
+      gradients.set(0, dx);
     }
   });
 }
@@ -189,47 +190,50 @@ Variable concat_time(const Variable& before, const Variable& x, double before_pr
     copy_rows(backend, before.value(), 0, out, 0, memory, false);
     copy_rows(backend, x.value(), 0, out, memory, time, false);
   });
-  return record(std::move(out), {before, x}, [memory, time, before_products](Gradients& gradients) {
-    const Tensor& dout = gradients.output();
-    if (DeviceState& device = dout.device().state(); device.dry() && !gradients.wanted(0))
-      device.kept<UnneededFlops>().flops += before_products;
-    const auto take = [&](std::size_t input, std::int64_t begin, std::int64_t count) {
-      if (!gradients.wanted(input)) return;
-      const GradientTarget target = gradients.target(input);
-      on(dout.device(), [&](auto backend) {
-        copy_rows(backend, dout, begin, target.tensor, 0, count, target.add);
+  return record(
+      std::move(out), {before, x}, [memory, time, before_products](BackwardContext& gradients) {
+        const Tensor& dout = gradients.output();
+        if (DeviceState& device = dout.device().state();
+            device.is_meta() && !gradients.needs_gradient(0))
+          device.get_or_create<RedundantFlops>().flops += before_products;
+        const auto take = [&](std::size_t input, std::int64_t begin, std::int64_t count) {
+          if (!gradients.needs_gradient(input)) return;
+          const GradientTarget target = gradients.target(input);
+          on(dout.device(), [&](auto backend) {
+            copy_rows(backend, dout, begin, target.tensor, 0, count, target.add);
+          });
+        };
+        take(0, 0, memory);
+        take(1, memory, time);
       });
-    };
-    take(0, 0, memory);
-    take(1, memory, time);
-  });
 }
 
 Variable sum(const Variable& x, double factor) {
   const Tensor& value = x.value();
-  Tensor total = empty_sums(value, {1});
+  Tensor total = empty_accumulator(value, {1});
   on(value.device(), [&](auto backend) { sum(backend, value, factor, total); });
   return record(std::move(total),
                 {x},
-                [x = value.shape(), dtype = value.dtype(), factor](Gradients& gradients) {
+                [x = value.shape(), dtype = value.dtype(), factor](BackwardContext& gradients) {
                   const Tensor& dtotal = gradients.output();
                   const Tensor dx = Tensor::empty(x, dtype, dtotal.device());
                   on(dx.device(), [&](auto backend) { fill(backend, factor, dtotal, dx); });
-                  gradients.give(0, dx);
+                  gradients.set(0, dx);
                 });
 }
 
 Variable reshape(const Variable& x, const Shape& shape) {
-  return record(x.value().reshape(shape), {x}, [](Gradients& gradients) {
-    gradients.give(0, gradients.output());
+  return record(x.value().reshape(shape), {x}, [](BackwardContext& gradients) {
+    gradients.set(0, gradients.output());
   });
 }
 
 Variable cast(const Variable& x, DType dtype) {
   if (x.value().dtype() == dtype) return x;
-  return record(in_dtype(x.value(), dtype), {x}, [from = x.value().dtype()](Gradients& gradients) {
-    gradients.give(0, in_dtype(gradients.output(), from));
-  });
+  return record(
+      to_dtype(x.value(), dtype), {x}, [from = x.value().dtype()](BackwardContext& gradients) {
+        gradients.set(0, to_dtype(gradients.output(), from));
+      });
 }
 
 }  // namespace longspan

@@ -36,7 +36,7 @@ struct Hidden {
   Activation activation = Activation::relu;
   double rate = 0;  // of the dropout; the hidden layer then has three axes
   Random random = Random(0);
-  Placement placement = {};
+  ShardPlacement placement = {};
   Tensor rows = {};  // as Dropout::rows
 };
 Variable feed_forward(const Variable& x,
@@ -57,15 +57,15 @@ Variable activate(Activation activation, const Variable& x);
 Variable dropout(const Variable& x,
                  double rate,
                  const Random& random,
-                 const Placement& placement,
+                 const ShardPlacement& placement,
                  const Tensor& rows = {});
 
 // a + dropout(x, ...), written at once.
-Variable add_dropped(const Variable& a,
+Variable dropout_add(const Variable& a,
                      const Variable& x,
                      double rate,
                      const Random& random,
-                     const Placement& placement);
+                     const ShardPlacement& placement);
 
 // In x's dtype or, for f32, in a narrower one.
 Variable layer_norm(const Variable& x,
@@ -76,18 +76,18 @@ Variable layer_norm(const Variable& x,
 
 // The sum of a residual, add_dropped(a, x, ...), and its layer norm. a, x: [batch, time, width].
 // Writes the norm over x where nobody else holds it.
-struct NormedSum {
+struct ResidualNorm {
   Variable sum;
   Variable norm;
 };
-NormedSum layer_norm_of_sum(const Variable& a,
-                            Variable&& x,
-                            double rate,
-                            const Random& random,
-                            const Placement& placement,
-                            const Variable& weight,
-                            const Variable& bias,
-                            double epsilon);
+ResidualNorm residual_layer_norm(const Variable& a,
+                                 Variable&& x,
+                                 double rate,
+                                 const Random& random,
+                                 const ShardPlacement& placement,
+                                 const Variable& weight,
+                                 const Variable& bias,
+                                 double epsilon);
 
 // scale * table[ids - begin], zero rows for ids of other ranks. ids: [batch, time] i64; table:
 // [rows, width], or more rows, which are not read; result: [batch, time, width].
@@ -134,7 +134,7 @@ struct AttentionTerms {
   Tensor slopes = {};
   Variable distance_bias = {};  // [heads, 2 K + 1], in the accumulator dtype
   std::optional<SpanVariables> span = {};
-  std::optional<HashTerm> hash = {};
+  std::optional<LshTerm> hash = {};
   double scale = 0;
   double cap = 0;       // of scores (Attention::cap)
   Variable sinks = {};  // [heads], in the accumulator dtype (kernels/attention/sinks.h)

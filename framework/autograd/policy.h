@@ -7,7 +7,7 @@
 namespace longspan {
 
 // What actions came to, as kernels/policy.h says; what a function does not read may be undefined.
-struct ActionResults {
+struct PolicyTargets {
   Tensor action;
   Tensor before = {};
   Tensor advantage = {};
@@ -15,9 +15,9 @@ struct ActionResults {
 };
 
 // x: [..., width], of f32 or f64; results: of as many rows. Result: [rows].
-Variable policy_scores(PolicyFunction function,
+Variable policy_losses(PolicyLossKind function,
                        const Variable& x,
-                       const ActionResults& results,
+                       const PolicyTargets& results,
                        double clip = 0);
 
 }  // namespace longspan

@@ -39,11 +39,11 @@ Variable power_norm(const Variable& x,
   on(y.device(), [&](auto backend) { power_norm(backend, norm); });
   return record(std::move(y),
                 {x, weight, bias},
-                [from = norm.x, gain = norm.weight, rows](Gradients& gradients) {
+                [from = norm.x, gain = norm.weight, rows](BackwardContext& gradients) {
                   const Tensor dy = matrix(gradients.output());
-                  const GradientTarget dx = gradients.wanted(0)
+                  const GradientTarget dx = gradients.needs_gradient(0)
                                                 ? gradients.target(0)
-                                                : GradientTarget{.tensor = from.like()};
+                                                : GradientTarget{.tensor = from.empty_like()};
                   PowerNormGradient call = {.x = from,
                                             .inverse = rows.inverse,
                                             .weight = gain,
@@ -51,12 +51,13 @@ Variable power_norm(const Variable& x,
                                             .dx = matrix(dx.tensor),
                                             .add = dx.add};
                   const Device& device = dy.device();
-                  if (gradients.wanted(1)) {
-                    const Tensor dweight = gradients.target_to_add(1), sums = products_of(call, {});
+                  if (gradients.needs_gradient(1)) {
+                    const Tensor dweight = gradients.accumulate_target(1),
+                                 sums = products_of(call, {});
                     on(device, [&](auto backend) { accumulate(backend, 1, sums, dweight); });
                   }
-                  if (gradients.wanted(2)) {
-                    const Tensor dbias = gradients.target_to_add(2);
+                  if (gradients.needs_gradient(2)) {
+                    const Tensor dbias = gradients.accumulate_target(2);
                     on(device, [&](auto backend) { add_column_sums(backend, dy, dbias); });
                   }
                   if (rows.slope) {

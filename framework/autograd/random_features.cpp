@@ -36,7 +36,7 @@ void write_features(const RandomFeatures& map,
         const Tensor product = Tensor::empty(
             {end - begin, count}, accumulator_of(x.dtype()), x.device(), MemoryTag::workspace);
         const Tensor rows = x.slice(begin, end);
-        on_or_dry(x.device(), [&](auto backend) {
+        dispatch_or_meta(x.device(), [&](auto backend) {
           matmul(backend, {.a = rows, .b = projection, .c = product, .transpose_b = true});
         });
         on(x.device(), [&](auto backend) {
@@ -70,7 +70,7 @@ void write_gradient(const RandomFeatures& map,
                                     .dproduct = dproduct,
                                     .dx = dx.slice(begin, end)});
         });
-        on_or_dry(x.device(), [&](auto backend) {
+        dispatch_or_meta(x.device(), [&](auto backend) {
           matmul(backend,
                  {.a = dproduct, .b = projection, .c = dx.slice(begin, end), .accumulate = true});
         });
@@ -79,9 +79,9 @@ void write_gradient(const RandomFeatures& map,
 
 }  // namespace
 
-ShiftedFeatures random_features(const Variable& x,
-                                const Tensor& projection,
-                                const RandomFeatures& map) {
+StabilizedFeatures random_features(const Variable& x,
+                                   const Tensor& projection,
+                                   const RandomFeatures& map) {
   const Tensor& value = x.value();
   const Shape& shape = value.shape();
   require(shape.dimensions() == 4 && projection.shape().dimensions() == 2 &&
@@ -90,52 +90,55 @@ ShiftedFeatures random_features(const Variable& x,
           "[count, dim]",
           shape,
           projection.shape());
-  const Tensor weights = in_dtype(projection, value.dtype());
+  const Tensor weights = to_dtype(projection, value.dtype());
   const Tensor out = Tensor::empty(
       shape.with(3, map.features(projection.shape()[0])), value.dtype(), value.device());
   Tensor shift;
-  if (map.map == RandomMap::softmax) shift = empty_sums(value, {shape[0], shape[1], shape[2]});
+  if (map.map == RandomMap::softmax)
+    shift = empty_accumulator(value, {shape[0], shape[1], shape[2]});
   write_features(map,
                  matrix(value),
                  weights,
                  matrix(out),
                  shift.defined() ? shift.reshape({shift.elements()}) : shift);
-  const Variable features = record(out, {x}, [map, value, weights, out](Gradients& gradients) {
-    const Tensor dx = value.like();
-    write_gradient(
-        map, matrix(value), weights, matrix(out), matrix(gradients.output()), matrix(dx));
-    gradients.give(0, dx);
-  });
+  const Variable features =
+      record(out, {x}, [map, value, weights, out](BackwardContext& gradients) {
+        const Tensor dx = value.empty_like();
+        write_gradient(
+            map, matrix(value), weights, matrix(out), matrix(gradients.output()), matrix(dx));
+        gradients.set(0, dx);
+      });
   return {features, shift};
 }
 
-KeyWeights weights_of_shifts(const Tensor& shift,
-                             bool causal,
-                             const std::optional<SequenceShares>& shares,
-                             const Tensor& first,
-                             const Tensor& last) {
+KeyWeights weights_of_stabilizers(const Tensor& shift,
+                                  bool causal,
+                                  const std::optional<SequenceShards>& shares,
+                                  const Tensor& first,
+                                  const Tensor& last) {
   const Shape& shape = shift.shape();
   const Device& device = shift.device();
   const bool gathers = causal && shares;
-  const Ranges parts =
-      gathers ? TimeSlots::rows_of(shares->queries[shares->own()]) : Ranges{{0, shape[1]}};
-  const TimeSlots slots = gathers ? TimeSlots(*shares) : TimeSlots(1);
+  const Ranges parts = gathers ? SequenceSlots::rows_of(shares->queries[shares->local_index()])
+                               : Ranges{{0, shape[1]}};
+  const SequenceSlots slots = gathers ? SequenceSlots(*shares) : SequenceSlots(1);
   const Tensor tops = Tensor::zeros({slots.total(), shape[0], shape[2]}, shift.dtype(), device);
   Tensor top = last;
   if (!causal) top = Tensor::empty({shape[0], shape[2]}, shift.dtype(), device);
-  on(device, [&](auto backend) { largest_shifts(backend, shift, parts, slots.own(tops)); });
+  on(device, [&](auto backend) { largest_shifts(backend, shift, parts, slots.local(tops)); });
   slots.gather(tops);
   on(device, [&](auto backend) {
     scan_tops(backend, {.tops = tops, .order = slots.order(), .first = first, .last = top});
   });
   if (!causal && shares) shares->ranks.all_reduce(top, Reduction::maximum);
-  KeyWeights result = {.log_weight = shift.like(), .decay = causal ? shift.like() : Tensor()};
+  KeyWeights result = {.log_weight = shift.empty_like(),
+                       .decay = causal ? shift.empty_like() : Tensor()};
   on(device, [&](auto backend) {
     weigh_shifted(backend,
                   {.shift = shift,
                    .causal = causal,
                    .parts = parts,
-                   .before = causal ? slots.own(tops) : top.reshape({1, shape[0], shape[2]}),
+                   .before = causal ? slots.local(tops) : top.reshape({1, shape[0], shape[2]}),
                    .log_weight = result.log_weight,
                    .decay = result.decay});
   });
@@ -146,67 +149,67 @@ GatedWeights gated_weights(const Variable& gate) {
   const Tensor& value = gate.value();
   const DType sums = accumulator_of(value.dtype());
   const Tensor decay = Tensor::empty(value.shape(), sums, value.device());
-  const Tensor log_weight = decay.like();
+  const Tensor log_weight = decay.empty_like();
   on(value.device(), [&](auto backend) {
     gate_logs(backend, {.gate = value, .decay = decay, .log_weight = log_weight});
   });
-  const std::vector<Variable> both =
-      record(std::vector<Tensor>{decay, log_weight}, {gate}, [value, sums](Gradients& gradients) {
+  const std::vector<Variable> both = record(
+      std::vector<Tensor>{decay, log_weight}, {gate}, [value, sums](BackwardContext& gradients) {
         const auto of = [&](std::size_t output) {
           return gradients.has_output(output) ? gradients.output(output)
                                               : Tensor::zeros(value.shape(), sums, value.device());
         };
-        const Tensor dgate = value.like();
+        const Tensor dgate = value.empty_like();
         const Tensor ddecay = of(0), dlog_weight = of(1);
         on(value.device(), [&](auto backend) {
           gate_logs_backward(
               backend,
               {.gate = value, .ddecay = ddecay, .dlog_weight = dlog_weight, .dgate = dgate});
         });
-        gradients.give(0, dgate);
+        gradients.set(0, dgate);
       });
   return {both[0], both[1]};
 }
 
 Variable softmax_of_features(const Variable& x) {
-  const Tensor y = x.value().like();
+  const Tensor y = x.value().empty_like();
   on(y.device(), [&](auto backend) { softmax_rows(backend, x.value(), y); });
-  return record(y, {x}, [y](Gradients& gradients) {
-    const Tensor dx = y.like();
+  return record(y, {x}, [y](BackwardContext& gradients) {
+    const Tensor dx = y.empty_like();
     on(y.device(),
        [&](auto backend) { softmax_rows_backward(backend, y, gradients.output(), dx); });
-    gradients.give(0, dx);
+    gradients.set(0, dx);
   });
 }
 
 Variable exponentials_of_positions(const Variable& x,
                                    const Tensor& log_weight,
-                                   const std::optional<SequenceShares>& shares) {
+                                   const std::optional<SequenceShards>& shares) {
   const Tensor& value = x.value();
   const Shape& shape = value.shape();
   const Device& device = value.device();
   const Tensor tops = Tensor::empty(
       {shape[0], shape[2], shape[3]}, accumulator_of(value.dtype()), device, MemoryTag::workspace);
-  on(device, [&](auto backend) { largest_of_positions(backend, value, log_weight, tops); });
+  on(device, [&](auto backend) { max_over_positions(backend, value, log_weight, tops); });
   if (shares) shares->ranks.all_reduce(tops, Reduction::maximum);
-  const Tensor y = value.like();
+  const Tensor y = value.empty_like();
   on(device, [&](auto backend) { exponentials_of_positions(backend, value, log_weight, tops, y); });
-  return record(y, {x}, [y](Gradients& gradients) {
-    const Tensor dx = y.like();
+  return record(y, {x}, [y](BackwardContext& gradients) {
+    const Tensor dx = y.empty_like();
     on(y.device(), [&](auto backend) { multiply(backend, y, gradients.output(), dx); });
-    gradients.give(0, dx);
+    gradients.set(0, dx);
   });
 }
 
 Variable scale_features(const Variable& x, const Variable& weight) {
   const Tensor value = x.value(), factors = weight.value();
-  const Tensor y = value.like();
+  const Tensor y = value.empty_like();
   on(value.device(), [&](auto backend) { scale_columns(backend, value, factors, y); });
-  return record(y, {x, weight}, [value, factors](Gradients& gradients) {
+  return record(y, {x, weight}, [value, factors](BackwardContext& gradients) {
     const Tensor& dy = gradients.output();
-    if (gradients.wanted(1)) {
-      const Tensor dweight = gradients.target_to_add(1);
-      const Tensor products = value.like(MemoryTag::workspace);
+    if (gradients.needs_gradient(1)) {
+      const Tensor dweight = gradients.accumulate_target(1);
+      const Tensor products = value.empty_like(MemoryTag::workspace);
       on(value.device(), [&](auto backend) {
         multiply(backend, value, dy, products);
         add_column_sums(
@@ -215,10 +218,10 @@ Variable scale_features(const Variable& x, const Variable& weight) {
             dweight.reshape({factors.elements()}));
       });
     }
-    if (!gradients.wanted(0)) return;
-    const Tensor dx = value.like();
+    if (!gradients.needs_gradient(0)) return;
+    const Tensor dx = value.empty_like();
     on(value.device(), [&](auto backend) { scale_columns(backend, dy, factors, dx); });
-    gradients.give(0, dx);
+    gradients.set(0, dx);
   });
 }
 

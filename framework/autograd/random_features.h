@@ -13,13 +13,13 @@ namespace longspan {
 // heads. features: [batch, time, heads, features]; shift: [batch, time, heads] in the accumulator
 // dtype, for the softmax's alone: the features are exp(-shift) of what they should be. Projected
 // rows are made in pieces and kept nowhere.
-struct ShiftedFeatures {
+struct StabilizedFeatures {
   Variable features;
   Tensor shift;
 };
-ShiftedFeatures random_features(const Variable& x,
-                                const Tensor& projection,
-                                const RandomFeatures& map);
+StabilizedFeatures random_features(const Variable& x,
+                                   const Tensor& projection,
+                                   const RandomFeatures& map);
 
 // What keys of such features weigh (kernels/attention/key_weights.h): log_weight and, where causal,
 // decay [batch, keys, heads]. first: [batch, heads], the largest shift of what came before, or
@@ -29,11 +29,11 @@ struct KeyWeights {
   Tensor log_weight;
   Tensor decay;
 };
-KeyWeights weights_of_shifts(const Tensor& shift,
-                             bool causal,
-                             const std::optional<SequenceShares>& shares = {},
-                             const Tensor& first = {},
-                             const Tensor& last = {});
+KeyWeights weights_of_stabilizers(const Tensor& shift,
+                                  bool causal,
+                                  const std::optional<SequenceShards>& shares = {},
+                                  const Tensor& first = {},
+                                  const Tensor& last = {});
 
 // log sigmoid(gate) and log(1 - sigmoid(gate)) in the accumulator dtype, of one shape with it.
 struct GatedWeights {
@@ -49,7 +49,7 @@ Variable softmax_of_features(const Variable& x);
 // undefined. The largest is a constant. Collective over shares.ranks.
 Variable exponentials_of_positions(const Variable& x,
                                    const Tensor& log_weight,
-                                   const std::optional<SequenceShares>& shares = {});
+                                   const std::optional<SequenceShards>& shares = {});
 
 // x * weight: [..., width] and a weight of `width` elements in all, x's dtype or its accumulator's.
 Variable scale_features(const Variable& x, const Variable& weight);

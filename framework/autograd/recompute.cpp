@@ -8,17 +8,17 @@
 
 namespace longspan {
 
-Unrecorded run_unrecorded(const std::function<Variable()>& function) {
-  const LeafWatch watch;
-  const NoGradient no_gradient;
+NoGradResult run_no_grad(const std::function<Variable()>& function) {
+  const LeafRecorder watch;
+  const NoGradGuard no_gradient;
   Tensor value = function().value();
   return {std::move(value), watch.leaves()};
 }
 
-void run_back(const std::function<Variable()>& function, Tensor seed) {
+void run_nested_backward(const std::function<Variable()>& function, Tensor seed) {
   Variable y;
   {
-    const WithGradient with_gradient;
+    const EnableGradGuard with_gradient;
     y = function();
   }
   std::vector<Tensor> seeds;
@@ -26,9 +26,9 @@ void run_back(const std::function<Variable()>& function, Tensor seed) {
   backward({std::move(y)}, std::move(seeds), {.announce_leaves = false});
 }
 
-Variable recompute(const Recomputed& function,
+Variable recompute(const RecomputedFunction& function,
                    const std::vector<Variable>& inputs,
-                   Recomputed again) {
+                   RecomputedFunction again) {
   if (!is_recording()) return function(inputs);
   std::vector<Tensor> kept;
   std::vector<Variable> constants;
@@ -36,24 +36,25 @@ Variable recompute(const Recomputed& function,
     kept.push_back(input.value());
     constants.push_back(input.detach());
   }
-  Unrecorded result = run_unrecorded([&] { return function(constants); });
+  NoGradResult result = run_no_grad([&] { return function(constants); });
   std::vector<Variable> all = inputs;
   all.insert(all.end(), result.leaves.begin(), result.leaves.end());
   if (!again) again = function;
-  return record(std::move(result.value), all, [kept, again](Gradients& gradients) {
+  return record(std::move(result.value), all, [kept, again](BackwardContext& gradients) {
     std::vector<Variable> variables;
     for (std::size_t i = 0; i < kept.size(); ++i)
-      variables.push_back(gradients.wanted(i) ? Variable::leaf(kept[i]) : Variable(kept[i]));
-    run_back([&] { return again(variables); }, gradients.take_output());
+      variables.push_back(gradients.needs_gradient(i) ? Variable::leaf(kept[i])
+                                                      : Variable(kept[i]));
+    run_nested_backward([&] { return again(variables); }, gradients.release_output());
     for (std::size_t i = 0; i < variables.size(); ++i)
-      if (gradients.wanted(i) && variables[i].gradient().defined())
-        gradients.give(i, variables[i].gradient());
+      if (gradients.needs_gradient(i) && variables[i].gradient().defined())
+        gradients.set(i, variables[i].gradient());
   });
 }
 
-std::vector<RowPiece> cut_rows(std::int64_t outer, std::int64_t middle, std::int64_t pieces) {
+std::vector<RowChunk> split_rows(std::int64_t outer, std::int64_t middle, std::int64_t pieces) {
   if (outer * middle == 0) return {{0, outer, 0, middle, 0}};
-  std::vector<RowPiece> result;
+  std::vector<RowChunk> result;
   if (pieces <= outer) {
     for (std::int64_t i = 0; i < pieces; ++i) {
       const std::int64_t begin = outer * i / pieces;
@@ -73,20 +74,20 @@ std::vector<RowPiece> cut_rows(std::int64_t outer, std::int64_t middle, std::int
   return result;
 }
 
-Variable recompute_pieces(const PieceFunction& function,
-                          const Variable& x,
-                          std::int64_t pieces,
-                          PieceFunction again) {
+Variable recompute_chunked(const ChunkFunction& function,
+                           const Variable& x,
+                           std::int64_t pieces,
+                           ChunkFunction again) {
   const Shape shape = x.shape();
   require(shape.dimensions() == 3,
           "what is computed in pieces needs three axes, found shape {}",
           shape);
   const std::int64_t rows = shape.rows();
-  const std::vector<RowPiece> all = cut_rows(shape[0], shape[1], pieces);
+  const std::vector<RowChunk> all = split_rows(shape[0], shape[1], pieces);
   // A step of the tape like the one below: gradients of leaves arrive in the order in which they do
   // on a rank with rows, and so the reductions they start meet.
   if (rows == 0) {
-    const auto of_none = [&](const PieceFunction& of_piece) -> Recomputed {
+    const auto of_none = [&](const ChunkFunction& of_piece) -> RecomputedFunction {
       if (!of_piece) return {};
       return [=, piece = all.front()](const std::vector<Variable>& in) {
         return of_piece(in.front(), piece);
@@ -96,18 +97,18 @@ Variable recompute_pieces(const PieceFunction& function,
     return reshape(none, {0, none.shape().dimensions() > 1 ? none.shape().width() : 1});
   }
   // The rows of a piece in a tensor with as many elements for each row of x.
-  const auto rows_of = [rows](const Tensor& whole, const RowPiece& piece) {
+  const auto rows_of = [rows](const Tensor& whole, const RowChunk& piece) {
     return whole.reshape({rows, whole.elements() / rows})
         .slice(piece.begin, piece.begin + piece.rows());
   };
-  const auto block_of = [rows_of, width = shape[2]](const Tensor& whole, const RowPiece& piece) {
+  const auto block_of = [rows_of, width = shape[2]](const Tensor& whole, const RowChunk& piece) {
     return rows_of(whole, piece).reshape({piece.outer, piece.middle, width});
   };
   Tensor y;
   std::vector<Variable> inputs = {x};
-  for (const RowPiece& piece : all) {
-    const Unrecorded part =
-        run_unrecorded([&] { return function(Variable(block_of(x.value(), piece)), piece); });
+  for (const RowChunk& piece : all) {
+    const NoGradResult part =
+        run_no_grad([&] { return function(Variable(block_of(x.value(), piece)), piece); });
     if (!y.defined()) {
       const Shape whole = {rows, part.value.elements() / piece.rows()};
       y = Tensor::empty(whole, part.value.dtype(), part.value.device());
@@ -116,18 +117,18 @@ Variable recompute_pieces(const PieceFunction& function,
     rows_of(y, piece).copy_from(part.value);
   }
   if (!again) again = function;
-  return record(std::move(y), inputs, [=, kept = keep(x)](Gradients& gradients) {
+  return record(std::move(y), inputs, [=, kept = save_for_backward(x)](BackwardContext& gradients) {
     const Tensor& dy = gradients.output();
     const Tensor value = kept.get();
-    const Tensor dx = gradients.wanted(0) ? value.like() : Tensor();
-    for (const RowPiece& piece : all) {
+    const Tensor dx = gradients.needs_gradient(0) ? value.empty_like() : Tensor();
+    for (const RowChunk& piece : all) {
       const Tensor block = block_of(value, piece);
       Variable part(block);
       if (dx.defined()) part = Variable::leaf(block, block.dtype(), block_of(dx, piece));
-      run_back([&] { return again(part, piece); }, rows_of(dy, piece));
+      run_nested_backward([&] { return again(part, piece); }, rows_of(dy, piece));
       if (dx.defined() && !part.gradient().defined()) part.zero_gradient();
     }
-    if (dx.defined()) gradients.give(0, dx);
+    if (dx.defined()) gradients.set(0, dx);
   });
 }
 

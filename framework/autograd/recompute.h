@@ -16,18 +16,18 @@
 
 namespace longspan {
 
-using Recomputed = std::function<Variable(const std::vector<Variable>& inputs)>;
+using RecomputedFunction = std::function<Variable(const std::vector<Variable>& inputs)>;
 
 // y = function(inputs), of which only the inputs are kept. `again`, where given, stands for the
 // function in the backward pass. An input may be undefined. Without recording it is
 // function(inputs). Throws Failure when the function reads a variable that was computed with a
 // gradient and is not an input.
-Variable recompute(const Recomputed& function,
+Variable recompute(const RecomputedFunction& function,
                    const std::vector<Variable>& inputs,
-                   Recomputed again = {});
+                   RecomputedFunction again = {});
 
 // A block of x [outer, middle, width]: whole outer rows, or a part of one.
-struct RowPiece {
+struct RowChunk {
   std::int64_t outer_begin = 0;
   std::int64_t outer = 0;
   std::int64_t middle_begin = 0;
@@ -39,30 +39,30 @@ struct RowPiece {
 
 // At least `pieces` that follow one another, of about equal size, as far as there are rows; without
 // any, one piece that is empty.
-std::vector<RowPiece> cut_rows(std::int64_t outer, std::int64_t middle, std::int64_t pieces);
+std::vector<RowChunk> split_rows(std::int64_t outer, std::int64_t middle, std::int64_t pieces);
 
 // `rows`: [piece.outer, piece.middle, width]. The result has as many rows, of n elements in its
 // last axis, or is one element a row.
-using PieceFunction = std::function<Variable(const Variable& rows, const RowPiece& piece)>;
+using ChunkFunction = std::function<Variable(const Variable& rows, const RowChunk& piece)>;
 
 // y = function(x) for a function of x [outer, middle, width] that treats each row alike, one piece
 // after another; the backward pass computes each piece again, by `again` where that is given. There
 // is never more of the function's inside than that of one piece. Result: [outer * middle, n], n
 // elements of each row.
-Variable recompute_pieces(const PieceFunction& function,
-                          const Variable& x,
-                          std::int64_t pieces,
-                          PieceFunction again = {});
+Variable recompute_chunked(const ChunkFunction& function,
+                           const Variable& x,
+                           std::int64_t pieces,
+                           ChunkFunction again = {});
 
 // A function's value, and the leaves that it read. Nothing is recorded.
-struct Unrecorded {
+struct NoGradResult {
   Tensor value;
   std::vector<Variable> leaves;
 };
-Unrecorded run_unrecorded(const std::function<Variable()>& function);
+NoGradResult run_no_grad(const std::function<Variable()>& function);
 
 // Within a closure: the function computed with its tape, and that walked back from the gradient of
 // its result.
-void run_back(const std::function<Variable()>& function, Tensor seed);
+void run_nested_backward(const std::function<Variable()>& function, Tensor seed);
 
 }  // namespace longspan

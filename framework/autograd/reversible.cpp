@@ -41,7 +41,7 @@ Variable reversible_add(Variable&& a,
     kept.push_back(variable.value());
     constants.push_back(variable.detach());
   }
-  const Unrecorded change = run_unrecorded([&] { return function(b.detach(), constants); });
+  const NoGradResult change = run_no_grad([&] { return function(b.detach(), constants); });
   streams->read = {};
   streams->written = {};
   std::vector<Variable> inputs = {std::move(a), b};
@@ -50,30 +50,30 @@ Variable reversible_add(Variable&& a,
   Tensor c = inputs[0].value();
   const Tensor truth = streams->measure ? c : Tensor();
   // The variable itself is one holder of its value.
-  if (!c.held_by(2)) c = c.clone();
+  if (!c.has_use_count(2)) c = c.clone();
   add_to(c, 1, change.value);
   if (!is_recording()) return Variable(c);
   streams->read = b.value();
   streams->written = c;
   const std::int64_t place = ++streams->sublayers;
-  return record(std::move(c), inputs, [=](Gradients& gradients) {
+  return record(std::move(c), inputs, [=](BackwardContext& gradients) {
     require(streams->sublayers-- == place,
             "sublayer {} of a reversible stack was walked back out of order",
             place);
-    const Tensor dc = gradients.take_output();
+    const Tensor dc = gradients.release_output();
     Tensor stream = std::exchange(streams->read, {});
-    const Variable read =
-        gradients.wanted(1) ? Variable::leaf(std::move(stream)) : Variable(std::move(stream));
+    const Variable read = gradients.needs_gradient(1) ? Variable::leaf(std::move(stream))
+                                                      : Variable(std::move(stream));
     Tensor rebuilt = std::exchange(streams->written, {});
     constexpr std::size_t streams_read = 2;
     std::vector<Variable> variables;
     for (std::size_t i = 0; i < kept.size(); ++i)
-      variables.push_back(gradients.wanted(streams_read + i) ? Variable::leaf(kept[i])
-                                                             : Variable(kept[i]));
-    run_back(
+      variables.push_back(gradients.needs_gradient(streams_read + i) ? Variable::leaf(kept[i])
+                                                                     : Variable(kept[i]));
+    run_nested_backward(
         [&] {
           Variable again = function(read, variables);
-          if (!rebuilt.unshared()) rebuilt = rebuilt.clone();
+          if (!rebuilt.is_unique()) rebuilt = rebuilt.clone();
           add_to(rebuilt, -1, again.value());
           return again;
         },
@@ -83,10 +83,10 @@ Variable reversible_add(Variable&& a,
     streams->read = std::move(rebuilt);
     streams->written = read.value();
     for (std::size_t i = 0; i < variables.size(); ++i)
-      if (gradients.wanted(streams_read + i) && variables[i].gradient().defined())
-        gradients.give(streams_read + i, variables[i].gradient());
-    if (gradients.wanted(1) && read.gradient().defined()) gradients.give(1, read.gradient());
-    if (gradients.wanted(0)) gradients.give(0, dc);
+      if (gradients.needs_gradient(streams_read + i) && variables[i].gradient().defined())
+        gradients.set(streams_read + i, variables[i].gradient());
+    if (gradients.needs_gradient(1) && read.gradient().defined()) gradients.set(1, read.gradient());
+    if (gradients.needs_gradient(0)) gradients.set(0, dc);
   });
 }
 

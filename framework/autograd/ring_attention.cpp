@@ -17,7 +17,7 @@ namespace {
 // The meetings of one walk round a ring on a dry device. Those of as many rows take the same memory
 // and differ in work by their pairs: one that has more than any before is visited, as more threads
 // may share it, the others are counted.
-class DryMeetings {
+class FakeTransport {
  public:
   template <typename Visit>
   void visit_or_count(
@@ -26,7 +26,7 @@ class DryMeetings {
     Meeting& most = most_[{i, keys}];
     if (pairs <= most.pairs) {
       state.count_flops(most.flops * pairs / most.pairs);
-      state.kept<AllocatedAgain>().bytes += most.allocated;
+      state.get_or_create<AllocatedAgain>().bytes += most.allocated;
       return;
     }
     const double flops = state.flops();
@@ -55,29 +55,29 @@ Tensor without_feature(const Tensor& spans) {
 class Ring {
  public:
   Ring(Attention call,
-       const GivenScores& given,
+       const ExternalScores& given,
        const TermPlaces& places,
-       const SequenceShares& shares)
+       const SequenceShards& shares)
       : call_(std::move(call)), places_(places), shares_(shares) {
     form_.key = call_.key.shape();
     form_.value = call_.value.shape();
-    for (const Ranges& ranges : shares_.keys) form_.rows = std::max(form_.rows, count_of(ranges));
-    require(count_of(own_keys()) == form_.key[1] && form_.value[1] == form_.key[1],
+    for (const Ranges& ranges : shares_.keys) form_.rows = std::max(form_.rows, pluralize(ranges));
+    require(pluralize(own_keys()) == form_.key[1] && form_.value[1] == form_.key[1],
             "ring attention: {} keys and {} values for {} positions",
             form_.key[1],
             form_.value[1],
-            count_of(own_keys()));
+            pluralize(own_keys()));
     queries_ = pieces_of(call_.query, own_queries());
     if (call_.span && call_.span->span.shape().dimensions() == 3)
       spans_ =
           pieces_of(call_.span->span.reshape(by_feature(call_.span->span.shape())), own_queries());
-    if (const Tensor reach = std::exchange(call_.mask.reach, Tensor()); reach.defined()) {
+    if (const Tensor reach = std::exchange(call_.mask.max_lookback, Tensor()); reach.defined()) {
       const Shape& shape = reach.shape();
       reaches_ = pieces_of(reach.reshape({shape[0], shape[1], 1, 1}), own_queries());
     }
     given_ = given_pieces(given);
     own_ = Block(form_, call_.key.dtype(), device(), MemoryTag::activations);
-    if (count_of(own_keys()) < form_.rows) own_.elements().zero();
+    if (pluralize(own_keys()) < form_.rows) own_.elements().zero();
     std::int64_t begin = 0;
     for (std::size_t j = 0; j < own_keys().size(); ++j) {
       const std::int64_t count = own_keys()[j].count();
@@ -88,7 +88,7 @@ class Ring {
     if (const Tensor padding = std::exchange(call_.mask.key_padding, Tensor()); padding.defined())
       padding_ = padding_pieces(padding, form_.key[0], shares_.keys);
     if (const auto parts = std::exchange(call_.mask.sorted, {}))
-      parts_.emplace(*parts, shares_.query_rows()[shares_.own()], shares_.keys);
+      parts_.emplace(*parts, shares_.query_rows()[shares_.local_index()], shares_.keys);
     // Their rows are in the pieces and in the block now.
     call_.query = call_.key = call_.value = Tensor();
   }
@@ -99,18 +99,18 @@ class Ring {
     Tensor query;
     Tensor key;
     Tensor value;
-    GivenScores given;  // in the accumulator dtype
+    ExternalScores given;  // in the accumulator dtype
   };
   // `terms`: what the gradients of the terms are added to.
   Result backward(const Tensor& dout, const AttentionGradient& terms);
-  void give_sinks(Gradients& gradients) const;
+  void give_sinks(BackwardContext& gradients) const;
 
   // Without query, key, value and results.
   const Attention& call() const { return call_; }
 
  private:
-  const Ranges& own_queries() const { return shares_.queries[shares_.own()]; }
-  const Ranges& own_keys() const { return shares_.keys[shares_.own()]; }
+  const Ranges& own_queries() const { return shares_.queries[shares_.local_index()]; }
+  const Ranges& own_keys() const { return shares_.keys[shares_.local_index()]; }
   const Device& device() const {
     return own_.elements().defined() ? own_.elements().device() : call_.key.device();
   }
@@ -125,20 +125,23 @@ class Ring {
   }
 
   // Of each range of this rank's queries.
-  std::vector<GivenScores> given_pieces(const GivenScores& given) const;
+  std::vector<ExternalScores> given_pieces(const ExternalScores& given) const;
   double pairs_between(const Range& queries, const Range& keys) const;
   // Queries i of this rank over keys j of a rank.
   Attention part(std::size_t i, const Block& block, int rank, std::size_t j) const;
   template <typename Visit>
-  void for_each_meeting(
-      const Block& block, int rank, Request& under_way, DryMeetings& dry, const Visit& visit) const;
+  void for_each_meeting(const Block& block,
+                        int rank,
+                        Request& under_way,
+                        FakeTransport& dry,
+                        const Visit& visit) const;
   // Calls work(block, rank) with the keys and values of each rank, this rank's first.
   template <typename Work>
   void go_round(const Work& work) const;
 
   Attention call_;
   TermPlaces places_;
-  SequenceShares shares_;
+  SequenceShards shares_;
   Block::Form form_;
   Block own_;
   std::vector<std::vector<Tensor>> padding_;  // of each rank's ranges, where there is some
@@ -147,7 +150,7 @@ class Ring {
   std::vector<Tensor> queries_;
   std::vector<Tensor> spans_;    // [batch, queries, heads, 1] where they depend on the token
   std::vector<Tensor> reaches_;  // [batch, queries, 1, 1] where there are some
-  std::vector<GivenScores> given_;
+  std::vector<ExternalScores> given_;
   std::vector<Tensor> log_sum_exps_;
   Tensor out_;  // of all of them: what reads it keeps it too
 };
@@ -168,8 +171,8 @@ double Ring::pairs_between(const Range& queries, const Range& keys) const {
   return pairs;
 }
 
-std::vector<GivenScores> Ring::given_pieces(const GivenScores& given) const {
-  std::vector<GivenScores> result(own_queries().size());
+std::vector<ExternalScores> Ring::given_pieces(const ExternalScores& given) const {
+  std::vector<ExternalScores> result(own_queries().size());
   for (const auto part : given_parts) {
     if (!(given.*part).defined()) continue;
     const std::vector<Tensor> pieces = pieces_of(given.*part, own_queries());
@@ -191,7 +194,7 @@ Attention Ring::part(std::size_t i, const Block& block, int rank, std::size_t j)
   if (!padding_.empty()) result.mask.key_padding = padding_[of_rank][j];
   if (parts_) result.mask.sorted = parts_->between(i, of_rank, j);
   if (!reaches_.empty())
-    result.mask.reach = reaches_[i].reshape({reaches_[i].shape()[0], queries.count()});
+    result.mask.max_lookback = reaches_[i].reshape({reaches_[i].shape()[0], queries.count()});
   if (!spans_.empty()) result.span->span = without_feature(spans_[i]);
   if (result.dropout) {
     result.dropout->time_begin = queries.begin - shares_.memory;
@@ -203,8 +206,11 @@ Attention Ring::part(std::size_t i, const Block& block, int rank, std::size_t j)
 }
 
 template <typename Visit>
-void Ring::for_each_meeting(
-    const Block& block, int rank, Request& under_way, DryMeetings& dry, const Visit& visit) const {
+void Ring::for_each_meeting(const Block& block,
+                            int rank,
+                            Request& under_way,
+                            FakeTransport& dry,
+                            const Visit& visit) const {
   const Ranges& keys = shares_.keys[static_cast<std::size_t>(rank)];
   for (std::size_t i = 0; i < own_queries().size(); ++i)
     for (std::size_t j = 0; j < keys.size(); ++j) {
@@ -214,7 +220,7 @@ void Ring::for_each_meeting(
         visit(i, j, part(i, block, rank, j));
         under_way.test();
       };
-      if (device().state().dry())
+      if (device().state().is_meta())
         dry.visit_or_count(device(), i, keys[j].count(), pairs, here);
       else
         here();
@@ -247,14 +253,14 @@ Tensor Ring::forward() {
     const Shape rows = {shape[0], shape[2], shape[1]};
     outs.push_back(Tensor::empty(out, sums, device()));
     log_sum_exps_.push_back(Tensor::empty(rows, sums, device()));
-    on(device(), [&](auto backend) { begin_merge(backend, outs.back(), log_sum_exps_.back()); });
+    on(device(), [&](auto backend) { init_merge(backend, outs.back(), log_sum_exps_.back()); });
   }
-  DryMeetings dry;
+  FakeTransport dry;
   go_round([&](const Block& block, int rank, Request& under_way) {
     for_each_meeting(block, rank, under_way, dry, [&](std::size_t i, std::size_t, Attention call) {
       call.out = Tensor::empty(outs[i].shape(), dtype(), device(), MemoryTag::workspace);
-      call.log_sum_exp = log_sum_exps_[i].like(MemoryTag::workspace);
-      on_or_dry(device(), [&](auto backend) { attention(backend, call, given_[i]); });
+      call.log_sum_exp = log_sum_exps_[i].empty_like(MemoryTag::workspace);
+      dispatch_or_meta(device(), [&](auto backend) { attention(backend, call, given_[i]); });
       on(device(), [&](auto backend) {
         merge_attention(backend,
                         {.out = outs[i],
@@ -265,12 +271,12 @@ Tensor Ring::forward() {
     });
   });
   for (std::size_t i = 0; i < outs.size(); ++i) join_sinks(places_, outs[i], log_sum_exps_[i]);
-  for (Tensor& out : outs) out = in_dtype(out, dtype());
+  for (Tensor& out : outs) out = to_dtype(out, dtype());
   out_ = joined(outs);
   return out_;
 }
 
-void Ring::give_sinks(Gradients& gradients) const {
+void Ring::give_sinks(BackwardContext& gradients) const {
   const std::vector<Tensor> douts = pieces_of(gradients.output(), own_queries());
   const std::vector<Tensor> outs = pieces_of(out_, own_queries());
   for (std::size_t i = 0; i < outs.size(); ++i)
@@ -287,15 +293,15 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
   std::vector<Tensor> dspans;
   for (const Tensor& span : spans_) dspans.push_back(Tensor::zeros(span.shape(), sums, device()));
 
-  std::vector<GivenScores> given_sums;
-  for (const GivenScores& given : given_) given_sums.push_back(given_gradients(given));
+  std::vector<ExternalScores> given_sums;
+  for (const ExternalScores& given : given_) given_sums.push_back(external_score_gradients(given));
 
   // The gradients follow their keys and values one step behind: what the ranks before this one
   // found arrives while this rank computes its own share.
   Block sent;
   Block received;
   Request gradients_under_way;
-  DryMeetings dry;
+  FakeTransport dry;
   go_round([&](const Block& block, int rank, Request& under_way) {
     const Block share(form_, sums, device(), MemoryTag::workspace);
     share.elements().zero();
@@ -312,7 +318,7 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
           gradient.dvalue = share.value(keys, j);
           gradient.add = true;
           if (!dspans.empty()) gradient.dspan = without_feature(dspans[i]);
-          on_or_dry(device(), [&](auto backend) {
+          dispatch_or_meta(device(), [&](auto backend) {
             attention_backward(backend, gradient, given_[i], given_sums[i]);
           });
           gradients_under_way.test();
@@ -331,11 +337,11 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
     const Tensor all = joined(dspans);
     on(device(), [&](auto backend) { accumulate(backend, 1.0, all, terms.dspan); });
   }
-  GivenScores dgiven;
+  ExternalScores dgiven;
   for (const auto part : given_parts) {
     if (given_sums.empty() || !(given_sums[0].*part).defined()) continue;
     std::vector<Tensor> of_ranges;
-    for (const GivenScores& found : given_sums) of_ranges.push_back(found.*part);
+    for (const ExternalScores& found : given_sums) of_ranges.push_back(found.*part);
     dgiven.*part = joined(of_ranges);
   }
 
@@ -345,13 +351,13 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
     dkeys.push_back(received.key(own_keys(), j));
     dvalues.push_back(received.value(own_keys(), j));
   }
-  return {.query = in_dtype(joined(dqueries), dtype()),
-          .key = in_dtype(joined(dkeys), dtype()),
-          .value = in_dtype(joined(dvalues), dtype()),
+  return {.query = to_dtype(joined(dqueries), dtype()),
+          .key = to_dtype(joined(dkeys), dtype()),
+          .value = to_dtype(joined(dvalues), dtype()),
           .given = dgiven};
 }
 
-void check(const AttentionMask& mask, const AttentionTerms& terms, const SequenceShares& shares) {
+void check(const AttentionMask& mask, const AttentionTerms& terms, const SequenceShards& shares) {
   require(!mask.sorted || !mask.sorted->causal,
           "attention over {} context ranks cannot have a sorted sequence",
           shares.ranks.size());
@@ -365,8 +371,8 @@ void check(const AttentionMask& mask, const AttentionTerms& terms, const Sequenc
           shares.ranks.size(),
           shares.queries.size(),
           shares.keys.size());
-  require(hold_once(shares.queries, {shares.memory, shares.memory + shares.queries_total}) &&
-              hold_once(shares.keys, {0, shares.keys_total}),
+  require(cover_once(shares.queries, {shares.memory, shares.memory + shares.queries_total}) &&
+              cover_once(shares.keys, {0, shares.keys_total}),
           "ring attention: the shares of {} ranks do not hold {} queries after {} and {} keys once",
           shares.ranks.size(),
           shares.queries_total,
@@ -374,7 +380,7 @@ void check(const AttentionMask& mask, const AttentionTerms& terms, const Sequenc
           shares.keys_total);
 }
 
-void give_gradients(Gradients& gradients,
+void give_gradients(BackwardContext& gradients,
                     Ring& ring,
                     const TermPlaces& places,
                     const GivenPlaces& given) {
@@ -383,7 +389,7 @@ void give_gradients(Gradients& gradients,
   const Ring::Result result = ring.backward(gradients.output(), terms);
   const Tensor* const first[] = {&result.query, &result.key, &result.value};
   for (std::size_t input = 0; input < 3; ++input)
-    if (gradients.wanted(input)) gradients.give(input, *first[input]);
+    if (gradients.needs_gradient(input)) gradients.set(input, *first[input]);
   give_term_gradients(gradients, terms, ring.call(), places);
   give_given_gradients(gradients, given, result.given, result.query.dtype());
 }
@@ -396,8 +402,9 @@ Variable ring_attention(const Variable& query,
                         const AttentionMask& mask,
                         const AttentionTerms& terms,
                         const std::optional<AttentionDropout>& dropout,
-                        const SequenceShares& shares) {
-  return ring_attention_with(query, key, value, mask, terms, GivenVariables(), dropout, shares);
+                        const SequenceShards& shares) {
+  return ring_attention_with(
+      query, key, value, mask, terms, ExternalScoreVariables(), dropout, shares);
 }
 
 Variable ring_attention_with(const Variable& query,
@@ -405,9 +412,9 @@ Variable ring_attention_with(const Variable& query,
                              const Variable& value,
                              const AttentionMask& mask,
                              const AttentionTerms& terms,
-                             const GivenVariables& given,
+                             const ExternalScoreVariables& given,
                              const std::optional<AttentionDropout>& dropout,
-                             const SequenceShares& shares) {
+                             const SequenceShards& shares) {
   check(mask, terms, shares);
   Attention call;
   call.query = query.value();
@@ -417,11 +424,11 @@ Variable ring_attention_with(const Variable& query,
   if (dropout && dropout->rate > 0) call.dropout = dropout;
   std::vector<Variable> inputs = {query, key, value};
   const TermPlaces places = add_terms(terms, call, inputs);
-  const GivenInputs scores = add_given(given, inputs);
+  const GivenInputs scores = add_external_scores(given, inputs);
   const auto ring = std::make_shared<Ring>(std::move(call), scores.values, places, shares);
   Tensor out = ring->forward();
   return record(
-      std::move(out), inputs, [ring, places, of_given = scores.places](Gradients& gradients) {
+      std::move(out), inputs, [ring, places, of_given = scores.places](BackwardContext& gradients) {
         give_gradients(gradients, *ring, places, of_given);
       });
 }

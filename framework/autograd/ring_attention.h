@@ -20,7 +20,7 @@ struct AllocatedAgain {
 // Which rank has which queries and keys. Keys stand at the positions from 0 to `keys_total`,
 // queries at `queries_total` positions from `memory` on. They may be of one sequence, whose first
 // positions are keys only, or of two, each with a length and a division of its own.
-struct SequenceShares {
+struct SequenceShards {
   Communicator ranks;
   std::vector<Ranges> queries;  // of each rank: the positions of its rows of queries, in order
   std::vector<Ranges> keys;     // the same of keys and values
@@ -35,7 +35,7 @@ struct SequenceShares {
       for (Range& range : ranges) range = {range.begin - memory, range.end - memory};
     return result;
   }
-  std::size_t own() const { return static_cast<std::size_t>(ranks.rank()); }
+  std::size_t local_index() const { return static_cast<std::size_t>(ranks.rank()); }
 };
 
 // As `attention`, of this rank's queries over the keys of all ranks. query: [batch, own queries,
@@ -55,6 +55,6 @@ Variable ring_attention(const Variable& query,
                         const AttentionMask& mask,
                         const AttentionTerms& terms,
                         const std::optional<AttentionDropout>& dropout,
-                        const SequenceShares& shares);
+                        const SequenceShards& shares);
 
 }  // namespace longspan

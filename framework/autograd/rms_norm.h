@@ -14,12 +14,12 @@ Variable rms_norm(const Variable& x,
                   std::optional<DType> dtype = {});
 
 // As layer_norm_of_sum.
-NormedSum rms_norm_of_sum(const Variable& a,
-                          Variable&& x,
-                          double rate,
-                          const Random& random,
-                          const Placement& placement,
-                          const Variable& weight,
-                          double epsilon);
+ResidualNorm residual_rms_norm(const Variable& a,
+                               Variable&& x,
+                               double rate,
+                               const Random& random,
+                               const ShardPlacement& placement,
+                               const Variable& weight,
+                               double epsilon);
 
 }  // namespace longspan

@@ -8,6 +8,6 @@ namespace longspan {
 
 // x [batch, time, heads, dim], turned by `table` [time, 2 pairs] as Turning says. Written over x
 // where nobody else holds it.
-Variable turn(Variable&& x, RotaryPairs pairs, const Tensor& table);
+Variable apply_rotary(Variable&& x, RotaryLayout pairs, const Tensor& table);
 
 }  // namespace longspan

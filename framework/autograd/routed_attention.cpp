@@ -117,26 +117,23 @@ Tensor with_memory(const Tensor& position, std::int64_t rows) {
 
 AttentionTerms terms_of(const std::optional<double>& self_score) {
   AttentionTerms terms;
-  if (self_score) terms.hash = HashTerm{.self_score = self_score};
+  if (self_score) terms.hash = LshTerm{.self_score = self_score};
   return terms;
 }
 
 }  // namespace
 
-Variable gather_members(const Variable& x, const Tensor& position) {
+Variable gather_clusters(const Variable& x, const Tensor& position) {
   const Shape& shape = x.shape();
   const Groups groups = groups_of(position, shape[0], shape[2]);
   return record(gathered(x.value(), groups),
                 {x},
-                [groups, time = shape[1], dtype = x.value().dtype()](Gradients& gradients) {
-                  gradients.give(0, in_dtype(scattered(gradients.output(), groups, time), dtype));
+                [groups, time = shape[1], dtype = x.value().dtype()](BackwardContext& gradients) {
+                  gradients.set(0, to_dtype(scattered(gradients.output(), groups, time), dtype));
                 });
 }
 
-Variable mean_of_members(const Variable& y,
-                         const Tensor& position,
-                         std::int64_t time,
-                         double floor) {
+Variable scatter_mean(const Variable& y, const Tensor& position, std::int64_t time, double floor) {
   const Groups groups = groups_of(position, position.shape()[0], y.shape()[2]);
   const DType dtype = y.value().dtype();
   const Device& device = y.value().device();
@@ -149,8 +146,8 @@ Variable mean_of_members(const Variable& y,
     });
     return result;
   };
-  return record(divide(sums, dtype), {y}, [groups, divide, dtype](Gradients& gradients) {
-    gradients.give(0, gathered(divide(gradients.output(), dtype), groups));
+  return record(divide(sums, dtype), {y}, [groups, divide, dtype](BackwardContext& gradients) {
+    gradients.set(0, gathered(divide(gradients.output(), dtype), groups));
   });
 }
 
@@ -168,8 +165,8 @@ Variable routed_attention(const Variable& query,
           asking.groups(),
           seen.groups());
   const bool same = options.query_position.bytes() == options.key_position.bytes();
-  Variable keys = gather_members(key, seen.position);
-  Variable values = gather_members(value, seen.position);
+  Variable keys = gather_clusters(key, seen.position);
+  Variable values = gather_clusters(value, seen.position);
   Tensor key_position = seen.position.reshape({count, heads, seen.width()});
   if (options.memory_key.defined()) {
     keys = rows_before(options.memory_key, keys, batch);
@@ -186,13 +183,13 @@ Variable routed_attention(const Variable& query,
                          .causal = options.causal}};
   std::optional<AttentionDropout> dropped = dropout;
   if (dropped) dropped->batch_begin *= asking.groups();
-  const Variable mixed = attention(gather_members(query, asking.position),
+  const Variable mixed = attention(gather_clusters(query, asking.position),
                                    keys,
                                    values,
                                    mask,
                                    terms_of(options.self_score),
                                    dropped);
-  return mean_of_members(mixed, asking.position, query.shape()[1], options.count_floor);
+  return scatter_mean(mixed, asking.position, query.shape()[1], options.count_floor);
 }
 
 Variable clustered_attention(const Variable& query,
@@ -208,7 +205,7 @@ Variable clustered_attention(const Variable& query,
   const Tensor place =
       Tensor::empty({batch, heads, 1, time}, DType::i32, device, MemoryTag::workspace);
   on(device, [&](auto backend) {
-    const Tensor sorted = place.like(MemoryTag::workspace);
+    const Tensor sorted = place.empty_like(MemoryTag::workspace);
     sort_buckets(
         backend,
         {.bucket = options.cluster, .buckets = options.clusters, .order = sorted, .place = place});
@@ -231,13 +228,13 @@ Variable clustered_attention(const Variable& query,
                                                        .causal = true,
                                                        .query_bucket = bucket,
                                                        .key_bucket = key_bucket}};
-  const Variable mixed = attention(gather_members(query, position),
-                                   gather_members(key, position),
-                                   gather_members(value, position),
+  const Variable mixed = attention(gather_clusters(query, position),
+                                   gather_clusters(key, position),
+                                   gather_clusters(value, position),
                                    mask,
                                    terms_of(options.self_score),
                                    dropout);
-  return mean_of_members(mixed, position, time);
+  return scatter_mean(mixed, position, time);
 }
 
 }  // namespace longspan

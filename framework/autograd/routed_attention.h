@@ -12,15 +12,15 @@ namespace longspan {
 // :], zeros where the position is negative. x: [batch, time, heads, dim]; position: [batch, groups,
 // heads, width] i32, in which no position comes twice in a group; result: [batch * groups, width,
 // heads, dim].
-Variable gather_members(const Variable& x, const Tensor& position);
+Variable gather_clusters(const Variable& x, const Tensor& position);
 
 // The way back: the sum of what a token is in all groups, divided by `floor` plus their number;
 // zeros for a token in none. y: [batch * groups, width, heads, dim]; result: [batch, time, heads,
 // dim].
-Variable mean_of_members(const Variable& y,
-                         const Tensor& position,
-                         std::int64_t time,
-                         double floor = 0);
+Variable scatter_mean(const Variable& y,
+                      const Tensor& position,
+                      std::int64_t time,
+                      double floor = 0);
 
 struct RoutedAttention {
   // Of the members of each cluster, in ascending order: [batch, clusters, heads, width] i32. Where

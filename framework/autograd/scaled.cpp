@@ -4,10 +4,10 @@
 
 namespace longspan {
 
-Variable scaled(const Variable& x, double factor) {
-  Tensor y = x.value().like();
+Variable multiply_scalar(const Variable& x, double factor) {
+  Tensor y = x.value().empty_like();
   on(y.device(), [&](auto backend) { scale(backend, factor, x.value(), y); });
-  return record(std::move(y), {x}, [factor](Gradients& gradients) {
+  return record(std::move(y), {x}, [factor](BackwardContext& gradients) {
     const GradientTarget target = gradients.target(0);
     const Tensor& dy = gradients.output();
     on(dy.device(), [&](auto backend) {

@@ -6,6 +6,6 @@
 namespace longspan {
 
 // factor * x, in x's dtype.
-Variable scaled(const Variable& x, double factor);
+Variable multiply_scalar(const Variable& x, double factor);
 
 }  // namespace longspan

@@ -27,10 +27,10 @@ void move_rows(const Tensor& from,
 }
 
 std::vector<Tensor> pieces_of(const Tensor& x, const Ranges& ranges) {
-  require(count_of(ranges) == x.shape()[1],
+  require(pluralize(ranges) == x.shape()[1],
           "ring attention: {} rows for {} positions",
           x.shape()[1],
-          count_of(ranges));
+          pluralize(ranges));
   if (ranges.size() == 1) return {x};
   std::vector<Tensor> pieces;
   std::int64_t begin = 0;
@@ -46,7 +46,7 @@ std::vector<std::vector<Tensor>> padding_pieces(const Tensor& padding,
                                                 std::int64_t batch,
                                                 const std::vector<Ranges>& positions) {
   std::int64_t total = 0;
-  for (const Ranges& ranges : positions) total += count_of(ranges);
+  for (const Ranges& ranges : positions) total += pluralize(ranges);
   const Shape wanted = {batch, total};
   require(padding.shape() == wanted && padding.dtype() == DType::u8,
           "ring attention: key_padding is {} {}, wanted that of all keys, {} {}",
@@ -88,7 +88,7 @@ SequenceParts::SequenceParts(const SortedSequence& whole,
                              const std::vector<Ranges>& keys)
     : whole_(whole) {
   std::int64_t total = 0;
-  for (const Ranges& ranges : keys) total += count_of(ranges);
+  for (const Ranges& ranges : keys) total += pluralize(ranges);
   require(whole.key_position.shape()[2] == total,
           "ring attention: parts are those of {} keys, wanted those of all {}",
           whole.key_position.shape()[2],
@@ -115,7 +115,7 @@ SortedSequence SequenceParts::between(std::size_t i, std::size_t rank, std::size
   return result;
 }
 
-bool hold_once(const std::vector<Ranges>& positions, const Range& sequence) {
+bool cover_once(const std::vector<Ranges>& positions, const Range& sequence) {
   Ranges all;
   for (const Ranges& ranges : positions) all.insert(all.end(), ranges.begin(), ranges.end());
   std::erase_if(all, [](const Range& range) { return range.count() == 0; });

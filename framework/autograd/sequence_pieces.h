@@ -46,7 +46,7 @@ class SequenceParts {
 };
 
 // Whether every position of a sequence is in one range of one rank, and nothing else is.
-bool hold_once(const std::vector<Ranges>& positions, const Range& sequence);
+bool cover_once(const std::vector<Ranges>& positions, const Range& sequence);
 
 // Keys and values of one rank, or their gradients, as they travel: one after another for each range
 // of positions, in a block as large as the largest rank's.

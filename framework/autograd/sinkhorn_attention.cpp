@@ -16,13 +16,13 @@ Tensor from_host(const std::vector<double>& values,
                  DType dtype,
                  const Device& device) {
   const Tensor here = Tensor::empty(shape, dtype, device.host());
-  on_host(here.device(), [&] {
+  dispatch_on_host(here.device(), [&] {
     with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
       for (std::size_t i = 0; i < values.size(); ++i)
         here.data<T>()[i] = T(static_cast<Accumulator<T>>(values[i]));
     });
   });
-  return queued_to(here, device);
+  return copy_async(here, device);
 }
 
 // Extents of a call.
@@ -87,18 +87,18 @@ Variable summary(const Variable& x, const Extents& at, bool causal, bool of_keys
   const std::int64_t rows = at.batch * at.heads;
   const DType dtype = x.value().dtype();
   const Device& device = x.value().device();
-  const Variable tokens = reshape(heads_first(x), {rows * at.blocks, at.block, at.dim});
+  const Variable tokens = reshape(to_heads_first(x), {rows * at.blocks, at.block, at.dim});
   const auto summed = [&](const std::vector<double>& weights) {
     const auto sets = static_cast<std::int64_t>(weights.size()) / at.block;
     const Variable by(from_host(weights, {sets, at.block, 1}, dtype, device));
-    return reshape(project_time(tokens, by, {{0, at.block}}), {rows, at.blocks, at.dim});
+    return reshape(project_sequence(tokens, by, {{0, at.block}}), {rows, at.blocks, at.dim});
   };
   const SummaryWeights weights = summary_weights(at, causal, of_keys);
   const Variable own = summed(weights.own);
   if (!causal) return own;
   const Variable sums = summed(std::vector<double>(static_cast<std::size_t>(at.block), 1.0));
   const Variable before(from_host(weights.before, {1, at.blocks, at.blocks}, dtype, device));
-  return add(own, multiply_each(before, sums));
+  return add(own, batched_matmul(before, sums));
 }
 
 // Each head's order: that of time, or that of blocks which begin later. `back`: where each token is
@@ -112,13 +112,13 @@ Tensor rotation(const Extents& at, std::int64_t rotated_from, bool back, const D
         position.push_back(static_cast<std::int32_t>((t + (back ? at.time - by : by)) % at.time));
       }
   const Tensor here = Tensor::empty({at.batch, 1, at.heads, at.time}, DType::i32, device.host());
-  on_host(here.device(), [&] { std::ranges::copy(position, here.data<std::int32_t>()); });
-  return queued_to(here, device);
+  dispatch_on_host(here.device(), [&] { std::ranges::copy(position, here.data<std::int32_t>()); });
+  return copy_async(here, device);
 }
 
 Variable rotated(const Variable& x, const Extents& at, const SinkhornAttention& options) {
   if (!options.causal || options.rotated_from >= at.heads) return x;
-  return gather_members(x, rotation(at, options.rotated_from, false, x.value().device()));
+  return gather_clusters(x, rotation(at, options.rotated_from, false, x.value().device()));
 }
 
 // x [batch, time, heads, dim] with the null blocks before it.
@@ -148,13 +148,13 @@ Variable scores_of(const Variable& query,
         Variable(Tensor::zeros(
             {at.batch * at.heads, at.top, at.dim}, seen.value().dtype(), seen.value().device())),
         seen);
-  return multiply_each(cast(summary(query, at, options.causal, false), wide), seen, true);
+  return batched_matmul(cast(summary(query, at, options.causal, false), wide), seen, true);
 }
 
 // How many blocks of each row have a token that is no padding; undefined where nothing says it.
 Tensor real_blocks(const Extents& at, const SinkhornAttention& options) {
   if (options.causal || !options.length.defined()) return {};
-  const Tensor count = options.length.like();
+  const Tensor count = options.length.empty_like();
   on(count.device(), [&](auto backend) { count_blocks(backend, options.length, at.block, count); });
   return count;
 }
@@ -174,11 +174,11 @@ Variable weights_of(const Variable& scores, const Extents& at, const SinkhornAtt
 // The mixed blocks of each block: [batch * blocks, top * block, heads, dim].
 Variable mixed_blocks(const Variable& weights, const Variable& x, const Extents& at) {
   const std::int64_t count = x.shape()[1] / at.block;
-  const Variable rows = reshape(heads_first(x), {at.batch * at.heads, count, at.block * at.dim});
-  const Variable mixed = multiply_each(weights, rows);
+  const Variable rows = reshape(to_heads_first(x), {at.batch * at.heads, count, at.block * at.dim});
+  const Variable mixed = batched_matmul(weights, rows);
   const Variable in_time =
       reshape(mixed, {at.batch * at.heads, at.blocks * at.top * at.block, at.dim});
-  return reshape(heads_inside(in_time, at.heads),
+  return reshape(to_heads_inner(in_time, at.heads),
                  {at.batch * at.blocks, at.top * at.block, at.heads, at.dim});
 }
 
@@ -204,7 +204,7 @@ SortedSequence rotated_sequence(const Extents& at,
   const Shape rows = {at.batch * at.blocks, at.heads, at.block};
   const auto sides = [&](std::int64_t count, std::int64_t before) {
     const Tensor here = Tensor::zeros(rows.with(2, count), DType::i32, device.host());
-    on_host(here.device(), [&] {
+    dispatch_on_host(here.device(), [&] {
       for (std::int64_t b = 0; b < at.batch; ++b)
         for (std::int64_t h = rotated_from; h < at.heads; ++h) {
           std::int32_t* const row =
@@ -212,7 +212,7 @@ SortedSequence rotated_sequence(const Extents& at,
           std::fill(row + before + 1, row + count, 1);
         }
     });
-    return queued_to(here, device, MemoryTag::activations);
+    return copy_async(here, device, MemoryTag::activations);
   };
   const Tensor query_position = Tensor::zeros(rows, DType::i32, device);
   const Tensor key_position = Tensor::zeros(rows.with(2, keys), DType::i32, device);
@@ -269,21 +269,21 @@ Variable sinkhorn_weights(const Variable& scores,
                           .uniform = uniform,
                           .temperature = temperature,
                           .iterations = iterations,
-                          .weights = value.like(),
+                          .weights = value.empty_like(),
                           .normalisers = Tensor::empty(
                               {shape[0], 2 * iterations, shape[1]}, value.dtype(), value.device())};
   on(value.device(), [&](auto backend) { sinkhorn_weights(backend, call); });
   Tensor weights = call.weights;
-  return record(std::move(weights), {scores}, [call](Gradients& gradients) {
+  return record(std::move(weights), {scores}, [call](BackwardContext& gradients) {
     const Shape& of = call.scores.shape();
     const SinkhornWeightsGradient back = {
         .forward = call,
         .dweights = gradients.output(),
-        .dscores = call.scores.like(),
+        .dscores = call.scores.empty_like(),
         .totals = Tensor::empty(
             {of[0], 2, of[1]}, call.scores.dtype(), call.scores.device(), MemoryTag::workspace)};
     on(call.scores.device(), [&](auto backend) { sinkhorn_weights_backward(backend, back); });
-    gradients.give(0, back.dscores);
+    gradients.set(0, back.dscores);
   });
 }
 
@@ -317,13 +317,13 @@ Variable top_weights(const Variable& scores, const Tensor& choice, const TopChoi
   on(value.device(), [&](auto backend) { top_weights(backend, call); });
   TopWeights kept = call;
   kept.weights = {};
-  return record(call.weights, {scores}, [kept](Gradients& gradients) {
-    const Tensor dscores = kept.scores.like();
+  return record(call.weights, {scores}, [kept](BackwardContext& gradients) {
+    const Tensor dscores = kept.scores.empty_like();
     on(dscores.device(), [&](auto backend) {
       top_weights_backward(backend,
                            {.forward = kept, .dweights = gradients.output(), .dscores = dscores});
     });
-    gradients.give(0, dscores);
+    gradients.set(0, dscores);
   });
 }
 
@@ -360,7 +360,7 @@ Variable unsorted_blocks(const Variable& mixed,
   const Variable in_time = reshape(mixed, {batch, shape[0] / batch * shape[1], shape[2], shape[3]});
   if (!options.causal || options.rotated_from >= shape[2]) return in_time;
   const Extents at(in_time, options);
-  return gather_members(in_time, rotation(at, options.rotated_from, true, mixed.value().device()));
+  return gather_clusters(in_time, rotation(at, options.rotated_from, true, mixed.value().device()));
 }
 
 Variable sinkhorn_attention(const Variable& query,

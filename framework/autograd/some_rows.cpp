@@ -17,14 +17,14 @@ Variable moved(const Variable& x, const Tensor& from, const Tensor& back, const 
     return result;
   };
   return record(
-      move(x.value(), from, shape), {x}, [move, back, of = x.shape()](Gradients& gradients) {
-        gradients.give(0, move(gradients.output(), back, of));
+      move(x.value(), from, shape), {x}, [move, back, of = x.shape()](BackwardContext& gradients) {
+        gradients.set(0, move(gradients.output(), back, of));
       });
 }
 
 }  // namespace
 
-Variable take_rows(const Variable& x, const SomeRows& rows) {
+Variable gather_rows(const Variable& x, const RowSubset& rows) {
   require(x.shape().rows() == rows.where.elements(),
           "some of {} rows are to be taken of shape {}",
           rows.where.elements(),
@@ -32,7 +32,7 @@ Variable take_rows(const Variable& x, const SomeRows& rows) {
   return moved(x, rows.which, rows.where, {1, rows.which.elements(), x.shape().width()});
 }
 
-Variable put_rows(const Variable& y, const SomeRows& rows, const Shape& shape) {
+Variable scatter_rows(const Variable& y, const RowSubset& rows, const Shape& shape) {
   require(shape.rows() == rows.where.elements() && y.shape().rows() == rows.which.elements() &&
               shape.width() == y.shape().width(),
           "{} of {} rows cannot be put from shape {} into {}",

@@ -12,23 +12,23 @@ namespace longspan {
 // in the accumulator dtype. query: [batch, time, heads, dim], of which the scores are divided by
 // sqrt(dim); key: [batch, positions, heads, dim]; lengths: [batch] i64, of the positions that are
 // seen; undefined: all.
-Variable head_attention(const Variable& query,
-                        const Variable& key,
-                        const Tensor& lengths,
-                        const Range& heads,
-                        double weight);
+Variable dense_attention_weights(const Variable& query,
+                                 const Variable& key,
+                                 const Tensor& lengths,
+                                 const Range& heads,
+                                 double weight);
 
 // [batch, time]: how much attention [batch, time, positions] lies where the source is the target.
 // source: [batch, positions] i64; targets: [batch, time] i64.
-Variable copied_mass(const Variable& attention, const Tensor& source, const Tensor& targets);
+Variable copy_probability(const Variable& attention, const Tensor& source, const Tensor& targets);
 
 // -log of a target's probability, of the shape of `generated`, in f32 or f64: the vocabulary gives
 // it e^-generated, copying `copied`, and logistic(gate) is how much the vocabulary counts (See et
 // al. 2017). 0 where the target is negative. All have as many elements.
-Variable copy_losses(const Variable& generated,
-                     const Variable& gate,
-                     const Variable& copied,
-                     const Tensor& targets);
+Variable pointer_generator_losses(const Variable& generated,
+                                  const Variable& gate,
+                                  const Variable& copied,
+                                  const Tensor& targets);
 
 // [batch, time]: how much of the attention lies where that of earlier times has lain (See et al.
 // 2017). 0 where a target is negative.
@@ -36,10 +36,10 @@ Variable coverage_losses(const Variable& attention, const Tensor& targets);
 
 // [batch, time]: what a guide of attention's shape and dtype has to say of it. `epsilon`: added to
 // attention before its logarithm is taken.
-Variable guide_losses(const Variable& attention,
-                      const Tensor& guide,
-                      GuideLoss kind,
-                      double epsilon = 0);
+Variable guided_attention_losses(const Variable& attention,
+                                 const Tensor& guide,
+                                 GuidedAttentionLoss kind,
+                                 double epsilon = 0);
 
 // x, of which `ranks` ranks each bring the whole gradient to a sum over them: it is divided among
 // them.

@@ -120,15 +120,15 @@ class HeadExchange {
             positions.size(),
             communicator.size());
     for (const Ranges& ranges : positions) {
-      most_ = std::max(most_, count_of(ranges));
-      total_ += count_of(ranges);
+      most_ = std::max(most_, pluralize(ranges));
+      total_ += pluralize(ranges);
     }
   }
 
   // [batch, own rows, heads, dim] -> [batch, all rows, own heads, dim].
   Tensor to_heads(const Tensor& x) const {
     const Shape& shape = x.shape();
-    require_rows(x, count_of(own()));
+    require_rows(x, pluralize(own()));
     if (shape[2] % ranks() != 0)
       throw ConfigurationError(
           "the {} heads of a tensor rank do not divide by parallel.context_parallel_size = {}; "
@@ -153,7 +153,7 @@ class HeadExchange {
     for (int rank = 0; rank < ranks(); ++rank) copy_positions(x, rank, parts.sent, false);
     communicator_.all_to_all(parts.sent, parts.received);
     const Tensor mine = Tensor::empty(
-        {shape[0], count_of(own()), shape[2] * ranks(), shape[3]}, x.dtype(), x.device());
+        {shape[0], pluralize(own()), shape[2] * ranks(), shape[3]}, x.dtype(), x.device());
     for (int rank = 0; rank < ranks(); ++rank) copy_heads(mine, rank, parts.received, true);
     return mine;
   }
@@ -226,41 +226,41 @@ class HeadExchange {
 
 }  // namespace
 
-Variable enter_split_by_time(const Variable& x,
-                             const std::vector<std::int64_t>& rows,
-                             const Communicator& communicator) {
+Variable gather_from_sequence_parallel_region(const Variable& x,
+                                              const std::vector<std::int64_t>& rows,
+                                              const Communicator& communicator) {
   const TimeShares shares(rows, communicator);
-  Variable all = record(shares.gather(x.value()), {x}, [shares](Gradients& gradients) {
-    gradients.give(0, shares.sum_and_scatter(gradients.output()));
+  Variable all = record(shares.gather(x.value()), {x}, [shares](BackwardContext& gradients) {
+    gradients.set(0, shares.sum_and_scatter(gradients.output()));
   });
-  make_again(all, [shares, mine = x.value()] { return shares.gather(mine); });
+  set_recompute(all, [shares, mine = x.value()] { return shares.gather(mine); });
   return all;
 }
 
-Variable leave_split_by_time(const Variable& x,
-                             const std::vector<std::int64_t>& rows,
-                             const Communicator& communicator) {
+Variable reduce_scatter_to_sequence_parallel_region(const Variable& x,
+                                                    const std::vector<std::int64_t>& rows,
+                                                    const Communicator& communicator) {
   const TimeShares shares(rows, communicator);
-  return record(shares.sum_and_scatter(x.value()), {x}, [shares](Gradients& gradients) {
-    gradients.give(0, shares.gather(gradients.output()));
+  return record(shares.sum_and_scatter(x.value()), {x}, [shares](BackwardContext& gradients) {
+    gradients.set(0, shares.gather(gradients.output()));
   });
 }
 
-Variable time_to_heads(const Variable& x,
-                       const std::vector<Ranges>& positions,
-                       const Communicator& communicator) {
+Variable sequence_to_heads(const Variable& x,
+                           const std::vector<Ranges>& positions,
+                           const Communicator& communicator) {
   const HeadExchange exchange(positions, communicator);
-  return record(exchange.to_heads(x.value()), {x}, [exchange](Gradients& gradients) {
-    gradients.give(0, exchange.to_time(gradients.output()));
+  return record(exchange.to_heads(x.value()), {x}, [exchange](BackwardContext& gradients) {
+    gradients.set(0, exchange.to_time(gradients.output()));
   });
 }
 
-Variable heads_to_time(const Variable& x,
-                       const std::vector<Ranges>& positions,
-                       const Communicator& communicator) {
+Variable heads_to_sequence(const Variable& x,
+                           const std::vector<Ranges>& positions,
+                           const Communicator& communicator) {
   const HeadExchange exchange(positions, communicator);
-  return record(exchange.to_time(x.value()), {x}, [exchange](Gradients& gradients) {
-    gradients.give(0, exchange.to_heads(gradients.output()));
+  return record(exchange.to_time(x.value()), {x}, [exchange](BackwardContext& gradients) {
+    gradients.set(0, exchange.to_heads(gradients.output()));
   });
 }
 

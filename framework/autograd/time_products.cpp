@@ -16,7 +16,7 @@ void multiply_rows(const Matmul& product) {
     if (!product.accumulate) product.c.zero();
     return;
   }
-  on_or_dry(product.a.device(), [&](auto backend) { matmul(backend, product); });
+  dispatch_or_meta(product.a.device(), [&](auto backend) { matmul(backend, product); });
 }
 
 // Item n of a leading axis as a matrix [rows, all that follows].
@@ -51,14 +51,14 @@ void hide(const Tensor& x,
   std::int64_t row = 0;
   for (const Range& range : positions) {
     on(x.device(), [&](auto backend) {
-      hide_rows(backend,
-                {.x = x,
-                 .y = y,
-                 .length = length,
-                 .padding = padding,
-                 .begin = row,
-                 .end = row + range.count(),
-                 .position = range.begin});
+      mask_padding(backend,
+                   {.x = x,
+                    .y = y,
+                    .length = length,
+                    .padding = padding,
+                    .begin = row,
+                    .end = row + range.count(),
+                    .position = range.begin});
     });
     row += range.count();
   }
@@ -89,12 +89,12 @@ Tensor with_heads_moved(const Tensor& x, std::int64_t heads, bool back) {
 
 }  // namespace
 
-Variable project_time(const Variable& x, const Variable& weight, const Ranges& positions) {
+Variable project_sequence(const Variable& x, const Variable& weight, const Ranges& positions) {
   const Shape& shape = x.shape();
   const Shape& sets = weight.shape();
-  require(sets.dimensions() == 3 && count_of(positions) == shape[1] && shape[0] % sets[0] == 0,
+  require(sets.dimensions() == 3 && pluralize(positions) == shape[1] && shape[0] % sets[0] == 0,
           "project_time: {} positions and a weight {} for x {}",
-          count_of(positions),
+          pluralize(positions),
           sets,
           shape);
   for (const Range& range : positions)
@@ -114,10 +114,10 @@ Variable project_time(const Variable& x, const Variable& weight, const Ranges& p
   return record(
       std::move(y),
       {x, weight},
-      [x = x.value(), weight = weight.value(), positions](Gradients& gradients) {
+      [x = x.value(), weight = weight.value(), positions](BackwardContext& gradients) {
         const Tensor& dy = gradients.output();
-        if (gradients.wanted(1)) {
-          const Tensor dweight = gradients.target_to_add(1);
+        if (gradients.needs_gradient(1)) {
+          const Tensor dweight = gradients.accumulate_target(1);
           for_pieces(
               x.shape()[0], positions, [&](std::int64_t n, const Range& range, std::int64_t row) {
                 multiply_rows(
@@ -128,7 +128,7 @@ Variable project_time(const Variable& x, const Variable& weight, const Ranges& p
                      .accumulate = true});
               });
         }
-        if (!gradients.wanted(0)) return;
+        if (!gradients.needs_gradient(0)) return;
         const GradientTarget dx = gradients.target(0);
         for_pieces(
             x.shape()[0], positions, [&](std::int64_t n, const Range& range, std::int64_t row) {
@@ -141,7 +141,7 @@ Variable project_time(const Variable& x, const Variable& weight, const Ranges& p
       });
 }
 
-Variable multiply_each(const Variable& a, const Variable& b, bool transpose_b) {
+Variable batched_matmul(const Variable& a, const Variable& b, bool transpose_b) {
   const Shape& left = a.shape();
   const Shape& right = b.shape();
   const std::int64_t count = std::max(left[0], right[0]);
@@ -160,11 +160,11 @@ Variable multiply_each(const Variable& a, const Variable& b, bool transpose_b) {
   return record(
       std::move(y),
       {a, b},
-      [a = a.value(), b = b.value(), count, transpose_b](Gradients& gradients) {
+      [a = a.value(), b = b.value(), count, transpose_b](BackwardContext& gradients) {
         const Tensor& dy = gradients.output();
         const std::int64_t lefts = a.shape()[0], rights = b.shape()[0];
         // Where a matrix is in several products their shares are summed.
-        if (gradients.wanted(0)) {
+        if (gradients.needs_gradient(0)) {
           const GradientTarget da = gradients.target(0);
           for (std::int64_t n = 0; n < count; ++n)
             multiply_rows({.a = matrix_at(dy, n),
@@ -173,7 +173,7 @@ Variable multiply_each(const Variable& a, const Variable& b, bool transpose_b) {
                            .transpose_b = !transpose_b,
                            .accumulate = da.add || n >= lefts});
         }
-        if (!gradients.wanted(1)) return;
+        if (!gradients.needs_gradient(1)) return;
         const GradientTarget db = gradients.target(1);
         for (std::int64_t n = 0; n < count; ++n)
           multiply_rows({.a = matrix_at(transpose_b ? dy : a, n % (transpose_b ? count : lefts)),
@@ -184,25 +184,25 @@ Variable multiply_each(const Variable& a, const Variable& b, bool transpose_b) {
       });
 }
 
-Variable hide_rows(const Variable& x,
-                   const Ranges& positions,
-                   const Tensor& length,
-                   const Tensor& padding) {
+Variable mask_padding(const Variable& x,
+                      const Ranges& positions,
+                      const Tensor& length,
+                      const Tensor& padding) {
   if (!length.defined() && !padding.defined()) return x;
-  require(count_of(positions) == x.shape()[1],
+  require(pluralize(positions) == x.shape()[1],
           "hide_rows: {} positions for x {}",
-          count_of(positions),
+          pluralize(positions),
           x.shape());
-  Tensor y = x.value().like();
+  Tensor y = x.value().empty_like();
   hide(x.value(), y, positions, length, padding);
-  return record(std::move(y), {x}, [positions, length, padding](Gradients& gradients) {
-    const Tensor dx = gradients.take_output();
+  return record(std::move(y), {x}, [positions, length, padding](BackwardContext& gradients) {
+    const Tensor dx = gradients.release_output();
     hide(dx, dx, positions, length, padding);
-    gradients.give(0, dx);
+    gradients.set(0, dx);
   });
 }
 
-Variable rows_of_time(const Variable& x, std::int64_t begin, std::int64_t count) {
+Variable slice_sequence(const Variable& x, std::int64_t begin, std::int64_t count) {
   const Shape& shape = x.shape();
   if (count == shape[1]) return x;
   std::int64_t width = 1;
@@ -213,24 +213,25 @@ Variable rows_of_time(const Variable& x, std::int64_t begin, std::int64_t count)
   Tensor y = Tensor::empty(shape.with(1, count), x.value().dtype(), x.value().device());
   on(y.device(),
      [&](auto backend) { copy_rows(backend, flat(x.value()), begin, flat(y), 0, count, false); });
-  return record(std::move(y), {x}, [flat, begin, count](Gradients& gradients) {
+  return record(std::move(y), {x}, [flat, begin, count](BackwardContext& gradients) {
     const Tensor& dy = gradients.output();
-    const Tensor dx = gradients.target_to_add(0);
+    const Tensor dx = gradients.accumulate_target(0);
     on(dy.device(),
        [&](auto backend) { copy_rows(backend, flat(dy), 0, flat(dx), begin, count, true); });
   });
 }
 
-Variable heads_first(const Variable& x) {
+Variable to_heads_first(const Variable& x) {
   const std::int64_t heads = x.shape()[2];
-  return record(with_heads_moved(x.value(), heads, false), {x}, [heads](Gradients& gradients) {
-    gradients.give(0, with_heads_moved(gradients.output(), heads, true));
-  });
+  return record(
+      with_heads_moved(x.value(), heads, false), {x}, [heads](BackwardContext& gradients) {
+        gradients.set(0, with_heads_moved(gradients.output(), heads, true));
+      });
 }
 
-Variable heads_inside(const Variable& x, std::int64_t heads) {
-  return record(with_heads_moved(x.value(), heads, true), {x}, [heads](Gradients& gradients) {
-    gradients.give(0, with_heads_moved(gradients.output(), heads, false));
+Variable to_heads_inner(const Variable& x, std::int64_t heads) {
+  return record(with_heads_moved(x.value(), heads, true), {x}, [heads](BackwardContext& gradients) {
+    gradients.set(0, with_heads_moved(gradients.output(), heads, false));
   });
 }
 

@@ -11,25 +11,25 @@ namespace longspan {
 // y[n, j, :] = sum over the rows t of x of weight[n modulo sets, position of t, j] x[n, t, :]. x:
 // [count, time, ...], whose rows stand at `positions` of a longer sequence; weight: [sets,
 // positions, columns]; result: [count, columns, ...].
-Variable project_time(const Variable& x, const Variable& weight, const Ranges& positions);
+Variable project_sequence(const Variable& x, const Variable& weight, const Ranges& positions);
 
 // y[n] = a[n modulo its count] b[n modulo its count]^T, or without the transposition. a: [count, m,
 // k]; b: [count, k or n, n or k]; one count divides the other.
-Variable multiply_each(const Variable& a, const Variable& b, bool transpose_b = false);
+Variable batched_matmul(const Variable& a, const Variable& b, bool transpose_b = false);
 
 // x with the rows of padding set to zero. x: [batch, time, ...], whose rows stand at `positions`;
 // length and padding as in kernels/hide_rows.h, of the whole sequence. Where both are undefined it
 // is x itself.
-Variable hide_rows(const Variable& x,
-                   const Ranges& positions,
-                   const Tensor& length,
-                   const Tensor& padding = {});
+Variable mask_padding(const Variable& x,
+                      const Ranges& positions,
+                      const Tensor& length,
+                      const Tensor& padding = {});
 
 // Rows [begin, begin + count) of each batch row. x: [batch, time, ...].
-Variable rows_of_time(const Variable& x, std::int64_t begin, std::int64_t count);
+Variable slice_sequence(const Variable& x, std::int64_t begin, std::int64_t count);
 
 // [batch, time, heads, dim] as [batch * heads, time, dim], and the way back.
-Variable heads_first(const Variable& x);
-Variable heads_inside(const Variable& x, std::int64_t heads);
+Variable to_heads_first(const Variable& x);
+Variable to_heads_inner(const Variable& x, std::int64_t heads);
 
 }  // namespace longspan

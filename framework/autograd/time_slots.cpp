@@ -6,14 +6,14 @@
 
 namespace longspan {
 
-TimeSlots::TimeSlots(std::int64_t parts) : count_(parts) {
+SequenceSlots::SequenceSlots(std::int64_t parts) : count_(parts) {
   order_.resize(static_cast<std::size_t>(parts));
   std::iota(order_.begin(), order_.end(), 0);
 }
 
-TimeSlots::TimeSlots(const SequenceShares& shares) : ranks_(shares.ranks) {
+SequenceSlots::SequenceSlots(const SequenceShards& shares) : ranks_(shares.ranks) {
   for (const Ranges& ranges : shares.queries) each_ = std::max(each_, std::ssize(ranges));
-  count_ = std::ssize(shares.queries[shares.own()]);
+  count_ = std::ssize(shares.queries[shares.local_index()]);
   first_ = each_ * shares.ranks.rank();
   std::vector<std::pair<Range, std::int64_t>> slots;
   const Range behind = {shares.keys_total, shares.keys_total + 1};
@@ -28,7 +28,7 @@ TimeSlots::TimeSlots(const SequenceShares& shares) : ranks_(shares.ranks) {
   for (const auto& [range, slot] : slots) order_.push_back(slot);
 }
 
-Ranges TimeSlots::rows_of(const Ranges& positions) {
+Ranges SequenceSlots::rows_of(const Ranges& positions) {
   Ranges rows;
   std::int64_t begin = 0;
   for (const Range& range : positions) {

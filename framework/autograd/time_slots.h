@@ -9,19 +9,19 @@
 
 namespace longspan {
 
-class TimeSlots {
+class SequenceSlots {
  public:
   // So many parts of one rank's rows, in the order of time.
-  explicit TimeSlots(std::int64_t parts = 0);
+  explicit SequenceSlots(std::int64_t parts = 0);
   // A part for each range of queries of each rank. As many slots for each rank: those that nobody
   // fills stand last.
-  explicit TimeSlots(const SequenceShares& shares);
+  explicit SequenceSlots(const SequenceShards& shares);
 
   std::int64_t total() const { return std::ssize(order_); }
   // All of them, in the order of time.
   const std::vector<std::int64_t>& order() const { return order_; }
   // This rank's parts of a tensor of all.
-  Tensor own(const Tensor& all) const { return all.slice(first_, first_ + count_); }
+  Tensor local(const Tensor& all) const { return all.slice(first_, first_ + count_); }
   // Brings the ranks' slots together; what nobody fills stays as it is here.
   void gather(const Tensor& all) const {
     if (ranks_) ranks_->all_gather(all.slice(first_, first_ + each_), all);

@@ -4,21 +4,21 @@
 
 namespace longspan {
 
-Variable unit_rows(const Variable& x) {
-  Tensor y = x.value().like();
+Variable l2_normalize(const Variable& x) {
+  Tensor y = x.value().empty_like();
   const DType wide = accumulator_of(y.dtype());
   const Tensor inverse = Tensor::empty({y.shape().rows()}, wide, y.device());
   on(y.device(), [&](auto backend) {
-    unit_rows(backend, {.x = x.value(), .y = y, .inverse_length = inverse});
+    l2_normalize(backend, {.x = x.value(), .y = y, .inverse_norm = inverse});
   });
   Tensor kept = y;
-  return record(std::move(y), {x}, [y = std::move(kept), inverse](Gradients& gradients) {
+  return record(std::move(y), {x}, [y = std::move(kept), inverse](BackwardContext& gradients) {
     on(y.device(), [&](auto backend) {
       unit_rows_backward(backend,
                          {.y = y,
-                          .inverse_length = inverse,
+                          .inverse_norm = inverse,
                           .dy = gradients.output(),
-                          .dx = gradients.target_to_add(0)});
+                          .dx = gradients.accumulate_target(0)});
     });
   });
 }

@@ -6,6 +6,6 @@
 namespace longspan {
 
 // x / |x| over the last axis, as kernels/unit_rows.h has it.
-Variable unit_rows(const Variable& x);
+Variable l2_normalize(const Variable& x);
 
 }  // namespace longspan

@@ -15,13 +15,13 @@ struct Node;
 // Per thread: whether ops are recorded, the order in which they were, and who asks what they read.
 thread_local bool recording = true;
 thread_local std::uint64_t recorded_ops = 0;
-thread_local LeafWatch* leaf_watch = nullptr;
+thread_local LeafRecorder* leaf_watch = nullptr;
 
 }  // namespace
 
-class Kept::Remade {
+class SavedTensor::RecomputedTensor {
  public:
-  explicit Remade(std::function<Tensor()> make) : make_(std::move(make)) {}
+  explicit RecomputedTensor(std::function<Tensor()> make) : make_(std::move(make)) {}
 
   void add_keeper() { ++keepers_; }
   Tensor get() {
@@ -49,7 +49,7 @@ struct Edge {
   bool keeps_buffer = false;       // the buffer was given and stays
   std::shared_ptr<Node> producer;  // empty for a leaf
   std::function<Tensor()> buffer;  // where the gradient's buffer comes from, if from outside
-  std::shared_ptr<Kept::Remade> remade;
+  std::shared_ptr<SavedTensor::RecomputedTensor> remade;
   std::function<void()> ready;
 };
 
@@ -57,7 +57,7 @@ namespace {
 
 struct Node {
   std::uint64_t order = 0;
-  OpPlace place;
+  OpSite place;
   std::vector<std::shared_ptr<Edge>> inputs;
   std::vector<std::weak_ptr<Edge>> outputs;
   BackwardFunction backward;
@@ -81,14 +81,14 @@ struct Node {
 
 // A gradient that was handed over may also be held elsewhere (both inputs of a sum get the same
 // one).
-bool owns_gradient(const Edge& edge) { return edge.keeps_buffer || edge.gradient.unshared(); }
+bool owns_gradient(const Edge& edge) { return edge.keeps_buffer || edge.gradient.is_unique(); }
 
 void add_to(Edge& edge, const Tensor& gradient) {
   if (owns_gradient(edge) || gradient.dtype() != edge.dtype) {
     if (!owns_gradient(edge)) edge.gradient = edge.gradient.clone();
     on(edge.device, [&](auto backend) { accumulate(backend, 1.0, gradient, edge.gradient); });
   } else {
-    const Tensor sum = edge.gradient.like();
+    const Tensor sum = edge.gradient.empty_like();
     on(edge.device, [&](auto backend) { add(backend, edge.gradient, gradient, sum); });
     edge.gradient = sum;
   }
@@ -118,11 +118,11 @@ class Tape {
                                       const std::vector<Variable>& inputs,
                                       BackwardFunction backward,
                                       const std::source_location& at) {
-    const OpPlace place = end_of_op(at);
+    const OpSite place = end_of_op(at);
     std::vector<Variable> outputs;
     for (auto& value : values) outputs.emplace_back(std::move(value));
     if (leaf_watch != nullptr) note(*leaf_watch, inputs);
-    const bool wanted = recording && std::ranges::any_of(inputs, &Variable::requires_gradient);
+    const bool wanted = recording && std::ranges::any_of(inputs, &Variable::requires_grad);
     if (!wanted) return outputs;
     const auto node = std::make_shared<Node>();
     node->order = ++recorded_ops;
@@ -137,7 +137,7 @@ class Tape {
     return outputs;
   }
 
-  static void note(LeafWatch& watch, const std::vector<Variable>& inputs) {
+  static void note(LeafRecorder& watch, const std::vector<Variable>& inputs) {
     for (const Variable& input : inputs) {
       if (!input.edge_) continue;
       require(!input.edge_->producer,
@@ -160,14 +160,14 @@ class Tape {
     edge.keeps_buffer = true;
   }
 
-  static Kept keep(const Variable& x) {
-    if (!x.edge_ || !x.edge_->remade) return Kept(x.value_);
+  static SavedTensor save_for_backward(const Variable& x) {
+    if (!x.edge_ || !x.edge_->remade) return SavedTensor(x.value_);
     x.edge_->remade->add_keeper();
-    return Kept(x.edge_->remade);
+    return SavedTensor(x.edge_->remade);
   }
 
   static void make_again(const Variable& x, std::function<Tensor()> make) {
-    if (x.edge_) x.edge_->remade = std::make_shared<Kept::Remade>(std::move(make));
+    if (x.edge_) x.edge_->remade = std::make_shared<SavedTensor::RecomputedTensor>(std::move(make));
   }
 
   static void seed(const Variable& root, Tensor gradient) {
@@ -262,7 +262,7 @@ void Tape::run(Node& node) {
   node.backward = nullptr;
   if (!any) return;
   const BackwardSpan span(node.place);
-  Gradients gradients(node.inputs, std::move(outputs));
+  BackwardContext gradients(node.inputs, std::move(outputs));
   backward(gradients);
 }
 
@@ -273,7 +273,7 @@ void Tape::walk(const std::vector<Variable>& roots,
   Plan order = plan(roots);
   for (std::size_t i = 0; i < roots.size(); ++i)
     if (seeds[i].defined()) seed(roots[i], std::move(seeds[i]));
-  const NoGradient no_gradient;
+  const NoGradGuard no_gradient;
   const auto contributed = [&](const std::shared_ptr<Edge>& edge) {
     if (!edge || edge->producer || --order.leaf_uses[edge.get()] > 0) return;
     if (options.announce_leaves && edge->ready) edge->ready();
@@ -286,11 +286,11 @@ void Tape::walk(const std::vector<Variable>& roots,
   }
 }
 
-Tensor Kept::get() const { return remade_ ? remade_->get() : value_; }
+Tensor SavedTensor::get() const { return remade_ ? remade_->get() : value_; }
 
-Kept keep(const Variable& x) { return Tape::keep(x); }
+SavedTensor save_for_backward(const Variable& x) { return Tape::save_for_backward(x); }
 
-void make_again(const Variable& x, std::function<Tensor()> make) {
+void set_recompute(const Variable& x, std::function<Tensor()> make) {
   Tape::make_again(x, std::move(make));
 }
 
@@ -318,14 +318,14 @@ void Variable::zero_gradient() const {
   edge.started = true;
 }
 
-void Variable::collect_gradient_in(std::function<Tensor()> buffer) const {
+void Variable::set_gradient_buffer(std::function<Tensor()> buffer) const {
   Edge& edge = Tape::leaf_edge(*this);
   edge.buffer = std::move(buffer);
   edge.keeps_buffer = false;
   clear_gradient();
 }
 
-void Variable::when_gradient_ready(std::function<void()> action) const {
+void Variable::register_gradient_hook(std::function<void()> action) const {
   Tape::leaf_edge(*this).ready = std::move(action);
 }
 
@@ -347,31 +347,31 @@ std::vector<Variable> record(std::vector<Tensor> values,
 
 bool is_recording() { return recording; }
 
-bool Gradients::has_output(std::size_t output) const { return outputs_.at(output).defined(); }
+bool BackwardContext::has_output(std::size_t output) const { return outputs_.at(output).defined(); }
 
-const Tensor& Gradients::output(std::size_t output) const {
+const Tensor& BackwardContext::output(std::size_t output) const {
   require(has_output(output), "output {} has no gradient", output);
   return outputs_[output];
 }
 
-Tensor Gradients::take_output(std::size_t output) {
+Tensor BackwardContext::release_output(std::size_t output) {
   require(has_output(output), "output {} has no gradient", output);
   Tensor gradient = std::move(outputs_[output]);
   outputs_[output] = Tensor();
-  return gradient.unshared() ? gradient : gradient.clone();
+  return gradient.is_unique() ? gradient : gradient.clone();
 }
 
-bool Gradients::wanted(std::size_t input) const { return inputs_[input] != nullptr; }
+bool BackwardContext::needs_gradient(std::size_t input) const { return inputs_[input] != nullptr; }
 
-GradientTarget Gradients::target(std::size_t input) { return Tape::target(*inputs_[input]); }
+GradientTarget BackwardContext::target(std::size_t input) { return Tape::target(*inputs_[input]); }
 
-Tensor Gradients::target_to_add(std::size_t input) {
+Tensor BackwardContext::accumulate_target(std::size_t input) {
   const auto [tensor, add] = target(input);
   if (!add) tensor.zero();
   return tensor;
 }
 
-void Gradients::give(std::size_t input, Tensor gradient) {
+void BackwardContext::set(std::size_t input, Tensor gradient) {
   Tape::give(*inputs_[input], std::move(gradient));
 }
 
@@ -391,13 +391,13 @@ void backward(const Variable& root, const BackwardOptions& options) {
   backward({root}, std::move(seeds), options);
 }
 
-NoGradient::NoGradient() : before_(recording) { recording = false; }
-NoGradient::~NoGradient() { recording = before_; }
-WithGradient::WithGradient() : before_(recording) { recording = true; }
-WithGradient::~WithGradient() { recording = before_; }
+NoGradGuard::NoGradGuard() : before_(recording) { recording = false; }
+NoGradGuard::~NoGradGuard() { recording = before_; }
+EnableGradGuard::EnableGradGuard() : before_(recording) { recording = true; }
+EnableGradGuard::~EnableGradGuard() { recording = before_; }
 
-LeafWatch::LeafWatch() : before_(std::exchange(leaf_watch, this)) {}
+LeafRecorder::LeafRecorder() : before_(std::exchange(leaf_watch, this)) {}
 
-LeafWatch::~LeafWatch() { leaf_watch = before_; }
+LeafRecorder::~LeafRecorder() { leaf_watch = before_; }
 
 }  // namespace longspan

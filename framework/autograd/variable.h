@@ -13,7 +13,7 @@
 
 namespace longspan {
 
-class Gradients;
+class BackwardContext;
 
 // What a variable is on the tape: where its gradient is collected and what produced it. It does not
 // hold the value, so that a value lives only as long as somebody needs it.
@@ -38,7 +38,7 @@ class Variable {
   bool defined() const { return value_.defined(); }
   const Tensor& value() const { return value_; }
   const Shape& shape() const { return value_.shape(); }
-  bool requires_gradient() const { return edge_ != nullptr; }
+  bool requires_grad() const { return edge_ != nullptr; }
 
   // Leaves only. The collected gradient; undefined when nothing has arrived since the last
   // `clear_gradient`.
@@ -48,9 +48,9 @@ class Variable {
   void zero_gradient() const;
   // The gradient is collected in what `buffer` returns. It is asked when the first part arrives
   // after a `clear_gradient`, which lets go of the buffer. An empty function: as without it.
-  void collect_gradient_in(std::function<Tensor()> buffer) const;
+  void set_gradient_buffer(std::function<Tensor()> buffer) const;
   // Called in `backward` as soon as the gradient of this leaf is complete.
-  void when_gradient_ready(std::function<void()> action) const;
+  void register_gradient_hook(std::function<void()> action) const;
 
   // True when both are the same variable of the tape, or constants over the same elements.
   bool same_as(const Variable& other) const {
@@ -77,7 +77,7 @@ struct GradientTarget {
   bool add = false;
 };
 
-using BackwardFunction = std::function<void(Gradients&)>;
+using BackwardFunction = std::function<void(BackwardContext&)>;
 
 // Enters an op in the tape. The closure keeps the tensors it needs, never a Variable of an output.
 // Where no input requires a gradient, or recording is off, the output is a constant and the closure
@@ -94,28 +94,28 @@ std::vector<Variable> record(std::vector<Tensor> values,
                              const std::source_location& place = std::source_location::current());
 
 // What a closure sees while the tape is walked back.
-class Gradients {
+class BackwardContext {
  public:
   // True when output i has a gradient (an output that nobody used has none).
   bool has_output(std::size_t output = 0) const;
   // The gradient of an output. The second form gives it away, so that it can be written over: a
   // copy is made only where somebody else holds it.
   const Tensor& output(std::size_t output = 0) const;
-  Tensor take_output(std::size_t output = 0);
+  Tensor release_output(std::size_t output = 0);
 
   // True when the gradient of input i is wanted.
-  bool wanted(std::size_t input) const;
+  bool needs_gradient(std::size_t input) const;
   // A place for the gradient of an input, shaped as its value.
   GradientTarget target(std::size_t input);
   // The same for kernels that only add: zeros the first time.
-  Tensor target_to_add(std::size_t input);
+  Tensor accumulate_target(std::size_t input);
   // Hands over a gradient of the input's dtype and number of elements. The caller must not write it
   // afterwards.
-  void give(std::size_t input, Tensor gradient);
+  void set(std::size_t input, Tensor gradient);
 
  private:
   friend class Tape;
-  Gradients(std::span<const std::shared_ptr<Edge>> inputs, std::vector<Tensor> outputs)
+  BackwardContext(std::span<const std::shared_ptr<Edge>> inputs, std::vector<Tensor> outputs)
       : inputs_(inputs), outputs_(std::move(outputs)) {}
 
   std::span<const std::shared_ptr<Edge>> inputs_;
@@ -125,7 +125,7 @@ class Gradients {
 struct BackwardOptions {
   // Called after each op, to move other work on (collectives under way).
   std::function<void()> between = {};
-  // Whether `when_gradient_ready` actions are called. A node that walks a tape of its own inside
+  // Whether `register_gradient_hook` actions are called. A node that walks a tape of its own inside
   // its closure (recomputation, reversible stacks) lists the leaves as its inputs and leaves the
   // call to the outer walk.
   bool announce_leaves = true;
@@ -140,25 +140,25 @@ void backward(const std::vector<Variable>& roots,
 void backward(const Variable& root, const BackwardOptions& options = {});
 
 // While one lives, this thread records nothing.
-class NoGradient {
+class NoGradGuard {
  public:
-  NoGradient();
-  NoGradient(const NoGradient&) = delete;
-  NoGradient& operator=(const NoGradient&) = delete;
-  ~NoGradient();
+  NoGradGuard();
+  NoGradGuard(const NoGradGuard&) = delete;
+  NoGradGuard& operator=(const NoGradGuard&) = delete;
+  ~NoGradGuard();
 
  private:
   bool before_;
 };
 
-// While one lives, this thread records, also inside a NoGradient: for recomputation within a
+// While one lives, this thread records, also inside a NoGradGuard: for recomputation within a
 // backward pass.
-class WithGradient {
+class EnableGradGuard {
  public:
-  WithGradient();
-  WithGradient(const WithGradient&) = delete;
-  WithGradient& operator=(const WithGradient&) = delete;
-  ~WithGradient();
+  EnableGradGuard();
+  EnableGradGuard(const EnableGradGuard&) = delete;
+  EnableGradGuard& operator=(const EnableGradGuard&) = delete;
+  ~EnableGradGuard();
 
  private:
   bool before_;
@@ -166,19 +166,19 @@ class WithGradient {
 
 // While one lives, it notes the leaves that this thread's ops read, recorded or not. Throws Failure
 // in the op that reads what another op has computed on the tape.
-class LeafWatch {
+class LeafRecorder {
  public:
-  LeafWatch();
-  LeafWatch(const LeafWatch&) = delete;
-  LeafWatch& operator=(const LeafWatch&) = delete;
-  ~LeafWatch();
+  LeafRecorder();
+  LeafRecorder(const LeafRecorder&) = delete;
+  LeafRecorder& operator=(const LeafRecorder&) = delete;
+  ~LeafRecorder();
   // Each once, in the order in which they were first read.
   const std::vector<Variable>& leaves() const { return leaves_; }
 
  private:
   friend class Tape;
   std::vector<Variable> leaves_;
-  LeafWatch* before_;
+  LeafRecorder* before_;
 };
 
 }  // namespace longspan

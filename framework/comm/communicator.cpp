@@ -41,11 +41,11 @@ void require_rank(const char* what, int rank, int size, const Place& place) {
   throw Failure("{} at {}: there is no rank {} among {}", what, to_string(place), rank, size);
 }
 
-std::shared_ptr<Operation> operation_of(CollectiveKind kind,
-                                        DType dtype,
-                                        std::int64_t elements,
-                                        const Place& place) {
-  auto operation = std::make_shared<Operation>();
+std::shared_ptr<PendingCollective> operation_of(CollectiveKind kind,
+                                                DType dtype,
+                                                std::int64_t elements,
+                                                const Place& place) {
+  auto operation = std::make_shared<PendingCollective>();
   operation->signature = {kind, dtype, Reduction::sum, -1, elements};
   operation->part = elements;
   operation->place = place;
@@ -53,12 +53,12 @@ std::shared_ptr<Operation> operation_of(CollectiveKind kind,
 }
 
 // Tensors on a GPU are carried by NCCL where the group has it, else through memory of the host.
-std::shared_ptr<Operation> operation_on(const Communicator::Group& group,
-                                        CollectiveKind kind,
-                                        const Tensor& send,
-                                        const Tensor& receive,
-                                        std::int64_t part,
-                                        const Place& place) {
+std::shared_ptr<PendingCollective> operation_on(const Communicator::Group& group,
+                                                CollectiveKind kind,
+                                                const Tensor& send,
+                                                const Tensor& receive,
+                                                std::int64_t part,
+                                                const Place& place) {
   auto operation = operation_of(kind, send.dtype(), part, place);
   operation->tensors = {send, receive};
   if (group.nccl && group.nccl->device() == receive.device() && send.device() == receive.device()) {
@@ -81,7 +81,7 @@ std::shared_ptr<Operation> operation_on(const Communicator::Group& group,
 
 struct Request::State {
   std::shared_ptr<Communicator::Group> group;
-  std::shared_ptr<Operation> operation;
+  std::shared_ptr<PendingCollective> operation;
 
   ~State() {
     // A failed group's buffers stay with its transport; there is nobody to tell here.
@@ -127,7 +127,7 @@ const std::string& Communicator::name() const {
 namespace {
 
 Request begin(const std::shared_ptr<Communicator::Group>& group,
-              std::shared_ptr<Operation> operation) {
+              std::shared_ptr<PendingCollective> operation) {
   group->start(operation);
   return Request(std::shared_ptr<Request::State>(new Request::State{group, std::move(operation)}));
 }
@@ -236,7 +236,9 @@ namespace {
 
 // Host values live in the operation: they outlast an exception.
 template <typename T>
-std::shared_ptr<Operation> operation_on_value(T value, Reduction reduction, const Place& place) {
+std::shared_ptr<PendingCollective> operation_on_value(T value,
+                                                      Reduction reduction,
+                                                      const Place& place) {
   auto operation = operation_of(CollectiveKind::all_reduce, DTypeOf<T>::value, 1, place);
   operation->signature.reduction = reduction;
   operation->bytes.resize(sizeof(T));
@@ -246,7 +248,7 @@ std::shared_ptr<Operation> operation_on_value(T value, Reduction reduction, cons
 }
 
 template <typename T>
-T value_of(const Operation& operation) {
+T value_of(const PendingCollective& operation) {
   T value;
   std::memcpy(&value, operation.bytes.data(), sizeof(T));
   return value;

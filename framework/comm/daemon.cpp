@@ -65,7 +65,7 @@ void remove_files_of(pid_t daemon) {
 
 }  // namespace
 
-Daemon::Daemon() {
+LauncherProcess::LauncherProcess() {
   const pid_t parent = ::getppid();
   const int handle = open_process(parent);
   if (handle < 0) return;
@@ -77,15 +77,15 @@ Daemon::Daemon() {
   }
 }
 
-Daemon::~Daemon() {
+LauncherProcess::~LauncherProcess() {
   if (handle_ >= 0) ::close(handle_);
 }
 
-void Daemon::end_if_it_stays() const {
+void LauncherProcess::kill_if_still_running() const {
   if (handle_ >= 0 && ::fork() == 0) watch();
 }
 
-void Daemon::watch() const {
+void LauncherProcess::watch() const {
   ::setsid();
   sigset_t all;  // what this rank does with signals is not for this process
   sigfillset(&all);

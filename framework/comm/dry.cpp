@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-double sent_bytes(const Operation& operation, int ranks) {
+double sent_bytes(const PendingCollective& operation, int ranks) {
   const double part =
       static_cast<double>(operation.part) * static_cast<double>(operation.element_size());
   switch (operation.signature.kind) {
@@ -29,7 +29,7 @@ class CountingTransport : public Transport {
   CountingTransport(std::string name, int ranks, std::shared_ptr<Traffic> traffic)
       : name_(std::move(name)), ranks_(ranks), traffic_(std::move(traffic)) {}
 
-  void start(std::shared_ptr<Operation> operation) override {
+  void start(std::shared_ptr<PendingCollective> operation) override {
     AxisTraffic& axis = (*traffic_)[name_];
     axis.ranks = ranks_;
     ++axis.collectives;
@@ -49,7 +49,7 @@ class CountingTransport : public Transport {
 
 }  // namespace
 
-ProcessMesh dry_mesh(const MeshShape& shape, int rank, std::shared_ptr<Traffic> traffic) {
+ProcessMesh fake_mesh(const MeshShape& shape, int rank, std::shared_ptr<Traffic> traffic) {
   const auto runtime = std::make_shared<Runtime>();
   std::uint64_t groups = 0;
   const auto join = [&](const char* name, int size, int, int place) {

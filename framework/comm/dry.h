@@ -24,6 +24,6 @@ using Traffic = std::map<std::string, AxisTraffic>;
 
 // The mesh of one rank. Its collectives are complete at once, leave tensors as they are, and are
 // added to `traffic`. Throws ConfigurationError as ProcessMesh does.
-ProcessMesh dry_mesh(const MeshShape& shape, int rank, std::shared_ptr<Traffic> traffic);
+ProcessMesh fake_mesh(const MeshShape& shape, int rank, std::shared_ptr<Traffic> traffic);
 
 }  // namespace longspan

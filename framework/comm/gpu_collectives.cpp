@@ -24,7 +24,7 @@ std::string machine_name() {
 // The machine of every rank and, on a line of its own, where its GPU is; empty on the CPU.
 std::vector<std::string> places_of(const Communicator& world, const Device& device) {
   return world.all_gather(
-      device.on_gpu() ? machine_name() + '\n' + gpu::bus_address(device.state().gpu()) : "");
+      device.on_gpu() ? machine_name() + '\n' + gpu::pci_bus_id(device.state().gpu()) : "");
 }
 
 // Why the ranks have no GPU each, as a clause; empty where they have. The same on all ranks.
@@ -55,7 +55,7 @@ std::string shortage(const Communicator& world, const Device& device) {
 // Why NCCL cannot be used, as a clause; empty where it can. The same on all ranks.
 std::string absence_of_nccl(const Communicator& world, const Device& device) {
   if (const std::string reason = shortage(world, device); !reason.empty()) return reason;
-  const std::vector<std::string> answers = world.all_gather(nccl::absence());
+  const std::vector<std::string> answers = world.all_gather(nccl::unavailable_reason());
   for (std::size_t rank = 0; rank < answers.size(); ++rank)
     if (!answers[rank].empty()) return fmt::format("on rank {} {}", rank, answers[rank]);
   return "";
@@ -70,7 +70,9 @@ int ranks_of_gpu(const Communicator& world, const Device& device) {
 }
 
 GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, const Device& device)
-    : device_(device), exceptions_(std::uncaught_exceptions()), turns_(std::make_shared<Turns>()) {
+    : device_(device),
+      exceptions_(std::uncaught_exceptions()),
+      turns_(std::make_shared<LaunchOrder>()) {
   if (wanted == GpuTransport::mpi)
     absence_ = "parallel.gpu_backend is mpi";
   else if (wanted == GpuTransport::automatic && mesh.world.size() == 1)
@@ -88,25 +90,26 @@ GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, con
   if (mesh.tensor.size() > 1) groups.push_back(mesh.world);
   if (mesh.world.size() == 1) return;
   Runtime& runtime = *mesh.world.group_->runtime;
-  device_.state().set_waiting([&runtime](CUstream_st* stream) { runtime.wait(stream); });
+  device_.state().set_wait_hook([&runtime](CUstream_st* stream) { runtime.wait(stream); });
   const auto patience = runtime.patience();
-  watch_ = std::make_unique<Watch>(patience / 8, [this, patience] { look_after(patience); });
+  watch_ = std::make_unique<PeriodicThread>(patience / 8,
+                                            [this, patience] { abort_if_stuck(patience); });
   try {
     // One after another: NCCL does not make several at once on one thread (before 2.27), nor one
     // beside a kernel of another (github.com/NVIDIA/nccl/issues/1082).
     for (const Communicator& group : groups)
       if (group.size() > 1 && !group.group_->nccl) {
         connect(group);
-        try_out(group, group.group_ == mesh.context.group_ || group.group_ == mesh.time.group_);
+        self_test(group, group.group_ == mesh.context.group_ || group.group_ == mesh.time.group_);
       }
   } catch (...) {
     watch_.reset();
-    device_.state().set_waiting({});
+    device_.state().set_wait_hook({});
     throw;
   }
 }
 
-void GpuCollectives::try_out(const Communicator& communicator, bool moves_rows) const {
+void GpuCollectives::self_test(const Communicator& communicator, bool moves_rows) const {
   const Communicator::Group& group = *communicator.group_;
   try {
     const Tensor ones = Tensor::scalar(1, DType::f32, device_);
@@ -114,27 +117,27 @@ void GpuCollectives::try_out(const Communicator& communicator, bool moves_rows) 
     if (ones.item() != group.size())
       throw RankError(
           "NCCL adds {} ones on \"{}\" up to {}", group.size(), group.name, ones.item());
-    take_memory(communicator, moves_rows);
+    warm_up(communicator, moves_rows);
   } catch (const RankError& error) {
     if (group.nccl->error().empty()) throw;
     throw RankError("{}; parallel.gpu_backend: mpi needs no NCCL", error.what());
   }
 }
 
-void GpuCollectives::take_memory(const Communicator& communicator, bool moves_rows) const {
+void GpuCollectives::warm_up(const Communicator& communicator, bool moves_rows) const {
   const int ranks = communicator.size(), rank = communicator.rank();
   const std::int64_t elements = std::max(1, (1 << 20) / ranks);  // 4 MB of all
   {
     const Tensor all = Tensor::zeros({ranks, elements}, DType::f32, device_, MemoryTag::workspace);
-    const Tensor mine = all.slice(rank, rank + 1), other = mine.like();
+    const Tensor mine = all.slice(rank, rank + 1), other = mine.empty_like();
     communicator.all_reduce(all, Reduction::sum);
     communicator.reduce_scatter(all, mine);
     communicator.all_gather(mine, all);
     if (moves_rows) {
       communicator.exchange(mine, (rank + 1) % ranks, other, (rank + ranks - 1) % ranks);
-      communicator.all_to_all(all, all.like());
+      communicator.all_to_all(all, all.empty_like());
     }
-    device_.wait();
+    device_.synchronize();
   }
   device_.allocator().trim();
   device_.allocator().reset_peak();
@@ -144,7 +147,7 @@ void GpuCollectives::connect(const Communicator& communicator) {
   Communicator::Group& group = *communicator.group_;
   nccl::Id id = {};
   if (group.rank == 0)
-    if (const nccl::Answer answer = nccl::make_id(id); !answer.error.empty())
+    if (const nccl::NcclStatus answer = nccl::make_id(id); !answer.error.empty())
       throw RankError("NCCL cannot begin on \"{}\": {}; parallel.gpu_backend: mpi needs no NCCL",
                       group.name,
                       answer.error);
@@ -155,7 +158,7 @@ void GpuCollectives::connect(const Communicator& communicator) {
   groups_.push_back(communicator);
 }
 
-void GpuCollectives::look_after(std::chrono::duration<double> patience) const {
+void GpuCollectives::abort_if_stuck(std::chrono::duration<double> patience) const {
   std::vector<Communicator> groups;
   {
     const std::lock_guard lock(groups_mutex_);
@@ -178,7 +181,7 @@ GpuCollectives::~GpuCollectives() {
     // The GPU is lost: nobody waits for what is left on it.
   }
   watch_.reset();
-  device_.state().set_waiting({});
+  device_.state().set_wait_hook({});
   // All are ended before the stream of one is waited for: it may stand behind another's.
   for (const Communicator& group : groups_) group.group_->nccl->abort();
   for (const Communicator& group : groups_) group.group_->nccl.reset();

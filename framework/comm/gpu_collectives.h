@@ -11,8 +11,8 @@
 
 namespace longspan {
 
-struct Turns;
-class Watch;
+struct LaunchOrder;
+class PeriodicThread;
 
 // nccl: from GPU to GPU, of which each rank needs one of its own. mpi: through pinned memory of the
 // host, as host tensors are carried. automatic: NCCL where it can be used.
@@ -36,26 +36,26 @@ class GpuCollectives {
 
   bool nccl() const { return absence_.empty(); }
   // Why it is not NCCL, as a clause; empty where it is.
-  const std::string& absence() const { return absence_; }
+  const std::string& unavailable_reason() const { return absence_; }
 
  private:
   void connect(const Communicator& communicator);
   // Throws RankError where the links of the group do not add. `moves_rows`: whether it has
   // exchanges and all_to_all.
-  void try_out(const Communicator& communicator, bool moves_rows) const;
+  void self_test(const Communicator& communicator, bool moves_rows) const;
   // Makes calls of each kind that it has: NCCL takes memory for one when it is first made, and how
   // much of the GPU's the model may have is asked after this.
-  void take_memory(const Communicator& communicator, bool moves_rows) const;
+  void warm_up(const Communicator& communicator, bool moves_rows) const;
   // Ends what this rank has left alone for that long.
-  void look_after(std::chrono::duration<double> patience) const;
+  void abort_if_stuck(std::chrono::duration<double> patience) const;
 
   Device device_;
   int exceptions_;
   std::string absence_;
-  std::shared_ptr<Turns> turns_;
+  std::shared_ptr<LaunchOrder> turns_;
   mutable std::mutex groups_mutex_;   // while they are made
   std::vector<Communicator> groups_;  // that have links
-  std::unique_ptr<Watch> watch_;
+  std::unique_ptr<PeriodicThread> watch_;
 };
 
 }  // namespace longspan

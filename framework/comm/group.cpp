@@ -79,10 +79,10 @@ Communicator::Group::~Group() {
   if (failure) static_cast<void>(transport.release());
 }
 
-void Communicator::Group::start(const std::shared_ptr<Operation>& operation) {
+void Communicator::Group::start(const std::shared_ptr<PendingCollective>& operation) {
   if (failure) throw RankError("{}", *failure);
   ledger.enter(*operation);
-  if (timeline_of_thread != nullptr) operation->begun = timeline_of_thread->begin_beside();
+  if (timeline_of_thread != nullptr) operation->begun = timeline_of_thread->begin_async();
   if (operation->on_gpu) {
     nccl->start(operation);
     transport->start(shadow_of(*operation));
@@ -92,9 +92,9 @@ void Communicator::Group::start(const std::shared_ptr<Operation>& operation) {
   progress();
 }
 
-SpanWords words_of(const Communicator::Group& group,
-                   const Operation& operation,
-                   ActivityKind kind) {
+SpanInfo words_of(const Communicator::Group& group,
+                  const PendingCollective& operation,
+                  ActivityKind kind) {
   return {.kind = kind,
           .name = name_of(operation.signature.kind).data(),
           .place = operation.place,
@@ -103,8 +103,9 @@ SpanWords words_of(const Communicator::Group& group,
           .number = operation.sequence};
 }
 
-std::shared_ptr<Operation> Communicator::Group::shadow_of(const Operation& operation) const {
-  auto shadow = std::make_shared<Operation>();
+std::shared_ptr<PendingCollective> Communicator::Group::shadow_of(
+    const PendingCollective& operation) const {
+  auto shadow = std::make_shared<PendingCollective>();
   shadow->signature.kind = CollectiveKind::exchange;
   shadow->to = (rank + 1) % size();
   shadow->from = (rank + size() - 1) % size();
@@ -127,20 +128,20 @@ std::string Communicator::Group::error() const {
   return {};
 }
 
-void Communicator::Group::run(const std::shared_ptr<Operation>& operation) {
+void Communicator::Group::run(const std::shared_ptr<PendingCollective>& operation) {
   start(operation);
   runtime->wait(*this, *operation);
   finish(*operation);
 }
 
-void Communicator::Group::finish(Operation& operation) const {
+void Communicator::Group::finish(PendingCollective& operation) const {
   operation.deliver();
   if (operation.begun.recording == 0 || timeline_of_thread == nullptr) return;
-  timeline_of_thread->end_beside(words_of(*this, operation, ActivityKind::collective),
-                                 std::exchange(operation.begun, {}));
+  timeline_of_thread->end_async(words_of(*this, operation, ActivityKind::collective),
+                                std::exchange(operation.begun, {}));
 }
 
-LedgerRecord Communicator::Group::record_of(const Operation& operation) const {
+LedgerRecord Communicator::Group::record_of(const PendingCollective& operation) const {
   for (const LedgerRecord& record : ledger.records())
     if (record.sequence == operation.sequence) return record;
   LedgerRecord record{operation.sequence, operation.hash, operation.signature, {}};

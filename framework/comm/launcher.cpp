@@ -12,12 +12,12 @@
 
 namespace longspan {
 
-void tell_end(int exit_code) {
+void report_job_end(int exit_code) {
   if (std::getenv(end_variable) != nullptr)
     std::fprintf(stderr, "%s%d\n", std::string(end_words).c_str(), exit_code);
 }
 
-void tell_launcher(std::string_view doing) {
+void notify_launcher(std::string_view doing) {
   const char* const variable = std::getenv(launcher_variable);
   if (variable == nullptr) return;
   const std::string_view name = variable;

@@ -15,11 +15,11 @@ inline constexpr const char* end_variable = "LONGSPAN_TELLS_END";
 inline constexpr std::string_view end_words = "longspan ends the job: ";
 
 // Writes that line where it is wanted.
-void tell_end(int exit_code);
+void report_job_end(int exit_code);
 
 // Says what this process is doing, in a few words as "step 41": whoever asked the job to stop is
 // told what is waited for. Takes some microseconds and never waits. Does nothing where no such
 // process is on this machine; what cannot be told is lost.
-void tell_launcher(std::string_view doing);
+void notify_launcher(std::string_view doing);
 
 }  // namespace longspan

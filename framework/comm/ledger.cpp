@@ -16,7 +16,7 @@ std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64
   return x ^ (x >> 31);
 }
 
-std::uint64_t chain(std::uint64_t hash, const Signature& signature) {
+std::uint64_t chain(std::uint64_t hash, const CollectiveSignature& signature) {
   const std::uint64_t kinds = static_cast<std::uint64_t>(signature.kind) |
                               static_cast<std::uint64_t>(signature.dtype) << 8 |
                               static_cast<std::uint64_t>(signature.reduction) << 16 |
@@ -65,7 +65,7 @@ std::string_view name_of(CollectiveKind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-std::string to_string(const Signature& signature) {
+std::string to_string(const CollectiveSignature& signature) {
   if (signature.kind == CollectiveKind::barrier) return "barrier";
   std::string text = fmt::format(
       "{} of {} {}", name_of(signature.kind), signature.elements, name_of(signature.dtype));
@@ -76,13 +76,13 @@ std::string to_string(const Signature& signature) {
   return text;
 }
 
-std::string to_string(const Communicator::Place& place) { return place_text(place); }
+std::string to_string(const Communicator::Place& place) { return format_source_location(place); }
 
 std::string to_string(const LedgerRecord& record) {
   return fmt::format("{} at {}", to_string(record.signature), record.place.data());
 }
 
-void Ledger::enter(Operation& operation) {
+void Ledger::enter(PendingCollective& operation) {
   hash_ = chain(hash_, operation.signature);
   operation.hash = hash_;
   entries_[entered_ % kept] = {hash_, operation.signature, operation.place};
@@ -109,8 +109,8 @@ const LedgerRecord* RankLedger::find(std::uint64_t sequence) const {
   return &records[sequence - records.front().sequence];
 }
 
-std::optional<std::string> first_difference(const std::string& group,
-                                            std::vector<RankLedger> ledgers) {
+std::optional<std::string> first_mismatch(const std::string& group,
+                                          std::vector<RankLedger> ledgers) {
   std::ranges::sort(ledgers, {}, &RankLedger::rank);
   std::uint64_t first = 0;
   std::uint64_t last = 0;

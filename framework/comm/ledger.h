@@ -14,7 +14,7 @@ namespace longspan {
 struct LedgerRecord {
   std::uint64_t sequence = 0;
   std::uint64_t hash = 0;  // the rolling hash up to and with this entry
-  Signature signature;
+  CollectiveSignature signature;
   std::array<char, 112> place{};  // "framework/nn/linear.cpp:45", cut at the front where too long
 };
 static_assert(std::is_trivially_copyable_v<LedgerRecord>);
@@ -32,7 +32,7 @@ class Ledger {
   explicit Ledger(std::uint64_t seed) : hash_(seed) {}
 
   // Numbers the operation and stamps it with the rolling hash.
-  void enter(Operation& operation);
+  void enter(PendingCollective& operation);
   // The last `kept` entries, oldest first.
   std::vector<LedgerRecord> records() const;
   // Of everything entered so far.
@@ -41,7 +41,7 @@ class Ledger {
  private:
   struct Entry {
     std::uint64_t hash = 0;
-    Signature signature;
+    CollectiveSignature signature;
     Communicator::Place place;
   };
   std::array<Entry, kept> entries_;
@@ -60,8 +60,8 @@ struct RankLedger {
 
 // The sentence that names the first collective which differs between ranks; nothing when, as far as
 // the ledgers reach, every rank has entered the same or fewer.
-std::optional<std::string> first_difference(const std::string& group,
-                                            std::vector<RankLedger> ledgers);
+std::optional<std::string> first_mismatch(const std::string& group,
+                                          std::vector<RankLedger> ledgers);
 
 // "rank 1", "ranks 1 and 3", "ranks 1, 2 and 3".
 std::string name_ranks(const std::vector<int>& ranks);

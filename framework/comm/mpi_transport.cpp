@@ -28,7 +28,7 @@ MpiTransport::MpiTransport(MPI_Comm communicator, int rank, int size)
   while (tag_mask_ <= (bound >> 1) && tag_mask_ < (1 << 30) - 1) tag_mask_ = tag_mask_ * 2 + 1;
 }
 
-int MpiTransport::tag_of(const Operation& operation) const {
+int MpiTransport::tag_of(const PendingCollective& operation) const {
   const std::uint64_t tag = operation.hash * sequence_tags + operation.sequence % sequence_tags;
   return static_cast<int>(tag & static_cast<std::uint64_t>(tag_mask_));
 }
@@ -65,7 +65,7 @@ void MpiTransport::receive(Flow& flow, int rank, std::byte* bytes, std::int64_t 
                   &flow.requests.back()));
 }
 
-void MpiTransport::start(std::shared_ptr<Operation> operation) {
+void MpiTransport::start(std::shared_ptr<PendingCollective> operation) {
   Flow& flow = flows_.emplace_back();
   flow.tag = tag_of(*operation);
   flow.operation = std::move(operation);
@@ -74,7 +74,7 @@ void MpiTransport::start(std::shared_ptr<Operation> operation) {
 }
 
 void MpiTransport::begin_piece(Flow& flow) {
-  const Operation& operation = *flow.operation;
+  const PendingCollective& operation = *flow.operation;
   auto most = static_cast<std::int64_t>(piece_bytes / operation.element_size());
   if (operation.signature.kind == CollectiveKind::reduce_scatter)  // scratch for all other ranks
     most = std::max<std::int64_t>(most / size_, 1);
@@ -143,7 +143,7 @@ bool MpiTransport::next_round(Flow& flow) {
 
 // All kinds that only move bytes, in one round. A barrier is an exchange of nothing with everybody.
 void MpiTransport::swap_parts(Flow& flow) {
-  const Operation& operation = *flow.operation;
+  const PendingCollective& operation = *flow.operation;
   const std::size_t element = operation.element_size();
   const auto at = [&](std::int64_t index) { return static_cast<std::size_t>(index) * element; };
   const CollectiveKind kind = operation.signature.kind;
@@ -171,7 +171,7 @@ void MpiTransport::swap_parts(Flow& flow) {
 }
 
 bool MpiTransport::next_all_reduce(Flow& flow) {
-  const Operation& operation = *flow.operation;
+  const PendingCollective& operation = *flow.operation;
   const std::size_t element = operation.element_size();
   std::byte* const tensor = operation.receive + static_cast<std::size_t>(flow.begin) * element;
   const bool small = static_cast<std::size_t>(operation.part) * element <= small_tensor_bytes;
@@ -198,7 +198,7 @@ bool MpiTransport::next_all_reduce(Flow& flow) {
     for (int rank = 0; rank < size_; ++rank)
       sources.push_back(rank == rank_ ? at(rank_) : scratch(rank));
     std::byte* const result = at(rank_);
-    const Signature& signature = operation.signature;
+    const CollectiveSignature& signature = operation.signature;
     reduce_in_order(signature.dtype, signature.reduction, sources, std::span(&result, 1), own);
     if (small) return false;
     for (int rank = 0; rank < size_; ++rank)
@@ -211,7 +211,7 @@ bool MpiTransport::next_all_reduce(Flow& flow) {
 }
 
 bool MpiTransport::next_reduce_scatter(Flow& flow) {
-  const Operation& operation = *flow.operation;
+  const PendingCollective& operation = *flow.operation;
   const std::size_t element = operation.element_size();
   const auto at = [&](int rank) {
     return operation.send + static_cast<std::size_t>(rank * operation.part + flow.begin) * element;
@@ -231,14 +231,14 @@ bool MpiTransport::next_reduce_scatter(Flow& flow) {
   for (int rank = 0; rank < size_; ++rank)
     sources.push_back(rank == rank_ ? at(rank_) : scratch(rank));
   std::byte* const result = operation.receive + static_cast<std::size_t>(flow.begin) * element;
-  const Signature& signature = operation.signature;
+  const CollectiveSignature& signature = operation.signature;
   reduce_in_order(signature.dtype, signature.reduction, sources, std::span(&result, 1), flow.count);
   return false;
 }
 
 // A binomial tree: in the ranks counted from the root, a rank's parent has its lowest bit cleared.
 bool MpiTransport::next_broadcast(Flow& flow) {
-  const Operation& operation = *flow.operation;
+  const PendingCollective& operation = *flow.operation;
   std::byte* const bytes =
       operation.receive + static_cast<std::size_t>(flow.begin) * operation.element_size();
   const int place = (rank_ + size_ - operation.root) % size_;

@@ -17,7 +17,7 @@ class MpiTransport : public Transport {
   // `communicator` is this group's alone, its errors return, and it outlives the transport.
   MpiTransport(MPI_Comm communicator, int rank, int size);
 
-  void start(std::shared_ptr<Operation> operation) override;
+  void start(std::shared_ptr<PendingCollective> operation) override;
   bool progress() override;
   bool suspects_mismatch() override;
   const std::string& error() const override { return error_; }
@@ -25,7 +25,7 @@ class MpiTransport : public Transport {
  private:
   // An operation under way: it goes through its elements in pieces, and through each in rounds.
   struct Flow {
-    std::shared_ptr<Operation> operation;
+    std::shared_ptr<PendingCollective> operation;
     int tag = 0;
     std::int64_t begin = 0;  // of the piece, within each part
     std::int64_t count = 0;
@@ -34,7 +34,7 @@ class MpiTransport : public Transport {
     std::vector<std::byte> scratch;
   };
 
-  int tag_of(const Operation& operation) const;
+  int tag_of(const PendingCollective& operation) const;
   void begin_piece(Flow& flow);
   // Starts the next round; false when the operation is complete.
   bool next_round(Flow& flow);

@@ -140,11 +140,12 @@ struct Link {
   Answer answer(ncclResult_t result) const { return nccl::answer(library, result, communicator); }
 };
 
-std::string absence() { return Library().absence; }
+std::string absence() { return Library().unavailable_reason; }
 
 Answer make_id(Id& id) {
   const Library library;
-  if (!library.absence.empty()) return {.under_way = false, .error = library.absence};
+  if (!library.unavailable_reason.empty())
+    return {.under_way = false, .error = library.unavailable_reason};
   ncclUniqueId made;
   const ncclResult_t result = library.make_id(&made);
   std::memcpy(id.data(), made.internal, id.size());
@@ -153,7 +154,8 @@ Answer make_id(Id& id) {
 
 Answer make(Link*& link, const Id& id, int rank, int ranks) {
   link = new Link;
-  if (!link->library.absence.empty()) return {.under_way = false, .error = link->library.absence};
+  if (!link->library.unavailable_reason.empty())
+    return {.under_way = false, .error = link->library.unavailable_reason};
   ncclUniqueId name;
   std::memcpy(name.internal, id.data(), id.size());
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

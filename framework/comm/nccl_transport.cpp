@@ -22,7 +22,7 @@ bool passes_within(std::chrono::duration<double> time,
   std::thread([=] {
     try {
       gpu::select(gpu);
-      asked->set_value(event->passed());
+      asked->set_value(event->is_complete());
     } catch (...) {
       asked->set_exception(std::current_exception());
     }
@@ -32,12 +32,15 @@ bool passes_within(std::chrono::duration<double> time,
 
 }  // namespace
 
-NcclTransport::NcclTransport(
-    const Device& device, const nccl::Id& id, int rank, int size, std::shared_ptr<Turns> turns)
+NcclTransport::NcclTransport(const Device& device,
+                             const nccl::Id& id,
+                             int rank,
+                             int size,
+                             std::shared_ptr<LaunchOrder> turns)
     : device_(device), rank_(rank), size_(size), turns_(std::move(turns)) {
   gpu::select(device_.state().gpu());
   stream_ = gpu::make_stream(device_.state().gpu(), true);
-  nccl::Link* link = nullptr;
+  nccl::NcclComm* link = nullptr;
   accept(nccl::make(link, id, rank, size));
   link_ = link;
 }
@@ -48,7 +51,8 @@ NcclTransport::~NcclTransport() {
 }
 
 void NcclTransport::abort() noexcept {
-  if (nccl::Link* const link = link_.exchange(nullptr)) nccl::abort(link, device_.state().gpu());
+  if (nccl::NcclComm* const link = link_.exchange(nullptr))
+    nccl::abort(link, device_.state().gpu());
 }
 
 void NcclTransport::abort_if_left(std::chrono::duration<double> patience) {
@@ -67,13 +71,13 @@ void NcclTransport::abort_if_left(std::chrono::duration<double> patience) {
   abort();
 }
 
-bool NcclTransport::accept(const nccl::Answer& answer) {
+bool NcclTransport::accept(const nccl::NcclStatus& answer) {
   if (!answer.error.empty() && error_.empty()) error_ = left_ ? ended_while_left : answer.error;
   calling_ = answer.under_way && error_.empty();
   return error_.empty();
 }
 
-void NcclTransport::start(std::shared_ptr<Operation> operation) {
+void NcclTransport::start(std::shared_ptr<PendingCollective> operation) {
   if (operation->part == 0) {
     operation->done = true;
     return;
@@ -96,11 +100,11 @@ bool NcclTransport::progress_locked() {
   if (!error_.empty() || (flows_.empty() && !calling_)) return false;
   bool moved = false;
   // Errors are found here, however long after the call that caused them.
-  while (nccl::Link* const link = link_) {
+  while (nccl::NcclComm* const link = link_) {
     if (!accept(nccl::state(*link)) || calling_ || !queue_next(*link)) break;
     moved = true;
   }
-  while (!flows_.empty() && flows_.front().end && flows_.front().end->passed()) {
+  while (!flows_.empty() && flows_.front().end && flows_.front().end->is_complete()) {
     flows_.pop_front();
     --queued_;
     moved = true;
@@ -108,7 +112,7 @@ bool NcclTransport::progress_locked() {
   return moved;
 }
 
-bool NcclTransport::queue_next(nccl::Link& link) {
+bool NcclTransport::queue_next(nccl::NcclComm& link) {
   if (queued_ > 0 && !flows_[queued_ - 1].end) {
     Flow& last = flows_[queued_ - 1];
     gpu::select(device_.state().gpu());
@@ -121,16 +125,16 @@ bool NcclTransport::queue_next(nccl::Link& link) {
   if (queued_ == flows_.size() || flows_[queued_].turn != turns_->taken) return false;
   Flow& next = flows_[queued_++];
   gpu::select(device_.state().gpu());
-  next.begin->hold(stream_);
+  next.begin->make_stream_wait(stream_);
   if (turns_->last && !nccl::keeps_order(link)) {
     next.before = turns_->last;
-    next.before->hold(stream_);
+    next.before->make_stream_wait(stream_);
   }
   return accept(queue(link, *next.operation));
 }
 
-nccl::Answer NcclTransport::queue(nccl::Link& link, const Operation& operation) {
-  const Signature& signature = operation.signature;
+nccl::NcclStatus NcclTransport::queue(nccl::NcclComm& link, const PendingCollective& operation) {
+  const CollectiveSignature& signature = operation.signature;
   const auto count = static_cast<std::size_t>(operation.part);
   const std::byte* const from = operation.send;
   std::byte* const to = operation.receive;
@@ -152,13 +156,14 @@ nccl::Answer NcclTransport::queue(nccl::Link& link, const Operation& operation) 
   return {};
 }
 
-nccl::Answer NcclTransport::queue_parts(nccl::Link& link, const Operation& operation) {
+nccl::NcclStatus NcclTransport::queue_parts(nccl::NcclComm& link,
+                                            const PendingCollective& operation) {
   const auto count = static_cast<std::size_t>(operation.part);
   const std::size_t bytes = count * operation.element_size();
   const DType dtype = operation.signature.dtype;
   // The first that fails is told; the group is ended all the same.
-  nccl::Answer failed;
-  const auto note = [&](const nccl::Answer& answer) {
+  nccl::NcclStatus failed;
+  const auto note = [&](const nccl::NcclStatus& answer) {
     if (failed.error.empty()) failed.error = answer.error;
   };
   note(nccl::begin_group(link));
@@ -172,18 +177,18 @@ nccl::Answer NcclTransport::queue_parts(nccl::Link& link, const Operation& opera
       note(nccl::receive(link, operation.receive + place, count, dtype, rank, stream_));
     }
   }
-  const nccl::Answer ended = nccl::end_group(link);
+  const nccl::NcclStatus ended = nccl::end_group(link);
   return failed.error.empty() ? ended : failed;
 }
 
-const Operation* NcclTransport::under_way() const {
+const PendingCollective* NcclTransport::under_way() const {
   const std::lock_guard lock(mutex_);
   if (!error_.empty()) return flows_.empty() ? nullptr : flows_.front().operation.get();
   for (const Flow& flow : flows_)
-    if (!flow.end || !flow.end->passed()) {
+    if (!flow.end || !flow.end->is_complete()) {
       // What waits for another group's turn is not what the GPU waits for.
-      const bool comes = flow.turn <= turns_->taken && flow.begin->passed() &&
-                         (!flow.before || flow.before->passed());
+      const bool comes = flow.turn <= turns_->taken && flow.begin->is_complete() &&
+                         (!flow.before || flow.before->is_complete());
       return comes ? flow.operation.get() : nullptr;
     }
   return nullptr;

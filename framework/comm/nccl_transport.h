@@ -14,7 +14,7 @@ namespace longspan {
 
 // Operations of all groups are queued in the order in which they were started, and the GPU takes
 // them in it (nccl::keeps_order).
-struct Turns {
+struct LaunchOrder {
   std::uint64_t given = 0;
   std::uint64_t taken = 0;
   std::shared_ptr<const gpu::Event> last = nullptr;  // the end of the one before the next
@@ -32,8 +32,11 @@ class NcclTransport : public Transport {
  public:
   // The ranks of a group give the same id. Does not wait for them. `turns` is that of all
   // transports of this rank.
-  NcclTransport(
-      const Device& device, const nccl::Id& id, int rank, int size, std::shared_ptr<Turns> turns);
+  NcclTransport(const Device& device,
+                const nccl::Id& id,
+                int rank,
+                int size,
+                std::shared_ptr<LaunchOrder> turns);
   NcclTransport(const NcclTransport&) = delete;
   NcclTransport& operator=(const NcclTransport&) = delete;
   // Ends what is under way, and does not wait for other ranks.
@@ -41,13 +44,13 @@ class NcclTransport : public Transport {
 
   const Device& device() const { return device_; }
 
-  void start(std::shared_ptr<Operation> operation) override;
+  void start(std::shared_ptr<PendingCollective> operation) override;
   bool progress() override;
   bool suspects_mismatch() override { return false; }
   const std::string& error() const override { return error_; }
 
   // The operation that the GPU has come to and not done; null where there is none.
-  const Operation* under_way() const;
+  const PendingCollective* under_way() const;
   // Nothing is carried any more. What is under way ends as it stands. Any thread may ask for it.
   void abort() noexcept;
   // Aborts if something is under way and no call has moved it on for that long. For a thread that
@@ -60,7 +63,7 @@ class NcclTransport : public Transport {
 
  private:
   struct Flow {
-    std::shared_ptr<Operation> operation;
+    std::shared_ptr<PendingCollective> operation;
     std::unique_ptr<gpu::Event> begin;  // what the device's stream had to do before
     std::uint64_t turn = 0;
     std::shared_ptr<const gpu::Event> before =
@@ -72,21 +75,21 @@ class NcclTransport : public Transport {
 
   bool progress_locked();
   // Queues the next operation, once NCCL has done with the last one and it is its turn.
-  bool queue_next(nccl::Link& link);
-  nccl::Answer queue(nccl::Link& link, const Operation& operation);
-  nccl::Answer queue_parts(nccl::Link& link, const Operation& operation);
+  bool queue_next(nccl::NcclComm& link);
+  nccl::NcclStatus queue(nccl::NcclComm& link, const PendingCollective& operation);
+  nccl::NcclStatus queue_parts(nccl::NcclComm& link, const PendingCollective& operation);
   // False when the call has failed.
-  bool accept(const nccl::Answer& answer);
+  bool accept(const nccl::NcclStatus& answer);
 
   Device device_;
   int rank_;
   int size_;
-  std::shared_ptr<Turns> turns_;
+  std::shared_ptr<LaunchOrder> turns_;
   CUstream_st* stream_ = nullptr;
   std::atomic<Clock::time_point> moved_ = Clock::now();
   std::atomic<bool> left_ = false;  // abort_if_left has aborted
   // Becomes null while the mutex is held by a call that does not come back.
-  std::atomic<nccl::Link*> link_ = nullptr;
+  std::atomic<nccl::NcclComm*> link_ = nullptr;
   mutable std::timed_mutex mutex_;  // guards what follows but error_, which the host alone reads
   bool calling_ = false;            // NCCL has not done with the last call
   bool finalising_ = false;         // that was the last

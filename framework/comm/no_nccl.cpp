@@ -3,32 +3,34 @@
 
 namespace longspan::nccl {
 
-std::string absence() { return "this program was built without nccl.h"; }
+std::string unavailable_reason() { return "this program was built without nccl.h"; }
 
 namespace {
 
-Answer refusal() { return {.error = absence()}; }
+NcclStatus refusal() { return {.error = unavailable_reason()}; }
 
 }  // namespace
 
-Answer make_id(Id&) { return refusal(); }
-Answer make(Link*&, const Id&, int, int) { return refusal(); }
-Answer state(Link&) { return refusal(); }
-Answer finalise(Link&) { return refusal(); }
-void destroy(Link*) noexcept {}
-void abort(Link*, int) noexcept {}
-bool keeps_order(const Link&) { return true; }
-Answer begin_group(Link&) { return refusal(); }
-Answer end_group(Link&) { return refusal(); }
-Answer send(Link&, const void*, std::size_t, DType, int, CUstream_st*) { return refusal(); }
-Answer receive(Link&, void*, std::size_t, DType, int, CUstream_st*) { return refusal(); }
-Answer all_reduce(Link&, const void*, void*, std::size_t, DType, Reduction, CUstream_st*) {
+NcclStatus make_id(Id&) { return refusal(); }
+NcclStatus make(NcclComm*&, const Id&, int, int) { return refusal(); }
+NcclStatus state(NcclComm&) { return refusal(); }
+NcclStatus finalise(NcclComm&) { return refusal(); }
+void destroy(NcclComm*) noexcept {}
+void abort(NcclComm*, int) noexcept {}
+bool keeps_order(const NcclComm&) { return true; }
+NcclStatus begin_group(NcclComm&) { return refusal(); }
+NcclStatus end_group(NcclComm&) { return refusal(); }
+NcclStatus send(NcclComm&, const void*, std::size_t, DType, int, CUstream_st*) { return refusal(); }
+NcclStatus receive(NcclComm&, void*, std::size_t, DType, int, CUstream_st*) { return refusal(); }
+NcclStatus all_reduce(NcclComm&, const void*, void*, std::size_t, DType, Reduction, CUstream_st*) {
   return refusal();
 }
-Answer all_gather(Link&, const void*, void*, std::size_t, DType, CUstream_st*) { return refusal(); }
-Answer reduce_scatter(Link&, const void*, void*, std::size_t, DType, CUstream_st*) {
+NcclStatus all_gather(NcclComm&, const void*, void*, std::size_t, DType, CUstream_st*) {
   return refusal();
 }
-Answer broadcast(Link&, void*, std::size_t, DType, int, CUstream_st*) { return refusal(); }
+NcclStatus reduce_scatter(NcclComm&, const void*, void*, std::size_t, DType, CUstream_st*) {
+  return refusal();
+}
+NcclStatus broadcast(NcclComm&, void*, std::size_t, DType, int, CUstream_st*) { return refusal(); }
 
 }  // namespace longspan::nccl

@@ -28,18 +28,18 @@ enum class CollectiveKind : std::uint8_t {
 std::string_view name_of(CollectiveKind kind);
 
 // What must be equal on all ranks of a group.
-struct Signature {
+struct CollectiveSignature {
   CollectiveKind kind = CollectiveKind::barrier;
   DType dtype = DType::u8;
   Reduction reduction = Reduction::sum;
   std::int32_t root = -1;     // broadcast: the root's rank in the world
   std::int64_t elements = 0;  // of the tensor that a rank gives; of one part in reduce_scatter
 
-  friend bool operator==(const Signature&, const Signature&) = default;
+  friend bool operator==(const CollectiveSignature&, const CollectiveSignature&) = default;
 };
 
 // "all_reduce of 100 f32".
-std::string to_string(const Signature& signature);
+std::string to_string(const CollectiveSignature& signature);
 
 // One collective under way on one rank. `part` is the number of elements that go to or come from
 // one rank:
@@ -48,8 +48,8 @@ std::string to_string(const Signature& signature);
 //   reduce_scatter          size * part at `send`, part at `receive`
 //   all_to_all              size * part at both
 //   exchange                part at both
-struct Operation {
-  Signature signature;
+struct PendingCollective {
+  CollectiveSignature signature;
   std::int64_t part = 0;
   const std::byte* send = nullptr;
   std::byte* receive = nullptr;
@@ -60,8 +60,8 @@ struct Operation {
   std::uint64_t sequence = 0;  // its number in the group's ledger, from 1
   std::uint64_t hash = 0;      // the rolling hash of the ledger up to it
   Communicator::Place place;
-  bool done = false;     // nothing of it is left to the host
-  BegunSpan begun = {};  // for whoever asks where the time goes
+  bool done = false;    // nothing of it is left to the host
+  OpenSpan begun = {};  // for whoever asks where the time goes
 
   // What `send` and `receive` point into lives as long as the operation.
   std::array<Tensor, 2> tensors;
@@ -73,12 +73,12 @@ struct Operation {
   std::shared_ptr<const gpu::Event> end = {};
 
   // Whether what was received is there.
-  bool complete() const { return done && (!end || end->passed()); }
+  bool complete() const { return done && (!end || end->is_complete()); }
   // Once it is done, brings what was received to where it is wanted. What a GPU computes from here
   // on waits for it there, and so may use the tensors' memory for something else.
   void deliver() {
     if (delivered.defined()) std::exchange(delivered, {}).copy_from(tensors[1]);
-    if (end) std::exchange(end, {})->hold(tensors[1].device().state().stream());
+    if (end) std::exchange(end, {})->make_stream_wait(tensors[1].device().state().stream());
     if (on_gpu) tensors = {};
   }
 

@@ -18,7 +18,7 @@ struct MeshShape {
   bool sequence = false;
 
   // Ranks that share the time of activations outside of split regions.
-  int time_ranks() const { return context * (sequence ? tensor : 1); }
+  int sequence_ranks() const { return context * (sequence ? tensor : 1); }
   int size() const { return data * context * tensor; }
   friend bool operator==(const MeshShape&, const MeshShape&) = default;
 };

@@ -51,7 +51,7 @@ void pause_core() {
 // What this rank waits for, for others that ask; waits do not nest but for a barrier in a
 // destructor.
 struct Runtime::Waiting {
-  Waiting(Runtime& runtime, const Group& in, const Operation& what)
+  Waiting(Runtime& runtime, const Group& in, const PendingCollective& what)
       : owner(runtime), group(in), operation(what), outer(runtime.waiting_) {
     owner.waiting_ = this;
   }
@@ -61,7 +61,7 @@ struct Runtime::Waiting {
 
   Runtime& owner;
   const Group& group;
-  const Operation& operation;
+  const PendingCollective& operation;
   const Waiting* outer;
 };
 
@@ -76,7 +76,7 @@ Runtime::Runtime(const SessionOptions& options) : options_(options), limit_(opti
   MPI_Comm_rank(local, &local_rank_);
   MPI_Comm_size(local, &local_size_);
   MPI_Comm_free(&local);
-  crowded_ = local_size_ > usable_cores();
+  oversubscribed_ = local_size_ > usable_cores();
   MPI_Comm control;
   MPI_Comm_dup(MPI_COMM_WORLD, &control);
   MPI_Comm_set_errhandler(control, MPI_ERRORS_RETURN);
@@ -131,17 +131,17 @@ bool Runtime::progress() {
   return moved;
 }
 
-void Runtime::relax(std::uint64_t idle) const {
+void Runtime::back_off(std::uint64_t idle) const {
   // Another rank may need this core: to give it away costs little when nobody wants it.
-  if (idle < 64 && !crowded_)
+  if (idle < 64 && !oversubscribed_)
     pause_core();
-  else if (idle < (crowded_ ? 64 : 20000))
+  else if (idle < (oversubscribed_ ? 64 : 20000))
     sched_yield();
   else
     std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
-void Runtime::wait(Group& group, const Operation& operation) {
+void Runtime::wait(Group& group, const PendingCollective& operation) {
   if (operation.done) return;
   if (group.failure) throw RankError("{}", *group.failure);
   require(!finished_, "a collective was waited for after the end of the Session");
@@ -161,16 +161,16 @@ void Runtime::wait(CUstream_st* stream) {
   for (Group* group : groups_) {
     if (!group->nccl) continue;
     if (group->failure) throw RankError("{}", *group->failure);
-    const Operation* const operation = group->nccl->under_way();
+    const PendingCollective* const operation = group->nccl->under_way();
     if (operation && !group->nccl->error().empty())
-      give_up(*group, {*group, *operation, Seconds(0)}, true);
+      fail_collective(*group, {*group, *operation, Seconds(0)}, true);
   }
 }
 
 Runtime::Awaited Runtime::under_way_on_gpu() const {
   for (Group* group : groups_)
     if (group->nccl && !group->failure)
-      if (const Operation* operation = group->nccl->under_way())
+      if (const PendingCollective* operation = group->nccl->under_way())
         return {group, operation, operation->sequence};
   return {};
 }
@@ -183,7 +183,7 @@ void Runtime::wait_until(const Finished& finished, const Find& awaited) {
   for (std::uint64_t idle = 0; !finished(); ++idle) {
     if (progress()) idle = 0;
     if (finished()) return;
-    relax(idle);
+    back_off(idle);
     if (idle % 64 != 63) continue;
     const auto now = Clock::now();
     const Awaited current = awaited();
@@ -197,30 +197,30 @@ void Runtime::wait_until(const Finished& finished, const Find& awaited) {
     const Wait wait{*current.group, *current.operation, now - began};
     if (now - last_look > std::chrono::milliseconds(5)) {
       last_look = now;
-      look_at_suspicions(wait);
+      check_for_mismatch(wait);
     }
-    if (wait.waited > limit_) give_up(*current.group, wait, true);
+    if (wait.waited > limit_) fail_collective(*current.group, wait, true);
   }
 }
 
-void Runtime::look_at_suspicions(const Wait& wait) {
+void Runtime::check_for_mismatch(const Wait& wait) {
   for (Group* group : groups_) {
     if (!group->transport || group->failure) continue;
     const bool certain = !group->error().empty();
     if (certain || group->transport->suspects_mismatch() || control_->was_asked_about(group->id))
-      give_up(*group, wait, certain);
+      fail_collective(*group, wait, certain);
   }
 }
 
-void Runtime::give_up(Group& suspect, const Wait& wait, bool certain) {
+void Runtime::fail_collective(Group& suspect, const Wait& wait, bool certain) {
   const auto differs = [&](const ControlChannel::Reports& reports) {
     std::vector<RankLedger> ledgers = {describe(suspect.id).ledger};
     for (const auto& [rank, report] : reports)
       if (std::ranges::count(suspect.members, rank) > 0) ledgers.push_back(report.ledger);
     return ledgers.size() == suspect.members.size() &&
-           first_difference(suspect.name, ledgers).has_value();
+           first_mismatch(suspect.name, ledgers).has_value();
   };
-  const ControlChannel::Reports reports = control_->ask_all(suspect.id, grace(), differs);
+  const ControlChannel::Reports reports = control_->ask_all(suspect.id, reply_timeout(), differs);
   if (!certain && !differs(reports)) return;
   suspect.failure = diagnose(suspect, wait, reports);
   gave_up_ = describe(suspect.id).waiting;
@@ -252,13 +252,13 @@ std::string Runtime::diagnose(const Group& suspect,
                                other,
                                report.waiting.empty() ? "" : " and waits " + report.waiting);
   }
-  if (const auto difference = first_difference(suspect.name, ledgers)) return *difference;
+  if (const auto difference = first_mismatch(suspect.name, ledgers)) return *difference;
   std::string sentence;
   if (const std::string error = suspect.error(); !error.empty()) sentence = error + "; ";
   if (!silent.empty())
     sentence += fmt::format("{} did not answer within {:g} s: {}; ",
                             name_ranks(silent),
-                            grace(),
+                            reply_timeout(),
                             silent.size() == 1 ? "it was killed, stopped or hangs"
                                                : "they were killed, stopped or hang");
   return fmt::format("{}this rank waited {:.3g} s in collective {} on \"{}\" ({}){}",
@@ -275,38 +275,38 @@ void Runtime::finish(NcclTransport& transport) {
   for (std::uint64_t idle = 0; !transport.finish() && Clock::now() - began < limit_; ++idle) {
     progress();
     control_->poll();
-    relax(idle);
+    back_off(idle);
   }
 }
 
-void Runtime::fail(Group& group, const Operation& operation) {
-  give_up(group, {group, operation, Seconds(0)}, true);
+void Runtime::fail(Group& group, const PendingCollective& operation) {
+  fail_collective(group, {group, operation, Seconds(0)}, true);
   throw Failure("unreachable: a rank gave up and went on");
 }
 
-bool Runtime::claim_report() {
-  if (!claimed_) claimed_ = size_ == 1 || control_->claim(options_.grace.count());
+bool Runtime::claim_error_report() {
+  if (!claimed_) claimed_ = size_ == 1 || control_->claim(options_.reply_timeout.count());
   return *claimed_;
 }
 
 void Runtime::abort(int exit_code) {
   std::fflush(nullptr);
   if (!mpi_ || finished_) {
-    tell_end(exit_code);
+    report_job_end(exit_code);
     std::_Exit(exit_code);
   }
   // The rank that reports ends the job; this one does it only if that does not come about.
   if (claimed_ && !*claimed_) {
-    const auto deadline = Clock::now() + options_.grace;
+    const auto deadline = Clock::now() + options_.reply_timeout;
     while (Clock::now() < deadline) {
       control_->poll();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
-  tell_end(exit_code);
+  report_job_end(exit_code);
   quiet_open_mpi();
   // Only for another machine does Open MPI wait without a limit.
-  if (local_size_ < size_) daemon_.end_if_it_stays();
+  if (local_size_ < size_) daemon_.kill_if_still_running();
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }

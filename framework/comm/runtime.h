@@ -44,19 +44,21 @@ struct Communicator::Group {
   // What a transport reports as wrong, as a clause; empty when nothing is.
   std::string error() const;
   // Enters the ledger and starts.
-  void start(const std::shared_ptr<Operation>& operation);
-  void run(const std::shared_ptr<Operation>& operation);
+  void start(const std::shared_ptr<PendingCollective>& operation);
+  void run(const std::shared_ptr<PendingCollective>& operation);
   // Brings what was received to where it is wanted, of an operation that is done.
-  void finish(Operation& operation) const;
-  LedgerRecord record_of(const Operation& operation) const;
+  void finish(PendingCollective& operation) const;
+  LedgerRecord record_of(const PendingCollective& operation) const;
 
  private:
   // The empty message beside an operation that NCCL carries.
-  std::shared_ptr<Operation> shadow_of(const Operation& operation) const;
+  std::shared_ptr<PendingCollective> shadow_of(const PendingCollective& operation) const;
 };
 
 // Of the operation under way, or of the wait for it.
-SpanWords words_of(const Communicator::Group& group, const Operation& operation, ActivityKind kind);
+SpanInfo words_of(const Communicator::Group& group,
+                  const PendingCollective& operation,
+                  ActivityKind kind);
 
 class Runtime : public std::enable_shared_from_this<Runtime> {
  public:
@@ -73,7 +75,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   int local_size() const { return local_size_; }
   void set_time_limit(Seconds limit) { limit_ = limit; }
   // After which a host that waits would have given up.
-  Seconds patience() const { return limit_ + options_.grace; }
+  Seconds patience() const { return limit_ + options_.reply_timeout; }
   // What `wait` for an operation has taken in all.
   Seconds waited() const { return waited_; }
 
@@ -92,7 +94,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   // Moves every collective of every group on; true when anything moved.
   bool progress();
   // Returns when nothing of the operation is left to the host; throws RankError.
-  void wait(Group& group, const Operation& operation);
+  void wait(Group& group, const PendingCollective& operation);
   // Returns when a GPU has done what is queued on the stream, collectives among it; throws
   // RankError when one of those fails.
   void wait(CUstream_st* stream);
@@ -101,9 +103,9 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void finish(NcclTransport& transport);
 
   // Throws RankError with what the ranks' ledgers say about the operation.
-  [[noreturn]] void fail(Group& group, const Operation& operation);
+  [[noreturn]] void fail(Group& group, const PendingCollective& operation);
 
-  bool claim_report();
+  bool claim_error_report();
   [[noreturn]] void abort(int exit_code);
   // Whether someone else has ended the MPI that this one joined.
   bool is_over() const;
@@ -118,7 +120,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   // The collective that this rank waits for.
   struct Awaited {
     Group* group = nullptr;
-    const Operation* operation = nullptr;
+    const PendingCollective* operation = nullptr;
     std::uint64_t sequence = 0;  // a freed operation's address may be another's
     friend bool operator==(const Awaited&, const Awaited&) = default;
   };
@@ -133,24 +135,24 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   // What this rank waits for, and since when.
   struct Wait {
     Group& group;
-    const Operation& operation;
+    const PendingCollective& operation;
     Seconds waited;
   };
   // Asks the other ranks where a transport or another rank hints at a difference.
-  void look_at_suspicions(const Wait& wait);
+  void check_for_mismatch(const Wait& wait);
   // Exchanges the ledgers of `suspect` and throws RankError. Returns only when `certain` is false
   // and no difference was found.
-  void give_up(Group& suspect, const Wait& wait, bool certain);
+  void fail_collective(Group& suspect, const Wait& wait, bool certain);
   std::string diagnose(const Group& suspect,
                        const Wait& wait,
                        const ControlChannel::Reports& reports) const;
-  double grace() const { return std::min(options_.grace.count(), limit_.count()); }
-  void relax(std::uint64_t idle) const;
+  double reply_timeout() const { return std::min(options_.reply_timeout.count(), limit_.count()); }
+  void back_off(std::uint64_t idle) const;
 
   SessionOptions options_;
   Seconds limit_{0};
   Seconds waited_{0};
-  Daemon daemon_;
+  LauncherProcess daemon_;
   bool mpi_ = false;       // MPI is running
   bool ends_mpi_ = false;  // and this object will end it
   bool finished_ = false;
@@ -158,7 +160,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   int size_ = 1;
   int local_rank_ = 0;
   int local_size_ = 1;
-  bool crowded_ = false;  // more ranks than cores
+  bool oversubscribed_ = false;  // more ranks than cores
   std::unique_ptr<ControlChannel> control_;
   std::vector<Group*> groups_;
   const Waiting* waiting_ = nullptr;  // the innermost wait

@@ -11,7 +11,7 @@ namespace longspan {
 
 Session::Session(const SessionOptions& options)
     : runtime_(std::make_shared<Runtime>(options)), exceptions_(std::uncaught_exceptions()) {
-  tell_launcher("the start of the job");
+  notify_launcher("the start of the job");
   if (runtime_->size() > 1) world_ = Communicator(runtime_->make_world());
 }
 
@@ -22,7 +22,7 @@ Session::~Session() {
     try {
       world_.barrier();
     } catch (const std::exception& error) {
-      if (claim_report()) {
+      if (claim_error_report()) {
         std::fprintf(stderr, "longspan: %s\n", error.what());
         tell(error.what());
       }
@@ -42,7 +42,7 @@ int Session::local_size() const { return runtime_->local_size(); }
 
 std::chrono::duration<double> Session::waited() const { return runtime_->waited(); }
 
-bool Session::claim_report() const { return runtime_->claim_report(); }
+bool Session::claim_error_report() const { return runtime_->claim_error_report(); }
 
 void Session::set_listener(std::function<void(const char*)> listener) {
   listener_ = std::move(listener);

@@ -19,7 +19,7 @@ struct SessionOptions {
   // How long a collective may take before the job is given up as hung.
   std::chrono::duration<double> time_limit{300};
   // How long other ranks have to answer before they are taken for dead.
-  std::chrono::duration<double> grace{5};
+  std::chrono::duration<double> reply_timeout{5};
   TransportChoice transport = TransportChoice::automatic;
   // MPI may already be running; then it is used, and whoever started it ends it. Without this a
   // running MPI is an error.
@@ -29,7 +29,7 @@ struct SessionOptions {
 // Starts MPI and ends it, or joins one that runs; one in the life of a process. A process that was
 // not started with others by mpirun (or srun) is a world of one, and does not touch MPI. `main`
 // keeps it outside of its `try` and ends every exception so:
-//   if (session.claim_report()) {
+//   if (session.claim_error_report()) {
 //     std::fputs(sentence, stderr);
 //     session.tell(sentence);
 //   }
@@ -56,7 +56,7 @@ class Session {
   // True on one rank: the one whose sentence is printed when several fail at once. It is the first
   // to ask, as decided by the lowest rank that still answers. A rank that is told false should call
   // `abort` at once, which leaves the end to that other rank for as long as the grace.
-  bool claim_report() const;
+  bool claim_error_report() const;
   // Who else is told that sentence, on the rank that prints it: a run has a log.
   void set_listener(std::function<void(const char* sentence)> listener);
   void tell(const char* sentence) const;

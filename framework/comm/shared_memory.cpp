@@ -94,7 +94,7 @@ SharedMemoryTransport::SharedMemoryTransport(int rank,
     free_.push_back(static_cast<std::uint32_t>(i - 1));
 }
 
-void SharedMemoryTransport::start(std::shared_ptr<Operation> operation) {
+void SharedMemoryTransport::start(std::shared_ptr<PendingCollective> operation) {
   Active active;
   const std::size_t element = operation->element_size();
   const CollectiveKind kind = operation->signature.kind;
@@ -197,7 +197,8 @@ bool SharedMemoryTransport::collect_next() {
   return true;
 }
 
-bool SharedMemoryTransport::same_collective(std::uint64_t number, const Operation& operation) {
+bool SharedMemoryTransport::same_collective(std::uint64_t number,
+                                            const PendingCollective& operation) {
   for (const auto& segment : segments_)
     if (segment->header().chunks[number % SharedSegment::slots].hash != operation.hash)
       mismatch_ = true;
@@ -210,7 +211,7 @@ std::byte* SharedMemoryTransport::published_by(int rank, std::uint64_t number) c
 }
 
 void SharedMemoryTransport::publish(const Chunk& chunk, std::byte* slot) const {
-  const Operation& operation = *chunk.active->operation;
+  const PendingCollective& operation = *chunk.active->operation;
   const std::size_t element = operation.element_size();
   const std::byte* source = operation.send + static_cast<std::size_t>(chunk.begin) * element;
   const std::size_t bytes = static_cast<std::size_t>(chunk.count) * element;
@@ -245,7 +246,7 @@ void SharedMemoryTransport::publish(const Chunk& chunk, std::byte* slot) const {
 }
 
 void SharedMemoryTransport::combine(const Chunk& chunk, std::uint64_t number) const {
-  const Operation& operation = *chunk.active->operation;
+  const PendingCollective& operation = *chunk.active->operation;
   const std::size_t element = operation.element_size();
   const Slice own = slice_of(chunk.count, rank_, size());
   const std::size_t in_chunk = static_cast<std::size_t>(own.begin) * element;
@@ -271,7 +272,7 @@ void SharedMemoryTransport::reduce(const Chunk& chunk,
   for (int rank = 0; rank < size(); ++rank)
     sources.push_back(rank == rank_ ? own : published_by(rank, number) + slot_offset);
   const std::array<std::byte*, 2> results = {result, second_result};
-  const Signature& signature = chunk.active->operation->signature;
+  const CollectiveSignature& signature = chunk.active->operation->signature;
   reduce_in_order(signature.dtype,
                   signature.reduction,
                   sources,
@@ -280,7 +281,7 @@ void SharedMemoryTransport::reduce(const Chunk& chunk,
 }
 
 void SharedMemoryTransport::collect(const Chunk& chunk, std::uint64_t number) const {
-  const Operation& operation = *chunk.active->operation;
+  const PendingCollective& operation = *chunk.active->operation;
   const std::size_t element = operation.element_size();
   const std::size_t begin = static_cast<std::size_t>(chunk.begin) * element;
   const std::size_t bytes = static_cast<std::size_t>(chunk.count) * element;

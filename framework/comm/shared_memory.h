@@ -73,14 +73,14 @@ class SharedMemoryTransport : public Transport {
   // `segments`: one a rank of the group, in rank order.
   SharedMemoryTransport(int rank, std::vector<std::unique_ptr<SharedSegment>> segments);
 
-  void start(std::shared_ptr<Operation> operation) override;
+  void start(std::shared_ptr<PendingCollective> operation) override;
   bool progress() override;
   bool suspects_mismatch() override { return mismatch_; }
   const std::string& error() const override { return error_; }
 
  private:
   struct Active {
-    std::shared_ptr<Operation> operation;
+    std::shared_ptr<PendingCollective> operation;
     std::uint64_t first = 0;  // its first chunk in the stream
     std::uint64_t chunks = 0;
     std::int64_t chunk_elements = 0;  // of one part
@@ -102,7 +102,7 @@ class SharedMemoryTransport : public Transport {
   bool publish_next();
   bool combine_next();
   bool collect_next();
-  bool same_collective(std::uint64_t number, const Operation& operation);
+  bool same_collective(std::uint64_t number, const PendingCollective& operation);
   // Where rank `rank` has published the chunk.
   std::byte* published_by(int rank, std::uint64_t number) const;
   void publish(const Chunk& chunk, std::byte* slot) const;

@@ -16,7 +16,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  virtual void start(std::shared_ptr<Operation> operation) = 0;
+  virtual void start(std::shared_ptr<PendingCollective> operation) = 0;
   // Does what can be done now; true when anything moved. Sets `done` of completed operations.
   virtual bool progress() = 0;
   // True when another rank's data belongs to another collective than the one under way here. It may

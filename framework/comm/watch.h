@@ -10,13 +10,13 @@
 namespace longspan {
 
 // Calls `look` every so often, until it is destroyed.
-class Watch {
+class PeriodicThread {
  public:
-  Watch(std::chrono::duration<double> every, std::function<void()> look)
+  PeriodicThread(std::chrono::duration<double> every, std::function<void()> look)
       : every_(every), look_(std::move(look)), thread_([this] { run(); }) {}
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
-  ~Watch() {
+  PeriodicThread(const PeriodicThread&) = delete;
+  PeriodicThread& operator=(const PeriodicThread&) = delete;
+  ~PeriodicThread() {
     {
       const std::lock_guard lock(mutex_);
       over_ = true;

@@ -102,7 +102,7 @@ bool belongs_to_weights(MemoryTag tag) {
   return tag == MemoryTag::weights || tag == MemoryTag::gradients || tag == MemoryTag::optimizer;
 }
 
-bool stays(MemoryTag tag) { return belongs_to_weights(tag) || tag == MemoryTag::memory; }
+bool stays(MemoryTag tag) { return belongs_to_weights(tag) || tag == MemoryTag::recurrent_state; }
 
 // Eight classes to a power of two: at most an eighth of a block is lost. Large blocks are whole
 // huge pages. What belongs to the weights is of the same few sizes in every step: nothing is lost.
@@ -123,7 +123,7 @@ std::string address_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
   return fmt::format(" under \"ulimit -v\", which allows {}",
-                     byte_text(static_cast<double>(limit.rlim_cur)));
+                     format_bytes(static_cast<double>(limit.rlim_cur)));
 }
 
 [[noreturn]] void refuse_addresses(MemoryReport report, std::size_t bytes, MemoryTag tag) {
@@ -131,32 +131,32 @@ std::string address_limit() {
   report.reserved = std::max(report.reserved, report.total.live) + size;
   count(report.by_tag[static_cast<std::size_t>(tag)], size);
   count(report.total, size);
-  throw OutOfAddresses(
+  throw OutOfAddressSpace(
       fmt::format(
           "a rank of this run needs more than {}, for which a process has no addresses{}; "
           "use more ranks, shorter sequences, a smaller batch or a smaller model.hidden_size",
-          byte_text(static_cast<double>(report.reserved)),
+          format_bytes(static_cast<double>(report.reserved)),
           address_limit()),
       report);
 }
 
-[[noreturn]] void refuse(Backing backing,
+[[noreturn]] void refuse(AllocatorKind backing,
                          const MemoryReport& report,
                          std::size_t bytes,
                          MemoryTag tag) {
-  if (backing == Backing::address_space) refuse_addresses(report, bytes, tag);
+  if (backing == AllocatorKind::address_space) refuse_addresses(report, bytes, tag);
   std::string table;
   for (std::size_t i = 0; i < memory_tags; ++i)
     if (const std::int64_t live = report.by_tag[i].live; live > 0)
       table += fmt::format("{}{} {}",
                            table.empty() ? "" : ", ",
                            name_of(static_cast<MemoryTag>(i)),
-                           byte_text(static_cast<double>(live)));
+                           format_bytes(static_cast<double>(live)));
   throw OutOfMemory(fmt::format("out of {}memory: {} asked for {} beside {}",
-                                backing == Backing::gpu      ? "GPU "
-                                : backing == Backing::pinned ? "pinned "
-                                                             : "",
-                                byte_text(static_cast<double>(bytes)),
+                                backing == AllocatorKind::gpu      ? "GPU "
+                                : backing == AllocatorKind::pinned ? "pinned "
+                                                                   : "",
+                                format_bytes(static_cast<double>(bytes)),
                                 name_of(tag),
                                 table.empty() ? "nothing" : table),
                     backing,
@@ -192,13 +192,13 @@ void* Allocator::next_addresses(std::size_t bytes) noexcept {
 
 void* Allocator::from_system(std::size_t bytes) noexcept {
   switch (backing_) {
-    case Backing::memory:
+    case AllocatorKind::memory:
       return memory_from_system(bytes);
-    case Backing::address_space:
+    case AllocatorKind::address_space:
       return next_addresses(bytes);
-    case Backing::gpu:
+    case AllocatorKind::gpu:
       return gpu::allocate(gpu_, bytes);
-    case Backing::pinned:
+    case AllocatorKind::pinned:
       return gpu::allocate_pinned(gpu_, bytes);
   }
   return nullptr;
@@ -206,14 +206,14 @@ void* Allocator::from_system(std::size_t bytes) noexcept {
 
 void Allocator::to_system(void* block, std::size_t bytes) const noexcept {
   switch (backing_) {
-    case Backing::memory:
+    case AllocatorKind::memory:
       may_be_used(block, bytes);
       return memory_to_system(block, bytes);
-    case Backing::address_space:
+    case AllocatorKind::address_space:
       return;  // goes with its range
-    case Backing::gpu:
+    case AllocatorKind::gpu:
       return gpu::free(gpu_, block);
-    case Backing::pinned:
+    case AllocatorKind::pinned:
       return gpu::free_pinned(gpu_, block);
   }
 }
@@ -252,12 +252,12 @@ void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
     if (block == nullptr) refuse(backing_, report_, bytes, tag);
     report_.reserved += signed_size;
   }
-  if (backing_ == Backing::memory) may_be_used(block, size);
+  if (backing_ == AllocatorKind::memory) may_be_used(block, size);
   count(report_.by_tag[static_cast<std::size_t>(tag)], signed_size);
   count(report_.total, signed_size);
   report_.allocated += static_cast<double>(size);
   // A value that the host reads must not be a block's last user's.
-  if (backing_ == Backing::address_space && size <= zeroed_block) std::memset(block, 0, size);
+  if (backing_ == AllocatorKind::address_space && size <= zeroed_block) std::memset(block, 0, size);
   return block;
 }
 
@@ -267,7 +267,7 @@ void Allocator::free(void* block, std::size_t bytes, MemoryTag tag) noexcept {
   const auto lent = lent_.find(block);
   const std::size_t held = lent == lent_.end() ? size : lent->second;
   if (lent != lent_.end()) lent_.erase(lent);
-  if (backing_ == Backing::memory) may_not_be_used(block, held);
+  if (backing_ == AllocatorKind::memory) may_not_be_used(block, held);
   cached_[held].push_back(block);
   count(report_.by_tag[static_cast<std::size_t>(tag)], -static_cast<std::int64_t>(size));
   count(report_.total, -static_cast<std::int64_t>(size));

@@ -19,8 +19,8 @@ enum class MemoryTag : std::uint8_t {
   gradients,
   optimizer,
   activations,
-  memory,     // what a model carries from one segment to the next
-  workspace,  // scratch of a kernel, a collective or the loader
+  recurrent_state,  // what a model carries from one segment to the next
+  workspace,        // scratch of a kernel, a collective or the loader
 };
 inline constexpr std::size_t memory_tags = 6;
 std::string_view name_of(MemoryTag tag);
@@ -40,7 +40,7 @@ struct MemoryReport {
 // What blocks are made of: memory; addresses whose pages take memory when they are written (a block
 // of at most a page begins as zeros); memory of a GPU; or of the host, pinned for copies to and
 // from a GPU.
-enum class Backing : std::uint8_t { memory, address_space, gpu, pinned };
+enum class AllocatorKind : std::uint8_t { memory, address_space, gpu, pinned };
 
 // Thread-safe. Blocks are aligned to 64 bytes, those of 4 MiB and more to 2 MiB with huge pages
 // asked for. A freed block is kept for the next request of its size class, or lent to one that
@@ -50,17 +50,17 @@ enum class Backing : std::uint8_t { memory, address_space, gpu, pinned };
 // be held from it, and where it has no memory left: as many as make room.
 class Allocator {
  public:
-  explicit Allocator(Backing backing = Backing::memory, int gpu = 0)
+  explicit Allocator(AllocatorKind backing = AllocatorKind::memory, int gpu = 0)
       : backing_(backing), gpu_(gpu) {}
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
   ~Allocator();
 
   // Throws Failure with the table of bytes by tag when the system has no memory left,
-  // OutOfAddresses, a ConfigurationError, when it has no addresses left.
+  // OutOfAddressSpace, a ConfigurationError, when it has no addresses left.
   void* allocate(std::size_t bytes, MemoryTag tag);
   void free(void* block, std::size_t bytes, MemoryTag tag) noexcept;
-  Backing backing() const { return backing_; }
+  AllocatorKind backing() const { return backing_; }
   int gpu() const { return gpu_; }
   // Gives cached blocks back to the system.
   void trim() noexcept;
@@ -76,7 +76,7 @@ class Allocator {
   void trim_locked() noexcept;
   bool give_back(std::size_t bytes) noexcept;
 
-  const Backing backing_;
+  const AllocatorKind backing_;
   const int gpu_;
 
   // Addresses come from ranges that are used up in order: none is handed out twice.
@@ -90,16 +90,16 @@ class Allocator {
 };
 
 // A block that goes back to its allocator with this.
-class HeldBlock {
+class ScopedAllocation {
  public:
-  HeldBlock(Allocator& allocator, std::size_t bytes, MemoryTag tag)
+  ScopedAllocation(Allocator& allocator, std::size_t bytes, MemoryTag tag)
       : allocator_(allocator),
         bytes_(bytes),
         tag_(tag),
         begin_(static_cast<std::byte*>(allocator.allocate(bytes, tag))) {}
-  HeldBlock(const HeldBlock&) = delete;
-  HeldBlock& operator=(const HeldBlock&) = delete;
-  ~HeldBlock() { allocator_.free(begin_, bytes_, tag_); }
+  ScopedAllocation(const ScopedAllocation&) = delete;
+  ScopedAllocation& operator=(const ScopedAllocation&) = delete;
+  ~ScopedAllocation() { allocator_.free(begin_, bytes_, tag_); }
 
   std::byte* begin() const { return begin_; }
 

@@ -6,6 +6,6 @@
 namespace longspan {
 
 // "1.25 GB", "12.3 MB", "4.1 kB", "12 bytes": powers of ten.
-std::string byte_text(double bytes);
+std::string format_bytes(double bytes);
 
 }  // namespace longspan

@@ -11,29 +11,29 @@
 namespace longspan {
 namespace {
 
-auto order_of(const Complaint& complaint) {
-  const Mark& mark = complaint.mark;
+auto order_of(const Diagnostic& complaint) {
+  const SourceLocation& mark = complaint.mark;
   const int line = mark.line == 0 ? std::numeric_limits<int>::max() : mark.line;
   return std::tuple(mark.file.empty(), line, mark.column);
 }
 
 }  // namespace
 
-std::string Mark::to_string() const {
+std::string SourceLocation::to_string() const {
   if (file.empty()) return "--set";
   return line == 0 ? file : fmt::format("{}:{}:{}", file, line, column);
 }
 
-std::vector<std::string> lines_of(std::vector<Complaint> complaints) {
+std::vector<std::string> lines_of(std::vector<Diagnostic> complaints) {
   std::ranges::stable_sort(complaints,
                            [](const auto& a, const auto& b) { return order_of(a) < order_of(b); });
   std::vector<std::string> lines;
-  for (const Complaint& complaint : complaints)
-    lines.push_back(fmt::format("{}: {}", complaint.mark.to_string(), complaint.sentence));
+  for (const Diagnostic& complaint : complaints)
+    lines.push_back(fmt::format("{}: {}", complaint.mark.to_string(), complaint.message));
   return lines;
 }
 
-void refuse_all(std::vector<Complaint> complaints) {
+void throw_if_any(std::vector<Diagnostic> complaints) {
   if (complaints.empty()) return;
   std::vector<std::string> lines = lines_of(std::move(complaints));
   if (lines.size() > most_told) {

@@ -11,7 +11,7 @@ namespace longspan {
 inline constexpr std::size_t most_told = 20;
 
 // The place in a file, counted from 1; without a file it stands for the command line.
-struct Mark {
+struct SourceLocation {
   std::string file;
   int line = 0;
   int column = 0;
@@ -21,19 +21,19 @@ struct Mark {
 };
 
 // Something wrong at a place.
-struct Complaint {
-  Mark mark;
-  std::string sentence;
+struct Diagnostic {
+  SourceLocation mark;
+  std::string message;
   std::string key = {};      // what it is about, where it is about a key
   bool unknown_key = false;  // there is no such key
 };
 
 // "place: sentence" of each, in the order of the file; then what has no line; then the command
 // line.
-std::vector<std::string> lines_of(std::vector<Complaint> complaints);
+std::vector<std::string> lines_of(std::vector<Diagnostic> complaints);
 
 // Throws ConfigurationError with the first `most_told` of these lines and how many more there are;
 // nothing is where there is no complaint.
-void refuse_all(std::vector<Complaint> complaints);
+void throw_if_any(std::vector<Diagnostic> complaints);
 
 }  // namespace longspan

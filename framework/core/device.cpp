@@ -13,12 +13,12 @@ struct DeviceState::WaitingThread {
   Waiting wait;
 };
 
-DeviceState::DeviceState(Processor processor, Backing backing, int gpu)
+DeviceState::DeviceState(Processor processor, AllocatorKind backing, int gpu)
     : processor_(processor), allocator_(backing, gpu) {
   if (!on_gpu()) return;
   if (in_gpu_memory()) stream_ = gpu::make_stream(gpu);
   host_ = std::make_shared<DeviceState>(
-      Processor::cpu, in_gpu_memory() ? Backing::pinned : backing, gpu);
+      Processor::cpu, in_gpu_memory() ? AllocatorKind::pinned : backing, gpu);
 }
 
 DeviceState::~DeviceState() {
@@ -36,19 +36,19 @@ Cuda DeviceState::cuda() {
   return {this, stream_};
 }
 
-Device Device::dry(Processor processor) {
-  return Device(std::make_shared<DeviceState>(processor, Backing::address_space));
+Device Device::meta(Processor processor) {
+  return Device(std::make_shared<DeviceState>(processor, AllocatorKind::address_space));
 }
 
 Device Device::cuda(int index) {
   if (std::ranges::count(gpu::usable(), index) == 0)
-    throw ConfigurationError("there is no GPU {}: {}", index, gpu::absence());
-  return Device(std::make_shared<DeviceState>(Processor::gpu, Backing::gpu, index));
+    throw ConfigurationError("there is no GPU {}: {}", index, gpu::unavailable_reason());
+  return Device(std::make_shared<DeviceState>(Processor::gpu, AllocatorKind::gpu, index));
 }
 
 void DeviceState::wait() {
   if (!in_gpu_memory()) return;
-  CopiesUnderWay& copies = kept<CopiesUnderWay>();
+  PendingCopies& copies = get_or_create<PendingCopies>();
   const std::vector<Tensor> copied = copies.take();
   CUstream_st* const stream = cuda().stream;
   const Span span({.kind = ActivityKind::wait, .name = "the GPU"});
@@ -58,17 +58,17 @@ void DeviceState::wait() {
     else
       gpu::wait(stream);
   } catch (...) {
-    for (const Tensor& source : copied) copies.keep(source);  // they may not be copied yet
+    for (const Tensor& source : copied) copies.retain_source(source);  // they may not be copied yet
     throw;
   }
 }
 
-void DeviceState::set_waiting(Waiting waiting) {
+void DeviceState::set_wait_hook(Waiting waiting) {
   waiting_ = waiting ? std::make_unique<const WaitingThread>(
                            WaitingThread{std::this_thread::get_id(), std::move(waiting)})
                      : nullptr;
 }
 
-void Device::wait() const { state_->wait(); }
+void Device::synchronize() const { state_->wait(); }
 
 }  // namespace longspan

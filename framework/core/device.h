@@ -38,18 +38,18 @@ enum class Processor : std::uint8_t { cpu, gpu };
 class DeviceState {
  public:
   // `gpu`: which one, where memory is a GPU's or pinned for it.
-  DeviceState(Processor processor, Backing backing, int gpu = 0);
+  DeviceState(Processor processor, AllocatorKind backing, int gpu = 0);
   DeviceState(const DeviceState&) = delete;
   DeviceState& operator=(const DeviceState&) = delete;
   ~DeviceState();
 
   // True when nothing is computed.
-  bool dry() const { return allocator_.backing() == Backing::address_space; }
+  bool is_meta() const { return allocator_.backing() == AllocatorKind::address_space; }
   Processor processor() const { return processor_; }
   // Whether kernels are CUDA's.
   bool on_gpu() const { return processor_ == Processor::gpu; }
   // The same, and not dry.
-  bool in_gpu_memory() const { return allocator_.backing() == Backing::gpu; }
+  bool in_gpu_memory() const { return allocator_.backing() == AllocatorKind::gpu; }
   Allocator& allocator() { return allocator_; }
   // Of a GPU, which the calling thread's CUDA calls are meant for from here on. A dry one has no
   // stream.
@@ -60,7 +60,7 @@ class DeviceState {
   void wait();
   // How the calling thread waits from here on, instead of blocking; empty: as before.
   using Waiting = std::function<void(CUstream_st*)>;
-  void set_waiting(Waiting waiting);
+  void set_wait_hook(Waiting waiting);
 
   // Whether a GPU may round the factors of float32 products to TF32.
   bool tf32() const { return tf32_; }
@@ -73,7 +73,7 @@ class DeviceState {
   // The device's one `T`, made on first use. A kernel names a type of its own and synchronises
   // inside it.
   template <typename T>
-  T& kept() {
+  T& get_or_create() {
     const std::lock_guard lock(mutex_);
     auto& slot = kept_[std::type_index(typeid(T))];
     if (!slot) slot = std::make_shared<T>();
@@ -100,14 +100,14 @@ class Device {
  public:
   // A CPU device with its own allocator and counts.
   static Device cpu() {
-    return Device(std::make_shared<DeviceState>(Processor::cpu, Backing::memory));
+    return Device(std::make_shared<DeviceState>(Processor::cpu, AllocatorKind::memory));
   }
   // A device on which nothing is computed and no memory is taken: tensors are addresses, of
   // undefined contents. What a step would allocate and send on such a processor is counted as if it
   // had been made; it need not be there. Of the CPU's kernels those are called that take scratch
   // which counts; of a GPU's all are, and take their scratch, but start nothing; where the program
   // has no CUDA, the CPU's stand for them.
-  static Device dry(Processor processor = Processor::cpu);
+  static Device meta(Processor processor = Processor::cpu);
 
   // A GPU of this machine with an allocator and a stream of its own. What is queued there is done
   // in its order; copies to and from the host wait for it. Throws ConfigurationError where there is
@@ -122,7 +122,7 @@ class Device {
   // copied: pinned memory where this is a GPU, else the device itself.
   Device host() const { return state_->host_ ? Device(state_->host_) : *this; }
   // Returns when all that was queued is done.
-  void wait() const;
+  void synchronize() const;
 
   friend bool operator==(const Device&, const Device&) = default;
 
@@ -147,7 +147,7 @@ auto on(const Device& device,
     return f(state.cuda());
   }
 #endif
-  if (state.dry()) return Result();
+  if (state.is_meta()) return Result();
   const Span span({.kind = ActivityKind::kernel, .place = place});
   return f(Cpu{&state});
 }
@@ -155,9 +155,9 @@ auto on(const Device& device,
 // The same for kernels whose scratch or work counts, matrix products and attention: they are called
 // on a dry CPU too, take their scratch, count their operations and return before they compute.
 template <typename F>
-void on_or_dry(const Device& device,
-               F&& f,
-               const std::source_location& place = std::source_location::current()) {
+void dispatch_or_meta(const Device& device,
+                      F&& f,
+                      const std::source_location& place = std::source_location::current()) {
   const Span span({.kind = ActivityKind::kernel, .place = place});
 #ifdef LONGSPAN_WITH_CUDA
   if (device.on_gpu()) return f(device.state().cuda());
@@ -168,8 +168,8 @@ void on_or_dry(const Device& device,
 // Calls f, by which the host writes or reads tensors of `device`, which is no GPU; not on a dry
 // device.
 template <typename F>
-void on_host(const Device& device, F&& f) {
-  if (device.state().dry()) return;
+void dispatch_on_host(const Device& device, F&& f) {
+  if (device.state().is_meta()) return;
   require(!device.on_gpu(), "memory of a GPU was to be written or read by the host");
   f();
 }

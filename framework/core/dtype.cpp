@@ -9,7 +9,7 @@ DType dtype_named(std::string_view name) {
        {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8})
     if (name_of(dtype) == name) return dtype;
   throw DataError("there is no dtype {}; there are f64, f32, bf16, f16, i64, i32 and u8",
-                  in_quotes(name));
+                  quote(name));
 }
 
 }  // namespace longspan

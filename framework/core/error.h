@@ -46,7 +46,7 @@ using DivergedError = ErrorOf<ExitCode::diverged>;
 using RankError = ErrorOf<ExitCode::rank_failed>;
 
 // Throws ConfigurationError with what is wrong; nothing is where the sentence is empty.
-inline void refuse(const std::string& problem) {
+inline void throw_if_error(const std::string& problem) {
   if (!problem.empty()) throw ConfigurationError("{}", problem);
 }
 

@@ -397,7 +397,7 @@ std::string key_of_near_leaf(std::string_view written, std::span<const std::stri
   if (leaf.size() < shortest) return "";
   std::vector<std::string> leaves;
   for (const std::string& key : keys) leaves.emplace_back(leaf_of(key));
-  if (const std::string near = nearest(leaf, leaves); !near.empty())
+  if (const std::string near = closest_match(leaf, leaves); !near.empty())
     return key_of_leaf(near, written, keys);
   // A name of the field that was misspelt.
   std::vector<std::string> names;
@@ -409,7 +409,7 @@ std::string key_of_near_leaf(std::string_view written, std::span<const std::stri
       targets.push_back(entry.key);
     }
   }
-  const auto named = std::ranges::find(names, nearest(leaf, names));
+  const auto named = std::ranges::find(names, closest_match(leaf, names));
   return named == names.end()
              ? ""
              : std::string(targets[static_cast<std::size_t>(named - names.begin())]);
@@ -440,7 +440,7 @@ std::string key_hint(std::string_view written, std::span<const std::string> keys
   if (!same.empty() && section_of(same) == section_of(written)) return meant(same);
   if (same.empty())
     if (std::string hint = field_hint(written, keys); !hint.empty()) return hint;
-  if (const std::string near = nearest(written, keys); !near.empty()) return meant(near);
+  if (const std::string near = closest_match(written, keys); !near.empty()) return meant(near);
   if (const FieldName* entry = entry_named(written, keys, NameMatch::within))
     return hint_of(*entry);
   if (!same.empty()) return meant(same);
@@ -456,7 +456,7 @@ std::string value_hint(std::string_view key,
     if (!entry.note.empty()) return fmt::format("; {}", entry.note);
     if (is_among(entry.value, choices)) return meant(entry.value);
   }
-  const std::string near = nearest(written, choices);
+  const std::string near = closest_match(written, choices);
   return near.empty() ? "" : meant(near);
 }
 

@@ -16,13 +16,13 @@ namespace longspan::gpu {
 // memory for a block. None without a driver.
 std::vector<int> usable();
 // Why there is none, or not as many as wanted, as a clause.
-std::string absence();
+std::string unavailable_reason();
 
 // Why GPUs of this machine cannot be used, as a clause; empty where they can or there are none.
-std::string trouble();
+std::string unusable_reason();
 
 // Its place on the bus: GPUs of one machine differ in it, however they are numbered.
-std::string bus_address(int gpu);
+std::string pci_bus_id(int gpu);
 
 // The GPU that the calling thread's next calls are meant for.
 void select(int gpu);
@@ -44,9 +44,9 @@ class Event {
   ~Event();
 
   // Whether the stream has come past it.
-  bool passed() const;
+  bool is_complete() const;
   // What is queued on `stream` from here on waits for it; the host does not.
-  void hold(CUstream_st* stream) const;
+  void make_stream_wait(CUstream_st* stream) const;
 
  private:
   int gpu_ = 0;
@@ -72,7 +72,7 @@ void zero(void* block, std::size_t bytes, CUstream_st* stream);
 
 // A range of the calling thread, which its maker's profilers show (NVTX). Ranges lie within each
 // other; the innermost ends.
-void begin_range(const char* name) noexcept;
-void end_range() noexcept;
+void push_nvtx_range(const char* name) noexcept;
+void pop_nvtx_range() noexcept;
 
 }  // namespace longspan::gpu

@@ -54,15 +54,15 @@ int own_descriptor(const std::string& path) {
   return -1;
 }
 
-struct stat status_of(int descriptor, const NamedPath& path) {
+struct stat status_of(int descriptor, const ConfigPath& path) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0)
-    throw DataError("{}: cannot be examined: {}", path.told(), system_message());
+    throw DataError("{}: cannot be examined: {}", path.describe(), errno_message());
   return status;
 }
 
 // Opens a path. Throws DataError.
-int opened(const NamedPath& path) {
+int opened(const ConfigPath& path) {
   int descriptor = open_for_reading(path.c_str());
   // A socket cannot be opened by its path.
   if (descriptor < 0 && errno == ENXIO && own_descriptor(path) >= 0)
@@ -71,15 +71,15 @@ int opened(const NamedPath& path) {
   const int reason = errno;
   const bool is_of_another = reason == ENOENT && own_descriptor(path) >= 0;
   throw DataError("{}: cannot be opened for reading: {}{}",
-                  path.told(),
-                  system_message(reason),
+                  path.describe(),
+                  errno_message(reason),
                   is_of_another      ? of_one_process
-                  : reason == ENOENT ? path.help_to_find()
+                  : reason == ENOENT ? path.not_found_hint()
                                      : "");
 }
 
 // Waits for the first bytes, or the end, of what is not a regular file.
-void wait_for_bytes(int descriptor, int patience, const NamedPath& path) {
+void wait_for_bytes(int descriptor, int patience, const ConfigPath& path) {
   pollfd waited = {.fd = descriptor, .events = POLLIN, .revents = 0};
   const struct stat status = status_of(descriptor, path);
   // A terminal has a user, and a pipe without a name a writer from the start.
@@ -88,11 +88,11 @@ void wait_for_bytes(int descriptor, int patience, const NamedPath& path) {
     throw DataError(
         "{}: is a named pipe to which nothing is written; start what writes to it "
         "first",
-        path.told());
+        path.describe());
 }
 
 // A descriptor of a temporary file with all that `read` gives, as the constructor has it.
-int copied(const NamedPath& path, const std::function<std::size_t(std::span<char>)>& read) {
+int copied(const ConfigPath& path, const std::function<std::size_t(std::span<char>)>& read) {
   const std::string folder = temporary_folder();
   const int file = open_unnamed_file(folder);
   const auto require_written = [&](bool is_written) {
@@ -101,7 +101,7 @@ int copied(const NamedPath& path, const std::function<std::size_t(std::span<char
         "{}: a temporary file for {} cannot be written: {}; set TMPDIR to a folder with room",
         folder,
         path.text(),
-        system_message());
+        errno_message());
   };
   require_written(file >= 0);
   try {
@@ -123,7 +123,7 @@ int copied(const NamedPath& path, const std::function<std::size_t(std::span<char
 }
 
 // A copy of a stream, which can be read once only: another that is opened gets the same copy.
-int copied_stream(int descriptor, int patience, const NamedPath& path) {
+int copied_stream(int descriptor, int patience, const ConfigPath& path) {
   static std::mutex mutex;
   static std::map<std::pair<dev_t, ino_t>, int> copies;
   const std::lock_guard lock(mutex);
@@ -138,7 +138,7 @@ int copied_stream(int descriptor, int patience, const NamedPath& path) {
         ssize_t count = -1;
         do count = ::read(descriptor, out.data(), out.size());
         while (count < 0 && errno == EINTR);
-        if (count < 0) throw DataError("{}: cannot be read: {}", path.told(), system_message());
+        if (count < 0) throw DataError("{}: cannot be read: {}", path.describe(), errno_message());
         return static_cast<std::size_t>(count);
       });
     } catch (...) {
@@ -150,27 +150,27 @@ int copied_stream(int descriptor, int patience, const NamedPath& path) {
 }
 
 // Of a file that can be read. Throws DataError.
-std::int64_t size_of(int descriptor, const NamedPath& path) {
+std::int64_t size_of(int descriptor, const ConfigPath& path) {
   const struct stat status = status_of(descriptor, path);
   if (!S_ISREG(status.st_mode))
     throw DataError("{}: is not a regular file{}",
-                    path.told(),
+                    path.describe(),
                     S_ISDIR(status.st_mode)
                         ? fmt::format(" but a directory; name its files, as {}/*", path.text())
                     : own_descriptor(path) >= 0 ? of_one_process
                                                 : "");
-  if (status.st_size == 0) throw DataError("{}: is empty", path.told());
+  if (status.st_size == 0) throw DataError("{}: is empty", path.describe());
   return status.st_size;
 }
 
-bool is_stream(int descriptor, const NamedPath& path) {
+bool is_stream(int descriptor, const ConfigPath& path) {
   const mode_t mode = status_of(descriptor, path).st_mode;
   return S_ISFIFO(mode) || S_ISSOCK(mode) || (S_ISCHR(mode) && ::isatty(descriptor) == 1);
 }
 
 }  // namespace
 
-InputFile::InputFile(NamedPath path, int patience) : path_(std::move(path)) {
+InputFile::InputFile(ConfigPath path, int patience) : path_(std::move(path)) {
   descriptor_ = opened(path_);
   try {
     if (is_stream(descriptor_, path_)) {
@@ -185,7 +185,7 @@ InputFile::InputFile(NamedPath path, int patience) : path_(std::move(path)) {
   }
 }
 
-InputFile::InputFile(NamedPath path, const std::function<std::size_t(std::span<char>)>& read)
+InputFile::InputFile(ConfigPath path, const std::function<std::size_t(std::span<char>)>& read)
     : path_(std::move(path)), descriptor_(copied(path_, read)), is_copy_(true) {
   try {
     size_ = size_of(descriptor_, path_);
@@ -208,7 +208,7 @@ InputFile::~InputFile() {
 
 void InputFile::drop_first(std::int64_t bytes) {
   require(bytes <= size_, "{}: {} bytes to drop of {}", path_, bytes, size_);
-  if (bytes == size_) throw DataError("{}: is empty", path_.told());
+  if (bytes == size_) throw DataError("{}: is empty", path_.describe());
   dropped_ += bytes;
   size_ -= bytes;
 }
@@ -225,7 +225,7 @@ void InputFile::copy(std::int64_t offset, std::span<char> out) const {
     const ssize_t copied = ::pread(descriptor_, out.data(), out.size(), dropped_ + offset);
     if (copied < 0 && errno == EINTR) continue;
     if (copied < 0)
-      throw DataError("{}: byte {} cannot be read: {}", path_, offset, system_message());
+      throw DataError("{}: byte {} cannot be read: {}", path_, offset, errno_message());
     if (copied == 0)
       throw DataError("{}: has become shorter while it was read: {} bytes when opened, {} now",
                       path_,
@@ -242,7 +242,7 @@ void InputFile::copy(std::int64_t offset, std::span<std::byte> out) const {
 
 std::string InputFile::text(std::int64_t most) const {
   if (size_ > most)
-    throw DataError("{}: found {} bytes; wanted at most {}", path_.told(), size_, most);
+    throw DataError("{}: found {} bytes; wanted at most {}", path_.describe(), size_, most);
   std::string text(static_cast<std::size_t>(size_), '\0');
   copy(0, std::span(text));
   return text;

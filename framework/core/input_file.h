@@ -23,11 +23,11 @@ class InputFile {
   // temporary file: once in a process, so that it can be opened again. Throws DataError when the
   // file is missing, unreadable, empty, or neither that nor a regular file, and when nothing writes
   // to a named pipe within `patience` milliseconds.
-  explicit InputFile(NamedPath path, int patience = 5000);
+  explicit InputFile(ConfigPath path, int patience = 5000);
   // Copies what `read` writes into the bytes that it is given and returns the number of, until that
   // is 0, into a temporary file (unnamed_file.h); `path` names it in messages. Throws DataError
   // when there are no bytes, and Failure when they cannot be written.
-  InputFile(NamedPath path, const std::function<std::size_t(std::span<char>)>& read);
+  InputFile(ConfigPath path, const std::function<std::size_t(std::span<char>)>& read);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&&) = delete;
   ~InputFile();
@@ -49,7 +49,7 @@ class InputFile {
   std::string text(std::int64_t most) const;
 
  private:
-  NamedPath path_;
+  ConfigPath path_;
   int descriptor_ = -1;
   std::int64_t size_ = 0;
   std::int64_t dropped_ = 0;  // bytes before the first

@@ -11,7 +11,7 @@ bool is_blank(char letter) {
 
 }  // namespace
 
-void JsonBounds::count_value() {
+void JsonLimits::count_value() {
   length_ = 0;
   if (++values_ > most_values_at_first + bytes_ / 4)
     throw DataError("{}: it has {} values in its first {} bytes: it is no file of Longspan's",
@@ -20,7 +20,7 @@ void JsonBounds::count_value() {
                     bytes_);
 }
 
-void JsonBounds::add_outside(char letter) {
+void JsonLimits::add_outside(char letter) {
   if (is_blank(letter)) {
     length_ = 0;
     if (++blanks_ > most_blanks_at_first + bytes_ / 2 && bounds_blanks_)
@@ -63,7 +63,7 @@ void JsonBounds::add_outside(char letter) {
   }
 }
 
-void JsonBounds::add(std::string_view block) {
+void JsonLimits::add(std::string_view block) {
   for (const char letter : block) {
     ++bytes_;
     // JSON has them neither in texts nor between them; a hole in a file reads as zeros.

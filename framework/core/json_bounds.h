@@ -12,7 +12,7 @@ namespace longspan {
 // and blanks there are for the bytes there are: so what is parsed afterwards takes time and memory
 // in proportion to its bytes, and whatever goes through it level by level has stack enough. What
 // is no JSON otherwise is the parser's to find.
-class JsonBounds {
+class JsonLimits {
  public:
   static constexpr int most_depth = 32;
   static constexpr std::size_t most_number = 64;                             // characters
@@ -21,7 +21,7 @@ class JsonBounds {
   static constexpr std::size_t most_values_at_first = 4096;                  // later one in 4 bytes
 
   // `place` begins every message. Files of others may be indented as they like.
-  explicit JsonBounds(std::string place, bool bounds_blanks = true)
+  explicit JsonLimits(std::string place, bool bounds_blanks = true)
       : place_(std::move(place)), bounds_blanks_(bounds_blanks) {}
 
   // Throws DataError at the first byte with which the text is more than that, or that no JSON has.
@@ -43,10 +43,10 @@ class JsonBounds {
 };
 
 // The same for a text that is there as a whole.
-inline void require_json_bounds(std::string_view text,
-                                const std::string& place,
-                                bool bounds_blanks = true) {
-  JsonBounds(place, bounds_blanks).add(text);
+inline void check_json_limits(std::string_view text,
+                              const std::string& place,
+                              bool bounds_blanks = true) {
+  JsonLimits(place, bounds_blanks).add(text);
 }
 
 }  // namespace longspan

@@ -30,15 +30,15 @@ std::string maker_of(const fs::path& path) {
 
 }  // namespace
 
-std::string NamedPath::before() const {
+std::string ConfigPath::before() const {
   return place.empty() || place == "default" ? "" : place + ": ";
 }
 
-std::string NamedPath::told() const {
+std::string ConfigPath::describe() const {
   return fmt::format("{}{}{}", before(), key.empty() ? "" : key + ": ", text());
 }
 
-std::string NamedPath::help_to_find() const {
+std::string ConfigPath::not_found_hint() const {
   const fs::path path = text();
   std::string help;
   std::error_code error;
@@ -54,7 +54,7 @@ std::string list_text(const std::vector<WeightedPath>& paths) {
   for (const WeightedPath& part : paths) {
     const std::string path = yaml_word(part.path);
     items.push_back(part.weight
-                        ? fmt::format("{{path: {}, weight: {}}}", path, number_text(*part.weight))
+                        ? fmt::format("{{path: {}, weight: {}}}", path, format_number(*part.weight))
                         : path);
   }
   return fmt::format("[{}]", fmt::join(items, ", "));
@@ -62,7 +62,7 @@ std::string list_text(const std::vector<WeightedPath>& paths) {
 
 }  // namespace
 
-PathList::PathList(const NamedPath& path) : NamedPath(path) {
+PathList::PathList(const ConfigPath& path) : ConfigPath(path) {
   if (!path.empty()) parts.push_back({path});
 }
 
@@ -88,7 +88,7 @@ void PathList::name(const std::string& named_by, const std::string& written_at) 
 
 bool begins_at_home(const std::string& path) { return path == "~" || path.starts_with("~/"); }
 
-std::string in_home(const std::string& path, const std::string& home) {
+std::string expand_home(const std::string& path, const std::string& home) {
   return begins_at_home(path) ? home + path.substr(1) : path;
 }
 

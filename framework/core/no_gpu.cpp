@@ -5,14 +5,14 @@
 namespace longspan::gpu {
 namespace {
 
-[[noreturn]] void refuse() { throw Failure("{}", absence()); }
+[[noreturn]] void refuse() { throw Failure("{}", unavailable_reason()); }
 
 }  // namespace
 
 std::vector<int> usable() { return {}; }
-std::string absence() { return "this program was built without a CUDA toolkit"; }
-std::string trouble() { return ""; }
-std::string bus_address(int) { refuse(); }
+std::string unavailable_reason() { return "this program was built without a CUDA toolkit"; }
+std::string unusable_reason() { return ""; }
+std::string pci_bus_id(int) { refuse(); }
 void select(int) { refuse(); }
 CUstream_st* make_stream(int, bool) { refuse(); }
 void destroy_stream(int, CUstream_st*) noexcept {}
@@ -20,8 +20,8 @@ void wait(CUstream_st*) { refuse(); }
 bool done(CUstream_st*) { refuse(); }
 Event::Event(CUstream_st*) { refuse(); }
 Event::~Event() = default;
-bool Event::passed() const { refuse(); }
-void Event::hold(CUstream_st*) const { refuse(); }
+bool Event::is_complete() const { refuse(); }
+void Event::make_stream_wait(CUstream_st*) const { refuse(); }
 MemoryBytes memory_bytes(int) { refuse(); }
 void* allocate(int, std::size_t) noexcept { return nullptr; }
 void free(int, void*) noexcept {}
@@ -29,7 +29,7 @@ void* allocate_pinned(int, std::size_t) noexcept { return nullptr; }
 void free_pinned(int, void*) noexcept {}
 void copy(void*, const void*, std::size_t, CUstream_st*) { refuse(); }
 void zero(void*, std::size_t, CUstream_st*) { refuse(); }
-void begin_range(const char*) noexcept {}
-void end_range() noexcept {}
+void push_nvtx_range(const char*) noexcept {}
+void pop_nvtx_range() noexcept {}
 
 }  // namespace longspan::gpu

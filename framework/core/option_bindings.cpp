@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-std::optional<std::string> judge_bounds(long double value, const Rule& rule) {
+std::optional<std::string> judge_bounds(long double value, const Constraint& rule) {
   const bool low = rule.lower && (rule.lower_open ? value <= static_cast<long double>(*rule.lower)
                                                   : value < static_cast<long double>(*rule.lower));
   const bool high = rule.upper && (rule.upper_open ? value >= static_cast<long double>(*rule.upper)
@@ -20,7 +20,7 @@ std::optional<std::string> judge_bounds(long double value, const Rule& rule) {
   return std::nullopt;
 }
 
-std::optional<std::string> judge_choice(const std::string& text, const Rule& rule) {
+std::optional<std::string> judge_choice(const std::string& text, const Constraint& rule) {
   const auto& choices = rule.choices;
   if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) {
     return std::nullopt;
@@ -40,7 +40,7 @@ struct Word<std::int64_t> {
 
   static std::string text(std::int64_t value) { return fmt::format("{}", value); }
   static std::optional<std::string> take(const Scalar& scalar,
-                                         const Rule& rule,
+                                         const Constraint& rule,
                                          std::int64_t& value) {
     if (scalar.quoted) return "it is in quotes";
     const auto parsed = parse_integer(scalar.text);
@@ -57,8 +57,10 @@ struct Word<double> {
   static constexpr const char* names = "numbers";
   static constexpr const char* with_article = "a number";
 
-  static std::string text(double value) { return number_text(value); }
-  static std::optional<std::string> take(const Scalar& scalar, const Rule& rule, double& value) {
+  static std::string text(double value) { return format_number(value); }
+  static std::optional<std::string> take(const Scalar& scalar,
+                                         const Constraint& rule,
+                                         double& value) {
     if (scalar.quoted) return "it is in quotes";
     const auto parsed = parse_number(scalar.text);
     if (!parsed.good) return parsed.problem;
@@ -74,7 +76,7 @@ struct Word<bool> {
   static constexpr const char* with_article = "true or false";
 
   static std::string text(bool value) { return value ? "true" : "false"; }
-  static std::optional<std::string> take(const Scalar& scalar, const Rule&, bool& value) {
+  static std::optional<std::string> take(const Scalar& scalar, const Constraint&, bool& value) {
     if (scalar.quoted) return "it is in quotes";
     if (scalar.text != "true" && scalar.text != "false") return "";
     value = scalar.text == "true";
@@ -90,7 +92,7 @@ struct Word<std::string> {
 
   static std::string text(const std::string& value) { return yaml_word(value); }
   static std::optional<std::string> take(const Scalar& scalar,
-                                         const Rule& rule,
+                                         const Constraint& rule,
                                          std::string& value) {
     value = scalar.text;
     if (rule.not_empty && value.empty()) return "";
@@ -99,12 +101,14 @@ struct Word<std::string> {
 };
 
 template <>
-struct Word<NamedPath> {
+struct Word<ConfigPath> {
   static constexpr const char* name = "path";
   static constexpr const char* with_article = "a path";
 
-  static std::string text(const NamedPath& value) { return yaml_word(value); }
-  static std::optional<std::string> take(const Scalar& scalar, const Rule& rule, NamedPath& value) {
+  static std::string text(const ConfigPath& value) { return yaml_word(value); }
+  static std::optional<std::string> take(const Scalar& scalar,
+                                         const Constraint& rule,
+                                         ConfigPath& value) {
     return Word<std::string>::take(scalar, rule, value);
   }
 };
@@ -117,15 +121,16 @@ class OneValue : public OptionBinding {
   std::string type() const override { return Word<T>::name; }
   std::string type_with_article() const override { return Word<T>::with_article; }
   std::string text() const override { return Word<T>::text(value_); }
-  std::optional<std::string> take(const std::vector<ListItem>& scalars, const Rule& rule) override {
+  std::optional<std::string> take(const std::vector<ListItem>& scalars,
+                                  const Constraint& rule) override {
     T value{};
     auto problem = Word<T>::take(scalars.front(), rule, value);
     if (!problem) value_ = std::move(value);
     return problem;
   }
-  bool is_path() const override { return std::same_as<T, NamedPath>; }
+  bool is_path() const override { return std::same_as<T, ConfigPath>; }
   void tell_place(const std::string& key, const std::string& place) override {
-    if constexpr (std::same_as<T, NamedPath>) {
+    if constexpr (std::same_as<T, ConfigPath>) {
       value_.key = key;
       value_.place = place;
     }
@@ -149,7 +154,8 @@ class OptionalValue : public OptionBinding {
     const std::string text = Word<T>::text(*value_);
     return text == "none" ? "\"none\"" : text;
   }
-  std::optional<std::string> take(const std::vector<ListItem>& scalars, const Rule& rule) override {
+  std::optional<std::string> take(const std::vector<ListItem>& scalars,
+                                  const Constraint& rule) override {
     const Scalar& scalar = scalars.front();
     if (scalar.text == "none" && !scalar.quoted) {
       value_.reset();
@@ -182,7 +188,8 @@ class ListValue : public OptionBinding {
     }
     return fmt::format("[{}]", text);
   }
-  std::optional<std::string> take(const std::vector<ListItem>& scalars, const Rule& rule) override {
+  std::optional<std::string> take(const std::vector<ListItem>& scalars,
+                                  const Constraint& rule) override {
     if (rule.not_empty && scalars.empty()) return "";
     std::vector<T> values;
     for (const ListItem& scalar : scalars) {
@@ -210,12 +217,13 @@ class PathListValue : public OptionBinding {
   }
   // A list is already as it would be written.
   std::string text() const override { return value_.is_one() ? yaml_word(value_) : value_.text(); }
-  std::optional<std::string> take(const std::vector<ListItem>& scalars, const Rule& rule) override {
+  std::optional<std::string> take(const std::vector<ListItem>& scalars,
+                                  const Constraint& rule) override {
     std::vector<WeightedPath> paths;
     for (const ListItem& item : scalars) {
       WeightedPath part;
       if (auto problem = item.fields ? take_fields(*item.fields, part)
-                                     : Word<NamedPath>::take(item, rule, part.path))
+                                     : Word<ConfigPath>::take(item, rule, part.path))
         return problem;
       if (scalars.size() > 1 && part.path.empty()) return "a path is empty";
       paths.push_back(std::move(part));
@@ -240,7 +248,7 @@ class PathListValue : public OptionBinding {
         if (Word<double>::take(scalar, more_than(0.0), weight)) return "a weight is more than 0";
         part.weight = weight;
       } else {
-        return fmt::format("{} is neither path nor weight", in_quotes(name));
+        return fmt::format("{} is neither path nor weight", quote(name));
       }
     }
     if (part.path.empty()) return "a mapping without a path";
@@ -263,7 +271,8 @@ class NamedValue : public OptionBinding {
     return is_boolean() ? Word<bool>::with_article : Word<std::string>::with_article;
   }
   std::string text() const override { return is_boolean() ? read_() : yaml_word(read_()); }
-  std::optional<std::string> take(const std::vector<ListItem>& scalars, const Rule& rule) override {
+  std::optional<std::string> take(const std::vector<ListItem>& scalars,
+                                  const Constraint& rule) override {
     bool unused = false;
     auto problem = is_boolean() ? Word<bool>::take(scalars.front(), rule, unused)
                                 : judge_choice(scalars.front().text, rule);
@@ -293,7 +302,9 @@ Binding OptionTable::bind(bool& value) { return std::make_unique<OneValue<bool>>
 Binding OptionTable::bind(std::string& value) {
   return std::make_unique<OneValue<std::string>>(value);
 }
-Binding OptionTable::bind(NamedPath& value) { return std::make_unique<OneValue<NamedPath>>(value); }
+Binding OptionTable::bind(ConfigPath& value) {
+  return std::make_unique<OneValue<ConfigPath>>(value);
+}
 Binding OptionTable::bind(PathList& value) { return std::make_unique<PathListValue>(value); }
 Binding OptionTable::bind(std::vector<std::int64_t>& value) {
   return std::make_unique<ListValue<std::int64_t>>(value);

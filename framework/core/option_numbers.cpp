@@ -124,6 +124,6 @@ ParsedNumber<double> parse_number(std::string_view text) {
   return {true, value, ""};
 }
 
-std::string number_text(double value) { return fmt::format("{}", value); }
+std::string format_number(double value) { return fmt::format("{}", value); }
 
 }  // namespace longspan

@@ -25,6 +25,6 @@ ParsedNumber<std::int64_t> parse_integer(std::string_view text);
 ParsedNumber<double> parse_number(std::string_view text);
 
 // The shortest decimal that reads back to the same bits.
-std::string number_text(double value);
+std::string format_number(double value);
 
 }  // namespace longspan

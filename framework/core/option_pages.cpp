@@ -32,7 +32,7 @@ std::string details(const OptionDescription& option) {
                ? option.allowed
                : fmt::format("{}, {}", option.type, option.allowed);
   }
-  text += option.standard.empty() ? "; must be given" : "; default " + option.standard;
+  text += option.default_value.empty() ? "; must be given" : "; default " + option.default_value;
   if (!option.set_to.empty())
     text += fmt::format("; here {}, set at {}", option.set_to, on_one_line(option.set_at));
   return text;
@@ -95,7 +95,7 @@ std::string markdown(std::span<const OptionDescription> reference) {
     }
     section = own;
     std::string standard =
-        option.standard.empty() ? "must be given" : fmt::format("`{}`", option.standard);
+        option.default_value.empty() ? "must be given" : fmt::format("`{}`", option.default_value);
     if (!option.set_to.empty())
       standard += fmt::format("; here `{}`, set at {}", option.set_to, on_one_line(option.set_at));
     text += fmt::format("| `{}` | {} | {} | {} | {} |\n",

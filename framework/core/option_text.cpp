@@ -63,13 +63,13 @@ std::string yaml_word(const std::string& text) {
   return fmt::format("\"{}\"", escaped(text));
 }
 
-std::string in_quotes(std::string_view text) {
+std::string quote(std::string_view text) {
   constexpr std::size_t most = 80;
   const std::size_t kept = length_within(text, most);
   return fmt::format("\"{}{}\"", escaped(text.substr(0, kept)), kept < text.size() ? "..." : "");
 }
 
-std::string shortened(std::string_view text, std::size_t most) {
+std::string truncated(std::string_view text, std::size_t most) {
   const std::size_t kept = length_within(text, most);
   return fmt::format("{}{}", text.substr(0, kept), kept < text.size() ? "..." : "");
 }
@@ -78,7 +78,7 @@ std::string some_in_quotes(std::span<const std::string> words, const std::string
   constexpr std::size_t most = 3;
   std::string text = noun;
   for (std::size_t i = 0; i < std::min(most, words.size()); ++i)
-    text += (i == 0 ? " " : ", ") + in_quotes(words[i]);
+    text += (i == 0 ? " " : ", ") + quote(words[i]);
   return words.size() > most ? text + fmt::format(" and {} more", words.size() - most) : text;
 }
 
@@ -89,7 +89,7 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-std::string either(std::span<const std::string> words) {
+std::string join_or(std::span<const std::string> words) {
   std::string text;
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (i > 0) text += i + 1 == words.size() ? " or " : ", ";
@@ -98,22 +98,23 @@ std::string either(std::span<const std::string> words) {
   return text;
 }
 
-std::string allowed_text(const Rule& rule, bool is_list) {
+std::string allowed_text(const Constraint& rule, bool is_list) {
   std::vector<std::string> parts;
   if (rule.lower && rule.upper && !rule.lower_open && !rule.upper_open) {
-    parts.push_back(fmt::format("{} to {}", number_text(*rule.lower), number_text(*rule.upper)));
+    parts.push_back(
+        fmt::format("{} to {}", format_number(*rule.lower), format_number(*rule.upper)));
   } else {
     if (rule.lower) {
       const char* word = rule.lower_open ? "above" : "at least";
-      parts.push_back(fmt::format("{} {}", word, number_text(*rule.lower)));
+      parts.push_back(fmt::format("{} {}", word, format_number(*rule.lower)));
     }
     if (rule.upper) {
       const char* word = rule.upper_open ? "below" : "at most";
-      parts.push_back(fmt::format("{} {}", word, number_text(*rule.upper)));
+      parts.push_back(fmt::format("{} {}", word, format_number(*rule.upper)));
     }
   }
   if (rule.multiple) parts.push_back(fmt::format("a multiple of {}", *rule.multiple));
-  if (!rule.choices.empty()) parts.push_back(either(rule.choices));
+  if (!rule.choices.empty()) parts.push_back(join_or(rule.choices));
   std::string text = fmt::format("{}", fmt::join(parts, " and "));
   if (is_list && !text.empty()) text = "each " + text;
   if (rule.not_empty) text += text.empty() ? "not empty" : ", not empty";
@@ -141,7 +142,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
-std::string nearest(std::string_view text, std::span<const std::string> words) {
+std::string closest_match(std::string_view text, std::span<const std::string> words) {
   const auto leaf = [](std::string_view key) { return key.substr(key.rfind('.') + 1); };
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, text.size() / 4) + 1;
@@ -164,7 +165,7 @@ std::string nearest(std::string_view text, std::span<const std::string> words) {
 }
 
 std::string shown(std::string_view text) {
-  const std::string quoted = in_quotes(text);
+  const std::string quoted = quote(text);
   return quoted.substr(1, quoted.size() - 2);
 }
 

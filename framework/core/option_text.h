@@ -14,10 +14,10 @@ std::string yaml_word(const std::string& text);
 
 // The text in quotes for a message, control characters escaped, shortened when it is long: a
 // message never grows with what a file says.
-std::string in_quotes(std::string_view text);
+std::string quote(std::string_view text);
 
 // The same without quotes and escapes, for words that others made of what a file says.
-std::string shortened(std::string_view text, std::size_t most = 80);
+std::string truncated(std::string_view text, std::size_t most = 80);
 
 // "folders \"a\", \"b\", \"c\" and 7 more", of the noun "folders": the first few words.
 std::string some_in_quotes(std::span<const std::string> words, const std::string& noun);
@@ -26,16 +26,16 @@ std::string some_in_quotes(std::span<const std::string> words, const std::string
 std::string lower_case(std::string_view text);
 
 // "a, b or c".
-std::string either(std::span<const std::string> words);
+std::string join_or(std::span<const std::string> words);
 
 // What the rule allows beyond the type: "at least 1 and below 8"; "" when everything.
-std::string allowed_text(const Rule& rule, bool is_list);
+std::string allowed_text(const Constraint& rule, bool is_list);
 
 // Insertions, deletions, replacements and swaps of neighbours that turn one text into the other.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 // The word nearest to `text`, or "" when none is near.
-std::string nearest(std::string_view text, std::span<const std::string> words);
+std::string closest_match(std::string_view text, std::span<const std::string> words);
 
 // in_quotes without the quotes, for a key or a list.
 std::string shown(std::string_view text);

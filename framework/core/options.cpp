@@ -13,7 +13,7 @@ namespace {
 std::string found_text(const Assignment& assignment) {
   switch (assignment.kind) {
     case Assignment::Kind::scalar:
-      return in_quotes(assignment.scalars.front().text);
+      return quote(assignment.scalars.front().text);
     case Assignment::Kind::list: {
       std::string text;
       for (const ListItem& item : assignment.scalars) {
@@ -30,12 +30,12 @@ std::string found_text(const Assignment& assignment) {
   return "";
 }
 
-std::string allowed_sentence(const OptionBinding& binding, const Rule& rule) {
+std::string allowed_sentence(const OptionBinding& binding, const Constraint& rule) {
   if (!rule.choices.empty() && !binding.is_list()) {
     const bool optional = binding.type_with_article().starts_with("none");
     std::vector<std::string> words = rule.choices;
     if (optional) words.insert(words.begin(), "none");
-    return either(words);
+    return join_or(words);
   }
   const std::string allowed = allowed_text(rule, binding.is_list());
   return allowed.empty() ? binding.type_with_article()
@@ -55,12 +55,12 @@ std::string ListItem::found() const {
   std::string all;
   for (const auto& [name, word] : *fields) {
     if (!all.empty()) all += ", ";
-    all += fmt::format("{}: {}", name, word.quoted ? in_quotes(word.text) : word.text);
+    all += fmt::format("{}: {}", name, word.quoted ? quote(word.text) : word.text);
   }
   return fmt::format("{{{}}}", all);
 }
 
-void Rule::merge(const Rule& other) {
+void Constraint::merge(const Constraint& other) {
   if (other.lower) {
     lower = other.lower;
     lower_open = other.lower_open;
@@ -73,13 +73,13 @@ void Rule::merge(const Rule& other) {
   if (!other.choices.empty()) choices = other.choices;
   required = required || other.required;
   not_empty = not_empty || other.not_empty;
-  fixes_weights = fixes_weights || other.fixes_weights;
+  affects_weights = affects_weights || other.affects_weights;
   if (other.in_weights) in_weights = other.in_weights;
 }
 
 void OptionTable::insert(const std::string& key,
                          std::string documentation,
-                         Rule rule,
+                         Constraint rule,
                          std::unique_ptr<OptionBinding> binding) {
   require(!has(key), "option {}: declared twice", key);
   require(!is_section(key), "option {}: there is a section of that name", key);
@@ -106,7 +106,7 @@ void OptionTable::warn(const std::string& key, std::function<std::string()> reas
   warnings_.push_back({key, std::move(reason)});
 }
 
-void OptionTable::note_elsewhere(const std::string& key, std::string sentence) {
+void OptionTable::note_other_family(const std::string& key, std::string sentence) {
   elsewhere_.emplace(key, std::move(sentence));
 }
 
@@ -154,7 +154,7 @@ void OptionTable::assign_one(const Assignment& assignment) {
   Entry* entry = find(assignment.key);
   if (entry == nullptr) return refuse_unknown(assignment);
   if (entry->mark && !entry->mark->file.empty() && !assignment.mark.file.empty()) {
-    return complain(
+    return add_diagnostic(
         {assignment.mark,
          fmt::format("{} is given twice, first at {}", assignment.key, entry->mark->to_string()),
          assignment.key});
@@ -181,7 +181,7 @@ void OptionTable::take_value(Entry& entry, const Assignment& assignment) {
     }
     if (!binding.is_path() || !begins_at_home(path->text)) continue;
     if (!home_) return refuse_value(entry, assignment, "~ stands for HOME, which is not set");
-    path->text = in_home(path->text, *home_);
+    path->text = expand_home(path->text, *home_);
   }
   if (const auto problem = binding.take(scalars, entry.rule))
     return refuse_value(entry, assignment, *problem);
@@ -198,7 +198,7 @@ void OptionTable::refuse_value(Entry& entry,
   if (assignment.kind == Assignment::Kind::scalar) {
     sentence += value_hint(entry.key, assignment.scalars.front().text, entry.rule.choices);
   }
-  complain({assignment.mark, std::move(sentence), entry.key});
+  add_diagnostic({assignment.mark, std::move(sentence), entry.key});
 }
 
 void OptionTable::refuse_unknown(const Assignment& assignment) {
@@ -208,7 +208,7 @@ void OptionTable::refuse_unknown(const Assignment& assignment) {
     if (assignment.kind == Assignment::Kind::nothing) return;
     if (assignment.kind == Assignment::Kind::section) return;
     const std::string_view key_below = renamed_key(key);
-    return complain(
+    return add_diagnostic(
         {assignment.mark,
          fmt::format("{} is a section: found {}; {}",
                      key,
@@ -218,7 +218,7 @@ void OptionTable::refuse_unknown(const Assignment& assignment) {
          key});
   }
   if (const auto found = elsewhere_.find(key); found != elsewhere_.end())
-    return complain({assignment.mark, fmt::format("{} {}", key, found->second), key, true});
+    return add_diagnostic({assignment.mark, fmt::format("{} {}", key, found->second), key, true});
   for (std::size_t dot = key.rfind('.'); dot != std::string::npos && dot > 0;
        dot = key.rfind('.', dot - 1)) {
     const Entry* parent = find(key.substr(0, dot));
@@ -226,17 +226,17 @@ void OptionTable::refuse_unknown(const Assignment& assignment) {
     std::vector<std::string> keys;
     if (++unknown_keys_ <= most_told)
       for (const Entry& entry : entries_) keys.push_back(entry.key);
-    return complain({assignment.mark,
-                     fmt::format("{}: found a section with the key {}; allowed: {}{}",
-                                 parent->key,
-                                 in_quotes(key.substr(dot + 1)),
-                                 allowed_sentence(*parent->binding, parent->rule),
-                                 field_hint(key, keys)),
-                     parent->key});
+    return add_diagnostic({assignment.mark,
+                           fmt::format("{}: found a section with the key {}; allowed: {}{}",
+                                       parent->key,
+                                       quote(key.substr(dot + 1)),
+                                       allowed_sentence(*parent->binding, parent->rule),
+                                       field_hint(key, keys)),
+                           parent->key});
   }
   // To look for a near word takes long, and the sentences of more than these are not told.
   const std::string near = ++unknown_keys_ > most_told ? "" : suggestion(key);
-  complain({assignment.mark, fmt::format("{} is not a key{}", shown(key), near), key, true});
+  add_diagnostic({assignment.mark, fmt::format("{} is not a key{}", shown(key), near), key, true});
 }
 
 std::string OptionTable::suggestion(std::string_view key) const {
@@ -250,7 +250,7 @@ std::string OptionTable::suggestion(std::string_view key) const {
     }
   }
   const std::string near_section =
-      key.find('.') == std::string_view::npos ? nearest(key, sections) : "";
+      key.find('.') == std::string_view::npos ? closest_match(key, sections) : "";
   if (!near_section.empty()) return fmt::format("; did you mean \"{}\"?", near_section);
   if (std::string hint = key_hint(key, keys); !hint.empty()) return hint;
   const std::string_view section = key.substr(0, key.find('.'));
@@ -273,12 +273,16 @@ std::string OptionTable::suggestion(std::string_view key) const {
   return fmt::format("; the keys of {} are {}{}", section, fmt::join(neighbours, ", "), rest);
 }
 
-void OptionTable::complain(Complaint complaint) { complaints_.push_back(std::move(complaint)); }
+void OptionTable::add_diagnostic(Diagnostic complaint) {
+  complaints_.push_back(std::move(complaint));
+}
 
 // Where it is said that a key is missing.
-Mark OptionTable::beside_all() const { return Mark{file_.empty() ? "configuration" : file_}; }
+SourceLocation OptionTable::beside_all() const {
+  return SourceLocation{file_.empty() ? "configuration" : file_};
+}
 
-void OptionTable::run_checks(std::vector<Complaint>& found) const {
+void OptionTable::run_checks(std::vector<Diagnostic>& found) const {
   for (const Check& check : checks_) {
     std::vector<const Entry*> given;
     bool judged = true;
@@ -288,7 +292,7 @@ void OptionTable::run_checks(std::vector<Complaint>& found) const {
       if (entry->mark) given.push_back(entry);
     }
     if (!judged) continue;
-    std::string sentence = check.sentence();
+    std::string sentence = check.message();
     if (sentence.empty()) continue;
     const auto named = std::ranges::find_if(
         given, [&](const Entry* entry) { return begins_with(sentence, entry->key); });
@@ -300,8 +304,8 @@ void OptionTable::run_checks(std::vector<Complaint>& found) const {
   }
 }
 
-std::vector<Complaint> OptionTable::mistakes() const {
-  std::vector<Complaint> found = complaints_;
+std::vector<Diagnostic> OptionTable::diagnostics() const {
+  std::vector<Diagnostic> found = complaints_;
   for (const Entry& entry : entries_) {
     if (!entry.rule.required || entry.mark) continue;
     found.push_back({beside_all(),
@@ -315,7 +319,7 @@ std::vector<Complaint> OptionTable::mistakes() const {
 }
 
 std::vector<std::string> OptionTable::warnings() const {
-  std::vector<Complaint> found;
+  std::vector<Diagnostic> found;
   for (const Warning& warning : warnings_) {
     const Entry& entry = *find(warning.key);
     if (!entry.mark || is_default(warning.key)) continue;
@@ -369,7 +373,7 @@ std::vector<OptionValue> OptionTable::values() const {
     values.push_back({entry->key,
                       entry->binding->text(),
                       entry->mark ? entry->mark->to_string() : "default",
-                      entry->rule.fixes_weights,
+                      entry->rule.affects_weights,
                       entry->rule.in_weights});
   }
   return values;

@@ -57,12 +57,12 @@ struct Assignment {
   std::string key;  // the whole path: "training.max_steps"
   Kind kind = Kind::scalar;
   std::vector<ListItem> scalars;  // one for `scalar`
-  Mark mark;                      // of the key
+  SourceLocation mark;            // of the key
 };
 
 // What a value may be: built by the functions below, combined by `add`. For a list it holds for
 // each element.
-struct Rule {
+struct Constraint {
   std::optional<double> lower = std::nullopt;
   std::optional<double> upper = std::nullopt;
   bool lower_open = false;
@@ -71,56 +71,58 @@ struct Rule {
   std::vector<std::string> choices = {};
   bool required = false;
   bool not_empty = false;
-  bool fixes_weights = false;
+  bool affects_weights = false;
   // What of the value fixes them; undefined: all of it.
   std::function<std::string(const std::string& text)> in_weights = {};
 
-  void merge(const Rule& other);
+  void merge(const Constraint& other);
 };
 
 template <typename T>
 concept Number = std::integral<T> || std::floating_point<T>;
 
 template <Number T>
-Rule at_least(T bound) {
+Constraint at_least(T bound) {
   return {.lower = static_cast<double>(bound)};
 }
 template <Number T>
-Rule more_than(T bound) {
+Constraint more_than(T bound) {
   return {.lower = static_cast<double>(bound), .lower_open = true};
 }
 template <Number T>
-Rule at_most(T bound) {
+Constraint at_most(T bound) {
   return {.upper = static_cast<double>(bound)};
 }
 template <Number T>
-Rule less_than(T bound) {
+Constraint less_than(T bound) {
   return {.upper = static_cast<double>(bound), .upper_open = true};
 }
 // Both ends belong to it; for half-open ranges combine two of the above.
 template <Number T, Number U>
-Rule between(T lower, U upper) {
+Constraint between(T lower, U upper) {
   return {.lower = static_cast<double>(lower), .upper = static_cast<double>(upper)};
 }
-inline Rule multiple_of(std::int64_t factor) { return {.multiple = factor}; }
-inline Rule one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
+inline Constraint multiple_of(std::int64_t factor) { return {.multiple = factor}; }
+inline Constraint one_of(std::vector<std::string> choices) {
+  return {.choices = std::move(choices)};
+}
 // The key must be given: its default means nothing.
-inline Rule required() { return {.required = true}; }
+inline Constraint required() { return {.required = true}; }
 // For texts and lists.
-inline Rule not_empty() { return {.not_empty = true}; }
+inline Constraint not_empty() { return {.not_empty = true}; }
 // A checkpoint written under another value of this key does not fit the model.
-inline Rule fixes_weights() { return {.fixes_weights = true}; }
+inline Constraint affects_weights() { return {.affects_weights = true}; }
 // The same of a part of the value: of what the function makes of it as it would be written.
-inline Rule fixes_weights(std::function<std::string(const std::string& text)> part) {
-  return {.fixes_weights = true, .in_weights = std::move(part)};
+inline Constraint affects_weights(std::function<std::string(const std::string& text)> part) {
+  return {.affects_weights = true, .in_weights = std::move(part)};
 }
 
 // A key as the reference shows it.
 struct OptionDescription {
   std::string key;
-  std::string type;      // "integer", "list of text", ...
-  std::string allowed;   // "at least 1"; empty when every value of the type is
-  std::string standard;  // the default as it would be written; empty for a required key
+  std::string type;           // "integer", "list of text", ...
+  std::string allowed;        // "at least 1"; empty when every value of the type is
+  std::string default_value;  // the default as it would be written; empty for a required key
   std::string documentation;
   std::string set_to = {};  // in the configuration that the reference is for; empty where nothing
   std::string set_at = {};  // and where
@@ -131,13 +133,13 @@ struct OptionValue {
   std::string key;
   std::string text;   // as it would be written; reads back to the same bits; "none" when absent
   std::string place;  // "default", "file:line:column" or "--set"
-  bool fixes_weights = false;
+  bool affects_weights = false;
   std::function<std::string(const std::string& text)> in_weights = {};
 
   // Whether weights made under another value of the key are another model's.
   bool other_weights(const std::string& other) const {
-    if (!in_weights) return fixes_weights && other != text;
-    return fixes_weights && in_weights(other) != in_weights(text);
+    if (!in_weights) return affects_weights && other != text;
+    return affects_weights && in_weights(other) != in_weights(text);
   }
 };
 
@@ -155,7 +157,7 @@ class OptionBinding {
   // nothing. Else changes nothing and returns what is wrong in a few words, or "" when what is
   // allowed says it.
   virtual std::optional<std::string> take(const std::vector<ListItem>& scalars,
-                                          const Rule& rule) = 0;
+                                          const Constraint& rule) = 0;
   // For a variable that knows what named it.
   virtual bool is_path() const { return false; }
   virtual void tell_place(const std::string& /*key*/, const std::string& /*place*/) {}
@@ -166,27 +168,27 @@ class OptionBinding {
 class OptionTable {
  public:
   // Binds a key. T: std::int64_t, double, bool, std::string, a std::vector of one of these, a
-  // std::optional of one of the first four ("none" stands for its absence), or a NamedPath or
+  // std::optional of one of the first four ("none" stands for its absence), or a ConfigPath or
   // PathList, which is told where it was written. What `value` holds now is the default. Throws
   // Failure when the
   // key is there already or is a section's name.
-  template <typename T, std::same_as<Rule>... Rules>
+  template <typename T, std::same_as<Constraint>... Rules>
   void add(const std::string& key, T& value, std::string documentation, const Rules&... rules) {
-    Rule rule;
+    Constraint rule;
     (rule.merge(rules), ...);
     insert(key, std::move(documentation), std::move(rule), bind(value));
   }
 
   // Binds a key to an enumeration through the names of its values. With the names "true" and
   // "false" the key is a boolean.
-  template <typename E, std::same_as<Rule>... Rules>
+  template <typename E, std::same_as<Constraint>... Rules>
   requires std::is_enum_v<E>
   void add(const std::string& key,
            E& value,
            std::string documentation,
            std::initializer_list<std::pair<std::string, E>> names,
            const Rules&... rules) {
-    Rule rule;
+    Constraint rule;
     (rule.merge(rules), ...);
     const std::vector<std::pair<std::string, E>> pairs(names);
     const bool is_boolean = names.begin()->first == "true" || names.begin()->first == "false";
@@ -217,7 +219,7 @@ class OptionTable {
 
   // A key that exists under other circumstances: using it gives `sentence`, which goes on after the
   // key ("is a key of family transformer_xl, not of decoder").
-  void note_elsewhere(const std::string& key, std::string sentence);
+  void note_other_family(const std::string& key, std::string sentence);
 
   // What "~" stands for in paths; without it they may not begin so.
   void set_home(std::string home) { home_ = std::move(home); }
@@ -226,11 +228,11 @@ class OptionTable {
   // what was there. What is wrong is kept for `finish`.
   void assign(std::span<const Assignment> assignments);
   // Adds to what `finish` reports.
-  void complain(Complaint complaint);
+  void add_diagnostic(Diagnostic complaint);
   // All that is wrong, with what is missing and what the checks find.
-  std::vector<Complaint> mistakes() const;
+  std::vector<Diagnostic> diagnostics() const;
   // Throws ConfigurationError where something is: see refuse_all.
-  void finish() const { refuse_all(mistakes()); }
+  void finish() const { throw_if_any(diagnostics()); }
   // After that: a line for each key that was given, is not its default and has no effect, in the
   // order of the file.
   std::vector<std::string> warnings() const;
@@ -253,15 +255,15 @@ class OptionTable {
   struct Entry {
     std::string key;
     std::string documentation;
-    Rule rule;
+    Constraint rule;
     std::unique_ptr<OptionBinding> binding;
-    std::string standard;      // the default's text
-    std::optional<Mark> mark;  // of what was assigned last
+    std::string standard;                // the default's text
+    std::optional<SourceLocation> mark;  // of what was assigned last
     bool wrong = false;
   };
   struct Check {
     std::vector<std::string> keys;
-    std::function<std::string()> sentence;
+    std::function<std::string()> message;
   };
   struct Warning {
     std::string key;
@@ -272,7 +274,7 @@ class OptionTable {
   static std::unique_ptr<OptionBinding> bind(double& value);
   static std::unique_ptr<OptionBinding> bind(bool& value);
   static std::unique_ptr<OptionBinding> bind(std::string& value);
-  static std::unique_ptr<OptionBinding> bind(NamedPath& value);
+  static std::unique_ptr<OptionBinding> bind(ConfigPath& value);
   static std::unique_ptr<OptionBinding> bind(PathList& value);
   static std::unique_ptr<OptionBinding> bind(std::vector<std::int64_t>& value);
   static std::unique_ptr<OptionBinding> bind(std::vector<double>& value);
@@ -287,7 +289,7 @@ class OptionTable {
 
   void insert(const std::string& key,
               std::string documentation,
-              Rule rule,
+              Constraint rule,
               std::unique_ptr<OptionBinding> binding);
   Entry* find(std::string_view key);
   const Entry* find(std::string_view key) const;
@@ -299,15 +301,15 @@ class OptionTable {
   void refuse_value(Entry& entry, const Assignment& assignment, const std::string& problem);
   void refuse_unknown(const Assignment& assignment);
   std::string suggestion(std::string_view key) const;
-  Mark beside_all() const;
-  void run_checks(std::vector<Complaint>& found) const;
+  SourceLocation beside_all() const;
+  void run_checks(std::vector<Diagnostic>& found) const;
 
   std::vector<Entry> entries_;
   std::map<std::string, std::size_t, std::less<>> index_;  // where in entries_ a key is
   std::vector<Check> checks_;
   std::vector<Warning> warnings_;
   std::map<std::string, std::string, std::less<>> elsewhere_;  // a key's sentence
-  std::vector<Complaint> complaints_;
+  std::vector<Diagnostic> complaints_;
   std::size_t unknown_keys_ = 0;
   std::string file_;  // the last one an assignment came from
   std::optional<std::string> home_;

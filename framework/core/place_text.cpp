@@ -59,7 +59,7 @@ std::vector<std::string_view> parts_of(std::string_view name) {
 
 }  // namespace
 
-std::string place_text(const std::source_location& place) {
+std::string format_source_location(const std::source_location& place) {
   std::string_view file = place.file_name();
   std::size_t begin = 0;
   for (const std::string_view room : {"framework/", "models/", "checkpoints/", "launch/", "tests/"})
@@ -68,7 +68,7 @@ std::string place_text(const std::source_location& place) {
   return fmt::format("{}:{}", file.substr(begin), place.line());
 }
 
-std::string function_text(std::string_view words) {
+std::string short_function_name(std::string_view words) {
   const std::vector<std::string_view> parts = parts_of(qualified_name(words));
   const std::string_view last = parts.back();
   if (parts.size() < 2) return std::string(last);

@@ -8,10 +8,10 @@
 namespace longspan {
 
 // "framework/nn/linear.cpp:45": the path within the tree.
-std::string place_text(const std::source_location& place);
+std::string format_source_location(const std::source_location& place);
 
 // "linear", "Trainer::agree": the function in the words of a std::source_location, without what it
 // returns and takes, its namespaces, the arguments of templates, and the lambda within it.
-std::string function_text(std::string_view words);
+std::string short_function_name(std::string_view words);
 
 }  // namespace longspan

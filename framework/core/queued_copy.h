@@ -11,13 +11,13 @@ namespace longspan {
 // The tensor on `device`; itself where it lies there. From memory that is pinned for that GPU the
 // copy is only queued: nobody may write the tensor until the GPU is next waited for, and until then
 // it is kept. From other memory as by `to`.
-Tensor queued_to(const Tensor& tensor, const Device& device, MemoryTag tag = MemoryTag::workspace);
+Tensor copy_async(const Tensor& tensor, const Device& device, MemoryTag tag = MemoryTag::workspace);
 
 // What such copies read, of one device.
-class CopiesUnderWay {
+class PendingCopies {
  public:
   // Once the copy is queued.
-  void keep(const Tensor& source);
+  void retain_source(const Tensor& source);
   // To let go of when all that is queued by now is done.
   std::vector<Tensor> take();
 

@@ -98,7 +98,7 @@ class Random {
 // Where a local block [outer, middle, inner] lies in the undivided array [.., middle_total,
 // inner_total]: gives each element the index that it has on one process. Outer is the batch, middle
 // time, inner features or heads.
-struct Placement {
+struct ShardPlacement {
   std::int64_t outer_begin = 0;
   std::int64_t middle_begin = 0;
   std::int64_t middle_total = 1;

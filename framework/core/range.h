@@ -19,7 +19,7 @@ struct Range {
 // One after another, in the order in which what they number is held.
 using Ranges = std::vector<Range>;
 
-inline std::int64_t count_of(const Ranges& ranges) {
+inline std::int64_t pluralize(const Ranges& ranges) {
   std::int64_t total = 0;
   for (const Range& range : ranges) total += range.count();
   return total;

@@ -12,9 +12,9 @@ Shape::Shape(std::initializer_list<std::int64_t> extents)
     : Shape(std::span<const std::int64_t>(extents.begin(), extents.size())) {}
 
 Shape::Shape(std::span<const std::int64_t> extents) {
-  require(extents.size() <= most_dimensions,
+  require(extents.size() <= max_dimensions,
           "a shape has at most {} dimensions, found {}",
-          most_dimensions,
+          max_dimensions,
           extents.size());
   for (const auto extent : extents) {
     require(extent >= 0, "an extent is at least 0, found {}", extent);

@@ -13,7 +13,7 @@ namespace longspan {
 
 class Shape {
  public:
-  static constexpr int most_dimensions = 6;
+  static constexpr int max_dimensions = 6;
 
   Shape() = default;
   // Throws ConfigurationError where there are more than 2^58 elements.
@@ -41,7 +41,7 @@ class Shape {
   int index(int axis) const;
   void check_size() const;
 
-  std::array<std::int64_t, most_dimensions> extents_{};
+  std::array<std::int64_t, max_dimensions> extents_{};
   int dimensions_ = 0;
 };
 

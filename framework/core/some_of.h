@@ -7,6 +7,6 @@
 namespace longspan {
 
 // "a, b, c and 4 more": a message never grows with the number of names.
-std::string some_of(std::span<const std::string> names);
+std::string join_first(std::span<const std::string> names);
 
 }  // namespace longspan

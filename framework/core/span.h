@@ -25,7 +25,7 @@ std::string_view name_of(ActivityKind kind);
 
 // What is said of a span. Texts of `name` and `place` are those of the program itself: they outlive
 // every timeline. The others are copied.
-struct SpanWords {
+struct SpanInfo {
   ActivityKind kind = ActivityKind::phase;
   const char* name = nullptr;       // nullptr: of the function at `place`, or the layer's
   std::source_location place = {};  // where it is asked for
@@ -40,12 +40,13 @@ struct SpanWords {
 inline constinit thread_local Timeline* timeline_of_thread = nullptr;
 
 // While one lives, the calling thread's spans are written there.
-class OnTimeline {
+class TimelineScope {
  public:
-  explicit OnTimeline(Timeline* timeline) : before_(std::exchange(timeline_of_thread, timeline)) {}
-  OnTimeline(const OnTimeline&) = delete;
-  OnTimeline& operator=(const OnTimeline&) = delete;
-  ~OnTimeline() { timeline_of_thread = before_; }
+  explicit TimelineScope(Timeline* timeline)
+      : before_(std::exchange(timeline_of_thread, timeline)) {}
+  TimelineScope(const TimelineScope&) = delete;
+  TimelineScope& operator=(const TimelineScope&) = delete;
+  ~TimelineScope() { timeline_of_thread = before_; }
 
  private:
   Timeline* before_;
@@ -54,7 +55,7 @@ class OnTimeline {
 // The calling thread does this as long as one lives. Spans of a thread lie within each other.
 class Span {
  public:
-  explicit Span(const SpanWords& words) {
+  explicit Span(const SpanInfo& words) {
     if (timeline_of_thread != nullptr) [[unlikely]]
       begin(words);
   }
@@ -68,7 +69,7 @@ class Span {
  private:
   friend class BackwardSpan;
   Span() = default;
-  void begin(const SpanWords& words);
+  void begin(const SpanInfo& words);
   void end() noexcept;
 
   Timeline* timeline_ = nullptr;
@@ -77,15 +78,15 @@ class Span {
 
 // An op of the tape, as what its node keeps for the backward pass: where it was recorded, and a
 // number for the layer that it was recorded in, which means something to the timeline that gave it.
-struct OpPlace {
+struct OpSite {
   std::source_location place = {};
   std::uint32_t layer = 0;
 };
 
 // The op at `place` was just computed: what the calling thread did since the op, the layer or the
 // phase before it.
-OpPlace note_op(Timeline& timeline, const std::source_location& place);
-inline OpPlace end_of_op(const std::source_location& place) {
+OpSite note_op(Timeline& timeline, const std::source_location& place);
+inline OpSite end_of_op(const std::source_location& place) {
   if (timeline_of_thread == nullptr) [[likely]]
     return {place, 0};
   return note_op(*timeline_of_thread, place);
@@ -94,13 +95,13 @@ inline OpPlace end_of_op(const std::source_location& place) {
 // Its gradient is computed as long as one lives.
 class BackwardSpan {
  public:
-  explicit BackwardSpan(const OpPlace& op) {
+  explicit BackwardSpan(const OpSite& op) {
     if (timeline_of_thread != nullptr) [[unlikely]]
       begin(op);
   }
 
  private:
-  void begin(const OpPlace& op);
+  void begin(const OpSite& op);
 
   Span span_;
 };

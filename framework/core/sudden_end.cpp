@@ -155,7 +155,7 @@ void end_by_signal(int number) {
 
 }  // namespace
 
-void log_sudden_end_in(const std::filesystem::path& log) {
+void set_crash_log(const std::filesystem::path& log) {
   // It may be another folder by then that the process is in.
   const std::string path = std::filesystem::absolute(log).string();
   const std::time_t now = std::time(nullptr);
@@ -188,7 +188,7 @@ void write_once_to_log(std::string_view level, std::string_view sentence) noexce
   if (held_log >= 0) write_log_line(held_log, level, {" ", sentence});
 }
 
-void speak_at_sudden_end() {
+void install_crash_handlers() {
   std::set_terminate(end_by_exception);
   ::on_exit(end_by_library, nullptr);
   for (const int number : {SIGSEGV, SIGBUS, SIGABRT}) {

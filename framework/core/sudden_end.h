@@ -15,12 +15,12 @@ namespace longspan {
 //   main thread's stack that is full; where the C library aborts, it says why in a line before. The
 //   signal then ends the process as it would have. Who handles it already, as a sanitizer does,
 //   goes on to.
-void speak_at_sudden_end();
+void install_crash_handlers();
 
 // Such an end is from now on told at the end of a run's log too: "2026-01-31 12:00:00.000 error "
 // and the sentence, in local time. Not where the file is gone by then. Not to be called while
 // another thread does.
-void log_sudden_end_in(const std::filesystem::path& log);
+void set_crash_log(const std::filesystem::path& log);
 
 // Opens that log for `write_once_to_log`, and closes it. No handler may write meanwhile.
 void open_log_for_signals();

@@ -4,6 +4,6 @@
 
 namespace longspan {
 
-std::string system_message(int error) { return std::generic_category().message(error); }
+std::string errno_message(int error) { return std::generic_category().message(error); }
 
 }  // namespace longspan

@@ -7,6 +7,6 @@
 namespace longspan {
 
 // Such as "No such file or directory"; `error` is a value of errno.
-std::string system_message(int error = errno);
+std::string errno_message(int error = errno);
 
 }  // namespace longspan

@@ -11,7 +11,7 @@ struct Tensor::Storage {
       : device(where), block(device.allocator(), bytes, tag) {}
 
   Device device;
-  HeldBlock block;
+  ScopedAllocation block;
 };
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, const Device& device, MemoryTag tag) {
@@ -57,7 +57,7 @@ Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
 }
 
 Tensor Tensor::clone(MemoryTag tag) const {
-  Tensor copy = like(tag);
+  Tensor copy = empty_like(tag);
   copy.copy_from(*this);
   return copy;
 }
@@ -73,11 +73,12 @@ void Tensor::copy_from(const Tensor& source) const {
   const bool here = device().state().in_gpu_memory();
   const bool there = source.device().state().in_gpu_memory();
   if (!here && !there) {
-    on_host(device(), [&] { std::memmove(data_, source.data_, byte_size()); });
+    dispatch_on_host(device(), [&] { std::memmove(data_, source.data_, byte_size()); });
     return;
   }
   const bool apart = device() != source.device();
-  if (apart && here && there) source.device().wait();  // the copy is queued on another stream
+  if (apart && here && there)
+    source.device().synchronize();  // the copy is queued on another stream
   const Cuda cuda = (here ? device() : source.device()).state().cuda();
   gpu::copy(data_, source.data_, byte_size(), cuda.stream);
   // The host may read or write its side as soon as this returns.
@@ -98,7 +99,7 @@ void Tensor::zero() const {
   if (elements_ == 0) return;
   if (DeviceState& state = device().state(); state.in_gpu_memory())
     return gpu::zero(data_, byte_size(), state.cuda().stream);
-  on_host(device(), [&] { std::memset(data_, 0, byte_size()); });
+  dispatch_on_host(device(), [&] { std::memset(data_, 0, byte_size()); });
 }
 
 Tensor Tensor::to(const Device& where, MemoryTag tag) const {

@@ -76,12 +76,12 @@ class Tensor {
   // Rows [begin, end) of the leading axis; shares the elements.
   Tensor slice(std::int64_t begin, std::int64_t end) const;
   // True when exactly `handles` handles and views share the elements.
-  bool held_by(long handles) const { return storage_.use_count() == handles; }
+  bool has_use_count(long handles) const { return storage_.use_count() == handles; }
   // True when no other handle or view shares the elements.
-  bool unshared() const { return held_by(1); }
+  bool is_unique() const { return has_use_count(1); }
 
   // A new tensor of the same shape, dtype and device, not initialised.
-  Tensor like(MemoryTag tag = MemoryTag::activations) const {
+  Tensor empty_like(MemoryTag tag = MemoryTag::activations) const {
     return empty(shape_, dtype_, device(), tag);
   }
   Tensor clone(MemoryTag tag = MemoryTag::activations) const;

@@ -29,12 +29,12 @@ bool is_part_of_op(ActivityKind kind) {
 
 // For profilers of a GPU's maker, which copy the name. That of a layer need not end with a zero,
 // and is cut where it is longer than the room for it: a span that is open takes no memory.
-void begin_range(const SpanWords& words) noexcept {
-  if (words.name != nullptr) return gpu::begin_range(words.name);
-  if (words.layer.empty()) return gpu::begin_range(words.place.function_name());
+void push_nvtx_range(const SpanInfo& words) noexcept {
+  if (words.name != nullptr) return gpu::push_nvtx_range(words.name);
+  if (words.layer.empty()) return gpu::push_nvtx_range(words.place.function_name());
   std::array<char, 256> name{};
   words.layer.copy(name.data(), name.size() - 1);
-  gpu::begin_range(name.data());
+  gpu::push_nvtx_range(name.data());
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ std::uint32_t Timeline::number_of(std::string_view text) {
   return number;
 }
 
-TimedSpan Timeline::span_of(const SpanWords& words) {
+TimedSpan Timeline::span_of(const SpanInfo& words) {
   const TimedSpan& around = open_.back().span;
   return {.name = words.name,
           .place = words.place,
@@ -83,7 +83,7 @@ TimedSpan Timeline::span_of(const SpanWords& words) {
 }
 
 // Without memory for it there is no span: what is watched goes on.
-std::uint64_t Timeline::open(const SpanWords& words, const OpPlace* gradient_of) noexcept try {
+std::uint64_t Timeline::open(const SpanInfo& words, const OpSite* gradient_of) noexcept try {
   Open inner = {.span = span_of(words)};
   if (gradient_of != nullptr) {
     inner.span.backward = true;
@@ -101,12 +101,12 @@ std::uint64_t Timeline::open(const SpanWords& words, const OpPlace* gradient_of)
   return 0;
 }
 
-std::uint64_t Timeline::begin(const SpanWords& words) noexcept {
+std::uint64_t Timeline::begin(const SpanInfo& words) noexcept {
   const std::lock_guard lock(mutex_);
   return recording() ? open(words, nullptr) : 0;
 }
 
-std::uint64_t Timeline::begin_backward(const OpPlace& op) noexcept {
+std::uint64_t Timeline::begin_backward(const OpSite& op) noexcept {
   const std::lock_guard lock(mutex_);
   return recording() ? open({.kind = ActivityKind::op, .place = op.place}, &op) : 0;
 }
@@ -121,9 +121,9 @@ void Timeline::close(std::int64_t now, bool cut) {
   Open& ended = open_.back();
   TimedSpan& span = ended.span;
   span.end = now;
-  span.own = now - span.begin - ended.within - ended.within_op;
+  span.self_time = now - span.begin - ended.within - ended.within_op;
   span.cut = cut;
-  keep(span);
+  record(span);
   Open& around = open_[open_.size() - 2];
   const std::int64_t whole = now - span.begin;
   if (is_part_of_op(span.kind)) {
@@ -135,7 +135,7 @@ void Timeline::close(std::int64_t now, bool cut) {
   open_.pop_back();
 }
 
-OpPlace Timeline::end_op(const std::source_location& place) noexcept {
+OpSite Timeline::end_op(const std::source_location& place) noexcept {
   const std::lock_guard lock(mutex_);
   if (!recording()) return {place, 0};
   Open& around = open_.back();
@@ -143,21 +143,21 @@ OpPlace Timeline::end_op(const std::source_location& place) noexcept {
   span.begin = around.op_begin;
   span.end = clock_();
   const std::int64_t whole = span.end - span.begin;
-  span.own = whole - around.within_op;
+  span.self_time = whole - around.within_op;
   around.within += whole;
   around.within_op = 0;
   around.op_begin = span.end;
-  keep(span);
+  record(span);
   return {place, span.layer};
 }
 
-BegunSpan Timeline::begin_beside() noexcept {
+OpenSpan Timeline::begin_async() noexcept {
   const std::lock_guard lock(mutex_);
   if (!recording()) return {};
   return {clock_(), recordings_, open_.back().span.layer};
 }
 
-void Timeline::end_beside(const SpanWords& words, const BegunSpan& begun) noexcept {
+void Timeline::end_async(const SpanInfo& words, const OpenSpan& begun) noexcept {
   const std::lock_guard lock(mutex_);
   if (begun.recording == 0 || recording_ != begun.recording) return;
   try {
@@ -165,41 +165,41 @@ void Timeline::end_beside(const SpanWords& words, const BegunSpan& begun) noexce
     span.layer = begun.layer;
     span.begin = begun.begin;
     span.end = clock_();
-    span.own = span.end - span.begin;
-    keep(span);
+    span.self_time = span.end - span.begin;
+    record(span);
   } catch (const std::bad_alloc&) {
     ++recorded_.dropped;
   }
 }
 
 // Never takes memory: `start` has it.
-void Timeline::keep(const TimedSpan& span) noexcept {
+void Timeline::record(const TimedSpan& span) noexcept {
   if (recorded_.spans.size() < room_)
     recorded_.spans.push_back(span);
   else
     ++recorded_.dropped;
 }
 
-void Span::begin(const SpanWords& words) {
+void Span::begin(const SpanInfo& words) {
   recording_ = timeline_of_thread->begin(words);
   if (recording_ == 0) return;
   timeline_ = timeline_of_thread;
-  begin_range(words);
+  push_nvtx_range(words);
 }
 
 void Span::end() noexcept {
-  gpu::end_range();
+  gpu::pop_nvtx_range();
   timeline_->end(recording_);
 }
 
-void BackwardSpan::begin(const OpPlace& op) {
+void BackwardSpan::begin(const OpSite& op) {
   span_.recording_ = timeline_of_thread->begin_backward(op);
   if (span_.recording_ == 0) return;
   span_.timeline_ = timeline_of_thread;
-  gpu::begin_range(op.place.function_name());
+  gpu::push_nvtx_range(op.place.function_name());
 }
 
-OpPlace note_op(Timeline& timeline, const std::source_location& place) {
+OpSite note_op(Timeline& timeline, const std::source_location& place) {
   return timeline.end_op(place);
 }
 

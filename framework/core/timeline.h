@@ -22,7 +22,7 @@ std::int64_t steady_nanoseconds();
 struct TimedSpan {
   std::int64_t begin = 0;  // nanoseconds of the steady clock
   std::int64_t end = 0;
-  std::int64_t own = 0;  // of it, outside of the spans within it
+  std::int64_t self_time = 0;  // of it, outside of the spans within it
   const char* name = nullptr;
   std::source_location place = {};
   std::int64_t bytes = -1;
@@ -45,11 +45,11 @@ struct RecordedSpans {
 // comes after them the number is kept. Thread-safe: others may begin and end the recording.
 class Timeline {
  public:
-  static constexpr std::size_t usual_room = std::size_t{1} << 20;
+  static constexpr std::size_t default_capacity = std::size_t{1} << 20;
 
   // `clock`: nanoseconds, never less than before.
   using Clock = std::int64_t (*)();
-  explicit Timeline(std::size_t room = usual_room, Clock clock = steady_nanoseconds)
+  explicit Timeline(std::size_t room = default_capacity, Clock clock = steady_nanoseconds)
       : room_(room), clock_(clock) {}
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
@@ -62,14 +62,14 @@ class Timeline {
 
   // For Span and its like. The number of the recording that the span belongs to, 0 where there is
   // none.
-  std::uint64_t begin(const SpanWords& words) noexcept;
-  std::uint64_t begin_backward(const OpPlace& op) noexcept;
+  std::uint64_t begin(const SpanInfo& words) noexcept;
+  std::uint64_t begin_backward(const OpSite& op) noexcept;
   void end(std::uint64_t recording) noexcept;
-  OpPlace end_op(const std::source_location& place) noexcept;
+  OpSite end_op(const std::source_location& place) noexcept;
   // Of what goes on beside what the thread does, such as a collective: its begin, and once it has
   // ended the whole of it. Nothing is kept of what begins before the recording.
-  BegunSpan begin_beside() noexcept;
-  void end_beside(const SpanWords& words, const BegunSpan& begun) noexcept;
+  OpenSpan begin_async() noexcept;
+  void end_async(const SpanInfo& words, const OpenSpan& begun) noexcept;
 
  private:
   struct Open {
@@ -81,10 +81,10 @@ class Timeline {
     std::int64_t op_begin = 0;
   };
 
-  TimedSpan span_of(const SpanWords& words);
-  std::uint64_t open(const SpanWords& words, const OpPlace* gradient_of) noexcept;
+  TimedSpan span_of(const SpanInfo& words);
+  std::uint64_t open(const SpanInfo& words, const OpSite* gradient_of) noexcept;
   void close(std::int64_t now, bool cut);
-  void keep(const TimedSpan& span) noexcept;
+  void record(const TimedSpan& span) noexcept;
   std::uint32_t number_of(std::string_view text);
 
   const std::size_t room_;

@@ -35,9 +35,9 @@ struct Batch {
   std::map<std::string, std::int64_t, std::less<>> counts;
   std::int64_t first_row = 0;  // the global index of row 0
   // What rows carry from batch to batch must be emptied before this one: each begins something new.
-  bool fresh = false;
+  bool resets_state = false;
   // What rows carry into it, where the source says so and not who has read the batch before.
-  std::optional<Carried> carried = {};
+  std::optional<RecurrentState> carried = {};
   std::string place;  // for messages: "at token 512 of each stream in epoch 0"
 
   std::int64_t rows() const;

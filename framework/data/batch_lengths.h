@@ -14,14 +14,14 @@ namespace longspan {
 // counts, as in an evaluation, they are cut instead.
 enum class EachCounts : bool { no, yes };
 
-class BatchLengths {
+class ExampleLengths {
  public:
   // Looks at each example's length. Throws DataError, which names the first, for an example that is
   // too long where data.overlong_examples is error, and for one that data.global_batch_tokens does
   // not hold; and when none is left.
-  BatchLengths(std::shared_ptr<const Examples> examples,
-               const BucketOptions& options,
-               EachCounts each_counts);
+  ExampleLengths(std::shared_ptr<const Examples> examples,
+                 const BucketOptions& options,
+                 EachCounts each_counts);
 
   // With padding; no target: it is left out.
   Lengths columns(std::int64_t example) const;
@@ -31,14 +31,14 @@ class BatchLengths {
   std::int64_t too_long() const { return too_long_; }
   // "FILE: 3 of 100 examples have more than data.max_length = 64 tokens and are cut"; "" where
   // none.
-  std::string told() const;
+  std::string describe() const;
 
   const Examples& examples() const { return *examples_; }
   const BucketOptions& options() const { return options_; }
 
  private:
   bool is_too_long(const Lengths& tokens) const;
-  bool leaves_out() const;
+  bool skips_overlong() const;
   void require_room(std::int64_t example) const;
 
   std::shared_ptr<const Examples> examples_;

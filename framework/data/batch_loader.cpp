@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-BatchLoader::BatchLoader(std::unique_ptr<Source> source, std::size_t ahead, Timeline* timeline)
+BatchLoader::BatchLoader(std::unique_ptr<BatchSource> source, std::size_t ahead, Timeline* timeline)
     : source_(std::move(source)), ahead_(ahead), timeline_(timeline), taken_(source_->cursors()) {
   start();
 }
@@ -47,7 +47,7 @@ Batch BatchLoader::read() {
 }
 
 void BatchLoader::run() {
-  const OnTimeline here(timeline_);
+  const TimelineScope here(timeline_);
   while (true) {
     {
       std::unique_lock lock(mutex_);
@@ -102,8 +102,8 @@ Batch BatchLoader::next() {
 
 Tensor BatchLoader::cursors() const { return taken_.clone(MemoryTag::workspace); }
 
-void BatchLoader::restore_rest(const Checkpoint& checkpoint) {
-  source_->restore_rest(checkpoint);
+void BatchLoader::load_state(const Checkpoint& checkpoint) {
+  source_->load_state(checkpoint);
   if (ahead_ == 0) taken_ = source_->cursors();  // else the source is the thread's
 }
 
@@ -111,7 +111,7 @@ void BatchLoader::restore(const Tensor& cursors) {
   stop();
   error_ = nullptr;
   source_->restore(cursors);
-  restored_ = source_->restored();
+  restored_ = source_->restore_warning();
   taken_ = source_->cursors();
   start();
 }

@@ -23,7 +23,7 @@ namespace longspan {
 class BatchLoader {
  public:
   // `timeline`: where the thread's spans are written; it outlives the loader.
-  explicit BatchLoader(std::unique_ptr<Source> source,
+  explicit BatchLoader(std::unique_ptr<BatchSource> source,
                        std::size_t ahead = 2,
                        Timeline* timeline = nullptr);
   BatchLoader(const BatchLoader&) = delete;
@@ -39,11 +39,13 @@ class BatchLoader {
   Tensor cursors() const;
   CursorRows cursor_rows() const { return source_->cursor_rows(); }
   // As Source's, where nothing is read ahead.
-  void save_rest(TrainingState& state) const { source_->save_rest(state); }
-  void restore_rest(const Checkpoint& checkpoint);
-  std::vector<std::pair<std::string, double>> figures() const { return source_->figures(); }
+  void save_state(TrainingState& state) const { source_->save_state(state); }
+  void load_state(const Checkpoint& checkpoint);
+  std::vector<std::pair<std::string, double>> metric_values() const {
+    return source_->metric_values();
+  }
   void restore(const Tensor& cursors);
-  const std::string& restored() const { return restored_; }
+  const std::string& restore_warning() const { return restored_; }
 
  private:
   struct Ready {
@@ -57,7 +59,7 @@ class BatchLoader {
   void run();
   Batch read();
 
-  std::unique_ptr<Source> source_;  // belongs to the thread while it runs
+  std::unique_ptr<BatchSource> source_;  // belongs to the thread while it runs
   std::size_t ahead_;
   Timeline* timeline_;
   std::string restored_;

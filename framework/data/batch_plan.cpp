@@ -166,7 +166,7 @@ BatchPlan sampled_batches(std::int64_t count,
   const auto plan_of = [&](std::int64_t first) {
     std::vector<std::uint32_t> examples;
     for (std::int64_t i = 0; i < first; ++i)
-      examples.push_back(static_cast<std::uint32_t>(shuffled_at(place, count, i)));
+      examples.push_back(static_cast<std::uint32_t>(shuffled_index(place, count, i)));
     return longest_first(std::move(examples), columns_of, budget, any_rows);
   };
   BatchPlan plan;

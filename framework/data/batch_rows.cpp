@@ -7,7 +7,7 @@
 namespace longspan {
 
 std::vector<std::int64_t> rows_of_rank(std::span<const std::uint32_t> global,
-                                       const BatchDivision& division) {
+                                       const BatchShard& division) {
   require(division.ranks >= 1 && division.rank >= 0 && division.rank < division.ranks &&
               division.accumulation >= 1,
           "rank {} of {} with {} micro-batches",
@@ -25,9 +25,9 @@ std::vector<std::int64_t> rows_of_rank(std::span<const std::uint32_t> global,
   return rows;
 }
 
-Batch read_rows(const BatchLengths& lengths,
+Batch read_rows(const ExampleLengths& lengths,
                 std::span<const std::uint32_t> global,
-                const BatchDivision& division,
+                const BatchShard& division,
                 const Random& place,
                 double sampling,
                 bool with_left_out) {
@@ -44,7 +44,7 @@ Batch read_rows(const BatchLengths& lengths,
                                          .place = place,
                                          .subword_sampling = sampling});
   batch.first_row = division.rank * std::ssize(rows);
-  batch.fresh = true;
+  batch.resets_state = true;
   return batch;
 }
 

@@ -20,7 +20,9 @@ void declare(OptionTable& table, BucketOptions& options) {
             options.too_long,
             "what becomes of an example that is too long: cut after data.max_length tokens "
             "(truncate), left out (skip; of training, elsewhere it is cut), or refused (error)",
-            {{"truncate", TooLong::cut}, {"skip", TooLong::leave_out}, {"error", TooLong::refuse}});
+            {{"truncate", OverlongPolicy::truncate},
+             {"skip", OverlongPolicy::skip},
+             {"error", OverlongPolicy::error}});
   table.add("data.pad_to_multiple_of",
             options.length_multiple,
             "padded lengths are multiples of this; where parallel.context_parallel_size is above "

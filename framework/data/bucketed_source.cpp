@@ -11,7 +11,7 @@ namespace longspan {
 BucketedSource::BucketedSource(std::shared_ptr<const Examples> examples,
                                const BucketOptions& options,
                                std::uint64_t seed,
-                               const BatchDivision& division)
+                               const BatchShard& division)
     : lengths_(std::move(examples), options, EachCounts::no), seed_(seed), division_(division) {
   begin(0);
 }

@@ -17,13 +17,13 @@ namespace longspan {
 // function of (seed, epoch) alone: the global batches are the same on every layout. The rows of a
 // batch are divided over the data ranks, after empty rows at its end where the division would have
 // a rest; each batch is fresh. What is kept of an epoch is 4 bytes an example.
-class BucketedSource final : public Source {
+class BucketedSource final : public BatchSource {
  public:
-  // Throws as BatchLengths does.
+  // Throws as ExampleLengths does.
   BucketedSource(std::shared_ptr<const Examples> examples,
                  const BucketOptions& options,
                  std::uint64_t seed,
-                 const BatchDivision& division);
+                 const BatchShard& division);
 
   Batch next() override;
 
@@ -36,9 +36,9 @@ class BucketedSource final : public Source {
   // read. Those of an older version are (epoch, batches of it that were read): it had other
   // batches.
   void restore(const Tensor& cursors) override;
-  std::string restored() const override { return restored_; }
+  std::string restore_warning() const override { return restored_; }
 
-  const BatchLengths& lengths() const { return lengths_; }
+  const ExampleLengths& lengths() const { return lengths_; }
   // Of the epoch that the next batch is of, or where that begins one, of the one before.
   std::int64_t batches_of_epoch() const { return std::ssize(plan_.batches); }
   std::int64_t epoch() const { return epoch_; }
@@ -49,9 +49,9 @@ class BucketedSource final : public Source {
   Random place_of(std::int64_t epoch) const;
   void begin(std::int64_t epoch);
 
-  BatchLengths lengths_;
+  ExampleLengths lengths_;
   std::uint64_t seed_;
-  BatchDivision division_;
+  BatchShard division_;
   BatchPlan plan_;  // of epoch_
   std::uint64_t fingerprint_ = 0;
   std::int64_t epoch_ = 0;

@@ -2,10 +2,10 @@
 
 namespace longspan {
 
-void refuse_utf8(std::string_view place,
-                 std::int64_t offset,
-                 std::string_view bytes,
-                 const Utf8Character& character) {
+void throw_invalid_utf8(std::string_view place,
+                        std::int64_t offset,
+                        std::string_view bytes,
+                        const Utf8Character& character) {
   std::string found;
   for (const char byte : bytes.substr(0, static_cast<std::size_t>(character.width)))
     found += fmt::format(" {:02x}", static_cast<unsigned char>(byte));

@@ -15,10 +15,10 @@
 namespace longspan {
 
 // Throws the DataError for bytes of `place` that are not UTF-8; `bytes` begins at `offset`.
-[[noreturn]] void refuse_utf8(std::string_view place,
-                              std::int64_t offset,
-                              std::string_view bytes,
-                              const Utf8Character& character);
+[[noreturn]] void throw_invalid_utf8(std::string_view place,
+                                     std::int64_t offset,
+                                     std::string_view bytes,
+                                     const Utf8Character& character);
 
 // Calls `f(code_point, offset)` for each character of `text`, whose first byte is at `offset` of
 // `place`. When `last` is false a character cut off at the end is left; returns the bytes consumed.
@@ -36,7 +36,8 @@ std::size_t for_each_character(
     }
     const Utf8Character character = decode_utf8(text.substr(at));
     if (character.status == Utf8Status::incomplete && !last) return at;
-    if (character.status != Utf8Status::valid) refuse_utf8(place, here, text.substr(at), character);
+    if (character.status != Utf8Status::valid)
+      throw_invalid_utf8(place, here, text.substr(at), character);
     f(character.code_point, here);
     at += static_cast<std::size_t>(character.width);
   }
@@ -51,7 +52,7 @@ struct IgnoreBytes {
 // Throws DataError where it is not UTF-8, and what the listener throws.
 template <typename F, typename OfBytes = IgnoreBytes>
 void for_each_character(const InputFile& file,
-                        const ScanListener& listener,
+                        const ProgressCallback& listener,
                         F&& f,
                         OfBytes&& of_bytes = {}) {
   constexpr std::int64_t piece = std::int64_t{1} << 18;

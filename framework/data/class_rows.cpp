@@ -2,14 +2,14 @@
 
 namespace longspan {
 
-Batch read_class_rows(const RowRequest& request,
+Batch read_class_rows(const BatchRequest& request,
                       const std::string& field,
                       const ReadClassRow& read) {
   const auto rows = std::ssize(request.examples);
   Batch batch;
-  batch.fields = {{field, filled({rows, request.columns.target}, 0)},
-                  {"length", filled({rows}, 0)},
-                  {"label", filled({rows}, ignored_target)}};
+  batch.fields = {{field, full_tensor({rows, request.columns.target}, 0)},
+                  {"length", full_tensor({rows}, 0)},
+                  {"label", full_tensor({rows}, ignored_target)}};
   batch.counts = {{"tokens", 0}, {"bytes", 0}, {"rows", 0}};
   for (std::size_t row = 0; row < request.examples.size(); ++row) {
     const std::int64_t example = request.examples[row];

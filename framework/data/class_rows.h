@@ -20,7 +20,7 @@ struct ClassRow {
 // The batch that is asked for: the field of that name [rows, columns], whose rows `read` fills, of
 // what was zeros, and "length" and "label" [rows].
 using ReadClassRow = std::function<ClassRow(std::int64_t example, std::span<std::int64_t> row)>;
-Batch read_class_rows(const RowRequest& request,
+Batch read_class_rows(const BatchRequest& request,
                       const std::string& field,
                       const ReadClassRow& read);
 

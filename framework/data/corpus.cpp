@@ -21,12 +21,12 @@ std::uint64_t hash_of_all(const std::vector<std::uint64_t>& hashes) {
 
 Corpus::Corpus(CorpusFile file) : Corpus(file.path(), std::vector{file}) {}
 
-Corpus::Corpus(const NamedPath& path, const Tokenizer& tokenizer, const ScanListener& listener)
+Corpus::Corpus(const ConfigPath& path, const Tokenizer& tokenizer, const ProgressCallback& listener)
     : Corpus(CorpusFile(path, tokenizer, listener)) {}
 
 Corpus::Corpus(std::shared_ptr<const InputFile> file,
                const Tokenizer& tokenizer,
-               const ScanListener& listener)
+               const ProgressCallback& listener)
     : Corpus(CorpusFile(std::move(file), tokenizer, listener)) {}
 
 Corpus::Corpus(std::string path, std::vector<CorpusFile> files) {

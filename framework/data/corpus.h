@@ -20,10 +20,10 @@ class Corpus {
  public:
   Corpus(CorpusFile file);
   // Of one text file, as CorpusFile has it.
-  Corpus(const NamedPath& path, const Tokenizer& tokenizer, const ScanListener& listener = {});
+  Corpus(const ConfigPath& path, const Tokenizer& tokenizer, const ProgressCallback& listener = {});
   Corpus(std::shared_ptr<const InputFile> file,
          const Tokenizer& tokenizer,
-         const ScanListener& listener = {});
+         const ProgressCallback& listener = {});
   // Of files of one tokenizer, at least one; `path` is what names them together.
   Corpus(std::string path, std::vector<CorpusFile> files);
 

@@ -32,14 +32,14 @@ class ByteHash {
 
 }  // namespace
 
-CorpusFile::CorpusFile(const NamedPath& path,
+CorpusFile::CorpusFile(const ConfigPath& path,
                        const Tokenizer& tokenizer,
-                       const ScanListener& listener)
+                       const ProgressCallback& listener)
     : CorpusFile(open_text(path), tokenizer, listener) {}
 
 CorpusFile::CorpusFile(std::shared_ptr<const InputFile> file,
                        const Tokenizer& tokenizer,
-                       const ScanListener& listener)
+                       const ProgressCallback& listener)
     : file_(std::move(file)), tokenizer_(tokenizer) {
   require(!tokenizer_.needs_token_file(),
           "{}: a text of subwords is opened with its file of tokens",
@@ -61,10 +61,10 @@ CorpusFile::CorpusFile(std::shared_ptr<const InputFile> file,
       has_documents_(has_documents),
       tokens_(encoded_->tokens()) {}
 
-CorpusFile::CorpusFile(const IdFile& ids, const Tokenizer& tokenizer)
+CorpusFile::CorpusFile(const TokenIdFile& ids, const Tokenizer& tokenizer)
     : file_(ids.file()), tokenizer_(tokenizer), ids_(ids), tokens_(ids.tokens()) {}
 
-void CorpusFile::index_characters(const ScanListener& listener) {
+void CorpusFile::index_characters(const ProgressCallback& listener) {
   ByteHash hash;
   for_each_character(
       *file_,
@@ -179,7 +179,8 @@ CorpusPosition CorpusFile::read_characters(CorpusPosition at, std::span<std::int
       const Utf8Character character = decode_utf8(text);
       const bool last = at.byte + static_cast<std::int64_t>(text.size()) == bytes();
       if (character.status == Utf8Status::incomplete && !last) break;
-      if (character.status != Utf8Status::valid) refuse_utf8(path(), at.byte, text, character);
+      if (character.status != Utf8Status::valid)
+        throw_invalid_utf8(path(), at.byte, text, character);
       out[done++] = tokenizer_.id_at(character.code_point, path(), at.byte);
       ++at.token;
       at.byte += character.width;

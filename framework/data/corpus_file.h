@@ -25,10 +25,12 @@ class CorpusFile {
  public:
   // Throws DataError naming the file, and the byte offset for what is not UTF-8 or not in the
   // vocabulary. The listener hears of characters, which are read here.
-  CorpusFile(const NamedPath& path, const Tokenizer& tokenizer, const ScanListener& listener = {});
+  CorpusFile(const ConfigPath& path,
+             const Tokenizer& tokenizer,
+             const ProgressCallback& listener = {});
   CorpusFile(std::shared_ptr<const InputFile> file,
              const Tokenizer& tokenizer,
-             const ScanListener& listener = {});
+             const ProgressCallback& listener = {});
   // With the file of tokens that was made of this text with this tokenizer, and whether the text
   // has documents, or is one for want of any.
   CorpusFile(std::shared_ptr<const InputFile> file,
@@ -37,7 +39,7 @@ class CorpusFile {
              bool has_documents = false);
 
   // Of ids that this tokenizer made.
-  CorpusFile(const IdFile& ids, const Tokenizer& tokenizer);
+  CorpusFile(const TokenIdFile& ids, const Tokenizer& tokenizer);
 
   const std::string& path() const { return file_->path(); }
   const Tokenizer& tokenizer() const { return tokenizer_; }
@@ -68,7 +70,7 @@ class CorpusFile {
   CorpusPosition read(CorpusPosition at, std::span<std::int64_t> out) const;
 
  private:
-  void index_characters(const ScanListener& listener);
+  void index_characters(const ProgressCallback& listener);
   CorpusPosition read_bytes(CorpusPosition at, std::span<std::int64_t> out) const;
   CorpusPosition read_characters(CorpusPosition at, std::span<std::int64_t> out) const;
 
@@ -76,7 +78,7 @@ class CorpusFile {
   Tokenizer tokenizer_;
   std::shared_ptr<const TokenFile> encoded_;  // where the text is read from one
   bool has_documents_ = false;
-  std::optional<IdFile> ids_;  // of such a file only
+  std::optional<TokenIdFile> ids_;  // of such a file only
   std::int64_t tokens_ = 0;
   std::optional<std::uint64_t> hash_;  // of characters: of every byte
   std::vector<std::int64_t> index_;    // byte offsets of characters 0, 65536, ...

@@ -25,7 +25,7 @@ std::vector<std::shared_ptr<const InputFile>> texts_of(const DataOptions& option
   for (const PathList* list : {&options.train, &options.validation, &options.test}) {
     for (const WeightedPath& part : list->parts) {
       try {
-        for (const NamedPath& path : files_matching(part.path)) {
+        for (const ConfigPath& path : files_matching(part.path)) {
           std::error_code unused;
           if (files.size() == most) return files;
           if (std::filesystem::is_regular_file(path.text(), unused))
@@ -82,11 +82,11 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
             "the kind of model that is trained: of sentencepiece unigram, bpe (byte pairs), char "
             "or word; of huggingface bpe (of bytes, cut as GPT-2 does) or wordpiece (as BERT "
             "has it, of small letters)",
-            {{"unigram", SubwordKind::unigram},
-             {"bpe", SubwordKind::bpe},
-             {"char", SubwordKind::characters},
-             {"word", SubwordKind::words},
-             {"wordpiece", SubwordKind::word_pieces}});
+            {{"unigram", SentencePieceModelType::unigram},
+             {"bpe", SentencePieceModelType::bpe},
+             {"char", SentencePieceModelType::characters},
+             {"word", SentencePieceModelType::words},
+             {"wordpiece", SentencePieceModelType::word_pieces}});
   table.add(
       "data.tokenizer.vocab_size",
       options.vocabulary,
@@ -124,10 +124,10 @@ void declare_ids(OptionTable& table, DataOptions& options) {
             "with data.format: tokens, the type of an id, which is little endian: uint16, uint32, "
             "uint64, or auto: that of an .npy header or Megatron-LM's .idx, else uint16 where the "
             "vocabulary has at most 65536 ids, else uint32",
-            {{"auto", IdBits::fitting},
-             {"uint16", IdBits::sixteen},
-             {"uint32", IdBits::thirty_two},
-             {"uint64", IdBits::sixty_four}});
+            {{"auto", TokenDType::fitting},
+             {"uint16", TokenDType::sixteen},
+             {"uint32", TokenDType::thirty_two},
+             {"uint64", TokenDType::sixty_four}});
   table.warn("data.token_dtype", [&options]() -> std::string {
     return reads_ids(options) ? "" : "data.format is not tokens";
   });
@@ -157,7 +157,7 @@ void declare_order(OptionTable& table, DataOptions& options) {
       "with run.task: language_modeling, read the documents of data.train in an order by chance "
       "that is another in each epoch; otherwise as they stand");
   table.add("data.documents.reset_attention_mask",
-            options.apart,
+            options.reset_attention_mask,
             "with run.task: language_modeling, documents that stand in one row neither see nor "
             "predict each other; otherwise a row is one text. A model is then measured so too");
   table.add(
@@ -253,7 +253,7 @@ void declare(OptionTable& table, DataOptions& options) {
       "image_generation is of images, and of IDX files without labels too",
       {{"text", DataFormat::text}, {"images", DataFormat::images}, {"tokens", DataFormat::tokens}},
       // A model does not know whether its tokens were made before.
-      fixes_weights(
+      affects_weights(
           [](const std::string& format) { return format == "tokens" ? "text" : format; }));
   table.add("data.train",
             options.train,
@@ -301,18 +301,18 @@ void declare(OptionTable& table, DataOptions& options) {
        {"sentencepiece", TokenizerKind::sentencepiece},
        {"huggingface", TokenizerKind::tokenizer_json},
        {"none", TokenizerKind::ids}},
-      fixes_weights());
+      affects_weights());
   table.add("data.tokenizer.allow_unk",
             options.unknown,
             "with data.tokenizer.type: char, give characters that data.train lacks one id, "
             "<unknown>; otherwise such a character is an error. Measured losses count, beside the "
             "probability of <unknown>, which of all such characters it is",
-            fixes_weights());
+            affects_weights());
   table.warn("data.tokenizer.allow_unk", [&options]() -> std::string {
     return options.tokenizer == TokenizerKind::characters ? "" : "data.tokenizer.type is not char";
   });
   declare_subwords(table, options);
-  declare(table, options.sentence, options.tokenizer);
+  declare(table, options.special_tokens, options.tokenizer);
   table.add("data.bleu_tokenizer",
             options.bleu_tokenizer,
             "sacreBLEU's tokenizer for BLEU: 13a; char, each character, for languages without "
@@ -360,15 +360,15 @@ std::string unread_document_key(const DataOptions& options, std::string_view key
 std::string tokenizer_kind_problem(const DataOptions& options) {
   const bool trains_json =
       trains_tokenizer(options) && options.tokenizer == TokenizerKind::tokenizer_json;
-  const bool is_of_json = options.tokenizer_kind == SubwordKind::bpe ||
-                          options.tokenizer_kind == SubwordKind::word_pieces;
+  const bool is_of_json = options.tokenizer_kind == SentencePieceModelType::bpe ||
+                          options.tokenizer_kind == SentencePieceModelType::word_pieces;
   if (trains_json && !is_of_json)
     return fmt::format(
         "data.tokenizer.type: huggingface without data.tokenizer.model, which names one that is "
         "there, trains one of data.tokenizer.model_type bpe or wordpiece; it is {}",
         name_of(options.tokenizer_kind));
   if (trains_tokenizer(options) && !trains_json &&
-      options.tokenizer_kind == SubwordKind::word_pieces)
+      options.tokenizer_kind == SentencePieceModelType::word_pieces)
     return "data.tokenizer.model_type: wordpiece is of data.tokenizer.type: huggingface; it is "
            "sentencepiece";
   return "";
@@ -380,7 +380,7 @@ bool trains_tokenizer(const DataOptions& options) {
   return is_of_subwords && options.tokenizer_model.empty() && !options.saved_tokenizer;
 }
 
-Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listener) {
+Tokenizer make_tokenizer(const DataOptions& options, const ProgressCallback& listener) {
   if (options.tokenizer == TokenizerKind::bytes) return {};
   if (options.tokenizer == TokenizerKind::ids) return Tokenizer::ids(options.vocabulary);
   if (options.saved_tokenizer && options.tokenizer != TokenizerKind::characters)
@@ -389,13 +389,13 @@ Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listene
     throw DataError(
         "{}: its subword model is trained by longspan train; data.tokenizer.model names one that "
         "is there",
-        options.train.told());
+        options.train.describe());
   if (options.tokenizer == TokenizerKind::tokenizer_json)
-    return Tokenizer::of_package(read_json_tokenizer(options.tokenizer_model));
+    return Tokenizer::from_huggingface(read_json_tokenizer(options.tokenizer_model));
   if (options.tokenizer == TokenizerKind::sentencepiece)
     return Tokenizer::subwords(read_subword_model(options.tokenizer_model));
   std::vector<Tokenizer> found;
-  for (const NamedPath& path : files_of(options.train)) {
+  for (const ConfigPath& path : files_of(options.train)) {
     auto text = open_text(path);
     found.push_back(is_plain_text(*text, options.documents)
                         ? Tokenizer::characters_of(*text, options.unknown, listener)
@@ -409,7 +409,7 @@ Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listene
              : all;
 }
 
-std::int64_t planned_vocabulary(const DataOptions& options, const ScanListener& listener) {
+std::int64_t planned_vocabulary(const DataOptions& options, const ProgressCallback& listener) {
   return trains_tokenizer(options) ? options.vocabulary
                                    : make_tokenizer(options, listener).vocabulary();
 }

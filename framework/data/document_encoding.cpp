@@ -23,9 +23,9 @@ std::int64_t utf8_bytes(char32_t code_point) {
   return code_point < 0x80 ? 1 : code_point < 0x800 ? 2 : code_point < 0x10000 ? 3 : 4;
 }
 
-void encode_lines(const SubwordModel& model, std::string_view text, const Sink& sink) {
+void encode_lines(const SentencePieceModel& model, std::string_view text, const Sink& sink) {
   std::size_t used = 0;
-  for (const LinePiece& line : cut_lines(text, true, used)) {
+  for (const LineChunk& line : split_lines(text, true, used)) {
     const auto tokens = model.encode_line(line.text);
     for (const SubwordToken& token : tokens) sink(token);
     if (tokens.empty()) sink({no_token, std::ssize(line.text)});
@@ -33,7 +33,7 @@ void encode_lines(const SubwordModel& model, std::string_view text, const Sink& 
   }
 }
 
-void encode_pieces(const SubwordModel& model,
+void encode_pieces(const SentencePieceModel& model,
                    std::string_view text,
                    bool goes_on,
                    const Sink& sink) {
@@ -111,7 +111,7 @@ void encode_document(const Tokenizer& tokenizer,
   require_utf8(text, place, offset);
   if (const JsonTokenizer* const model = tokenizer.json_tokenizer())
     encode_whole(*model, text, place, goes_on ? std::max<std::int64_t>(offset, 1) : 0, sink);
-  else if (const SubwordModel* const pieces = tokenizer.subword_model(); pieces == nullptr)
+  else if (const SentencePieceModel* const pieces = tokenizer.subword_model(); pieces == nullptr)
     throw Failure("texts are not encoded by {}", name_of(tokenizer.kind()));
   else if (pieces->encodes_lines())
     encode_lines(*pieces, text, sink);
@@ -134,12 +134,12 @@ std::int64_t bytes_of_tokens(const Tokenizer& tokenizer,
   return bytes;
 }
 
-void DocumentQueue::begin() {
+void DocumentEncoder::begin() {
   end();
   is_open_ = true;
 }
 
-void DocumentQueue::push(SubwordToken token) {
+void DocumentEncoder::push(SubwordToken token) {
   if (token.id == no_token) {
     unseen_ += token.bytes;
     return;
@@ -151,7 +151,7 @@ void DocumentQueue::push(SubwordToken token) {
   held_ = token;
 }
 
-void DocumentQueue::end() {
+void DocumentEncoder::end() {
   if (!is_open_) return;
   if (has_tokens_) {
     flush();
@@ -163,7 +163,7 @@ void DocumentQueue::end() {
   is_open_ = has_tokens_ = false;
 }
 
-void DocumentQueue::flush() {
+void DocumentEncoder::flush() {
   if (held_) {
     take_unseen(*held_);
     writer_.add(*held_);
@@ -172,7 +172,7 @@ void DocumentQueue::flush() {
 }
 
 // What is more than a token may have is for the next one.
-void DocumentQueue::take_unseen(SubwordToken& token) {
+void DocumentEncoder::take_unseen(SubwordToken& token) {
   const std::int64_t bytes = std::min(unseen_, most_token_bytes - token.bytes);
   token.bytes += bytes;
   unseen_ -= bytes;

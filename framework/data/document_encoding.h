@@ -37,14 +37,14 @@ std::int64_t bytes_of_tokens(const Tokenizer& tokenizer,
 // Documents on their way to a file of tokens. Bytes in which the tokenizer sees nothing belong to
 // the token after them, and at a document's end to its last one. A document without tokens is left
 // out.
-class DocumentQueue {
+class DocumentEncoder {
  public:
   // `end_of_text` is added behind each document. `goes_on`: a document is under way, which has
   // tokens in the file before this one or has not.
-  DocumentQueue(TokenFileWriter& writer,
-                std::optional<std::int64_t> end_of_text,
-                bool goes_on,
-                bool has_tokens)
+  DocumentEncoder(TokenFileWriter& writer,
+                  std::optional<std::int64_t> end_of_text,
+                  bool goes_on,
+                  bool has_tokens)
       : writer_(writer),
         end_of_text_(end_of_text),
         is_open_(goes_on),
@@ -57,7 +57,7 @@ class DocumentQueue {
   // Gives what it holds, in the middle of a document.
   void flush();
   // Documents that had no tokens.
-  std::int64_t left_out() const { return left_out_; }
+  std::int64_t num_skipped() const { return left_out_; }
 
  private:
   void take_unseen(SubwordToken& token);

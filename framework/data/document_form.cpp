@@ -29,7 +29,7 @@ std::string_view name_of(DocumentBoundary boundary) {
   throw Failure("a boundary of documents without a name");
 }
 
-void declare(OptionTable& table, DocumentForm& form) {
+void declare(OptionTable& table, DocumentFormat& form) {
   table.add("data.documents.sample_by",
             form.boundary,
             "what a document of a text is: nothing (none: the text goes on from end to end), a "
@@ -53,7 +53,7 @@ void declare(OptionTable& table, DocumentForm& form) {
             not_empty());
 }
 
-bool is_json_lines(const InputFile& file, const DocumentForm& form) {
+bool is_json_lines(const InputFile& file, const DocumentFormat& form) {
   const std::string name = lower_case(std::filesystem::path(file.path()).filename().string());
   const auto is_named = [&name](std::string_view end) {
     return std::ranges::any_of(std::array{"", ".gz", ".zst"}, [&](const char* packing) {
@@ -75,23 +75,23 @@ bool is_json_lines(const InputFile& file, const DocumentForm& form) {
   return found.is_object && (has_field || (is_json && !is_whole));
 }
 
-bool has_documents(const InputFile& file, const DocumentForm& form) {
+bool has_documents(const InputFile& file, const DocumentFormat& form) {
   return form.boundary != DocumentBoundary::none || is_json_lines(file, form);
 }
 
-std::optional<std::int64_t> end_of_text_id(const DocumentForm& form, const Tokenizer& tokenizer) {
+std::optional<std::int64_t> end_of_text_id(const DocumentFormat& form, const Tokenizer& tokenizer) {
   if (!form.end_of_text) return std::nullopt;
   const std::string& name = *form.end_of_text;
   std::int64_t id = -1;
   if (const JsonTokenizer* const json = tokenizer.json_tokenizer()) id = json->id_of(name);
-  if (const SubwordModel* const model = tokenizer.subword_model()) id = model->id_of(name);
+  if (const SentencePieceModel* const model = tokenizer.subword_model()) id = model->id_of(name);
   if (id >= 0) return id;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
   const bool is_id = error == std::errc() && end == name.data() + name.size() && id >= 0 &&
                      id < tokenizer.vocabulary();
   if (!is_id)
     throw ConfigurationError("data.documents.end_token: found {}; wanted an id from 0 to {}{}",
-                             in_quotes(name),
+                             quote(name),
                              tokenizer.vocabulary() - 1,
                              tokenizer.needs_token_file()
                                  ? ", or the name of a token that data.tokenizer.model has"

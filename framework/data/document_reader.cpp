@@ -21,8 +21,8 @@ bool is_blank(std::string_view line) {
 }  // namespace
 
 DocumentReader::DocumentReader(std::shared_ptr<const InputFile> file,
-                               const DocumentForm& form,
-                               const DocumentReading& reading)
+                               const DocumentFormat& form,
+                               const DocumentReaderOptions& reading)
     : file_(std::move(file), reading.block),
       form_(form),
       reading_(reading),
@@ -48,7 +48,7 @@ bool DocumentReader::next(Document& document) {
   return true;
 }
 
-void DocumentReader::skip_to(const PlaceInFile& place) {
+void DocumentReader::skip_to(const FilePosition& place) {
   require(at_.byte == 0 && buffer_.empty(), "{}: it is too late to skip", file_.path());
   file_.skip(place.byte);
   at_ = place_ = place;
@@ -173,7 +173,7 @@ bool DocumentReader::next_of_file(Document& document) {
     const std::size_t valid =
         for_each_character(part, at_.byte, is_last, file_.path(), [](char32_t, std::int64_t) {});
     std::size_t used = 0;
-    cut_lines(part.substr(0, valid), is_last, used);
+    split_lines(part.substr(0, valid), is_last, used);
     part = part.substr(0, used);
   } else if (reading_.parts == DocumentParts::bytes) {
     part = part.substr(0, reading_.part);
@@ -194,8 +194,8 @@ void DocumentReader::take_text(Document& document) const {
 }
 
 std::string DocumentReader::place_of(const Document& document) const {
-  if (is_json_) return line_place(file_.path(), document.line);
-  return file_.is_packed() ? file_.path() + ", unpacked" : file_.path();
+  if (is_json_) return line_location(file_.path(), document.line);
+  return file_.is_compressed() ? file_.path() + ", unpacked" : file_.path();
 }
 
 std::int64_t DocumentReader::offset_of(const Document& document) const {

@@ -24,11 +24,11 @@ struct Document {
 };
 
 // How a whole file, which is one document or none, is given in parts: not at all; cut where
-// `cut_lines` cuts, so that encoding the parts line by line is encoding the file so; where
-// DocumentReading::place_to_cut says; or anywhere.
+// `split_lines` cuts, so that encoding the parts line by line is encoding the file so; where
+// DocumentReaderOptions::place_to_cut says; or anywhere.
 enum class DocumentParts : std::uint8_t { none, lines, places, bytes };
 
-struct DocumentReading {
+struct DocumentReaderOptions {
   DocumentParts parts = DocumentParts::none;
   std::size_t part = std::size_t{1} << 17;  // bytes; more than the longest piece of a line
   std::size_t longest = longest_document;   // bytes of what is given at once
@@ -41,7 +41,7 @@ struct DocumentReading {
 };
 
 // A place between documents.
-struct PlaceInFile {
+struct FilePosition {
   std::int64_t byte = 0;   // of the unpacked file
   std::int64_t lines = 0;  // before it
 };
@@ -50,19 +50,19 @@ struct PlaceInFile {
 // are left out and counted; of .jsonl lines without anything.
 class DocumentReader {
  public:
-  // Throws DataError as UnpackedFile does.
+  // Throws DataError as DecompressedFile does.
   DocumentReader(std::shared_ptr<const InputFile> file,
-                 const DocumentForm& form,
-                 const DocumentReading& reading = {});
+                 const DocumentFormat& form,
+                 const DocumentReaderOptions& reading = {});
 
   // False at the end. Throws DataError: what the packing is damaged by; a document that is longer
   // than the bound; with parts cut at lines where the text is not UTF-8.
   bool next(Document& document);
   // Where the document that was given last ends, and what follows may be read from.
-  const PlaceInFile& place() const { return place_; }
+  const FilePosition& place() const { return place_; }
   // Goes on there. To be called first.
-  void skip_to(const PlaceInFile& place);
-  std::int64_t left_out() const { return left_out_; }
+  void skip_to(const FilePosition& place);
+  std::int64_t num_skipped() const { return left_out_; }
   // Bytes of the file itself that have been read.
   std::int64_t at() const { return file_.at(); }
 
@@ -84,17 +84,17 @@ class DocumentReader {
   std::string_view held() const { return std::string_view(buffer_).substr(begin_); }
   [[noreturn]] void refuse_length(std::int64_t begin) const;
 
-  UnpackedFile file_;
-  DocumentForm form_;
-  DocumentReading reading_;
+  DecompressedFile file_;
+  DocumentFormat form_;
+  DocumentReaderOptions reading_;
   bool is_json_;
   std::string buffer_;  // what was read, used up to begin_
   std::size_t begin_ = 0;
   std::size_t valid_ = 0;  // bytes of held() that are known to be whole characters
   bool is_ended_ = false;  // nothing can be read any more
   bool is_begun_ = false;  // a whole file's first part was given
-  PlaceInFile at_;         // of begin_
-  PlaceInFile place_;
+  FilePosition at_;        // of begin_
+  FilePosition place_;
   std::int64_t left_out_ = 0;
 };
 

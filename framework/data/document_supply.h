@@ -11,23 +11,23 @@
 
 namespace longspan {
 
-struct DocumentPlace {
+struct DocumentCursor {
   std::int64_t epoch = 0;     // complete passes over the documents before it
   std::int64_t document = 0;  // its number in the epoch, from 0 on
 
-  friend auto operator<=>(const DocumentPlace&, const DocumentPlace&) = default;
+  friend auto operator<=>(const DocumentCursor&, const DocumentCursor&) = default;
 };
 
 // The ids of the next document; nothing at the end of the epoch.
-using NextDocument = std::function<std::optional<std::vector<std::int64_t>>()>;
+using DocumentStream = std::function<std::optional<std::vector<std::int64_t>>()>;
 
 // Begins with the document of that place. It is to give the same documents on every rank, and
 // whenever it is asked for the same place. What can be read only once gives an empty function for
 // the epoch behind its last.
-using OpenDocuments = std::function<NextDocument(const DocumentPlace&)>;
+using DocumentStreamFactory = std::function<DocumentStream(const DocumentCursor&)>;
 
 // There are no more documents.
-class DocumentsEnded : public DataError {
+class EndOfDocuments : public DataError {
  public:
   using DataError::DataError;
 };

@@ -15,8 +15,8 @@ namespace {
 // Calls f(document) with the text of each, in parts where a file is one.
 template <typename F>
 void for_each_document(const std::shared_ptr<const InputFile>& file,
-                       const DocumentForm& form,
-                       const ScanListener& listener,
+                       const DocumentFormat& form,
+                       const ProgressCallback& listener,
                        F&& f) {
   DocumentReader reader(file, form, {.parts = DocumentParts::lines});
   std::int64_t told = 0;
@@ -64,14 +64,14 @@ class Sample {
 
 }  // namespace
 
-bool is_plain_text(const InputFile& file, const DocumentForm& form) {
-  return packing_of(file) == Packing::none && !is_json_lines(file, form);
+bool is_plain_text(const InputFile& file, const DocumentFormat& form) {
+  return detect_compression(file) == Compression::none && !is_json_lines(file, form);
 }
 
 Tokenizer characters_of_documents(std::shared_ptr<const InputFile> file,
-                                  const DocumentForm& form,
+                                  const DocumentFormat& form,
                                   bool with_unknown,
-                                  const ScanListener& listener) {
+                                  const ProgressCallback& listener) {
   std::vector<bool> seen(static_cast<std::size_t>(largest_code_point) + 1);
   for_each_document(
       file, form, listener, [&seen](const DocumentReader& reader, const Document& document) {
@@ -89,9 +89,9 @@ Tokenizer characters_of_documents(std::shared_ptr<const InputFile> file,
 }
 
 std::shared_ptr<const InputFile> sample_of_documents(const std::shared_ptr<const InputFile>& file,
-                                                     const DocumentForm& form,
+                                                     const DocumentFormat& form,
                                                      std::int64_t bytes,
-                                                     const ScanListener& listener) {
+                                                     const ProgressCallback& listener) {
   Sample sample(bytes);
   for_each_document(file, form, listener, [&sample](const DocumentReader&, Document& document) {
     sample.add(std::move(document.text));
@@ -116,14 +116,15 @@ std::shared_ptr<const InputFile> sample_of_documents(const std::shared_ptr<const
     }
     return done;
   };
-  return std::make_shared<const InputFile>(NamedPath(file->path()), read);
+  return std::make_shared<const InputFile>(ConfigPath(file->path()), read);
 }
 
-SubwordModel train_subwords_of_documents(std::span<const std::shared_ptr<const InputFile>> texts,
-                                         const DocumentForm& form,
-                                         SubwordKind kind,
-                                         std::int64_t vocabulary,
-                                         const ScanListener& listener) {
+SentencePieceModel train_subwords_of_documents(
+    std::span<const std::shared_ptr<const InputFile>> texts,
+    const DocumentFormat& form,
+    SentencePieceModelType kind,
+    std::int64_t vocabulary,
+    const ProgressCallback& listener) {
   const std::int64_t bytes = subword_sample_bytes / std::ssize(texts);
   std::vector<std::shared_ptr<const InputFile>> plain;
   std::vector<const InputFile*> files;
@@ -132,7 +133,7 @@ SubwordModel train_subwords_of_documents(std::span<const std::shared_ptr<const I
                                                : sample_of_documents(text, form, bytes, listener));
     files.push_back(plain.back().get());
   }
-  return train_subwords(files, kind, vocabulary, listener);
+  return train_sentencepiece(files, kind, vocabulary, listener);
 }
 
 }  // namespace longspan

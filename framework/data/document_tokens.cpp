@@ -44,7 +44,7 @@ void make_directory(const fs::path& directory) {
 
 // Of what the form says about this file.
 std::uint64_t form_of(const InputFile& file,
-                      const DocumentForm& form,
+                      const DocumentFormat& form,
                       std::optional<std::int64_t> end_of_text) {
   if (!has_documents(file, form)) return hash_of("none");
   const std::string what = is_json_lines(file, form) ? "field " + form.text_field()
@@ -53,7 +53,7 @@ std::uint64_t form_of(const InputFile& file,
 }
 
 TokenFileKey key_of(const InputFile& text,
-                    const DocumentForm& form,
+                    const DocumentFormat& form,
                     const Tokenizer& tokenizer,
                     std::uint64_t hash) {
   return {.text = hash,
@@ -80,20 +80,20 @@ fs::path token_path(const InputFile& text,
   return directory / fmt::format("{}-{:016x}.tokens", fs::path(text.path()).stem().string(), hash);
 }
 
-TokensMade make(const SharedText& text,
-                const DocumentForm& form,
-                const Tokenizer& tokenizer,
-                const fs::path& cache,
-                const TokenFileKey& key,
-                const ScanListener& heard,
-                const TokenMaking& making) {
-  TokensMade made{.path = token_path(*text, tokenizer, key, cache)};
+TokenizedFile make(const SharedText& text,
+                   const DocumentFormat& form,
+                   const Tokenizer& tokenizer,
+                   const fs::path& cache,
+                   const TokenFileKey& key,
+                   const ProgressCallback& heard,
+                   const TokenizationOptions& making) {
+  TokenizedFile made{.path = token_path(*text, tokenizer, key, cache)};
   made.was_there = is_there(made.path);
   if (made.was_there) {
     remove_parts_of(made.path);  // of who was ended before it did
   } else {
     make_directory(cache);
-    made.kept_bytes = TokenMaker(text, form, tokenizer, made.path, key, heard, making).run();
+    made.kept_bytes = FileTokenizer(text, form, tokenizer, made.path, key, heard, making).run();
   }
   return made;
 }
@@ -116,39 +116,41 @@ void require_same(const TokenFile& tokens, const std::string& path, const Commun
 
 }  // namespace
 
-bool needs_token_file(const InputFile& file, const DocumentForm& form, const Tokenizer& tokenizer) {
+bool needs_token_file(const InputFile& file,
+                      const DocumentFormat& form,
+                      const Tokenizer& tokenizer) {
   return tokenizer.needs_token_file() || has_documents(file, form) ||
-         packing_of(file) != Packing::none;
+         detect_compression(file) != Compression::none;
 }
 
-TokensMade make_tokens(const NamedPath& file,
-                       const DocumentForm& form,
-                       const Tokenizer& tokenizer,
-                       const fs::path& cache,
-                       const ScanListener& listener,
-                       const TokenMaking& making) {
+TokenizedFile tokenize_file(const ConfigPath& file,
+                            const DocumentFormat& form,
+                            const Tokenizer& tokenizer,
+                            const fs::path& cache,
+                            const ProgressCallback& listener,
+                            const TokenizationOptions& making) {
   const auto text = open_text(file);
   end_of_text_id(form, tokenizer);  // before the text is read
   const TokenFileKey key = key_of(*text, form, tokenizer, hash_of_file(*text, listener));
-  TokensMade made = make(text, form, tokenizer, cache, key, listener, making);
+  TokenizedFile made = make(text, form, tokenizer, cache, key, listener, making);
   made.tokens = std::make_shared<const TokenFile>(made.path, key);
   return made;
 }
 
-std::shared_ptr<const TokenFile> tokens_of_documents(const NamedPath& file,
-                                                     const DocumentForm& form,
+std::shared_ptr<const TokenFile> tokens_of_documents(const ConfigPath& file,
+                                                     const DocumentFormat& form,
                                                      const Tokenizer& tokenizer,
                                                      const fs::path& cache,
                                                      const Communicator& all,
-                                                     const ScanListener& listener) {
+                                                     const ProgressCallback& listener) {
   const auto text = open_text(file);
   end_of_text_id(form, tokenizer);
   const auto work = [text, form, tokenizer, cache](const TokenFileKey& key,
-                                                   const ScanListener& heard) {
+                                                   const ProgressCallback& heard) {
     make(text, form, tokenizer, cache, key, heard, {});
   };
-  const std::string hash =
-      on_first_rank(all, text->path(), text->size(), listener, [=](const ScanListener& heard) {
+  const std::string hash = run_on_rank_zero(
+      all, text->path(), text->size(), listener, [=](const ProgressCallback& heard) {
         const std::uint64_t found = hash_of_file(*text, heard);
         work(key_of(*text, form, tokenizer, found), heard);
         return std::to_string(found);
@@ -156,15 +158,15 @@ std::shared_ptr<const TokenFile> tokens_of_documents(const NamedPath& file,
   const TokenFileKey key = key_of(*text, form, tokenizer, std::stoull(hash));
   const fs::path path = token_path(*text, tokenizer, key, cache);
   while (all.all_reduce(std::int64_t{is_there(path)}, Reduction::minimum) == 0)
-    on_chosen_ranks(all,
-                    is_first_without(!is_there(path), all),
-                    text->path(),
-                    text->size(),
-                    listener,
-                    [=](const ScanListener& heard) {
-                      work(key, heard);
-                      return std::string();
-                    });
+    run_on_selected_ranks(all,
+                          is_first_without(!is_there(path), all),
+                          text->path(),
+                          text->size(),
+                          listener,
+                          [=](const ProgressCallback& heard) {
+                            work(key, heard);
+                            return std::string();
+                          });
   auto tokens = std::make_shared<const TokenFile>(path, key);
   require_same(*tokens, text->path(), all);
   return tokens;

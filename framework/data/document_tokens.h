@@ -16,9 +16,11 @@ namespace longspan {
 
 // Whether a text is read from a file of its tokens. Otherwise it is read where it is: it is not
 // packed, has no documents, and the place of a token can be reckoned.
-bool needs_token_file(const InputFile& file, const DocumentForm& form, const Tokenizer& tokenizer);
+bool needs_token_file(const InputFile& file,
+                      const DocumentFormat& form,
+                      const Tokenizer& tokenizer);
 
-struct TokensMade {
+struct TokenizedFile {
   std::filesystem::path path;
   std::shared_ptr<const TokenFile> tokens = nullptr;
   bool was_there = false;       // nothing had to be done
@@ -26,7 +28,7 @@ struct TokensMade {
 };
 
 // When files are written and how much is in memory: of text, in bytes.
-struct TokenMaking {
+struct TokenizationOptions {
   std::int64_t part = std::int64_t{1} << 28;
   std::int64_t batch = std::int64_t{1} << 21;
 };
@@ -39,21 +41,21 @@ struct TokenMaking {
 // What is done of a long text is kept in files of its parts, until the whole is there: who is ended
 // and called again goes on from them. Several may make the same file at once. Throws DataError for
 // what is wrong with the text, and ConfigurationError when the folder cannot be written.
-TokensMade make_tokens(const NamedPath& file,
-                       const DocumentForm& form,
-                       const Tokenizer& tokenizer,
-                       const std::filesystem::path& cache,
-                       const ScanListener& listener = {},
-                       const TokenMaking& making = {});
+TokenizedFile tokenize_file(const ConfigPath& file,
+                            const DocumentFormat& form,
+                            const Tokenizer& tokenizer,
+                            const std::filesystem::path& cache,
+                            const ProgressCallback& listener = {},
+                            const TokenizationOptions& making = {});
 
 // The same of every rank's: rank 0 makes it, and after that, where some do not see its file, as on
 // another node, one rank of each machine. A collective. Throws DataError too where the ranks do not
 // all have the same text.
-std::shared_ptr<const TokenFile> tokens_of_documents(const NamedPath& file,
-                                                     const DocumentForm& form,
+std::shared_ptr<const TokenFile> tokens_of_documents(const ConfigPath& file,
+                                                     const DocumentFormat& form,
                                                      const Tokenizer& tokenizer,
                                                      const std::filesystem::path& cache,
                                                      const Communicator& all,
-                                                     const ScanListener& listener = {});
+                                                     const ProgressCallback& listener = {});
 
 }  // namespace longspan

@@ -28,7 +28,7 @@ struct EpisodeLayout {
 // [rows, segment], the actions, or ignored_target; `earlier` [rows] (see Batch). Counts: `tokens`,
 // the actions that are asked for, and `rows`. Episode e of stream s is made with
 // random.child(s).child(e), endlessly.
-class EpisodeSource : public Source {
+class EpisodeSource : public BatchSource {
  public:
   // Throws ConfigurationError when `ranks` does not divide the streams. Tensors are made on
   // `device`, a CPU.

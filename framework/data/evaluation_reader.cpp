@@ -70,7 +70,7 @@ Batch EvaluationReader::next() {
     batch.fields["document_position"] =
         Tensor::zeros(shape, DType::i64, device_, MemoryTag::workspace);
   batch.first_row = range_.begin;
-  batch.fresh = next_ == 0;
+  batch.resets_state = next_ == 0;
   std::int64_t& predicted = batch.counts["tokens"];
   std::int64_t& bytes = batch.counts["bytes"];
   for (std::int64_t row = 0; row < range_.count(); ++row) {

@@ -4,7 +4,7 @@
 
 namespace longspan {
 
-Tensor filled(const Shape& shape, std::int64_t value) {
+Tensor full_tensor(const Shape& shape, std::int64_t value) {
   const Tensor field = Tensor::empty(shape, DType::i64, Device::cpu(), MemoryTag::workspace);
   std::ranges::fill(field.span<std::int64_t>(), value);
   return field;

@@ -23,7 +23,7 @@ struct Lengths {
 };
 
 // Some rows of a batch.
-struct RowRequest {
+struct BatchRequest {
   std::span<const std::int64_t> examples;  // one a row; -1: an empty row
   Lengths columns;                         // which hold the longest of them
   std::int64_t longest = 0;    // tokens of a side after which an example is cut; 0: none
@@ -57,11 +57,11 @@ class Examples {
   virtual std::string label_problem() const { return ""; }
   // Fields and counts of these rows; ids of padding are 0, its targets ignored_target. Throws
   // DataError where the file has changed.
-  virtual Batch read(const RowRequest& request) const = 0;
+  virtual Batch read(const BatchRequest& request) const = 0;
 };
 
 // A field of i64 for the host, each element `value`.
-Tensor filled(const Shape& shape, std::int64_t value);
+Tensor full_tensor(const Shape& shape, std::int64_t value);
 
 // The row of a field.
 std::span<std::int64_t> row_of(const Tensor& field, std::size_t row);

@@ -8,7 +8,7 @@
 
 namespace longspan {
 
-std::uint64_t hash_of_file(const InputFile& file, const ScanListener& listener) {
+std::uint64_t hash_of_file(const InputFile& file, const ProgressCallback& listener) {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash(XXH3_createState(),
                                                                              XXH3_freeState);
   XXH3_64bits_reset(hash.get());

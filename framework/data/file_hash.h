@@ -9,6 +9,6 @@
 namespace longspan {
 
 // XXH3 of the file, which is read once. Throws what the listener throws.
-std::uint64_t hash_of_file(const InputFile& file, const ScanListener& listener = {});
+std::uint64_t hash_of_file(const InputFile& file, const ProgressCallback& listener = {});
 
 }  // namespace longspan

@@ -43,7 +43,7 @@ class Progress {
     return size_ > 0 ? std::min(1.0, static_cast<double>(done_) / static_cast<double>(size_)) : 0;
   }
   // False where the work has reported nothing yet.
-  bool report(const ScanListener& listener) const {
+  bool report(const ProgressCallback& listener) const {
     std::unique_lock lock(mutex_);
     const std::string path = path_;
     const ScanProgress progress = {path, std::min(done_, size_), size_};
@@ -53,7 +53,7 @@ class Progress {
   }
 
   // Each note once.
-  void report_notes(const ScanListener& listener) {
+  void report_notes(const ProgressCallback& listener) {
     std::unique_lock lock(mutex_);
     const std::vector<Note> notes = std::exchange(notes_, {});
     lock.unlock();
@@ -76,7 +76,7 @@ class Progress {
 };
 
 // What it tells is kept in `progress`, which it owns too.
-std::future<std::string> start(std::function<std::string(const ScanListener&)> work,
+std::future<std::string> start(std::function<std::string(const ProgressCallback&)> work,
                                const std::shared_ptr<Progress>& progress) {
   std::packaged_task<std::string()> task(
       [work = std::move(work), progress, threads = omp_get_max_threads()] {
@@ -104,17 +104,17 @@ std::future<std::string> start(std::function<std::string(const ScanListener&)> w
 
 }  // namespace
 
-bool is_there(const NamedPath& path, const Communicator& all) {
+bool is_there(const ConfigPath& path, const Communicator& all) {
   const bool found = all.rank() == 0 && !path.empty() && is_there(path.text());
   return all.all_reduce(std::int64_t{found}, Reduction::maximum) == 1;
 }
 
-std::string on_chosen_ranks(const Communicator& all,
-                            bool is_chosen,
-                            const std::string& path,
-                            std::int64_t size,
-                            const ScanListener& listener,
-                            std::function<std::string(const ScanListener&)> work) {
+std::string run_on_selected_ranks(const Communicator& all,
+                                  bool is_chosen,
+                                  const std::string& path,
+                                  std::int64_t size,
+                                  const ProgressCallback& listener,
+                                  std::function<std::string(const ProgressCallback&)> work) {
   const auto progress = std::make_shared<Progress>();
   // Destroyed when the caller is told of a failure: the work is not to go on for nobody.
   const std::shared_ptr<void> wanted(nullptr, [progress](void*) { progress->is_unwanted = true; });
@@ -136,13 +136,13 @@ std::string on_chosen_ranks(const Communicator& all,
   }
 }
 
-std::string on_first_rank(const Communicator& all,
-                          const std::string& path,
-                          std::int64_t size,
-                          const ScanListener& listener,
-                          std::function<std::string(const ScanListener&)> work) {
-  return all.broadcast(on_chosen_ranks(all, all.rank() == 0, path, size, listener, std::move(work)),
-                       0);
+std::string run_on_rank_zero(const Communicator& all,
+                             const std::string& path,
+                             std::int64_t size,
+                             const ProgressCallback& listener,
+                             std::function<std::string(const ProgressCallback&)> work) {
+  return all.broadcast(
+      run_on_selected_ranks(all, all.rank() == 0, path, size, listener, std::move(work)), 0);
 }
 
 }  // namespace longspan

@@ -13,17 +13,17 @@ namespace longspan {
 
 // Whether rank 0 finds a file or folder there; false for an empty path. Another node may see it
 // later. Collective.
-bool is_there(const NamedPath& path, const Communicator& all);
+bool is_there(const ConfigPath& path, const Communicator& all);
 
 // Calls `work` on the ranks that are chosen, and returns there what it returns, elsewhere "", when
 // all of it is done. The rest as below; the slowest rank hears what its work tells, the others its
 // share.
-std::string on_chosen_ranks(const Communicator& all,
-                            bool is_chosen,
-                            const std::string& path,
-                            std::int64_t size,
-                            const ScanListener& listener,
-                            std::function<std::string(const ScanListener&)> work);
+std::string run_on_selected_ranks(const Communicator& all,
+                                  bool is_chosen,
+                                  const std::string& path,
+                                  std::int64_t size,
+                                  const ProgressCallback& listener,
+                                  std::function<std::string(const ProgressCallback&)> work);
 
 // Calls `work` on rank 0, and gives what it returns to every rank. A collective; however long the
 // work takes, the others wait in short ones, so that they are not taken for hung. What it throws is
@@ -33,10 +33,10 @@ std::string on_chosen_ranks(const Communicator& all,
 // What the work tells the listener it is given, `listener` hears several times a second on rank 0,
 // on the thread of the caller; on the other ranks the same share of `path`. What that throws is
 // thrown here, and the work is not waited for: it ends when it next tells how far it is.
-std::string on_first_rank(const Communicator& all,
-                          const std::string& path,
-                          std::int64_t size,
-                          const ScanListener& listener,
-                          std::function<std::string(const ScanListener&)> work);
+std::string run_on_rank_zero(const Communicator& all,
+                             const std::string& path,
+                             std::int64_t size,
+                             const ProgressCallback& listener,
+                             std::function<std::string(const ProgressCallback&)> work);
 
 }  // namespace longspan

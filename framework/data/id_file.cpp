@@ -14,7 +14,7 @@ namespace {
 IdLayout layout_of(const InputFile& file,
                    const std::optional<MegatronIndex>& index,
                    std::int64_t vocabulary,
-                   IdBits bits) {
+                   TokenDType bits) {
   if (!index) return id_layout_of(file, vocabulary, bits);
   require_id_bits(file, bits, index->id_bytes(), index->path().c_str());
   return {.id_bytes = index->id_bytes(), .is_signed = index->is_signed(), .is_stated = true};
@@ -22,7 +22,9 @@ IdLayout layout_of(const InputFile& file,
 
 }  // namespace
 
-IdFile::IdFile(std::shared_ptr<const InputFile> file, std::int64_t vocabulary, IdBits bits)
+TokenIdFile::TokenIdFile(std::shared_ptr<const InputFile> file,
+                         std::int64_t vocabulary,
+                         TokenDType bits)
     : file_(std::move(file)),
       vocabulary_(vocabulary),
       index_(MegatronIndex::next_to(*file_)),
@@ -36,15 +38,15 @@ IdFile::IdFile(std::shared_ptr<const InputFile> file, std::int64_t vocabulary, I
         file_->path(),
         file_->size(),
         8 * id_bytes());
-  look_at_places(bits);
+  spot_check(bits);
 }
 
-std::int64_t IdFile::document_begin(std::int64_t document) const {
+std::int64_t TokenIdFile::document_begin(std::int64_t document) const {
   require(index_.has_value(), "{}: has no documents", file_->path());
   return index_->document_begin(document);
 }
 
-void IdFile::look_at_places(IdBits bits) const {
+void TokenIdFile::spot_check(TokenDType bits) const {
   constexpr std::int64_t places = 256;
   constexpr std::int64_t most = 2048;  // ids of a place; of 4, so that parts of ids stay apart
   const std::int64_t step = std::max(most, tokens_ / places / 4 * 4);
@@ -59,7 +61,8 @@ void IdFile::look_at_places(IdBits bits) const {
   if (!layout_.is_stated && tokens_ >= 4) require_whole_ids(bits, nonzero);
 }
 
-void IdFile::require_whole_ids(IdBits bits, const std::array<std::int64_t, 4>& nonzero) const {
+void TokenIdFile::require_whole_ids(TokenDType bits,
+                                    const std::array<std::int64_t, 4>& nonzero) const {
   const bool odd_are_zero = nonzero[1] == 0 && nonzero[3] == 0;
   if (id_bytes() == 2 && odd_are_zero && nonzero[2] == 0 && nonzero[0] > 0)
     throw DataError(
@@ -71,17 +74,17 @@ void IdFile::require_whole_ids(IdBits bits, const std::array<std::int64_t, 4>& n
         "{}: every second id of 32 bits is 0, as in a file of 64 bits (NumPy's int64); set "
         "data.token_dtype to uint64",
         file_->path());
-  if (bits == IdBits::fitting && id_bytes() == 2 && odd_are_zero && nonzero[0] > 0)
+  if (bits == TokenDType::fitting && id_bytes() == 2 && odd_are_zero && nonzero[0] > 0)
     throw DataError(
         "{}: every second id of 16 bits is 0, as in a file of 32 bits; set data.token_dtype to "
         "uint32, or to uint16 where the ids are so",
         file_->path());
 }
 
-void IdFile::read(std::int64_t token, std::span<std::int64_t> out) const {
+void TokenIdFile::read(std::int64_t token, std::span<std::int64_t> out) const {
   const auto put = [&](std::int64_t i, auto found) {
     const auto id = static_cast<std::int64_t>(found);
-    if (id < 0 || id >= vocabulary_) refuse(token + i, id);
+    if (id < 0 || id >= vocabulary_) throw_data_error(token + i, id);
     out[static_cast<std::size_t>(i)] = id;
   };
   const std::int64_t at = layout_.begin + token * id_bytes(), count = std::ssize(out);
@@ -103,7 +106,7 @@ void IdFile::read(std::int64_t token, std::span<std::int64_t> out) const {
   }
 }
 
-void IdFile::refuse(std::int64_t token, std::int64_t id) const {
+void TokenIdFile::throw_data_error(std::int64_t token, std::int64_t id) const {
   throw DataError(
       "{}: byte {}: token {} is {}, read as an id of {} bits ({}); the vocabulary has "
       "{} ids, 0 to {}",

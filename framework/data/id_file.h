@@ -16,13 +16,13 @@ namespace longspan {
 
 // Ids as in id_layout.h; where an index of Megatron-LM lies next to the file, with its dtype and
 // its documents. A value; copies share the file. Reading is thread-safe.
-class IdFile {
+class TokenIdFile {
  public:
   // Looks at 256 places that are spread over the file (at all of a file below 1 MiB), so that
   // opening does not take longer with its size. Throws DataError, naming the file and the place,
   // when its bytes are no whole number of ids, when an id is not below `vocabulary`, and when bare
   // ids look like parts of wider ones; as id_layout_of and MegatronIndex do.
-  IdFile(std::shared_ptr<const InputFile> file, std::int64_t vocabulary, IdBits bits);
+  TokenIdFile(std::shared_ptr<const InputFile> file, std::int64_t vocabulary, TokenDType bits);
 
   const std::shared_ptr<const InputFile>& file() const { return file_; }
   std::int64_t tokens() const { return tokens_; }
@@ -37,11 +37,11 @@ class IdFile {
   void read(std::int64_t token, std::span<std::int64_t> out) const;
 
  private:
-  void look_at_places(IdBits bits) const;
+  void spot_check(TokenDType bits) const;
   // Throws DataError where ids look like the parts of wider ones. nonzero: how many of the tokens
   // with each remainder by 4 are not 0.
-  void require_whole_ids(IdBits bits, const std::array<std::int64_t, 4>& nonzero) const;
-  [[noreturn]] void refuse(std::int64_t token, std::int64_t id) const;
+  void require_whole_ids(TokenDType bits, const std::array<std::int64_t, 4>& nonzero) const;
+  [[noreturn]] void throw_data_error(std::int64_t token, std::int64_t id) const;
 
   std::shared_ptr<const InputFile> file_;
   std::int64_t vocabulary_;

@@ -20,8 +20,8 @@ using namespace std::string_view_literals;
 constexpr std::string_view npy_magic = "\x93NUMPY"sv;
 constexpr std::int64_t inspected_bytes = 4096;  // of a file, which tell its format
 
-std::int64_t id_bytes_of(IdBits bits) {
-  return bits == IdBits::sixteen ? 2 : bits == IdBits::thirty_two ? 4 : 8;
+std::int64_t id_bytes_of(TokenDType bits) {
+  return bits == TokenDType::sixteen ? 2 : bits == TokenDType::thirty_two ? 4 : 8;
 }
 
 struct ForeignFormat {
@@ -150,10 +150,10 @@ IdLayout npy_layout(const InputFile& file, std::string_view bytes) {
 }  // namespace
 
 void require_id_bits(const InputFile& file,
-                     IdBits bits,
+                     TokenDType bits,
                      std::int64_t stated_bytes,
                      const char* by) {
-  if (bits == IdBits::fitting || id_bytes_of(bits) == stated_bytes) return;
+  if (bits == TokenDType::fitting || id_bytes_of(bits) == stated_bytes) return;
   throw DataError(
       "{}: data.token_dtype is uint{}, and by {} the ids have {} bits; leave the key out",
       file.path(),
@@ -162,7 +162,7 @@ void require_id_bits(const InputFile& file,
       8 * stated_bytes);
 }
 
-IdLayout id_layout_of(const InputFile& file, std::int64_t vocabulary, IdBits bits) {
+IdLayout id_layout_of(const InputFile& file, std::int64_t vocabulary, TokenDType bits) {
   const std::string bytes = read_bytes(file, 0, std::min(inspected_bytes, file.size()));
   if (bytes.starts_with(npy_magic)) {
     const IdLayout layout = npy_layout(file, bytes);
@@ -170,7 +170,7 @@ IdLayout id_layout_of(const InputFile& file, std::int64_t vocabulary, IdBits bit
     return layout;
   }
   require_ids(file, bytes);
-  if (bits == IdBits::fitting) return {.id_bytes = vocabulary <= 65536 ? 2 : 4};
+  if (bits == TokenDType::fitting) return {.id_bytes = vocabulary <= 65536 ? 2 : 4};
   return {.id_bytes = id_bytes_of(bits)};
 }
 

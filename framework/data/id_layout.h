@@ -8,7 +8,7 @@
 namespace longspan {
 
 // data.token_dtype. `fitting`: 16 where the vocabulary has at most 65,536 ids, else 32.
-enum class IdBits : std::uint8_t { fitting, sixteen, thirty_two, sixty_four };
+enum class TokenDType : std::uint8_t { fitting, sixteen, thirty_two, sixty_four };
 
 // Whole numbers, little endian, one after another up to the end of the file.
 struct IdLayout {
@@ -21,9 +21,12 @@ struct IdLayout {
 // That of NumPy's .npy where the file begins as one, which must be an array of whole numbers along
 // one axis; else bare ids of `bits`. Throws DataError for another format of files, such
 // as archives and text, and for a header that does not agree with the file or with `bits`.
-IdLayout id_layout_of(const InputFile& file, std::int64_t vocabulary, IdBits bits);
+IdLayout id_layout_of(const InputFile& file, std::int64_t vocabulary, TokenDType bits);
 
 // Throws DataError where `bits` asks for another width than `stated`, by `by` ("its header").
-void require_id_bits(const InputFile& file, IdBits bits, std::int64_t stated_bytes, const char* by);
+void require_id_bits(const InputFile& file,
+                     TokenDType bits,
+                     std::int64_t stated_bytes,
+                     const char* by);
 
 }  // namespace longspan

@@ -24,16 +24,16 @@ void for_each_id(std::string_view text,
           "none, so a text is such numbers with blanks between them",
           place,
           at,
-          in_quotes(word),
+          quote(word),
           vocabulary - 1);
     sink(id, at, end);
     at = text.find_first_not_of(blanks, end);
   }
 }
 
-std::vector<std::int64_t> ids_of_text(std::string_view text,
-                                      std::int64_t vocabulary,
-                                      std::string_view place) {
+std::vector<std::int64_t> parse_token_ids(std::string_view text,
+                                          std::int64_t vocabulary,
+                                          std::string_view place) {
   std::vector<std::int64_t> ids;
   for_each_id(text, vocabulary, place, [&ids](std::int64_t id, std::size_t, std::size_t) {
     ids.push_back(id);
@@ -41,7 +41,7 @@ std::vector<std::int64_t> ids_of_text(std::string_view text,
   return ids;
 }
 
-std::string text_of_ids(std::span<const std::int64_t> ids) {
+std::string format_token_ids(std::span<const std::int64_t> ids) {
   std::string text;
   for (const std::int64_t id : ids) text += fmt::format(" {}", id);
   return text;

@@ -18,11 +18,11 @@ void for_each_id(std::string_view text,
                  const std::function<void(std::int64_t, std::size_t, std::size_t)>& sink);
 
 // "15 3 7" gives 15, 3 and 7. Throws as above.
-std::vector<std::int64_t> ids_of_text(std::string_view text,
-                                      std::int64_t vocabulary,
-                                      std::string_view place);
+std::vector<std::int64_t> parse_token_ids(std::string_view text,
+                                          std::int64_t vocabulary,
+                                          std::string_view place);
 
 // " 15 3 7": each after a blank, so that texts of parts are parts of the text of the whole.
-std::string text_of_ids(std::span<const std::int64_t> ids);
+std::string format_token_ids(std::span<const std::int64_t> ids);
 
 }  // namespace longspan

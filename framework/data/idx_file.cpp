@@ -20,12 +20,12 @@ constexpr std::int64_t header_bytes(std::int64_t axes) { return 4 + 4 * axes; }
 
 }  // namespace
 
-IdxFile::IdxFile(const NamedPath& path, int axes, std::string_view what, const Communicator& all)
+IdxFile::IdxFile(const ConfigPath& path, int axes, std::string_view what, const Communicator& all)
     : file_(share(open_decompressed(path), all)) {
   const std::string magic = read_bytes(*file_, 0, std::min<std::int64_t>(4, file_->size()));
   if (magic != std::string{'\0', '\0', '\x08', static_cast<char>(axes)})
     throw DataError("{}: is not an IDX file of {}, which begins with the bytes 0 0 8 {}",
-                    path.told(),
+                    path.describe(),
                     what,
                     axes);
   if (file_->size() < header_bytes(axes))

@@ -15,7 +15,7 @@ class IdxFile {
   // A file that is compressed by gzip or zstd is read as what it holds. A collective. Throws
   // DataError for a file that is not of bytes in `axes` axes, or has not
   // exactly as many bytes as its header says. `what` names what is needed.
-  IdxFile(const NamedPath& path, int axes, std::string_view what, const Communicator& all);
+  IdxFile(const ConfigPath& path, int axes, std::string_view what, const Communicator& all);
 
   const InputFile& file() const { return *file_; }
   const SharedFile& shared() const { return file_; }

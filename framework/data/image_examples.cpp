@@ -40,7 +40,7 @@ class ImageExamples : public Examples {
   bool can_be_cut() const override { return false; }
   Lengths lengths(std::int64_t /*example*/) const override { return {0, values()}; }
 
-  Batch read(const RowRequest& request) const override {
+  Batch read(const BatchRequest& request) const override {
     const auto read_row = [&](std::int64_t example, std::span<std::int64_t> row) -> ClassRow {
       read_pixels(example, row.first(static_cast<std::size_t>(values())));
       return {.length = values(), .bytes = values(), .label = label_id(example)};
@@ -78,7 +78,7 @@ std::vector<std::string> names_of(const IdxFile& labels) {
   return names;
 }
 
-IdxFile open_idx_labels(const NamedPath& path, const Communicator& all) {
+IdxFile open_idx_labels(const ConfigPath& path, const Communicator& all) {
   return IdxFile(path, 1, "labels", all);
 }
 
@@ -98,11 +98,11 @@ bool is_idx(const std::string& path) {
   const InputFile file(path);
   std::string first(static_cast<std::size_t>(std::min<std::int64_t>(2, file.size())), '\0');
   file.copy(0, first);
-  return first == std::string(2, '\0') || packing_of(file) != Packing::none;
+  return first == std::string(2, '\0') || detect_compression(file) != Compression::none;
 }
 
 // As rank 0 sees it: what is opened together depends on it.
-bool is_file(const NamedPath& path, const Communicator& all) {
+bool is_file(const ConfigPath& path, const Communicator& all) {
   std::error_code unused;
   const bool found = all.rank() == 0 && std::filesystem::is_regular_file(path.text(), unused);
   return all.broadcast(std::string(found ? "file" : "folder"), 0) == "file";
@@ -182,7 +182,7 @@ class PngImages final : public ImageExamples {
 
 LabelSet learn_image_labels(const ImageFiles& files,
                             const Communicator& all,
-                            const ScanListener& listener) {
+                            const ProgressCallback& listener) {
   if (files.labels.empty() && is_file(files.images, all)) return LabelSet({"image"});
   if (files.labels.empty())
     return LabelSet(open_image_folder(files.images, all, listener).labels());
@@ -204,7 +204,7 @@ std::vector<Pixels> read_images(const std::string& path, const Communicator& all
 std::shared_ptr<const Examples> open_images(const ImageFiles& files,
                                             const LabelSet& labels,
                                             const Communicator& all,
-                                            const ScanListener& listener,
+                                            const ProgressCallback& listener,
                                             UnknownLabels unknown) {
   if (files.labels.empty() && !is_file(files.images, all)) {
     ImageFolder folder = open_image_folder(files.images, all, listener);

@@ -15,14 +15,14 @@ namespace longspan {
 // second, a folder that has one folder of PNG files for each label, whose name that is. A file of
 // IDX without the second has images without labels, for which one class is learnt, "image".
 struct ImageFiles {
-  NamedPath images;
-  NamedPath labels = {};
+  ConfigPath images;
+  ConfigPath labels = {};
 };
 
 // A collective. Throws DataError.
 LabelSet learn_image_labels(const ImageFiles& files,
                             const Communicator& all,
-                            const ScanListener& listener = {});
+                            const ProgressCallback& listener = {});
 
 // A label that training did not have: an error, or none (Examples::label_problem).
 enum class UnknownLabels : bool { refused, taken };
@@ -37,7 +37,7 @@ enum class UnknownLabels : bool { refused, taken };
 std::shared_ptr<const Examples> open_images(const ImageFiles& files,
                                             const LabelSet& labels,
                                             const Communicator& all,
-                                            const ScanListener& listener = {},
+                                            const ProgressCallback& listener = {},
                                             UnknownLabels unknown = UnknownLabels::refused);
 
 // The values of one image, as `pixels` has them.

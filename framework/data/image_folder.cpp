@@ -43,9 +43,9 @@ struct Listing {
   std::vector<std::string> others;  // that are none, and folders where none are read
 };
 
-Listing list_images(const NamedPath& path) {
+Listing list_images(const ConfigPath& path) {
   Listing found;
-  for (const auto& label : entries_of(path.text(), path.told())) {
+  for (const auto& label : entries_of(path.text(), path.describe())) {
     const std::string name = label.path().filename().string();
     if (!label.is_directory()) {
       found.others.push_back(name);
@@ -64,13 +64,13 @@ Listing list_images(const NamedPath& path) {
   return found;
 }
 
-ImageFolder look_through(const NamedPath& path, const ScanListener& heard) {
+ImageFolder look_through(const ConfigPath& path, const ProgressCallback& heard) {
   const Listing found = list_images(path);
   ImageFolder folder{.path = path, .files = found.images, .shape = {}, .note = ""};
   if (folder.files.empty())
     throw DataError(
         "{}: has no folder with PNG files; one for each label is needed, as {}/cat/1.png{}",
-        path.told(),
+        path.describe(),
         path.text(),
         found.others.empty() ? "" : "; found " + some_in_quotes(found.others, "files"));
   if (!found.others.empty())
@@ -106,7 +106,7 @@ std::vector<std::string> ImageFolder::labels() const {
   return {names.begin(), names.end()};
 }
 
-std::uint64_t fingerprint_of_folder(const NamedPath& path) {
+std::uint64_t fingerprint_of_folder(const ConfigPath& path) {
   std::vector<std::string> files = list_images(path).images;
   for (std::string& file : files) {
     std::error_code unused;
@@ -116,17 +116,17 @@ std::uint64_t fingerprint_of_folder(const NamedPath& path) {
   return XXH3_64bits(all.data(), all.size());
 }
 
-std::vector<std::string> images_in(const NamedPath& path) {
+std::vector<std::string> images_in(const ConfigPath& path) {
   std::vector<std::string> files = list_images(path).images;
   for (std::string& file : files) file = path.text() + "/" + file;
   return files;
 }
 
-ImageFolder open_image_folder(const NamedPath& path,
+ImageFolder open_image_folder(const ConfigPath& path,
                               const Communicator& all,
-                              const ScanListener& listener) {
+                              const ProgressCallback& listener) {
   const std::string found =
-      on_first_rank(all, path, 0, listener, [path](const ScanListener& heard) {
+      run_on_rank_zero(all, path, 0, listener, [path](const ProgressCallback& heard) {
         const ImageFolder folder = look_through(path, heard);
         return nlohmann::json{{"files", folder.files},
                               {"height", folder.shape.height},

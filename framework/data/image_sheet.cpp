@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-PngImage sheet_of(std::span<const PngImage> images, std::int64_t columns) {
+PngImage make_image_grid(std::span<const PngImage> images, std::int64_t columns) {
   constexpr std::int64_t gap = 2;
   require(
       !images.empty() && columns > 0, "a sheet of {} images in {} columns", images.size(), columns);

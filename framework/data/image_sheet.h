@@ -9,6 +9,6 @@ namespace longspan {
 
 // Images of one shape, row by row, `columns` in each, with two pixels of white between them and
 // around them. At least one.
-PngImage sheet_of(std::span<const PngImage> images, std::int64_t columns);
+PngImage make_image_grid(std::span<const PngImage> images, std::int64_t columns);
 
 }  // namespace longspan

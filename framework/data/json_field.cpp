@@ -27,7 +27,7 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
           "{}: found no field {}{}; name the field that has the text by "
           "data.documents.text_field (longspan tokenizer: --text-field)",
           place_,
-          in_quotes(field_),
+          quote(field_),
           names_.empty() ? "" : fmt::format(", but {}", fmt::join(names_, ", ")));
     return std::move(text_);
   }
@@ -61,9 +61,9 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return leave(); }
   bool key(string_t& name) override {
     if (depth_ != 1) return true;
-    if (names_.size() < most_names) names_.push_back(in_quotes(name));
+    if (names_.size() < most_names) names_.push_back(quote(name));
     if (name != field_) return true;
-    if (is_found_) throw DataError("{}: the field {} is there twice", place_, in_quotes(field_));
+    if (is_found_) throw DataError("{}: the field {} is there twice", place_, quote(field_));
     is_wanted_ = true;
     return true;
   }
@@ -73,15 +73,14 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
     throw DataError("{}: is not JSON at byte {} of the line: {}",
                     place_,
                     position > 0 ? position - 1 : 0,
-                    shortened(error.what(), 200));
+                    truncated(error.what(), 200));
   }
 
  private:
   bool see(const char* what) {
     if (depth_ == 0) throw DataError("{}: found {}; wanted an object", place_, what);
     if (is_wanted_)
-      throw DataError(
-          "{}: found {} in the field {}; wanted a text", place_, what, in_quotes(field_));
+      throw DataError("{}: found {} in the field {}; wanted a text", place_, what, quote(field_));
     return true;
   }
   bool leave() {
@@ -108,7 +107,7 @@ std::string json_field(std::string_view line, const std::string& field, const st
 
 JsonBeginning beginning_of(const InputFile& file) {
   const std::shared_ptr<const InputFile> not_owned(std::shared_ptr<void>(), &file);
-  UnpackedFile reader(not_owned, most_bytes_of_a_beginning);
+  DecompressedFile reader(not_owned, most_bytes_of_a_beginning);
   std::string bytes(most_bytes_of_a_beginning, '\0');
   bytes.resize(reader.read(bytes));
   std::string_view text = bytes;

@@ -21,7 +21,7 @@ struct JsonBeginning {
   std::vector<std::string> fields = {};  // of the object, those that are texts
 };
 
-// Throws DataError as UnpackedFile does.
+// Throws DataError as DecompressedFile does.
 JsonBeginning beginning_of(const InputFile& file);
 
 }  // namespace longspan

@@ -39,24 +39,24 @@ LabelledText labelled_text_of(std::string_view line, std::string_view place) {
 ExampleIndex index_of(const InputFile& file,
                       const LabelSet& labels,
                       const Tokenizer& tokenizer,
-                      const ScanListener& heard) {
+                      const ProgressCallback& heard) {
   ExampleIndex index;
-  const TextFrame frame(tokenizer);
-  for_each_lines(file, heard, [&](std::span<const Line> lines) {
+  const SpecialTokenTemplate frame(tokenizer);
+  for_each_line_block(file, heard, [&](std::span<const Line> lines) {
     std::vector<std::int64_t> tokens(lines.size());
-    in_parallel(lines.size(), [&](std::size_t i) {
-      const std::string place = line_place(file.path(), lines[i].number);
+    parallel_for(lines.size(), [&](std::size_t i) {
+      const std::string place = line_location(file.path(), lines[i].number);
       const LabelledText found = labelled_text_of(lines[i].text, place);
       if (labels.id_of(found.label) < 0 && labels.id_of(found.text) >= 0)
         throw DataError("{}: expected {}, found a text, a tab and the class {}; swap the columns",
                         place,
                         line_form,
-                        in_quotes(found.text));
+                        quote(found.text));
       labels.id_at(found.label, "label", place);
       tokens[i] = std::ssize(framed_tokens(tokenizer, frame, found.text, place));
     });
     for (std::size_t i = 0; i < lines.size(); ++i)
-      index.add(lines[i].offset, tokens[i], line_place(file.path(), lines[i].number));
+      index.add(lines[i].offset, tokens[i], line_location(file.path(), lines[i].number));
   });
   index.finish(file.size());
   return index;
@@ -77,11 +77,11 @@ class LabelExamples final : public Examples {
   std::int64_t size() const override { return index_.size(); }
   const std::string& path() const override { return file_->path(); }
   std::string place(std::int64_t example) const override {
-    return line_place(file_->path(), example + 1);
+    return line_location(file_->path(), example + 1);
   }
   Lengths lengths(std::int64_t example) const override { return {0, index_.tokens(example)}; }
 
-  Batch read(const RowRequest& request) const override {
+  Batch read(const BatchRequest& request) const override {
     const auto read_row = [&](std::int64_t example, std::span<std::int64_t> row) -> ClassRow {
       const std::string bytes = read_bytes(*file_, index_.begin(example), index_.end(example));
       const LabelledText found = labelled_text_of(without_line_end(bytes), place(example));
@@ -101,22 +101,22 @@ class LabelExamples final : public Examples {
   SharedFile file_;
   LabelSet labels_;
   Tokenizer tokenizer_;
-  TextFrame frame_;
+  SpecialTokenTemplate frame_;
   ExampleIndex index_;
 };
 
 }  // namespace
 
-LearnedLabels learn_labels(const NamedPath& path,
+LearnedLabels learn_labels(const ConfigPath& path,
                            const Communicator& all,
-                           const ScanListener& listener) {
+                           const ProgressCallback& listener) {
   const SharedFile file = open_shared(path, all);
   const std::string json =
       scan_shared(file, all, listener, [](const auto& text, const auto& heard) {
         LabelColumn column;
-        for_each_lines(text, heard, [&](std::span<const Line> lines) {
+        for_each_line_block(text, heard, [&](std::span<const Line> lines) {
           for (const Line& line : lines) {
-            const std::string place = line_place(text.path(), line.number);
+            const std::string place = line_location(text.path(), line.number);
             const LabelledText found = labelled_text_of(line.text, place);
             if (column.add(found.label, found.text))
               for_each_character(found.label, 0, true, place, [](char32_t, std::int64_t) {});
@@ -127,11 +127,11 @@ LearnedLabels learn_labels(const NamedPath& path,
   return LearnedLabels::from_json(json, path);
 }
 
-std::shared_ptr<const Examples> open_labels(const NamedPath& path,
+std::shared_ptr<const Examples> open_labels(const ConfigPath& path,
                                             const LabelSet& labels,
                                             const Tokenizer& tokenizer,
                                             const Communicator& all,
-                                            const ScanListener& listener) {
+                                            const ProgressCallback& listener) {
   SharedFile file = open_shared(path, all);
   const std::string index =
       scan_shared(file, all, listener, [labels, tokenizer](const auto& text, const auto& heard) {

@@ -52,7 +52,7 @@ LabelSet LabelSet::in_order(std::vector<std::string> names, std::string_view pla
   set.number();
   for (std::int64_t id = 0; id < set.size(); ++id)
     if (set.id_of(set.name(id)) != id)
-      throw DataError("{}: label {} is there twice", place, in_quotes(set.name(id)));
+      throw DataError("{}: label {} is there twice", place, quote(set.name(id)));
   return set;
 }
 
@@ -78,13 +78,13 @@ std::int64_t LabelSet::id_at(std::string_view name,
                              std::string_view place) const {
   const std::int64_t id = id_of(name);
   if (id >= 0) return id;
-  const std::string near = nearest(name, *names_);
+  const std::string near = closest_match(name, *names_);
   throw DataError("{}: {} {} is none of the {} that training had{}",
                   place,
                   what,
-                  in_quotes(name),
+                  quote(name),
                   size(),
-                  near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near)));
+                  near.empty() ? "" : fmt::format("; did you mean {}?", quote(near)));
 }
 
 bool LabelColumn::add(std::string_view label, std::string_view text) {
@@ -129,7 +129,7 @@ std::string LabelSet::to_json() const {
 }
 
 LabelSet LabelSet::from_json(std::string_view text, std::string_view place) {
-  require_json_bounds(text, std::string(place));
+  check_json_limits(text, std::string(place));
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
     if (json.at("format") != label_set_name || json.at("version") != label_set_version)
@@ -138,7 +138,7 @@ LabelSet LabelSet::from_json(std::string_view text, std::string_view place) {
     return in_order(json.at("labels").get<std::vector<std::string>>(), place);
   } catch (const nlohmann::json::exception& error) {
     throw DataError(
-        "{}: is not a set of labels of Longspan: {}", place, shortened(error.what(), 200));
+        "{}: is not a set of labels of Longspan: {}", place, truncated(error.what(), 200));
   }
 }
 

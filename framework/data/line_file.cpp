@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-std::string bytes_of(const NamedPath& path) {
+std::string bytes_of(const ConfigPath& path) {
   if (path.text() != "-") {
     const auto file = open_plain_text(path);
     return read_bytes(*file, 0, file->size());
@@ -21,13 +21,13 @@ std::string bytes_of(const NamedPath& path) {
     std::cin.read(out.data(), std::ssize(out));
     return static_cast<std::size_t>(std::cin.gcount());
   };
-  const auto file = plain_text_of(InputFile(NamedPath("standard input"), read));
+  const auto file = plain_text_of(InputFile(ConfigPath("standard input"), read));
   return read_bytes(*file, 0, file->size());
 }
 
 }  // namespace
 
-std::vector<std::string> read_lines(const NamedPath& path, const Communicator& all) {
+std::vector<std::string> read_lines(const ConfigPath& path, const Communicator& all) {
   std::string mine;
   if (all.rank() == 0) mine = bytes_of(path);
   const std::string bytes = all.broadcast(std::move(mine), 0);

@@ -11,6 +11,6 @@ namespace longspan {
 
 // The lines of a text file (open_plain_text), "-" being standard input, without their ends ("\n" or
 // "\r\n"). Rank 0 reads, the others get its bytes: collective. Throws DataError.
-std::vector<std::string> read_lines(const NamedPath& path, const Communicator& all);
+std::vector<std::string> read_lines(const ConfigPath& path, const Communicator& all);
 
 }  // namespace longspan

@@ -23,11 +23,11 @@ std::size_t cut_of(std::string_view text, std::size_t longest) {
   return cut;
 }
 
-std::vector<LinePiece> cut_lines(std::string_view text,
-                                 bool last,
-                                 std::size_t& used,
-                                 std::size_t longest) {
-  std::vector<LinePiece> pieces;
+std::vector<LineChunk> split_lines(std::string_view text,
+                                   bool last,
+                                   std::size_t& used,
+                                   std::size_t longest) {
+  std::vector<LineChunk> pieces;
   used = 0;
   while (used < text.size()) {
     const std::string_view left = text.substr(used);
@@ -71,7 +71,7 @@ bool LineReader::next() {
   const std::size_t whole =
       for_each_character(text, at_, last, file_.path(), [](char32_t, std::int64_t) {});
   std::size_t used = 0;
-  pieces_ = cut_lines(text.substr(0, whole), last, used, longest_);
+  pieces_ = split_lines(text.substr(0, whole), last, used, longest_);
   at_ = used > 0 ? at_ + static_cast<std::int64_t>(used) : end_;
   return !pieces_.empty();
 }

@@ -13,7 +13,7 @@ class InputFile;
 // Bytes of a line that are encoded at once: a longer one is cut before a space where it has one.
 inline constexpr std::size_t longest_line_piece = 32768;
 
-struct LinePiece {
+struct LineChunk {
   std::string_view text;
   bool ends_line = false;  // a line's end follows
 };
@@ -25,10 +25,10 @@ std::size_t cut_of(std::string_view text, std::size_t longest);
 // Cuts `text`, which begins where a piece begins. When `last` is false, what could go on after it
 // is left. `used` is set to the bytes of the pieces, ends of lines included. `longest` is at least
 // 4; characters are not cut.
-std::vector<LinePiece> cut_lines(std::string_view text,
-                                 bool last,
-                                 std::size_t& used,
-                                 std::size_t longest = longest_line_piece);
+std::vector<LineChunk> split_lines(std::string_view text,
+                                   bool last,
+                                   std::size_t& used,
+                                   std::size_t longest = longest_line_piece);
 
 // The same of a file's bytes, some megabytes at a time.
 class LineReader {
@@ -44,7 +44,7 @@ class LineReader {
   // not UTF-8.
   bool next();
   // Until the following call of `next`.
-  std::span<const LinePiece> pieces() const { return pieces_; }
+  std::span<const LineChunk> pieces() const { return pieces_; }
   // The byte up to which it has read.
   std::int64_t at() const { return at_; }
 
@@ -54,7 +54,7 @@ class LineReader {
   std::int64_t end_;
   std::size_t longest_;
   std::vector<char> buffer_;
-  std::vector<LinePiece> pieces_;
+  std::vector<LineChunk> pieces_;
 };
 
 }  // namespace longspan

@@ -20,9 +20,9 @@ std::string_view without_line_end(std::string_view text) {
   return text;
 }
 
-void for_each_lines(const InputFile& file,
-                    const ScanListener& listener,
-                    const std::function<void(std::span<const Line>)>& f) {
+void for_each_line_block(const InputFile& file,
+                         const ProgressCallback& listener,
+                         const std::function<void(std::span<const Line>)>& f) {
   std::string held;  // what is read and not yet given
   std::vector<Line> lines;
   std::int64_t number = 0;
@@ -53,7 +53,7 @@ void for_each_lines(const InputFile& file,
   }
 }
 
-std::string line_place(std::string_view path, std::int64_t number) {
+std::string line_location(std::string_view path, std::int64_t number) {
   return fmt::format("{}:{}", path, number);
 }
 
@@ -73,9 +73,9 @@ std::string read_bytes(const InputFile& file, std::int64_t begin, std::int64_t e
   return bytes;
 }
 
-void in_parallel(std::size_t count,
-                 const std::function<void(std::size_t)>& f,
-                 std::size_t at_once) {
+void parallel_for(std::size_t count,
+                  const std::function<void(std::size_t)>& f,
+                  std::size_t at_once) {
   std::exception_ptr problem;
   std::size_t first = count;
 #pragma omp parallel for schedule(dynamic, at_once)

@@ -22,16 +22,17 @@ std::int64_t take_number(std::string_view& text) {
 ExampleIndex scanned(const InputFile& file,
                      std::int64_t pairs,
                      const std::function<Lengths(std::int64_t)>& lengths,
-                     const ScanListener& heard) {
+                     const ProgressCallback& heard) {
   ExampleIndex index;
-  for_each_lines(file, heard, [&](std::span<const Line> lines) {
+  for_each_line_block(file, heard, [&](std::span<const Line> lines) {
     for (const Line& line : lines) {
-      const std::string place = line_place(file.path(), line.number);
+      const std::string place = line_location(file.path(), line.number);
       if (line.number > pairs)
         throw DataError(
             "{}: there are {} pairs of lines, which have a line of links each", place, pairs);
-      index.add(
-          line.offset, std::ssize(links_of(line.text, lengths(line.number - 1), place)), place);
+      index.add(line.offset,
+                std::ssize(parse_alignment(line.text, lengths(line.number - 1), place)),
+                place);
     }
   });
   index.finish(file.size());
@@ -47,8 +48,10 @@ ExampleIndex scanned(const InputFile& file,
 
 }  // namespace
 
-std::vector<Link> links_of(std::string_view line, const Lengths& lengths, std::string_view place) {
-  std::vector<Link> links;
+std::vector<AlignmentLink> parse_alignment(std::string_view line,
+                                           const Lengths& lengths,
+                                           std::string_view place) {
+  std::vector<AlignmentLink> links;
   while (!line.empty()) {
     if (line.front() == ' ' || line.front() == '\t') {
       line.remove_prefix(1);
@@ -56,7 +59,7 @@ std::vector<Link> links_of(std::string_view line, const Lengths& lengths, std::s
     }
     const std::string_view word = line.substr(0, line.find_first_of(" \t"));
     std::string_view rest = word;
-    Link link;
+    AlignmentLink link;
     link.source = take_number(rest);
     const bool is_parted = link.source >= 0 && rest.starts_with('-');
     if (is_parted) {
@@ -68,13 +71,13 @@ std::vector<Link> links_of(std::string_view line, const Lengths& lengths, std::s
           "{}: found {}; wanted links like 0-2, a token of the source and one of the target, "
           "counted from 0",
           place,
-          in_quotes(word));
+          quote(word));
     if (link.source >= lengths.source || link.target >= lengths.target)
       throw DataError(
           "{}: found the link {}, and the pair has {} tokens of the source and {} of "
           "the target, counted from 0",
           place,
-          shortened(word),
+          truncated(word),
           lengths.source,
           lengths.target);
     links.push_back(link);
@@ -83,20 +86,20 @@ std::vector<Link> links_of(std::string_view line, const Lengths& lengths, std::s
   return links;
 }
 
-LinkLines::LinkLines(const NamedPath& path,
-                     std::int64_t pairs,
-                     const std::function<Lengths(std::int64_t)>& lengths,
-                     const Communicator& all,
-                     const ScanListener& listener)
+AlignmentFile::AlignmentFile(const ConfigPath& path,
+                             std::int64_t pairs,
+                             const std::function<Lengths(std::int64_t)>& lengths,
+                             const Communicator& all,
+                             const ProgressCallback& listener)
     : file_(open_shared(path, all)),
       index_(ExampleIndex::from_bytes(
           scan_shared(file_, all, listener, [=](const auto& file, const auto& heard) {
             return scanned(file, pairs, lengths, heard).bytes();
           }))) {}
 
-std::vector<Link> LinkLines::read(std::int64_t pair, const Lengths& lengths) const {
+std::vector<AlignmentLink> AlignmentFile::read(std::int64_t pair, const Lengths& lengths) const {
   const std::string bytes = read_bytes(*file_, index_.begin(pair), index_.end(pair));
-  return links_of(without_line_end(bytes), lengths, line_place(file_->path(), pair + 1));
+  return parse_alignment(without_line_end(bytes), lengths, line_location(file_->path(), pair + 1));
 }
 
 }  // namespace longspan

@@ -10,21 +10,21 @@
 
 namespace longspan {
 
-MixedReader::MixedReader(std::vector<MixedText> texts,
-                         const MixedReading& reading,
-                         int rank,
-                         int ranks,
-                         const Device& device)
+WeightedMixtureSource::WeightedMixtureSource(std::vector<MixtureComponent> texts,
+                                             const MixtureOptions& reading,
+                                             int rank,
+                                             int ranks,
+                                             const Device& device)
     : texts_(std::move(texts)),
       reading_(reading),
       range_(streams_of_rank(reading.layout.streams, rank, ranks, "data.global_batch_size")),
       device_(device) {
   require(reading_.layout.segment >= 1, "a segment of {} tokens", reading_.layout.segment);
   require(!texts_.empty(), "no text to read");
-  for (const MixedText& text : texts_) {
+  for (const MixtureComponent& text : texts_) {
     require(text.weight > 0, "a text has the weight {}", text.weight);
     are_texts_ = are_texts_ && text.documents.corpus().is_text();
-    if (reading_.apart && text.documents.corpus().tokens() == text.documents.count())
+    if (reading_.reset_attention_mask && text.documents.corpus().tokens() == text.documents.count())
       throw DataError(
           "{}: no document has two tokens, so that with data.documents.reset_attention_mask there "
           "is none to predict",
@@ -37,11 +37,11 @@ MixedReader::MixedReader(std::vector<MixedText> texts,
   }
 }
 
-const Corpus& MixedReader::corpus_of(const Cursor& cursor) const {
+const Corpus& WeightedMixtureSource::corpus_of(const Cursor& cursor) const {
   return texts_[static_cast<std::size_t>(cursor.text)].documents.corpus();
 }
 
-void MixedReader::begin_document(Cursor& cursor) const {
+void WeightedMixtureSource::begin_document(Cursor& cursor) const {
   const auto given = [&](std::size_t text) {
     return static_cast<double>(cursor.taken[text].tokens) / texts_[text].weight;
   };
@@ -54,7 +54,7 @@ void MixedReader::begin_document(Cursor& cursor) const {
   find_document(cursor);
 }
 
-void MixedReader::find_document(Cursor& cursor) const {
+void WeightedMixtureSource::find_document(Cursor& cursor) const {
   const auto text = static_cast<std::size_t>(cursor.text);
   const DocumentList& documents = texts_[text].documents;
   const std::int64_t number =
@@ -66,22 +66,22 @@ void MixedReader::find_document(Cursor& cursor) const {
                               .child("documents")
                               .child(static_cast<std::uint64_t>(text))
                               .child(static_cast<std::uint64_t>(epoch));
-    document = shuffled_at(random, documents.count(), document);
+    document = shuffled_index(random, documents.count(), document);
   }
   cursor.document = documents.at(document);
   cursor.at = documents.corpus().begin_at(cursor.document.begin +
                                           std::min(cursor.offset, cursor.document.count()));
 }
 
-std::int64_t MixedReader::read(Cursor& cursor,
-                               std::span<std::int64_t> tokens,
-                               std::span<std::int64_t> places) const {
+std::int64_t WeightedMixtureSource::read(Cursor& cursor,
+                                         std::span<std::int64_t> tokens,
+                                         std::span<std::int64_t> places) const {
   std::int64_t bytes = 0;
   for (std::size_t done = 0; done < tokens.size();) {
     if (cursor.offset == cursor.document.count()) begin_document(cursor);
     const bool is_first = cursor.offset == 0;
     // What begins a document that stands alone is no target.
-    const bool is_alone = is_first && reading_.apart;
+    const bool is_alone = is_first && reading_.reset_attention_mask;
     const std::int64_t wanted = is_alone
                                     ? 1
                                     : std::min(std::ssize(tokens) - static_cast<std::int64_t>(done),
@@ -99,7 +99,7 @@ std::int64_t MixedReader::read(Cursor& cursor,
   return bytes;
 }
 
-void MixedReader::read_row(std::int64_t row, Batch& batch) {
+void WeightedMixtureSource::read_row(std::int64_t row, Batch& batch) {
   Cursor& cursor = cursors_[static_cast<std::size_t>(row)];
   const auto row_of = [&](const char* name) {
     return batch.field(name).slice(row, row + 1).span<std::int64_t>();
@@ -113,7 +113,7 @@ void MixedReader::read_row(std::int64_t row, Batch& batch) {
   Cursor later = cursor;
   bytes += read(later, targets.last(1), all.last(1));
   if (are_texts_) batch.counts["bytes"] += bytes;
-  if (!reading_.apart) return;
+  if (!reading_.reset_attention_mask) return;
   std::ranges::copy(all.first(tokens.size()), row_of("document_position").begin());
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (all[i + 1] != 0) continue;
@@ -122,26 +122,26 @@ void MixedReader::read_row(std::int64_t row, Batch& batch) {
   }
 }
 
-Batch MixedReader::next() {
+Batch WeightedMixtureSource::next() {
   const Shape shape{range_.count(), reading_.layout.segment};
   Batch batch;
   for (const char* name : {"tokens", "targets"})
     batch.fields[name] = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
-  if (reading_.apart)
+  if (reading_.reset_attention_mask)
     batch.fields["document_position"] =
         Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
   const Cursor& first = cursors_[0];
   std::int64_t read = 0;
   for (const Taken& taken : first.taken) read += taken.tokens;
   batch.first_row = range_.begin;
-  batch.fresh = read == 0;
+  batch.resets_state = read == 0;
   batch.place = fmt::format("at token {} of each stream, in {}", read, corpus_of(first).path());
   batch.counts = {{"tokens", shape.elements()}, {"bytes", 0}};
   for (std::int64_t row = 0; row < range_.count(); ++row) read_row(row, batch);
   return batch;
 }
 
-Tensor MixedReader::cursors() const {
+Tensor WeightedMixtureSource::cursors() const {
   const Tensor state =
       Tensor::empty({range_.count(), columns()}, DType::i64, device_, MemoryTag::workspace);
   auto value = state.span<std::int64_t>().begin();
@@ -156,7 +156,7 @@ Tensor MixedReader::cursors() const {
   return state;
 }
 
-void MixedReader::restore(const Tensor& cursors) {
+void WeightedMixtureSource::restore(const Tensor& cursors) {
   if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{range_.count(), columns()})
     throw DataError(
         "the checkpoint's place in the data does not fit {} texts that are mixed; is data.train "

@@ -12,32 +12,33 @@
 
 namespace longspan {
 
-struct MixedText {
+struct MixtureComponent {
   DocumentList documents;
   double weight = 1;  // more than 0
 };
 
-struct MixedReading {
+struct MixtureOptions {
   StreamLayout layout;
   std::uint64_t seed = 0;
   bool shuffle = false;  // an order of its own for the documents of each text in each epoch
-  bool apart = false;    // gives `document_position`, and no target in another document
+  bool reset_attention_mask =
+      false;  // gives `document_position`, and no target in another document
 };
 
 // A stream is documents one after another. Which text the next one is of is chosen so that tokens
 // are read in the proportion of the weights: the text that has given least for its weight. Document
 // i of a text in epoch e is number e * count + i; stream s of B reads the numbers s, s + B, s + 2B,
 // ... of each text: every document once an epoch, on any number of ranks.
-class MixedReader : public Source {
+class WeightedMixtureSource : public BatchSource {
  public:
   // Throws DataError when nothing can be predicted: documents stand apart and none has two tokens;
   // ConfigurationError when `ranks` does not divide the streams. Tensors are made on
   // `device`, a CPU.
-  MixedReader(std::vector<MixedText> texts,
-              const MixedReading& reading,
-              int rank,
-              int ranks,
-              const Device& device);
+  WeightedMixtureSource(std::vector<MixtureComponent> texts,
+                        const MixtureOptions& reading,
+                        int rank,
+                        int ranks,
+                        const Device& device);
 
   Batch next() override;
 
@@ -73,8 +74,8 @@ class MixedReader : public Source {
                     std::span<std::int64_t> places) const;
   void read_row(std::int64_t row, Batch& batch);
 
-  std::vector<MixedText> texts_;
-  MixedReading reading_;
+  std::vector<MixtureComponent> texts_;
+  MixtureOptions reading_;
   StreamRange range_;
   Device device_;
   bool are_texts_ = true;  // the bytes of tokens are known

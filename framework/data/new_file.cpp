@@ -66,7 +66,7 @@ void remove_abandoned(const fs::path& path) {
 
 }  // namespace
 
-NewFile::NewFile(std::filesystem::path path) : path_(std::move(path)) {
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   do {
     if (file_ != nullptr) std::fclose(file_);
     // Others may be making the same one, on other machines too.
@@ -78,23 +78,23 @@ NewFile::NewFile(std::filesystem::path path) : path_(std::move(path)) {
   remove_abandoned(path_);
 }
 
-NewFile::~NewFile() {
+AtomicFile::~AtomicFile() {
   if (file_ != nullptr) std::fclose(file_);
   if (beside_.empty()) return;
   std::error_code unused;
   std::filesystem::remove(beside_, unused);
 }
 
-void NewFile::write(std::span<const char> bytes) {
+void AtomicFile::write(std::span<const char> bytes) {
   if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) fail();
 }
 
-void NewFile::write_begin(std::span<const char> bytes) {
+void AtomicFile::write_begin(std::span<const char> bytes) {
   if (std::fseek(file_, 0, SEEK_SET) != 0) fail();
   write(bytes);
 }
 
-void NewFile::finish() {
+void AtomicFile::finish() {
   if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) fail();
   // While it is locked: nobody may take it for a left-over.
   if (std::rename(beside_.c_str(), path_.c_str()) != 0) fail();
@@ -102,8 +102,8 @@ void NewFile::finish() {
   if (std::fclose(std::exchange(file_, nullptr)) != 0) fail();
 }
 
-void NewFile::fail() const {
-  throw Failure("{}: cannot be written: {}", path_.string(), system_message());
+void AtomicFile::fail() const {
+  throw Failure("{}: cannot be written: {}", path_.string(), errno_message());
 }
 
 }  // namespace longspan

@@ -10,12 +10,12 @@ namespace longspan {
 // Written beside its path, made durable and renamed by `finish`; without that it goes. What those
 // left who were killed while they wrote the same one is removed. Each throws Failure when the file
 // cannot be written.
-class NewFile {
+class AtomicFile {
  public:
-  explicit NewFile(std::filesystem::path path);
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-  ~NewFile();
+  explicit AtomicFile(std::filesystem::path path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
 
   // At the end.
   void write(std::span<const char> bytes);

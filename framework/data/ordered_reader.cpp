@@ -7,10 +7,10 @@
 
 namespace longspan {
 
-OrderedReader::OrderedReader(std::shared_ptr<const Examples> examples,
-                             const BucketOptions& options,
-                             const BatchDivision& division,
-                             const ExampleSample& sample)
+SequentialReader::SequentialReader(std::shared_ptr<const Examples> examples,
+                                   const BucketOptions& options,
+                                   const BatchShard& division,
+                                   const ExampleSample& sample)
     : lengths_(std::move(examples), options, EachCounts::yes), division_(division) {
   const std::int64_t count = lengths_.examples().size();
   const ColumnsOf columns_of = [this](std::int64_t i) { return lengths_.columns(i); };
@@ -30,7 +30,7 @@ std::string ExampleCoverage::text() const {
   return text;
 }
 
-ExampleCoverage OrderedReader::coverage() const {
+ExampleCoverage SequentialReader::coverage() const {
   return {.all = lengths_.examples().size(),
           .read = std::ssize(plan_.order),
           .truncated = std::ranges::count_if(
@@ -38,13 +38,13 @@ ExampleCoverage OrderedReader::coverage() const {
           .longest = lengths_.options().longest};
 }
 
-std::size_t OrderedReader::examples_read() const {
+std::size_t SequentialReader::examples_read() const {
   return next_ == 0
              ? 0
              : static_cast<std::size_t>(plan_.batches[static_cast<std::size_t>(next_ - 1)].end);
 }
 
-Batch OrderedReader::next() {
+Batch SequentialReader::next() {
   require(!done(), "{}: all {} batches were read", lengths_.examples().path(), batches());
   const Range& range = plan_.batches[static_cast<std::size_t>(next_)];
   const auto examples =
@@ -52,7 +52,7 @@ Batch OrderedReader::next() {
           .subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
   Batch batch = read_rows(lengths_, examples, division_, Random(0), 0, true);
   const std::vector<std::int64_t> rows = rows_of_rank(examples, division_);
-  const Tensor index = filled({std::ssize(rows)}, -1);
+  const Tensor index = full_tensor({std::ssize(rows)}, -1);
   std::ranges::copy(rows, index.span<std::int64_t>().begin());
   batch.fields.emplace("index", index);
   batch.place = fmt::format("at place {} of {}", next_, batches());

@@ -36,13 +36,13 @@ struct ExampleCoverage {
 // have them. Beside the fields of its kind a batch has `index` [rows] i64: the number of the
 // example in its file, -1 of an empty row. Examples that are too long are cut, also where training
 // would leave them out. Nothing else is drawn.
-class OrderedReader {
+class SequentialReader {
  public:
-  // Throws as BatchLengths does.
-  OrderedReader(std::shared_ptr<const Examples> examples,
-                const BucketOptions& options,
-                const BatchDivision& division,
-                const ExampleSample& sample = {});
+  // Throws as ExampleLengths does.
+  SequentialReader(std::shared_ptr<const Examples> examples,
+                   const BucketOptions& options,
+                   const BatchShard& division,
+                   const ExampleSample& sample = {});
 
   // Equal on all ranks.
   std::int64_t batches() const { return std::ssize(plan_.batches); }
@@ -54,12 +54,12 @@ class OrderedReader {
   // Back to the first batch.
   void rewind() { next_ = 0; }
 
-  const BatchLengths& lengths() const { return lengths_; }
+  const ExampleLengths& lengths() const { return lengths_; }
   ExampleCoverage coverage() const;
 
  private:
-  BatchLengths lengths_;
-  BatchDivision division_;
+  ExampleLengths lengths_;
+  BatchShard division_;
   BatchPlan plan_;
   std::int64_t next_ = 0;
 };

@@ -88,7 +88,7 @@ struct Piece {
   double score = 0;
   std::int32_t type = normal;
 };
-struct SentencePieceModel {
+struct SentencePieceProto {
   enum Kind : std::uint8_t { unigram = 1, bpe, words, characters };
   std::vector<Piece> pieces;
   std::int32_t kind = unigram;
@@ -114,7 +114,7 @@ Piece read_piece(protozero::pbf_reader message) {
   return piece;
 }
 
-void read_trainer(protozero::pbf_reader message, SentencePieceModel& model) {
+void read_trainer(protozero::pbf_reader message, SentencePieceProto& model) {
   while (message.next()) {
     if (message.tag() == 3)
       model.kind = message.get_enum();
@@ -125,7 +125,7 @@ void read_trainer(protozero::pbf_reader message, SentencePieceModel& model) {
   }
 }
 
-void read_normalizer(protozero::pbf_reader message, SentencePieceModel& model) {
+void read_normalizer(protozero::pbf_reader message, SentencePieceProto& model) {
   while (message.next()) {
     if (message.tag() == 2)
       model.charsmap = message.get_string();
@@ -140,8 +140,8 @@ void read_normalizer(protozero::pbf_reader message, SentencePieceModel& model) {
   }
 }
 
-SentencePieceModel read_model(const std::string& bytes) {
-  SentencePieceModel model;
+SentencePieceProto read_model(const std::string& bytes) {
+  SentencePieceProto model;
   protozero::pbf_reader message(bytes);
   while (message.next()) {
     if (message.tag() == 1)
@@ -175,7 +175,7 @@ Json replaced(Json pattern, const char* content) {
   return {{"type", "Replace"}, {"pattern", std::move(pattern)}, {"content", content}};
 }
 
-Json normalizer_of(const SentencePieceModel& model) {
+Json normalizer_of(const SentencePieceProto& model) {
   Json steps = Json::array();
   if (!model.charsmap.empty())
     steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", in_base64(model.charsmap)}});
@@ -193,15 +193,15 @@ Json normalizer_of(const SentencePieceModel& model) {
 
 // A text that is called like a byte's piece, as "<0x0A>", is no such piece. The package finds it in
 // a unigram model whatever its score is: that of an unknown character is lower.
-Json pre_tokenizer_of(const SentencePieceModel& model) {
-  if (model.kind != SentencePieceModel::unigram) return nullptr;
+Json pre_tokenizer_of(const SentencePieceProto& model) {
+  if (model.kind != SentencePieceProto::unigram) return nullptr;
   return {{"type", "Split"},
           {"pattern", {{"Regex", "<(?=0x[0-9A-F]{2}>)"}}},
           {"behavior", "Isolated"},
           {"invert", false}};
 }
 
-Json decoder_of(const SentencePieceModel& model) {
+Json decoder_of(const SentencePieceProto& model) {
   Json steps = {
       replaced({{"String", written_space}}, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
   if (model.adds_prefix)
@@ -211,7 +211,7 @@ Json decoder_of(const SentencePieceModel& model) {
 
 // Each way in which a piece is two others. SentencePiece merges the piece of the highest score
 // first; the package merges by the order of this list.
-Json merges_of(const SentencePieceModel& model) {
+Json merges_of(const SentencePieceProto& model) {
   std::unordered_map<std::string_view, std::size_t> ids;
   for (std::size_t id = 0; id < model.pieces.size(); ++id)
     if (model.pieces[id].type == Piece::normal) ids.emplace(model.pieces[id].text, id);
@@ -232,10 +232,10 @@ Json merges_of(const SentencePieceModel& model) {
   return merges;
 }
 
-Json model_of(const SentencePieceModel& model) {
+Json model_of(const SentencePieceProto& model) {
   const auto unknown = std::ranges::find(model.pieces, Piece::unknown, &Piece::type);
   const bool by_bytes = std::ranges::count(model.pieces, Piece::byte, &Piece::type) == 256;
-  if (model.kind == SentencePieceModel::unigram) {
+  if (model.kind == SentencePieceProto::unigram) {
     Json vocabulary = Json::array();
     for (const Piece& piece : model.pieces) {
       const bool is_text = piece.type == Piece::normal || piece.type == Piece::user_defined;
@@ -249,17 +249,17 @@ Json model_of(const SentencePieceModel& model) {
   Json vocabulary = Json::object();
   for (std::size_t id = 0; id < model.pieces.size(); ++id) vocabulary[model.pieces[id].text] = id;
   return byte_pairs(std::move(vocabulary),
-                    model.kind == SentencePieceModel::bpe ? merges_of(model) : Json::array(),
+                    model.kind == SentencePieceProto::bpe ? merges_of(model) : Json::array(),
                     unknown->text,
                     by_bytes);
 }
 
-std::optional<Json> json_of_subwords(const SubwordModel& subwords) {
-  const SentencePieceModel model = read_model(subwords.bytes());
+std::optional<Json> json_of_subwords(const SentencePieceModel& subwords) {
+  const SentencePieceProto model = read_model(subwords.bytes());
   // A model that encodes a whole text has no token of its own for a line's end.
   const std::string end = subwords.encodes_lines() ? subwords.piece(subwords.line_end()) : "\n";
   const bool has_unknown = std::ranges::count(model.pieces, Piece::unknown, &Piece::type) > 0;
-  if (model.kind == SentencePieceModel::words || model.spaces_after_words || !has_unknown ||
+  if (model.kind == SentencePieceProto::words || model.spaces_after_words || !has_unknown ||
       (end != "\n" && end != "<0x0A>"))
     return std::nullopt;
   Json file =
@@ -284,7 +284,7 @@ std::optional<Json> json_of_subwords(const SubwordModel& subwords) {
 std::optional<std::string> package_json(const Tokenizer& tokenizer) {
   if (const JsonTokenizer* const model = tokenizer.json_tokenizer()) return model->json();
   std::optional<Json> file;
-  if (const SubwordModel* const model = tokenizer.subword_model())
+  if (const SentencePieceModel* const model = tokenizer.subword_model())
     file = json_of_subwords(*model);
   else if (tokenizer.kind() == TokenizerKind::bytes)
     file = json_of_bytes();

@@ -21,11 +21,11 @@ namespace {
 // The lines of one file, each in a frame.
 class Side {
  public:
-  Side(const NamedPath& path,
+  Side(const ConfigPath& path,
        const Tokenizer& tokenizer,
-       const TextFrame& frame,
+       const SpecialTokenTemplate& frame,
        const Communicator& all,
-       const ScanListener& listener)
+       const ProgressCallback& listener)
       : file_(open_shared(path, all)),
         tokenizer_(tokenizer),
         frame_(frame),
@@ -43,7 +43,7 @@ class Side {
   Range text_of(std::int64_t tokens) const {
     return {std::ssize(frame_.before()), tokens - std::ssize(frame_.after())};
   }
-  std::string place(std::int64_t line) const { return line_place(file_->path(), line + 1); }
+  std::string place(std::int64_t line) const { return line_location(file_->path(), line + 1); }
 
   struct Row {
     std::vector<std::int64_t> ids;
@@ -53,25 +53,25 @@ class Side {
   // At most `request.longest` tokens, and no more than `most`.
   Row read(std::int64_t line,
            std::int64_t most,
-           const RowRequest& request,
+           const BatchRequest& request,
            const Random& random) const {
     const std::string bytes = read_bytes(*file_, index_.begin(line), index_.end(line));
     const std::string_view text = without_line_end(bytes);
     const std::int64_t kept = request.longest > 0 ? std::min(most, request.longest) : most;
     const std::int64_t room = frame_.room(kept, place(line));
     std::vector<std::int64_t> ids = request.subword_sampling > 0
-                                        ? sampled_subwords(tokenizer_,
-                                                           text,
-                                                           request.subword_sampling,
-                                                           static_cast<std::size_t>(room),
-                                                           random,
-                                                           place(line))
+                                        ? sample_subwords(tokenizer_,
+                                                          text,
+                                                          request.subword_sampling,
+                                                          static_cast<std::size_t>(room),
+                                                          random,
+                                                          place(line))
                                         : tokenizer_.encode(text, place(line));
     const bool is_empty = ids.empty();
     const std::int64_t bytes_read = std::ssize(ids) > room
                                         ? bytes_of_tokens(tokenizer_, text, room, place(line))
                                         : std::ssize(text);
-    ids = framed(frame_, std::move(ids), place(line), request.longest > 0 ? kept : 0);
+    ids = add_special_tokens(frame_, std::move(ids), place(line), request.longest > 0 ? kept : 0);
     if (is_empty || std::ssize(ids) > most)
       throw DataError("{}: was changed while it was read", place(line));
     return {std::move(ids), bytes_read};
@@ -80,23 +80,23 @@ class Side {
  private:
   static ExampleIndex count_tokens(const InputFile& file,
                                    const Tokenizer& tokenizer,
-                                   const ScanListener& heard) {
+                                   const ProgressCallback& heard) {
     if (is_json_lines(file, {}))
       throw DataError(
           "{}: expected lines of text, found JSON lines, which run.task: language_modeling reads; "
           "extract the text with jq -r .FIELD FILE > TEXT",
           file.path());
     ExampleIndex index;
-    for_each_lines(file, heard, [&](std::span<const Line> lines) {
+    for_each_line_block(file, heard, [&](std::span<const Line> lines) {
       std::vector<std::int64_t> tokens(lines.size());
-      in_parallel(lines.size(), [&](std::size_t i) {
-        const std::string place = line_place(file.path(), lines[i].number);
+      parallel_for(lines.size(), [&](std::size_t i) {
+        const std::string place = line_location(file.path(), lines[i].number);
         tokens[i] = std::ssize(tokenizer.encode(lines[i].text, place));
         if (tokens[i] == 0)
           throw DataError("{}: is empty; each line of a pair of files needs text", place);
       });
       for (std::size_t i = 0; i < lines.size(); ++i)
-        index.add(lines[i].offset, tokens[i], line_place(file.path(), lines[i].number));
+        index.add(lines[i].offset, tokens[i], line_location(file.path(), lines[i].number));
     });
     index.finish(file.size());
     return index;
@@ -104,13 +104,13 @@ class Side {
 
   SharedFile file_;
   Tokenizer tokenizer_;
-  TextFrame frame_;
+  SpecialTokenTemplate frame_;
   ExampleIndex index_;
 };
 
 class PairExamples final : public Examples {
  public:
-  PairExamples(Side source, Side target, const SentenceIds& ids)
+  PairExamples(Side source, Side target, const SpecialTokenIds& ids)
       : source_(std::move(source)), target_(std::move(target)), ids_(ids) {
     if (source_.lines() == target_.lines()) return;
     const bool source_is_longer = source_.lines() > target_.lines();
@@ -127,7 +127,9 @@ class PairExamples final : public Examples {
   }
 
   // Collective.
-  void open_links(const NamedPath& path, const Communicator& all, const ScanListener& listener) {
+  void open_links(const ConfigPath& path,
+                  const Communicator& all,
+                  const ProgressCallback& listener) {
     links_.emplace(
         path, size(), [this](std::int64_t pair) { return text_lengths(pair); }, all, listener);
   }
@@ -142,17 +144,17 @@ class PairExamples final : public Examples {
   }
   std::int64_t extra_columns() const override { return 1; }
 
-  Batch read(const RowRequest& request) const override {
+  Batch read(const BatchRequest& request) const override {
     const auto rows = std::ssize(request.examples);
     Batch batch;
-    const Tensor source = filled({rows, request.columns.source}, 0);
-    const Tensor source_length = filled({rows}, 0);
-    const Tensor tokens = filled({rows, request.columns.target}, 0);
-    const Tensor targets = filled({rows, request.columns.target}, ignored_target);
-    const Tensor length = filled({rows}, 0);
+    const Tensor source = full_tensor({rows, request.columns.source}, 0);
+    const Tensor source_length = full_tensor({rows}, 0);
+    const Tensor tokens = full_tensor({rows, request.columns.target}, 0);
+    const Tensor targets = full_tensor({rows, request.columns.target}, ignored_target);
+    const Tensor length = full_tensor({rows}, 0);
     for (const char* name : {"tokens", "source_tokens", "bytes", "rows", "cells"})
       batch.counts[name] = 0;
-    std::vector<std::vector<Link>> links(request.examples.size());
+    std::vector<std::vector<AlignmentLink>> links(request.examples.size());
     for (std::size_t row = 0; row < request.examples.size(); ++row) {
       const std::int64_t example = request.examples[row];
       if (example < 0) continue;
@@ -177,11 +179,11 @@ class PairExamples final : public Examples {
       links[row] = links_->read(example, text_lengths(example));
       const Range source_text = source_.text_of(std::ssize(from));
       const Range target_text = target_.text_of(std::ssize(to));
-      for (Link& link : links[row]) {
+      for (AlignmentLink& link : links[row]) {
         link.source += source_text.begin;
         link.target += target_text.begin;
       }
-      std::erase_if(links[row], [&](const Link& link) {
+      std::erase_if(links[row], [&](const AlignmentLink& link) {
         return link.source >= source_text.end || link.target >= target_text.end;
       });
     }
@@ -199,15 +201,15 @@ class PairExamples final : public Examples {
     return {source_.text_tokens(example), target_.text_tokens(example)};
   }
 
-  void add_links(const std::vector<std::vector<Link>>& links, Batch& batch) const {
+  void add_links(const std::vector<std::vector<AlignmentLink>>& links, Batch& batch) const {
     std::size_t most = 1;
     for (const auto& of_row : links) most = std::max(most, of_row.size());
-    const Tensor field = filled({std::ssize(links), static_cast<std::int64_t>(most), 2}, -1);
+    const Tensor field = full_tensor({std::ssize(links), static_cast<std::int64_t>(most), 2}, -1);
     std::int64_t linked = 0;
     for (std::size_t row = 0; row < links.size(); ++row) {
       std::vector<std::int64_t> targets;
       std::int64_t* to = field.data<std::int64_t>() + 2 * row * most;
-      for (const Link& link : links[row]) {
+      for (const AlignmentLink& link : links[row]) {
         *to++ = link.source;
         *to++ = link.target;
         targets.push_back(link.target);
@@ -221,23 +223,24 @@ class PairExamples final : public Examples {
 
   Side source_;
   Side target_;
-  SentenceIds ids_;
-  std::optional<LinkLines> links_;
+  SpecialTokenIds ids_;
+  std::optional<AlignmentFile> links_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Examples> open_pairs(const NamedPath& source,
-                                           const NamedPath& target,
-                                           const Tokenizer& source_tokenizer,
-                                           const Tokenizer& target_tokenizer,
-                                           const Communicator& all,
-                                           const ScanListener& listener,
-                                           const NamedPath& links,
-                                           const SentenceTokens& named) {
-  const SentenceIds ids = sentence_ids(target_tokenizer, named);
-  Side first(source, source_tokenizer, TextFrame(source_tokenizer), all, listener);
-  const TextFrame of_target = TextFrame(target_tokenizer).without_end(ids.end);
+std::shared_ptr<const Examples> open_parallel_corpus(const ConfigPath& source,
+                                                     const ConfigPath& target,
+                                                     const Tokenizer& source_tokenizer,
+                                                     const Tokenizer& target_tokenizer,
+                                                     const Communicator& all,
+                                                     const ProgressCallback& listener,
+                                                     const ConfigPath& links,
+                                                     const SpecialTokenNames& named) {
+  const SpecialTokenIds ids = sentence_ids(target_tokenizer, named);
+  Side first(source, source_tokenizer, SpecialTokenTemplate(source_tokenizer), all, listener);
+  const SpecialTokenTemplate of_target =
+      SpecialTokenTemplate(target_tokenizer).without_end(ids.end);
   Side second(target, target_tokenizer, of_target, all, listener);
   const auto pairs = std::make_shared<PairExamples>(std::move(first), std::move(second), ids);
   if (!links.empty()) pairs->open_links(links, all, listener);

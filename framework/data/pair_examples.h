@@ -22,13 +22,13 @@ namespace longspan {
 //
 // The files are read once, by rank 0; 16 bytes a pair are kept. A collective. Throws DataError for
 // files of different line counts, an empty line, and what a tokenizer cannot read.
-std::shared_ptr<const Examples> open_pairs(const NamedPath& source,
-                                           const NamedPath& target,
-                                           const Tokenizer& source_tokenizer,
-                                           const Tokenizer& target_tokenizer,
-                                           const Communicator& all,
-                                           const ScanListener& listener = {},
-                                           const NamedPath& links = {},
-                                           const SentenceTokens& named = {});
+std::shared_ptr<const Examples> open_parallel_corpus(const ConfigPath& source,
+                                                     const ConfigPath& target,
+                                                     const Tokenizer& source_tokenizer,
+                                                     const Tokenizer& target_tokenizer,
+                                                     const Communicator& all,
+                                                     const ProgressCallback& listener = {},
+                                                     const ConfigPath& links = {},
+                                                     const SpecialTokenNames& named = {});
 
 }  // namespace longspan

@@ -29,16 +29,16 @@ struct Matches : glob_t {
   ~Matches() { ::globfree(this); }
 };
 
-[[noreturn]] void refuse_listing(const NamedPath& path, const std::string& reason) {
-  throw DataError("{}: the files cannot be listed: {}", path.told(), reason);
+[[noreturn]] void refuse_listing(const ConfigPath& path, const std::string& reason) {
+  throw DataError("{}: the files cannot be listed: {}", path.describe(), reason);
 }
 
 // Of a pattern without **.
-std::vector<std::string> shell_matches(const std::string& pattern, const NamedPath& path) {
+std::vector<std::string> shell_matches(const std::string& pattern, const ConfigPath& path) {
   Matches matches;
   const int failed = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &matches);
   const bool is_missing = failed == GLOB_ABORTED && errno == ENOENT;  // a folder of the path
-  if (failed != 0 && failed != GLOB_NOMATCH && !is_missing) refuse_listing(path, system_message());
+  if (failed != 0 && failed != GLOB_NOMATCH && !is_missing) refuse_listing(path, errno_message());
   std::vector<std::string> found;
   for (std::size_t i = 0; failed == 0 && i < matches.gl_pathc; ++i)
     found.emplace_back(matches.gl_pathv[i]);
@@ -47,7 +47,7 @@ std::vector<std::string> shell_matches(const std::string& pattern, const NamedPa
 
 // The folder and those below it, links and hidden ones left out; "" is the current one.
 void add_folders(const std::string& folder,
-                 const NamedPath& path,
+                 const ConfigPath& path,
                  std::vector<std::string>& folders) {
   folders.push_back(folder);
   std::error_code error;
@@ -71,7 +71,7 @@ std::string literal(const std::string& path) {
 }
 
 // As shell_matches; a component ** is any number of folders.
-std::vector<std::string> all_matches(const std::string& pattern, const NamedPath& path) {
+std::vector<std::string> all_matches(const std::string& pattern, const ConfigPath& path) {
   const fs::path whole(pattern);
   const std::vector<fs::path> parts(whole.begin(), whole.end());
   const auto several = std::ranges::find(parts, fs::path(any_folders));
@@ -95,7 +95,7 @@ std::vector<std::string> all_matches(const std::string& pattern, const NamedPath
 }
 
 // Whether a pattern has a component **. Throws DataError where it is a part of one.
-bool is_recursive(const NamedPath& path) {
+bool is_recursive(const ConfigPath& path) {
   bool found = false;
   const fs::path whole(path.text());
   for (const fs::path& part : whole) {
@@ -104,8 +104,8 @@ bool is_recursive(const NamedPath& path) {
       throw DataError(
           "{}: expected ** alone between two /, found {}; write FOLDER/**/*.txt for the files of "
           "all folders below FOLDER",
-          path.told(),
-          in_quotes(part.string()));
+          path.describe(),
+          quote(part.string()));
     found = true;
   }
   return found;
@@ -117,11 +117,11 @@ bool is_hidden(const std::filesystem::path& path) {
   return path.filename().string().starts_with('.');
 }
 
-std::vector<NamedPath> files_matching(const NamedPath& path, std::vector<std::string>* folders) {
+std::vector<ConfigPath> files_matching(const ConfigPath& path, std::vector<std::string>* folders) {
   if (path.find_first_of("*?[") == std::string::npos || is_there(path.text())) return {path};
   const bool takes_folders = is_recursive(path);
   const std::vector<std::string> found = all_matches(path, path);
-  std::vector<NamedPath> files;
+  std::vector<ConfigPath> files;
   for (const std::string& name : std::set<std::string>(found.begin(), found.end())) {
     std::error_code unused;
     if (!fs::is_directory(name, unused))
@@ -130,15 +130,15 @@ std::vector<NamedPath> files_matching(const NamedPath& path, std::vector<std::st
       folders->push_back(name);
   }
   if (files.empty())
-    throw DataError("{}: no file has a name like this{}", path.told(), path.help_to_find());
+    throw DataError("{}: no file has a name like this{}", path.describe(), path.not_found_hint());
   return files;
 }
 
-std::vector<NamedPath> files_of(const PathList& paths, const ScanListener& listener) {
-  std::vector<NamedPath> files;
+std::vector<ConfigPath> files_of(const PathList& paths, const ProgressCallback& listener) {
+  std::vector<ConfigPath> files;
   for (const WeightedPath& part : paths.parts) {
     std::vector<std::string> folders;
-    for (NamedPath& file : files_matching(part.path, &folders)) files.push_back(std::move(file));
+    for (ConfigPath& file : files_matching(part.path, &folders)) files.push_back(std::move(file));
     if (!listener || folders.empty()) continue;
     listener({part.path,
               0,
@@ -150,16 +150,16 @@ std::vector<NamedPath> files_of(const PathList& paths, const ScanListener& liste
   return files;
 }
 
-std::vector<NamedPath> files_of(const PathList& paths,
-                                const Communicator& all,
-                                const ScanListener& listener) {
+std::vector<ConfigPath> files_of(const PathList& paths,
+                                 const Communicator& all,
+                                 const ProgressCallback& listener) {
   if (all.size() == 1) return files_of(paths, listener);
   // No path has a zero in it.
   std::string found;
   if (all.rank() == 0)
-    for (const NamedPath& file : files_of(paths, listener)) found += file.text() + '\0';
+    for (const ConfigPath& file : files_of(paths, listener)) found += file.text() + '\0';
   found = all.broadcast(found, 0);
-  std::vector<NamedPath> files;
+  std::vector<ConfigPath> files;
   for (std::size_t at = 0; at < found.size();) {
     const std::size_t end = found.find('\0', at);
     files.emplace_back(found.substr(at, end - at), paths.key, paths.place);

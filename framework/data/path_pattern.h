@@ -19,14 +19,14 @@ bool is_hidden(const std::filesystem::path& path);
 // written into `folders`; else the path itself, whether or not there is such a file. A component **
 // is any number of folders, hidden ones left out. Each has the key that named it. Throws DataError
 // when none matches, when a folder cannot be read, and for ** in a component with other letters.
-std::vector<NamedPath> files_matching(const NamedPath& path,
-                                      std::vector<std::string>* folders = nullptr);
+std::vector<ConfigPath> files_matching(const ConfigPath& path,
+                                       std::vector<std::string>* folders = nullptr);
 
 // Those of all paths of a list, one after another. The listener gets a note of folders that match.
-std::vector<NamedPath> files_of(const PathList& paths, const ScanListener& listener = {});
+std::vector<ConfigPath> files_of(const PathList& paths, const ProgressCallback& listener = {});
 // The same as rank 0 finds them, on every rank. A collective.
-std::vector<NamedPath> files_of(const PathList& paths,
-                                const Communicator& all,
-                                const ScanListener& listener = {});
+std::vector<ConfigPath> files_of(const PathList& paths,
+                                 const Communicator& all,
+                                 const ProgressCallback& listener = {});
 
 }  // namespace longspan

@@ -21,7 +21,7 @@ constexpr std::int64_t most_values = std::int64_t{1} << 24;
 
 std::string bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw DataError("{}: cannot be opened for reading: {}", path, system_message());
+  if (!file) throw DataError("{}: cannot be opened for reading: {}", path, errno_message());
   std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (bytes.empty()) throw DataError("{}: is empty or cannot be read; a PNG file is needed", path);
   return bytes;
@@ -146,7 +146,7 @@ class Reader {
     reader.rest_.remove_prefix(count);
   }
   [[noreturn]] void refuse() const {
-    throw DataError("{}: cannot be read as a PNG file: {}", path_, shortened(message_));
+    throw DataError("{}: cannot be read as a PNG file: {}", path_, truncated(message_));
   }
   void free() { png_destroy_read_struct(&png_, &info_, nullptr); }
 
@@ -183,7 +183,7 @@ std::string png_of(const PngImage& image) {
         0)
       throw Failure("an image of {} cannot be made a PNG file: {}",
                     to_string(image.shape),
-                    shortened(written.message));
+                    truncated(written.message));
   };
   write_to(nullptr);  // says how long it is
   std::string file(bytes, '\0');

@@ -20,12 +20,12 @@ struct Abandoned {};
 
 class Preparation {
  public:
-  Preparation(std::span<const NamedPath> files,
-              const DocumentForm& form,
+  Preparation(std::span<const ConfigPath> files,
+              const DocumentFormat& form,
               const Tokenizer& tokenizer,
               const std::filesystem::path& cache,
-              const ScanListener& listener,
-              const TokenMaking& making,
+              const ProgressCallback& listener,
+              const TokenizationOptions& making,
               const std::function<void(const PreparedFile&)>& told)
       : files_(files),
         form_(form),
@@ -63,12 +63,12 @@ class Preparation {
     --working_;
   }
 
-  void prepare(const NamedPath& file) {
+  void prepare(const ConfigPath& file) {
     take_threads();
     PreparedFile prepared{.file = file};
     const Stopwatch stopwatch;
     if (needs_token_file(*open_text(file), form_, tokenizer_))
-      prepared.made = make_tokens(
+      prepared.made = tokenize_file(
           file,
           form_,
           tokenizer_,
@@ -90,12 +90,12 @@ class Preparation {
   // Of this thread's loops from now on: an even share among the files that are being made.
   void take_threads() const { omp_set_num_threads(std::max(1, threads_ / std::max(1, +working_))); }
 
-  std::span<const NamedPath> files_;
-  const DocumentForm& form_;
+  std::span<const ConfigPath> files_;
+  const DocumentFormat& form_;
   const Tokenizer& tokenizer_;
   const std::filesystem::path& cache_;
-  const ScanListener& listener_;
-  const TokenMaking& making_;
+  const ProgressCallback& listener_;
+  const TokenizationOptions& making_;
   const std::function<void(const PreparedFile&)>& told_;
   const int threads_ = omp_get_max_threads();
   std::atomic<std::size_t> next_ = 0;
@@ -108,13 +108,13 @@ class Preparation {
 
 }  // namespace
 
-void prepare_files(std::span<const NamedPath> files,
-                   const DocumentForm& form,
-                   const Tokenizer& tokenizer,
-                   const std::filesystem::path& cache,
-                   const ScanListener& listener,
-                   const TokenMaking& making,
-                   const std::function<void(const PreparedFile&)>& told) {
+void tokenize_files(std::span<const ConfigPath> files,
+                    const DocumentFormat& form,
+                    const Tokenizer& tokenizer,
+                    const std::filesystem::path& cache,
+                    const ProgressCallback& listener,
+                    const TokenizationOptions& making,
+                    const std::function<void(const PreparedFile&)>& told) {
   Preparation(files, form, tokenizer, cache, listener, making, told).run();
 }
 

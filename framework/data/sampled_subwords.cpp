@@ -8,14 +8,14 @@
 
 namespace longspan {
 
-std::vector<std::int64_t> sampled_subwords(const Tokenizer& tokenizer,
-                                           std::string_view line,
-                                           double alpha,
-                                           std::size_t most,
-                                           const Random& place,
-                                           std::string_view where) {
+std::vector<std::int64_t> sample_subwords(const Tokenizer& tokenizer,
+                                          std::string_view line,
+                                          double alpha,
+                                          std::size_t most,
+                                          const Random& place,
+                                          std::string_view where) {
   std::vector<std::int64_t> usual = tokenizer.encode(line, where);
-  const SubwordModel* const model = tokenizer.subword_model();
+  const SentencePieceModel* const model = tokenizer.subword_model();
   if (model == nullptr || line.size() > longest_line_piece) return usual;
   auto found = model->segmentations(line, sampled_segmentations);
   std::erase_if(found, [most](const auto& one) { return one.ids.size() > most; });

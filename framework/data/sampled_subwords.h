@@ -20,11 +20,11 @@ inline constexpr int sampled_segmentations = 64;
 //
 // SentencePiece could draw too, but from a generator of a thread that is seeded once: what it drew
 // would depend on what was read before on that thread.
-std::vector<std::int64_t> sampled_subwords(const Tokenizer& tokenizer,
-                                           std::string_view line,
-                                           double alpha,
-                                           std::size_t most,
-                                           const Random& place,
-                                           std::string_view where);
+std::vector<std::int64_t> sample_subwords(const Tokenizer& tokenizer,
+                                          std::string_view line,
+                                          double alpha,
+                                          std::size_t most,
+                                          const Random& place,
+                                          std::string_view where);
 
 }  // namespace longspan

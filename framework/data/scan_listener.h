@@ -16,6 +16,6 @@ struct ScanProgress {
 
 // Called after each piece of a text, which takes milliseconds, and with each note. What it throws
 // ends the reading.
-using ScanListener = std::function<void(const ScanProgress&)>;
+using ProgressCallback = std::function<void(const ScanProgress&)>;
 
 }  // namespace longspan

@@ -30,11 +30,11 @@ std::int64_t id_of(const Tokenizer& tokenizer,
     const bool is_id = error == std::errc() && end == name->data() + name->size();
     if (!is_id || id >= tokenizer.vocabulary()) id = -1;
   }
-  if (id < 0) throw ConfigurationError("{}: the tokenizer has no token {}", key, in_quotes(*name));
+  if (id < 0) throw ConfigurationError("{}: the tokenizer has no token {}", key, quote(*name));
   return id;
 }
 
-void take_tokens(const Tokenizer& tokenizer, const SentenceTokens& named, SentenceIds& ids) {
+void take_tokens(const Tokenizer& tokenizer, const SpecialTokenNames& named, SpecialTokenIds& ids) {
   ids.begin = id_of(tokenizer, named.begin, "data.tokenizer.decoder_start_token");
   ids.end = id_of(tokenizer, named.end, "data.tokenizer.eos_token");
   const JsonTokenizer* const model = tokenizer.json_tokenizer();
@@ -46,19 +46,19 @@ void take_tokens(const Tokenizer& tokenizer, const SentenceTokens& named, Senten
 
 }  // namespace
 
-void declare(OptionTable& table, SentenceTokens& tokens, const TokenizerKind& kind) {
+void declare(OptionTable& table, SpecialTokenNames& tokens, const TokenizerKind& kind) {
   table.add(
       "data.tokenizer.decoder_start_token",
       tokens.begin,
       "with run.task: translation and data.tokenizer.type: huggingface or none, the token (of none "
       "its number) that the decoder reads before the first one of a target (</s> of BART, "
       "<pad> of T5); none: an id of its own, after those of the tokenizer",
-      fixes_weights());
+      affects_weights());
   table.add("data.tokenizer.eos_token",
             tokens.end,
             "likewise the token that ends a target; none: what the tokenizer's template puts last "
             "behind a text, and an id of its own where it puts nothing",
-            fixes_weights());
+            affects_weights());
   table.add("data.tokenizer.forced_bos_token",
             tokens.first,
             "likewise a token that every result begins with, before the model says anything, and "
@@ -72,9 +72,9 @@ void declare(OptionTable& table, SentenceTokens& tokens, const TokenizerKind& ki
     });
 }
 
-SentenceIds sentence_ids(const Tokenizer& tokenizer, const SentenceTokens& named) {
-  SentenceIds ids{.begin = -1, .end = -1, .vocabulary = tokenizer.vocabulary()};
-  if (const SubwordModel* model = tokenizer.subword_model()) {
+SpecialTokenIds sentence_ids(const Tokenizer& tokenizer, const SpecialTokenNames& named) {
+  SpecialTokenIds ids{.begin = -1, .end = -1, .vocabulary = tokenizer.vocabulary()};
+  if (const SentencePieceModel* model = tokenizer.subword_model()) {
     ids.begin = model->sentence_begin();
     ids.end = model->sentence_end();
   }
@@ -87,15 +87,15 @@ SentenceIds sentence_ids(const Tokenizer& tokenizer, const SentenceTokens& named
   return ids;
 }
 
-std::int64_t most_sentence_ids(TokenizerKind kind, const SentenceTokens& named) {
+std::int64_t most_sentence_ids(TokenizerKind kind, const SpecialTokenNames& named) {
   const bool reads_names = has_names(kind);
   return (reads_names && named.begin ? 0 : 1) + (reads_names && named.end ? 0 : 1);
 }
 
 std::string decode_sentence(const Tokenizer& tokenizer,
                             std::span<const std::int64_t> ids,
-                            const SentenceTokens& named) {
-  const SentenceIds special = sentence_ids(tokenizer, named);
+                            const SpecialTokenNames& named) {
+  const SpecialTokenIds special = sentence_ids(tokenizer, named);
   std::vector<std::int64_t> text;
   for (const std::int64_t id : ids) {
     if (id == special.end) break;

@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-SharedFile open_shared(const NamedPath& path, const Communicator& all) {
+SharedFile open_shared(const ConfigPath& path, const Communicator& all) {
   return share(open_plain_text(path), all);
 }
 
@@ -15,16 +15,17 @@ SharedFile share(SharedFile file, const Communicator& all) {
   return file;
 }
 
-std::string scan_shared(const SharedFile& file,
-                        const Communicator& all,
-                        const ScanListener& listener,
-                        std::function<std::string(const InputFile&, const ScanListener&)> work) {
-  return on_first_rank(
+std::string scan_shared(
+    const SharedFile& file,
+    const Communicator& all,
+    const ProgressCallback& listener,
+    std::function<std::string(const InputFile&, const ProgressCallback&)> work) {
+  return run_on_rank_zero(
       all,
       file->path(),
       file->size(),
       listener,
-      [file, work = std::move(work)](const ScanListener& heard) { return work(*file, heard); });
+      [file, work = std::move(work)](const ProgressCallback& heard) { return work(*file, heard); });
 }
 
 }  // namespace longspan

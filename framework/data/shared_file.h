@@ -15,14 +15,14 @@ using SharedFile = std::shared_ptr<const InputFile>;
 
 // The text of a file, as open_plain_text has it. A collective. Throws DataError on every rank when
 // the ranks do not all see the same bytes, as far as the size and 256 blocks tell.
-SharedFile open_shared(const NamedPath& path, const Communicator& all);
+SharedFile open_shared(const ConfigPath& path, const Communicator& all);
 // Returns the file that this rank has opened, under the same conditions.
 SharedFile share(SharedFile file, const Communicator& all);
 
-// What rank 0 finds in the file, on every rank; see on_first_rank. A collective.
+// What rank 0 finds in the file, on every rank; see run_on_rank_zero. A collective.
 std::string scan_shared(const SharedFile& file,
                         const Communicator& all,
-                        const ScanListener& listener,
-                        std::function<std::string(const InputFile&, const ScanListener&)> work);
+                        const ProgressCallback& listener,
+                        std::function<std::string(const InputFile&, const ProgressCallback&)> work);
 
 }  // namespace longspan

@@ -22,9 +22,9 @@ struct CursorRows {
 
 // The batches of one data rank, one after another without end. What a batch holds is a function of
 // the data, the options and the run's seed: the global batches are the same on every layout.
-class Source {
+class BatchSource {
  public:
-  virtual ~Source() = default;
+  virtual ~BatchSource() = default;
 
   // Throws DataError for data that cannot be read.
   virtual Batch next() = 0;
@@ -36,14 +36,14 @@ class Source {
   // Goes on from there, exactly. Throws DataError for what is no place in the data.
   virtual void restore(const Tensor& cursors) = 0;
   // What is not as it was before the last `restore`, as a sentence; empty where nothing is.
-  virtual std::string restored() const { return ""; }
+  virtual std::string restore_warning() const { return ""; }
 
   // Of a source whose batches a model makes: what it must keep of them beside its cursors, which
   // are restored first.
-  virtual void save_rest(TrainingState&) const {}
-  virtual void restore_rest(const Checkpoint&) {}
+  virtual void save_state(TrainingState&) const {}
+  virtual void load_state(const Checkpoint&) {}
   // What it tells of how the last batch came about: by name, in metrics. Collective.
-  virtual std::vector<std::pair<std::string, double>> figures() const { return {}; }
+  virtual std::vector<std::pair<std::string, double>> metric_values() const { return {}; }
 };
 
 }  // namespace longspan

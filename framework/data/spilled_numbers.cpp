@@ -10,21 +10,21 @@ namespace longspan {
 namespace {
 
 [[noreturn]] void fail(const std::filesystem::path& folder) {
-  throw Failure("{}: a file in it cannot be written: {}", folder.string(), system_message());
+  throw Failure("{}: a file in it cannot be written: {}", folder.string(), errno_message());
 }
 
 }  // namespace
 
-SpilledNumbers::~SpilledNumbers() {
+SpillBuffer::~SpillBuffer() {
   if (file_ != nullptr) std::fclose(file_);
 }
 
-void SpilledNumbers::add(std::uint64_t number) {
+void SpillBuffer::add(std::uint64_t number) {
   held_.push_back(number);
   if (held_.size() >= most_held_) spill();
 }
 
-void SpilledNumbers::spill() {
+void SpillBuffer::spill() {
   if (file_ == nullptr) {
     const int descriptor = open_unnamed_file(folder_.string());
     if (descriptor < 0) fail(folder_);
@@ -40,7 +40,7 @@ void SpilledNumbers::spill() {
   held_.clear();
 }
 
-void SpilledNumbers::for_each(const std::function<void(std::span<const std::uint64_t>)>& f) {
+void SpillBuffer::for_each(const std::function<void(std::span<const std::uint64_t>)>& f) {
   if (spilled_ > 0) {
     if (std::fflush(file_) != 0 || std::fseek(file_, 0, SEEK_SET) != 0) fail(folder_);
     std::vector<std::uint64_t> part(most_held_);

@@ -11,15 +11,14 @@
 namespace longspan {
 
 // A few are in memory; what is more is in a file without a name, which goes with the object.
-class SpilledNumbers {
+class SpillBuffer {
  public:
   // The file will be made in this folder.
-  explicit SpilledNumbers(std::filesystem::path folder,
-                          std::size_t most_held = std::size_t{1} << 20)
+  explicit SpillBuffer(std::filesystem::path folder, std::size_t most_held = std::size_t{1} << 20)
       : folder_(std::move(folder)), most_held_(most_held) {}
-  SpilledNumbers(const SpilledNumbers&) = delete;
-  SpilledNumbers& operator=(const SpilledNumbers&) = delete;
-  ~SpilledNumbers();
+  SpillBuffer(const SpillBuffer&) = delete;
+  SpillBuffer& operator=(const SpillBuffer&) = delete;
+  ~SpillBuffer();
 
   // Throws Failure, here and below, when the file cannot be written or read.
   void add(std::uint64_t number);

@@ -8,7 +8,7 @@
 
 namespace longspan {
 
-StreamReader::StreamReader(
+StreamSource::StreamSource(
     Corpus corpus, const StreamLayout& layout, int rank, int ranks, const Device& device)
     : corpus_(std::move(corpus)),
       layout_(layout),
@@ -29,20 +29,20 @@ StreamReader::StreamReader(
     cursors_.push_back(cursor_at(stream, 0, 0));
 }
 
-StreamReader::Cursor StreamReader::cursor_at(std::int64_t stream,
+StreamSource::Cursor StreamSource::cursor_at(std::int64_t stream,
                                              std::int64_t position,
                                              std::int64_t epoch) const {
   return {position, epoch, corpus_.seek(stream * stream_tokens_ + position)};
 }
 
-std::int64_t StreamReader::offset_of(std::int64_t epoch) const {
+std::int64_t StreamSource::offset_of(std::int64_t epoch) const {
   // Of the last stream what an epoch leaves out.
   const std::int64_t last = corpus_.tokens() - 1 - (layout_.streams - 1) * stream_tokens_ -
                             batches_per_epoch() * layout_.segment;
   return epoch == 0 ? 0 : last - (epoch - 1) % (last + 1);
 }
 
-Batch StreamReader::next() {
+Batch StreamSource::next() {
   // All streams are equally long and move together: the first one speaks for all.
   const std::int64_t epoch = cursors_[0].epoch;
   const std::int64_t end = offset_of(epoch) + batches_per_epoch() * layout_.segment;
@@ -56,7 +56,7 @@ Batch StreamReader::next() {
   for (const char* name : {"tokens", "targets"})
     batch.fields[name] = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
   batch.first_row = range_.begin;
-  batch.fresh = cursors_[0].position == offset_of(cursors_[0].epoch);
+  batch.resets_state = cursors_[0].position == offset_of(cursors_[0].epoch);
   batch.place = fmt::format(
       "at token {} of each stream in epoch {}", cursors_[0].position, cursors_[0].epoch);
   batch.counts = {{"tokens", shape.elements()}, {"bytes", 0}};
@@ -65,7 +65,7 @@ Batch StreamReader::next() {
   return batch;
 }
 
-void StreamReader::read_row(Cursor& cursor, std::int64_t row, Batch& batch) const {
+void StreamSource::read_row(Cursor& cursor, std::int64_t row, Batch& batch) const {
   cursor.at = corpus_.read_pairs(cursor.at,
                                  batch.field("tokens").slice(row, row + 1).span<std::int64_t>(),
                                  batch.field("targets").slice(row, row + 1).span<std::int64_t>(),
@@ -73,7 +73,7 @@ void StreamReader::read_row(Cursor& cursor, std::int64_t row, Batch& batch) cons
   cursor.position += layout_.segment;
 }
 
-Tensor StreamReader::cursors() const {
+Tensor StreamSource::cursors() const {
   const Tensor state =
       Tensor::empty({range_.count(), 2}, DType::i64, device_, MemoryTag::workspace);
   const auto values = state.span<std::int64_t>();
@@ -84,7 +84,7 @@ Tensor StreamReader::cursors() const {
   return state;
 }
 
-void StreamReader::restore(const Tensor& cursors) {
+void StreamSource::restore(const Tensor& cursors) {
   if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{range_.count(), 2})
     throw DataError(
         "cursors of shape {} do not fit {} streams of one text; [{}, 2] i64 is needed. Are weights "

@@ -27,12 +27,12 @@ struct StreamLayout {
 // are read too, each epoch begins at another token of the streams: the first epoch at 0, the next
 // one at the last from which all batches can be read, and each later one a token earlier. This rank
 // reads the streams [s * ranks / B == rank].
-class StreamReader : public Source {
+class StreamSource : public BatchSource {
  public:
   // Throws DataError when a stream is shorter than a segment and its last target,
   // ConfigurationError when `ranks` does not divide the streams. Tensors are made on `device`, a
   // CPU.
-  StreamReader(
+  StreamSource(
       Corpus corpus, const StreamLayout& layout, int rank, int ranks, const Device& device);
 
   Batch next() override;

@@ -87,7 +87,7 @@ bool loads(sentencepiece::SentencePieceProcessor& processor, const std::string& 
 
 }  // namespace
 
-struct SubwordModel::Loaded {
+struct SentencePieceModel::Loaded {
   std::string bytes;
   sentencepiece::SentencePieceProcessor processor;
   std::int64_t line_end = -1;
@@ -104,23 +104,23 @@ struct SubwordModel::Loaded {
   bool mistakes_symbol(std::string_view line, const SubwordToken& first) const;
 };
 
-std::string_view name_of(SubwordKind kind) {
+std::string_view name_of(SentencePieceModelType kind) {
   switch (kind) {
-    case SubwordKind::unigram:
+    case SentencePieceModelType::unigram:
       return "unigram";
-    case SubwordKind::bpe:
+    case SentencePieceModelType::bpe:
       return "bpe";
-    case SubwordKind::characters:
+    case SentencePieceModelType::characters:
       return "char";
-    case SubwordKind::words:
+    case SentencePieceModelType::words:
       return "word";
-    case SubwordKind::word_pieces:
+    case SentencePieceModelType::word_pieces:
       return "wordpiece";
   }
   throw Failure("a kind of subwords without a name");
 }
 
-SubwordModel::SubwordModel(std::string bytes, const std::string& place) {
+SentencePieceModel::SentencePieceModel(std::string bytes, const std::string& place) {
   auto loaded = std::make_shared<Loaded>();
   loaded->bytes = std::move(bytes);
   if (!loads(loaded->processor, loaded->bytes))
@@ -137,19 +137,19 @@ SubwordModel::SubwordModel(std::string bytes, const std::string& place) {
   loaded_ = std::move(loaded);
 }
 
-const std::string& SubwordModel::bytes() const { return loaded_->bytes; }
+const std::string& SentencePieceModel::bytes() const { return loaded_->bytes; }
 
-std::int64_t SubwordModel::vocabulary() const { return loaded_->processor.GetPieceSize(); }
+std::int64_t SentencePieceModel::vocabulary() const { return loaded_->processor.GetPieceSize(); }
 
-std::int64_t SubwordModel::line_end() const { return loaded_->line_end; }
+std::int64_t SentencePieceModel::line_end() const { return loaded_->line_end; }
 
-bool SubwordModel::encodes_lines() const { return loaded_->encodes_lines; }
+bool SentencePieceModel::encodes_lines() const { return loaded_->encodes_lines; }
 
-bool SubwordModel::goes_by_parts() const { return loaded_->goes_by_parts; }
+bool SentencePieceModel::supports_chunking() const { return loaded_->goes_by_parts; }
 
 // No normalizer's rule spans a space with a letter after it. The character before it may be a mark
 // or punctuation, as at the end of a line, but no space, which may be merged with this one.
-std::size_t SubwordModel::place_to_cut(std::string_view text, std::size_t least) const {
+std::size_t SentencePieceModel::chunk_boundary(std::string_view text, std::size_t least) const {
   if (!loaded_->goes_by_parts) return std::string_view::npos;
   for (std::size_t at = std::max<std::size_t>(least, 1); at + 1 < text.size(); ++at) {
     if (!loaded_->is_space(text[at])) continue;
@@ -160,14 +160,14 @@ std::size_t SubwordModel::place_to_cut(std::string_view text, std::size_t least)
   return std::string_view::npos;
 }
 
-void SubwordModel::encode(std::string_view text,
-                          bool goes_on,
-                          const std::function<void(const SubwordToken&)>& sink) const {
+void SentencePieceModel::encode(std::string_view text,
+                                bool goes_on,
+                                const std::function<void(const SubwordToken&)>& sink) const {
   while (!text.empty()) {
     const bool is_long = loaded_->goes_by_parts && text.size() > most_part_bytes;
     const std::string_view looked_at =
         is_long ? text.substr(0, previous_character(text, most_part_bytes)) : text;
-    std::size_t end = place_to_cut(looked_at, part_bytes);
+    std::size_t end = chunk_boundary(looked_at, part_bytes);
     if (end == std::string_view::npos && is_long) end = cut_of(text, most_part_bytes);
     const std::string_view part = text.substr(0, end);
     text.remove_prefix(part.size());
@@ -181,20 +181,21 @@ void SubwordModel::encode(std::string_view text,
   }
 }
 
-std::int64_t SubwordModel::sentence_begin() const { return loaded_->processor.bos_id(); }
+std::int64_t SentencePieceModel::sentence_begin() const { return loaded_->processor.bos_id(); }
 
-std::int64_t SubwordModel::sentence_end() const { return loaded_->processor.eos_id(); }
+std::int64_t SentencePieceModel::sentence_end() const { return loaded_->processor.eos_id(); }
 
-std::string SubwordModel::piece(std::int64_t id) const {
+std::string SentencePieceModel::piece(std::int64_t id) const {
   return loaded_->processor.IdToPiece(static_cast<int>(id));
 }
 
-std::int64_t SubwordModel::id_of(const std::string& piece) const {
+std::int64_t SentencePieceModel::id_of(const std::string& piece) const {
   const int id = loaded_->processor.PieceToId(piece);
   return loaded_->processor.IdToPiece(id) == piece ? id : -1;
 }
 
-bool SubwordModel::Loaded::encode(std::string_view line, std::vector<SubwordToken>& tokens) const {
+bool SentencePieceModel::Loaded::encode(std::string_view line,
+                                        std::vector<SubwordToken>& tokens) const {
   sentencepiece::ImmutableSentencePieceText pieces;
   if (!processor.Encode(line, pieces.mutable_proto()).ok()) return false;
   std::int64_t at = 0;
@@ -208,14 +209,15 @@ bool SubwordModel::Loaded::encode(std::string_view line, std::vector<SubwordToke
   return true;
 }
 
-bool SubwordModel::Loaded::mistakes_symbol(std::string_view line, const SubwordToken& first) const {
+bool SentencePieceModel::Loaded::mistakes_symbol(std::string_view line,
+                                                 const SubwordToken& first) const {
   const int id = static_cast<int>(first.id);
   const std::string_view word = line.substr(0, line.find(' '));
   return processor.IsByte(id) && processor.IdToPiece(id) == word &&
          first.bytes == static_cast<std::int64_t>(word.size());
 }
 
-std::vector<SubwordToken> SubwordModel::encode_line(std::string_view line) const {
+std::vector<SubwordToken> SentencePieceModel::encode_line(std::string_view line) const {
   std::vector<SubwordToken> tokens;
   // Tokens of its own, so that the bytes of those before it stay as they are.
   const auto add = [&](std::string_view text) {
@@ -232,7 +234,7 @@ std::vector<SubwordToken> SubwordModel::encode_line(std::string_view line) const
   for (; !add(rest); ++cuts) {
     const std::size_t width = rest.empty() ? 0 : static_cast<std::size_t>(decode_utf8(rest).width);
     if (width == rest.size() || cuts == most_cuts || !add(rest.substr(0, width)))
-      throw DataError("the model of SentencePiece cannot encode {}", in_quotes(rest));
+      throw DataError("the model of SentencePiece cannot encode {}", quote(rest));
     rest.remove_prefix(width);
   }
   if (cuts == 0 || tokens.empty()) return tokens;
@@ -243,8 +245,8 @@ std::vector<SubwordToken> SubwordModel::encode_line(std::string_view line) const
   return tokens;
 }
 
-std::vector<SubwordSegmentation> SubwordModel::segmentations(std::string_view line,
-                                                             int most) const {
+std::vector<SubwordSegmentation> SentencePieceModel::segmentations(std::string_view line,
+                                                                   int most) const {
   std::vector<SubwordSegmentation> result;
   sentencepiece::ImmutableNBestSentencePieceText best;
   if (!line.empty() && loaded_->processor.NBestEncode(line, most, best.mutable_proto()).ok()) {
@@ -261,29 +263,29 @@ std::vector<SubwordSegmentation> SubwordModel::segmentations(std::string_view li
   return result;
 }
 
-std::string SubwordModel::decode_line(std::span<const std::int64_t> ids) const {
+std::string SentencePieceModel::decode_line(std::span<const std::int64_t> ids) const {
   std::string text;
   const auto status = loaded_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
   // Of a damaged model: its pieces cannot all be put back.
   if (!status.ok())
-    throw DataError("the model of SentencePiece cannot decode: {}", shortened(status.ToString()));
+    throw DataError("the model of SentencePiece cannot decode: {}", truncated(status.ToString()));
   for (std::size_t at = 0; (at = text.find(written_space, at)) != std::string::npos; ++at)
     text.replace(at, written_space.size(), " ");
   return text;
 }
 
-SubwordModel read_subword_model(const NamedPath& path) {
+SentencePieceModel read_subword_model(const ConfigPath& path) {
   const InputFile file(path);
   if (file.size() > most_model_bytes)
     throw DataError(
-        "{}: has {} bytes; a .model file of SentencePiece is needed", path.told(), file.size());
+        "{}: has {} bytes; a .model file of SentencePiece is needed", path.describe(), file.size());
   std::string bytes(static_cast<std::size_t>(file.size()), '\0');
   file.copy(0, bytes);
-  return SubwordModel(std::move(bytes), path.told());
+  return SentencePieceModel(std::move(bytes), path.describe());
 }
 
-void write_subword_model(const SubwordModel& model, const std::string& path) {
-  NewFile file(path);
+void write_subword_model(const SentencePieceModel& model, const std::string& path) {
+  AtomicFile file(path);
   file.write(model.bytes());
   file.finish();
 }

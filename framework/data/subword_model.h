@@ -16,9 +16,9 @@ namespace longspan {
 // What the pieces are: the likeliest segmentation under a unigram model, byte pairs merged in
 // order, single characters, or what stands between spaces; or those of WordPiece, which
 // SentencePiece does not know.
-enum class SubwordKind : std::uint8_t { unigram, bpe, characters, words, word_pieces };
+enum class SentencePieceModelType : std::uint8_t { unigram, bpe, characters, words, word_pieces };
 // As SentencePiece calls it: "unigram", "bpe", "char" or "word"; and "wordpiece".
-std::string_view name_of(SubwordKind kind);
+std::string_view name_of(SentencePieceModelType kind);
 
 struct SubwordToken {
   std::int64_t id = 0;
@@ -37,10 +37,10 @@ struct SubwordSegmentation {
 // end is a token of its own, the piece of the character where the model has one, or else that of
 // the byte. Any other encodes a whole text, whose ends of lines are to its normalizer what they are
 // to the library's own tools.
-class SubwordModel {
+class SentencePieceModel {
  public:
   // Of the bytes of a .model file. Throws DataError, beginning with `place`, where they are none.
-  SubwordModel(std::string bytes, const std::string& place);
+  SentencePieceModel(std::string bytes, const std::string& place);
 
   // The bytes that it was made of.
   const std::string& bytes() const;
@@ -70,8 +70,8 @@ class SubwordModel {
   static constexpr std::size_t most_part_bytes = std::size_t{1} << 20;
   // Whether a text, valid UTF-8, may be encoded in parts; the first place at byte `least` or later
   // where one may end, npos where there is none.
-  bool goes_by_parts() const;
-  std::size_t place_to_cut(std::string_view text, std::size_t least) const;
+  bool supports_chunking() const;
+  std::size_t chunk_boundary(std::string_view text, std::size_t least) const;
   // The likeliest segmentations of a line, each with the logarithm of its probability, the
   // likeliest first, at most `most`. One, and the usual one, of a model that has no probabilities,
   // which only unigram models have, and of a line that it does not see.
@@ -80,7 +80,7 @@ class SubwordModel {
   // DataError where the model is damaged.
   std::string decode_line(std::span<const std::int64_t> ids) const;
 
-  friend bool operator==(const SubwordModel& a, const SubwordModel& b) {
+  friend bool operator==(const SentencePieceModel& a, const SentencePieceModel& b) {
     return a.bytes() == b.bytes();
   }
 
@@ -90,8 +90,8 @@ class SubwordModel {
 };
 
 // The model of a file. Throws DataError.
-SubwordModel read_subword_model(const NamedPath& path);
+SentencePieceModel read_subword_model(const ConfigPath& path);
 // Writes a file that is seen at its path once it is whole. Throws Failure.
-void write_subword_model(const SubwordModel& model, const std::string& path);
+void write_subword_model(const SentencePieceModel& model, const std::string& path);
 
 }  // namespace longspan

@@ -35,7 +35,7 @@ std::int64_t line_near(const InputFile& file, std::int64_t offset) {
 class Sentences : public sentencepiece::SentenceIterator {
  public:
   Sentences(std::span<const InputFile* const> files,
-            const ScanListener& listener,
+            const ProgressCallback& listener,
             std::int64_t sample_bytes)
       : files_(files),
         listener_(listener),
@@ -77,7 +77,7 @@ class Sentences : public sentencepiece::SentenceIterator {
   }
 
   std::span<const InputFile* const> files_;
-  const ScanListener& listener_;
+  const ProgressCallback& listener_;
   std::int64_t sample_bytes_;  // of a file
   std::size_t file_ = 0;
   std::int64_t part_ = 0;
@@ -96,7 +96,7 @@ std::int64_t number_after(std::string_view sentence, std::string_view words) {
 }
 
 [[noreturn]] void refuse(const std::string& texts,
-                         SubwordKind kind,
+                         SentencePieceModelType kind,
                          std::int64_t vocabulary,
                          const std::string& sentence) {
   if (const std::int64_t most = number_after(sentence, "value <= "); most >= 0)
@@ -120,15 +120,15 @@ std::int64_t number_after(std::string_view sentence, std::string_view words) {
 
 }  // namespace
 
-SubwordModel train_subwords(std::span<const InputFile* const> texts,
-                            SubwordKind kind,
-                            std::int64_t vocabulary,
-                            const ScanListener& listener,
-                            std::int64_t sample_bytes) {
+SentencePieceModel train_sentencepiece(std::span<const InputFile* const> texts,
+                                       SentencePieceModelType kind,
+                                       std::int64_t vocabulary,
+                                       const ProgressCallback& listener,
+                                       std::int64_t sample_bytes) {
   require(vocabulary >= least_subword_vocabulary && vocabulary <= most_subword_vocabulary,
           "a vocabulary of {} subwords",
           vocabulary);
-  require(kind != SubwordKind::word_pieces, "SentencePiece has no WordPiece");
+  require(kind != SentencePieceModelType::word_pieces, "SentencePiece has no WordPiece");
   std::string places;
   for (const InputFile* text : texts) places += (places.empty() ? "" : " and ") + text->path();
   Sentences sentences(texts, listener, sample_bytes);
@@ -149,7 +149,7 @@ SubwordModel train_subwords(std::span<const InputFile* const> texts,
       &sentences,
       &bytes);
   if (!status.ok()) refuse(places, kind, vocabulary, status.ToString());
-  return SubwordModel(std::move(bytes), places);
+  return SentencePieceModel(std::move(bytes), places);
 }
 
 }  // namespace longspan

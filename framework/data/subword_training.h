@@ -26,20 +26,20 @@ inline constexpr std::int64_t most_subword_vocabulary = std::int64_t{1} << 24;
 // smaller than asked for. Throws DataError where the text is not UTF-8, and where it has too few
 // pieces, or too many characters, for the vocabulary. The listener hears of the text as it is read,
 // after which SentencePiece is at work for a while.
-SubwordModel train_subwords(std::span<const InputFile* const> texts,
-                            SubwordKind kind,
-                            std::int64_t vocabulary,
-                            const ScanListener& listener = {},
-                            std::int64_t sample_bytes = subword_sample_bytes);
+SentencePieceModel train_sentencepiece(std::span<const InputFile* const> texts,
+                                       SentencePieceModelType kind,
+                                       std::int64_t vocabulary,
+                                       const ProgressCallback& listener = {},
+                                       std::int64_t sample_bytes = subword_sample_bytes);
 
 // Of one text.
-inline SubwordModel train_subwords(const InputFile& text,
-                                   SubwordKind kind,
-                                   std::int64_t vocabulary,
-                                   const ScanListener& listener = {},
-                                   std::int64_t sample_bytes = subword_sample_bytes) {
+inline SentencePieceModel train_sentencepiece(const InputFile& text,
+                                              SentencePieceModelType kind,
+                                              std::int64_t vocabulary,
+                                              const ProgressCallback& listener = {},
+                                              std::int64_t sample_bytes = subword_sample_bytes) {
   const InputFile* const texts[] = {&text};
-  return train_subwords(texts, kind, vocabulary, listener, sample_bytes);
+  return train_sentencepiece(texts, kind, vocabulary, listener, sample_bytes);
 }
 
 }  // namespace longspan

@@ -17,19 +17,19 @@ ExampleIndex index_of(const InputFile& file,
                       TagColumns columns,
                       const LabelSet& tags,
                       const WordTokens& words,
-                      const ScanListener& heard) {
+                      const ProgressCallback& heard) {
   ExampleIndex index;
   std::vector<std::int64_t> tokens;
   for_each_sentence(file, columns, heard, [&](const TaggedSentence& sentence) {
     tokens.clear();
     words.begin(tokens);
     for (std::size_t i = 0; i < sentence.words.size(); ++i) {
-      const std::string place = line_place(file.path(), sentence.lines[i]);
+      const std::string place = line_location(file.path(), sentence.lines[i]);
       tags.id_at(sentence.words[i].tag, "tag", place);
       words.add(sentence.words[i].word, place, tokens);
     }
     words.end(tokens);
-    index.add(sentence.offset, std::ssize(tokens), line_place(file.path(), sentence.line));
+    index.add(sentence.offset, std::ssize(tokens), line_location(file.path(), sentence.line));
   });
   index.finish(file.size());
   if (index.size() == 0) throw DataError("{}: has no word with a tag", file.path());
@@ -52,16 +52,16 @@ class TagExamples final : public Examples {
   std::int64_t size() const override { return index_.size(); }
   const std::string& path() const override { return file_->path(); }
   std::string place(std::int64_t example) const override {
-    return line_place(file_->path(), line_number_at(*file_, index_.begin(example)));
+    return line_location(file_->path(), line_number_at(*file_, index_.begin(example)));
   }
   Lengths lengths(std::int64_t example) const override { return {0, index_.tokens(example)}; }
 
-  Batch read(const RowRequest& request) const override {
+  Batch read(const BatchRequest& request) const override {
     const auto rows = std::ssize(request.examples);
     Batch batch;
-    batch.fields = {{"tokens", filled({rows, request.columns.target}, 0)},
-                    {"targets", filled({rows, request.columns.target}, ignored_target)},
-                    {"length", filled({rows}, 0)}};
+    batch.fields = {{"tokens", full_tensor({rows, request.columns.target}, 0)},
+                    {"targets", full_tensor({rows, request.columns.target}, ignored_target)},
+                    {"length", full_tensor({rows}, 0)}};
     batch.counts = {{"tokens", 0}, {"left_out", 0}, {"bytes", 0}, {"rows", 0}};
     std::vector<std::vector<std::int64_t>> left_out(request.examples.size());
     for (std::size_t row = 0; row < request.examples.size(); ++row) {
@@ -79,20 +79,20 @@ class TagExamples final : public Examples {
     std::size_t most = 0;
     for (const auto& of_row : tags) most = std::max(most, of_row.size());
     const Tensor field =
-        filled({std::ssize(tags), static_cast<std::int64_t>(most)}, ignored_target);
+        full_tensor({std::ssize(tags), static_cast<std::int64_t>(most)}, ignored_target);
     for (std::size_t row = 0; row < tags.size(); ++row)
       std::ranges::copy(tags[row], row_of(field, row).begin());
     batch.fields["left_out"] = field;
   }
 
   // Returns the tags of words that do not fit into the row.
-  std::vector<std::int64_t> read_row(const RowRequest& request,
+  std::vector<std::int64_t> read_row(const BatchRequest& request,
                                      std::size_t row,
                                      Batch& batch) const {
     const std::int64_t example = request.examples[row];
     const std::int64_t begin = index_.begin(example);
     const std::string bytes = read_bytes(*file_, begin, index_.end(example));
-    const TextFrame& frame = words_.frame();
+    const SpecialTokenTemplate& frame = words_.frame();
     const std::int64_t longest = std::min(
         request.columns.target, request.longest > 0 ? request.longest : request.columns.target);
     // Of a sentence with what begins it.
@@ -137,12 +137,12 @@ class TagExamples final : public Examples {
 
 }  // namespace
 
-std::shared_ptr<const Examples> open_tags(const NamedPath& path,
+std::shared_ptr<const Examples> open_tags(const ConfigPath& path,
                                           TagColumns columns,
                                           const LabelSet& tags,
                                           const Tokenizer& tokenizer,
                                           const Communicator& all,
-                                          const ScanListener& listener) {
+                                          const ProgressCallback& listener) {
   SharedFile file = open_shared(path, all);
   const WordTokens words(tokenizer);
   const std::string index =

@@ -97,33 +97,33 @@ std::optional<TaggedWord> tagged_word_of(std::string_view line,
     throw DataError("{}: has no tag in column {}, which is {}",
                     place,
                     columns == TagColumns::upos ? 4 : 5,
-                    in_quotes(word.tag));
+                    quote(word.tag));
   return word;
 }
 
 void for_each_sentence(const InputFile& file,
                        TagColumns columns,
-                       const ScanListener& listener,
+                       const ProgressCallback& listener,
                        const std::function<void(const TaggedSentence&)>& f) {
   Gathered gathered;
-  for_each_lines(file, listener, [&](std::span<const Line> lines) {
+  for_each_line_block(file, listener, [&](std::span<const Line> lines) {
     for (const Line& line : lines) {
       if (ends_sentence(line.text)) {
         gathered.give(f);
         continue;
       }
       gathered.begin(line);
-      const auto word = tagged_word_of(line.text, columns, line_place(file.path(), line.number));
+      const auto word = tagged_word_of(line.text, columns, line_location(file.path(), line.number));
       if (word) gathered.add(line, *word);
     }
   });
   gathered.give(f);
 }
 
-LearnedLabels learn_tags(const NamedPath& path,
+LearnedLabels learn_tags(const ConfigPath& path,
                          TagColumns columns,
                          const Communicator& all,
-                         const ScanListener& listener) {
+                         const ProgressCallback& listener) {
   const SharedFile file = open_shared(path, all);
   const std::string json =
       scan_shared(file, all, listener, [columns](const auto& text, const auto& heard) {
@@ -134,7 +134,7 @@ LearnedLabels learn_tags(const NamedPath& path,
             const TaggedWord& word = sentence.words[i];
             is_empty = false;
             if (!column.add(word.tag, word.word)) continue;
-            const std::string place = line_place(text.path(), sentence.lines[i]);
+            const std::string place = line_location(text.path(), sentence.lines[i]);
             for_each_character(word.tag, 0, true, place, [](char32_t, std::int64_t) {});
           }
         });

@@ -44,13 +44,13 @@ bool ends_sentence(std::string_view line);
 // it returns.
 void for_each_sentence(const InputFile& file,
                        TagColumns columns,
-                       const ScanListener& listener,
+                       const ProgressCallback& listener,
                        const std::function<void(const TaggedSentence&)>& f);
 
 // The tags of a file. A collective. Throws DataError.
-LearnedLabels learn_tags(const NamedPath& path,
+LearnedLabels learn_tags(const ConfigPath& path,
                          TagColumns columns,
                          const Communicator& all,
-                         const ScanListener& listener = {});
+                         const ProgressCallback& listener = {});
 
 }  // namespace longspan

@@ -23,19 +23,19 @@ std::filesystem::path token_directory(const DataOptions& options,
 Tokenizer prepare_tokenizer(const DataOptions& options,
                             const std::filesystem::path& run_directory,
                             const Communicator& all,
-                            const ScanListener& listener = {});
+                            const ProgressCallback& listener = {});
 
 // A file as data.train has it. Where its tokens have no place that can be reckoned, where it is
 // packed or has documents, rank 0 encodes it into a file of data.cache_dir, unless that is there
 // already; ranks that do not see that file, as on another node, make their own. A collective.
 // Throws DataError for what is wrong with the text, and ConfigurationError when the folder cannot
 // be written.
-CorpusFile open_corpus_file(const NamedPath& path,
+CorpusFile open_corpus_file(const ConfigPath& path,
                             const DataOptions& options,
                             const Tokenizer& tokenizer,
                             const std::filesystem::path& run_directory,
                             const Communicator& all,
-                            const ScanListener& listener = {});
+                            const ProgressCallback& listener = {});
 
 // The files of each path of a list. A collective. Throws as below.
 std::vector<Corpus> open_each(const PathList& paths,
@@ -43,7 +43,7 @@ std::vector<Corpus> open_each(const PathList& paths,
                               const Tokenizer& tokenizer,
                               const std::filesystem::path& run_directory,
                               const Communicator& all,
-                              const ScanListener& listener = {});
+                              const ProgressCallback& listener = {});
 
 // All files of a list, one after another, whatever their weights. A collective. Throws as above,
 // and when the ranks do not all see the same files.
@@ -52,6 +52,6 @@ Corpus open_corpus(const PathList& paths,
                    const Tokenizer& tokenizer,
                    const std::filesystem::path& run_directory,
                    const Communicator& all,
-                   const ScanListener& listener = {});
+                   const ProgressCallback& listener = {});
 
 }  // namespace longspan

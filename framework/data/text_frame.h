@@ -10,13 +10,13 @@
 namespace longspan {
 
 // A value. Tokenizers of other kinds have none.
-class TextFrame {
+class SpecialTokenTemplate {
  public:
-  explicit TextFrame(const Tokenizer& tokenizer);
+  explicit SpecialTokenTemplate(const Tokenizer& tokenizer);
 
   // The same without the last token behind a text, where that is `end`: for a text that gets an end
   // of its own.
-  TextFrame without_end(std::int64_t end) const;
+  SpecialTokenTemplate without_end(std::int64_t end) const;
 
   const std::vector<std::int64_t>& before() const { return before_; }
   const std::vector<std::int64_t>& after() const { return after_; }
@@ -33,16 +33,16 @@ class TextFrame {
 };
 
 // The tokens of a text with those of the frame; at most `longest` (0: any), of which those of the
-// frame stay. Throws as TextFrame::room does.
-std::vector<std::int64_t> framed(const TextFrame& frame,
-                                 std::vector<std::int64_t> ids,
-                                 std::string_view place,
-                                 std::int64_t longest = 0);
+// frame stay. Throws as SpecialTokenTemplate::room does.
+std::vector<std::int64_t> add_special_tokens(const SpecialTokenTemplate& frame,
+                                             std::vector<std::int64_t> ids,
+                                             std::string_view place,
+                                             std::int64_t longest = 0);
 
 // The same of a text. Throws as Tokenizer::encode, and DataError where the tokenizer sees nothing
 // in the text.
 std::vector<std::int64_t> framed_tokens(const Tokenizer& tokenizer,
-                                        const TextFrame& frame,
+                                        const SpecialTokenTemplate& frame,
                                         std::string_view text,
                                         std::string_view place,
                                         std::int64_t longest = 0);

@@ -18,33 +18,33 @@ void drop_mark(InputFile& file) {
 
 std::shared_ptr<const InputFile> decompressed(InputFile file, UnpackedContent content) {
   const auto compressed = std::make_shared<const InputFile>(std::move(file));
-  UnpackedFile reader(compressed, std::size_t{1} << 20, content);
-  return std::make_shared<const InputFile>(NamedPath(compressed->path()),
+  DecompressedFile reader(compressed, std::size_t{1} << 20, content);
+  return std::make_shared<const InputFile>(ConfigPath(compressed->path()),
                                            [&](std::span<char> out) { return reader.read(out); });
 }
 
 }  // namespace
 
-std::shared_ptr<const InputFile> open_text(const NamedPath& path) {
+std::shared_ptr<const InputFile> open_text(const ConfigPath& path) {
   InputFile file(path);
-  if (packing_of(file) == Packing::none) drop_mark(file);
+  if (detect_compression(file) == Compression::none) drop_mark(file);
   return std::make_shared<const InputFile>(std::move(file));
 }
 
 std::shared_ptr<const InputFile> plain_text_of(InputFile file) {
-  if (packing_of(file) != Packing::none)
+  if (detect_compression(file) != Compression::none)
     return decompressed(std::move(file), UnpackedContent::text);
   drop_mark(file);
   return std::make_shared<const InputFile>(std::move(file));
 }
 
-std::shared_ptr<const InputFile> open_plain_text(const NamedPath& path) {
+std::shared_ptr<const InputFile> open_plain_text(const ConfigPath& path) {
   return plain_text_of(InputFile(path));
 }
 
-std::shared_ptr<const InputFile> open_decompressed(const NamedPath& path) {
+std::shared_ptr<const InputFile> open_decompressed(const ConfigPath& path) {
   InputFile file(path);
-  if (packing_of(file) != Packing::none)
+  if (detect_compression(file) != Compression::none)
     return decompressed(std::move(file), UnpackedContent::bytes);
   return std::make_shared<const InputFile>(std::move(file));
 }

@@ -58,8 +58,8 @@ std::span<const char> bytes_of(const T* values, std::size_t count) {
 }  // namespace
 
 struct TokenFileWriter::State {
-  SpilledNumbers begins;
-  NewFile file;
+  SpillBuffer begins;
+  AtomicFile file;
   Header header;
   XXH3_state_t* hash = XXH3_createState();
   std::int64_t block_byte = 0;

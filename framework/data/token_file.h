@@ -37,7 +37,7 @@ struct TokenFileKey {
 
 // What a file of tokens says beside them.
 struct TokenFileEnd {
-  std::int64_t left_out = 0;  // documents without tokens
+  std::int64_t num_skipped = 0;  // documents without tokens
   // Where the text that it was made of begins and ends: bytes of the unpacked file, and lines.
   std::int64_t source_begin = 0;
   std::int64_t source_bytes = 0;

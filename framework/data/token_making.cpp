@@ -22,24 +22,24 @@ namespace fs = std::filesystem;
 constexpr std::size_t longest_gathered = std::size_t{1} << 23;
 constexpr std::int64_t tokens_at_once = 65536;
 
-DocumentReading reading_of(const Tokenizer& tokenizer) {
+DocumentReaderOptions reading_of(const Tokenizer& tokenizer) {
   if (tokenizer.kind() == TokenizerKind::bytes) return {.parts = DocumentParts::bytes};
-  if (const SubwordModel* const pieces = tokenizer.subword_model();
+  if (const SentencePieceModel* const pieces = tokenizer.subword_model();
       pieces != nullptr && !pieces->encodes_lines()) {
-    if (!pieces->goes_by_parts()) return {.parts = DocumentParts::none};
+    if (!pieces->supports_chunking()) return {.parts = DocumentParts::none};
     return {
         .parts = DocumentParts::places,
         .place_to_cut = [pieces](std::string_view text,
-                                 std::size_t least) { return pieces->place_to_cut(text, least); },
-        .most = SubwordModel::most_part_bytes};
+                                 std::size_t least) { return pieces->chunk_boundary(text, least); },
+        .most = SentencePieceModel::most_part_bytes};
   }
   const JsonTokenizer* const model = tokenizer.json_tokenizer();
   if (model == nullptr) return {.parts = DocumentParts::lines};
   // Others see all of a text at once.
-  if (!model->goes_by_parts()) return {.parts = DocumentParts::none};
+  if (!model->supports_chunking()) return {.parts = DocumentParts::none};
   return {.parts = DocumentParts::places,
           .place_to_cut = [model](std::string_view text, std::size_t least) {
-            return model->place_to_cut(text, least);
+            return model->chunk_boundary(text, least);
           }};
 }
 
@@ -58,13 +58,13 @@ void remove_parts_of(const fs::path& tokens) {
   for (const fs::path& path : left) fs::remove(path, error);
 }
 
-TokenMaker::TokenMaker(std::shared_ptr<const InputFile> text,
-                       const DocumentForm& form,
-                       const Tokenizer& tokenizer,
-                       fs::path path,
-                       const TokenFileKey& key,
-                       const ScanListener& heard,
-                       const TokenMaking& making)
+FileTokenizer::FileTokenizer(std::shared_ptr<const InputFile> text,
+                             const DocumentFormat& form,
+                             const Tokenizer& tokenizer,
+                             fs::path path,
+                             const TokenFileKey& key,
+                             const ProgressCallback& heard,
+                             const TokenizationOptions& making)
     : text_(std::move(text)),
       tokenizer_(tokenizer),
       path_(std::move(path)),
@@ -74,11 +74,11 @@ TokenMaker::TokenMaker(std::shared_ptr<const InputFile> text,
       end_of_text_(has_documents(*text_, form) ? end_of_text_id(form, tokenizer) : std::nullopt),
       reader_(text_, form, reading_of(tokenizer)) {}
 
-TokenMaker::~TokenMaker() {
+FileTokenizer::~FileTokenizer() {
   if (later_.valid()) later_.wait();  // it uses the reader
 }
 
-std::int64_t TokenMaker::run() try {
+std::int64_t FileTokenizer::run() try {
   const std::int64_t kept = find_parts();
   make_parts();
   finish();
@@ -90,12 +90,12 @@ std::int64_t TokenMaker::run() try {
   return 0;
 }
 
-fs::path TokenMaker::part_path(std::size_t part) const {
+fs::path FileTokenizer::part_path(std::size_t part) const {
   return fmt::format("{}.part-{}", path_.string(), part);
 }
 
 // Those that an earlier try has left.
-std::int64_t TokenMaker::find_parts() {
+std::int64_t FileTokenizer::find_parts() {
   for (; is_there(part_path(parts_)); ++parts_) {
     try {
       const TokenFile part(part_path(parts_), key_);
@@ -110,8 +110,8 @@ std::int64_t TokenMaker::find_parts() {
   return place_.byte;
 }
 
-void TokenMaker::make_parts() {
-  batch_.left_out = reader_.left_out();
+void FileTokenizer::make_parts() {
+  batch_.num_skipped = reader_.num_skipped();
   later_ = std::async(std::launch::async, [this] { return read_batch(); });
   take_batch();
   while (!batch_.documents.empty()) {
@@ -121,27 +121,27 @@ void TokenMaker::make_parts() {
 }
 
 // What is read while the batch before it is encoded.
-void TokenMaker::take_batch() {
+void FileTokenizer::take_batch() {
   batch_ = later_.get();
   if (!batch_.documents.empty())
     later_ = std::async(std::launch::async, [this] { return read_batch(); });
 }
 
-TokenMaker::Batch TokenMaker::read_batch() {
+FileTokenizer::Batch FileTokenizer::read_batch() {
   Batch batch;
   for (Document document; batch.bytes < making_.batch && reader_.next(document);) {
     batch.bytes += std::ssize(document.text);
     batch.documents.push_back(std::move(document));
   }
   batch.place = reader_.place();
-  batch.left_out = reader_.left_out();
+  batch.num_skipped = reader_.num_skipped();
   batch.at = reader_.at();
   return batch;
 }
 
-void TokenMaker::write_part() {
+void FileTokenizer::write_part() {
   TokenFileWriter writer(part_path(parts_), key_);
-  DocumentQueue queue(writer, end_of_text_, batch_.documents.front().goes_on, has_tokens_);
+  DocumentEncoder queue(writer, end_of_text_, batch_.documents.front().goes_on, has_tokens_);
   TokenFileEnd end{.source_begin = place_.byte};
   std::int64_t bytes = 0;
   const std::int64_t left_out = left_out_;
@@ -151,14 +151,14 @@ void TokenMaker::write_part() {
     encode(batch, queue);
     bytes += batch.bytes;
     place_ = batch.place;
-    left_out_ = batch_.documents.empty() ? batch_.left_out : batch.left_out;
+    left_out_ = batch_.documents.empty() ? batch_.num_skipped : batch.num_skipped;
     if (heard_) heard_({text_->path(), batch.at, text_->size()});
   }
   if (!batch_.documents.empty() && batch_.documents.front().goes_on)
     queue.flush();
   else
     queue.end();
-  end.left_out = left_out_ - left_out + queue.left_out();
+  end.num_skipped = left_out_ - left_out + queue.num_skipped();
   end.source_bytes = place_.byte;
   end.source_lines = place_.lines;
   has_tokens_ = has_tokens_ || writer.tokens() > 0;
@@ -166,13 +166,13 @@ void TokenMaker::write_part() {
   ++parts_;
 }
 
-void TokenMaker::encode(Batch& batch, DocumentQueue& queue) {
+void FileTokenizer::encode(Batch& batch, DocumentEncoder& queue) {
   std::vector<Document>& documents = batch.documents;
   std::vector<Tokens> tokens(documents.size());
   const auto is_gathered = [](const Document& document) {
     return document.text.size() <= longest_gathered;
   };
-  in_parallel(
+  parallel_for(
       documents.size(),
       [&](std::size_t i) {
         reader_.take_text(documents[i]);
@@ -192,7 +192,7 @@ void TokenMaker::encode(Batch& batch, DocumentQueue& queue) {
   }
 }
 
-void TokenMaker::encode_directly(const Document& document, DocumentQueue& queue) const {
+void FileTokenizer::encode_directly(const Document& document, DocumentEncoder& queue) const {
   std::int64_t count = 0;
   encode_document(tokenizer_,
                   document.text,
@@ -206,7 +206,7 @@ void TokenMaker::encode_directly(const Document& document, DocumentQueue& queue)
                   });
 }
 
-void TokenMaker::finish() {
+void FileTokenizer::finish() {
   if (is_there(path_)) return;
   if (!has_tokens_) {
     remove_parts_of(path_);
@@ -220,7 +220,7 @@ void TokenMaker::finish() {
 }
 
 // Whoever makes the same file in parts of another length may have put his in place of one.
-void TokenMaker::require_next(const TokenFile& part, std::int64_t begin, bool is_last) const {
+void FileTokenizer::require_next(const TokenFile& part, std::int64_t begin, bool is_last) const {
   if (part.end().source_begin == begin && (!is_last || part.end().source_bytes == place_.byte))
     return;
   throw Failure(
@@ -229,21 +229,21 @@ void TokenMaker::require_next(const TokenFile& part, std::int64_t begin, bool is
       path_.string());
 }
 
-void TokenMaker::join_parts() const {
+void FileTokenizer::join_parts() const {
   TokenFileWriter writer(path_, key_);
   TokenFileEnd end;
   for (std::size_t i = 0; i < parts_; ++i) {
     const TokenFile part(part_path(i), key_);
     require_next(part, end.source_bytes, i + 1 == parts_);
     append(part, writer);
-    end.left_out += part.end().left_out;
+    end.num_skipped += part.end().num_skipped;
     end.source_bytes = part.end().source_bytes;
     end.source_lines = part.end().source_lines;
   }
   writer.finish(end);
 }
 
-void TokenMaker::append(const TokenFile& part, TokenFileWriter& writer) const {
+void FileTokenizer::append(const TokenFile& part, TokenFileWriter& writer) const {
   std::vector<SubwordToken> tokens;
   std::int64_t document = 0;
   std::int64_t begin = part.document_begin(0);

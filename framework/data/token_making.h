@@ -18,19 +18,19 @@ namespace longspan {
 // Removes the parts of a file of tokens, and what those that were ended had begun to write.
 void remove_parts_of(const std::filesystem::path& tokens);
 
-// Makes one file of tokens: make_tokens says how.
-class TokenMaker {
+// Makes one file of tokens: tokenize_file says how.
+class FileTokenizer {
  public:
-  TokenMaker(std::shared_ptr<const InputFile> text,
-             const DocumentForm& form,
-             const Tokenizer& tokenizer,
-             std::filesystem::path path,
-             const TokenFileKey& key,
-             const ScanListener& heard,
-             const TokenMaking& making);
-  TokenMaker(const TokenMaker&) = delete;
-  TokenMaker& operator=(const TokenMaker&) = delete;
-  ~TokenMaker();
+  FileTokenizer(std::shared_ptr<const InputFile> text,
+                const DocumentFormat& form,
+                const Tokenizer& tokenizer,
+                std::filesystem::path path,
+                const TokenFileKey& key,
+                const ProgressCallback& heard,
+                const TokenizationOptions& making);
+  FileTokenizer(const FileTokenizer&) = delete;
+  FileTokenizer& operator=(const FileTokenizer&) = delete;
+  ~FileTokenizer();
 
   // Returns the bytes of text whose tokens were there. Throws what is wrong, unless someone else
   // has made the file meanwhile.
@@ -41,8 +41,8 @@ class TokenMaker {
   struct Batch {
     std::vector<Document> documents;
     std::int64_t bytes = 0;
-    PlaceInFile place;
-    std::int64_t left_out = 0;
+    FilePosition place;
+    std::int64_t num_skipped = 0;
     std::int64_t at = 0;
   };
   using Tokens = std::vector<SubwordToken>;
@@ -53,8 +53,8 @@ class TokenMaker {
   void write_part();
   void take_batch();
   Batch read_batch();
-  void encode(Batch& batch, DocumentQueue& queue);
-  void encode_directly(const Document& document, DocumentQueue& queue) const;
+  void encode(Batch& batch, DocumentEncoder& queue);
+  void encode_directly(const Document& document, DocumentEncoder& queue) const;
   void require_next(const TokenFile& part, std::int64_t begin, bool is_last) const;
   void join_parts() const;
   void append(const TokenFile& part, TokenFileWriter& writer) const;
@@ -64,12 +64,12 @@ class TokenMaker {
   const Tokenizer& tokenizer_;
   std::filesystem::path path_;
   TokenFileKey key_;
-  const ScanListener& heard_;
-  TokenMaking making_;
+  const ProgressCallback& heard_;
+  TokenizationOptions making_;
   std::optional<std::int64_t> end_of_text_;
   DocumentReader reader_;
   std::size_t parts_ = 0;      // that are whole
-  PlaceInFile place_;          // where they end
+  FilePosition place_;         // where they end
   bool has_tokens_ = false;    // the parts have
   std::int64_t left_out_ = 0;  // by the reader, before batch_
   Batch batch_;                // to be encoded next; without documents at the end

@@ -12,16 +12,18 @@ constexpr std::string_view not_a_character = "\xEF\xBF\xBD";
 
 }  // namespace
 
-TokenText::TokenText(const Tokenizer& tokenizer, std::span<const std::int64_t> before)
+TextStreamer::TextStreamer(const Tokenizer& tokenizer, std::span<const std::int64_t> before)
     : tokenizer_(tokenizer) {
   const auto last = before.last(std::min(before.size(), most_before));
   tokens_.assign(last.begin(), last.end());
   given_ = tokens_.size();
 }
 
-std::string TokenText::said() const { return tokenizer_.decode(std::span(tokens_).first(given_)); }
+std::string TextStreamer::said() const {
+  return tokenizer_.decode(std::span(tokens_).first(given_));
+}
 
-std::string TokenText::push(std::int64_t token) {
+std::string TextStreamer::push(std::int64_t token) {
   if (!tokenizer_.needs_token_file()) return tokenizer_.decode({&token, 1});
   tokens_.push_back(token);
   const std::string before = said();
@@ -34,7 +36,7 @@ std::string TokenText::push(std::int64_t token) {
   return now.substr(before.size());
 }
 
-std::string TokenText::finish() {
+std::string TextStreamer::finish() {
   if (tokens_.size() == given_) return "";
   const std::string now = tokenizer_.decode(tokens_);
   const std::string before = said();

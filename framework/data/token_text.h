@@ -12,10 +12,10 @@ namespace longspan {
 
 // The text of tokens that come one by one. That of a subword depends on those before it: a space
 // goes at the beginning of a line, and several can stand for one character.
-class TokenText {
+class TextStreamer {
  public:
   // `before` are the tokens of the text that is gone on with.
-  TokenText(const Tokenizer& tokenizer, std::span<const std::int64_t> before);
+  TextStreamer(const Tokenizer& tokenizer, std::span<const std::int64_t> before);
 
   // What this token adds. Of pieces and words, whole characters; of bytes and byte-level tokens,
   // the bytes, which may be a part of one.

@@ -116,7 +116,7 @@ Tokenizer Tokenizer::characters(std::span<const char32_t> code_points, bool with
 
 Tokenizer Tokenizer::characters_of(const InputFile& file,
                                    bool with_unknown,
-                                   const ScanListener& listener) {
+                                   const ProgressCallback& listener) {
   std::vector<bool> seen(static_cast<std::size_t>(largest_code_point) + 1);
   for_each_character(
       file, listener, [&seen](char32_t code_point, std::int64_t) { seen[code_point] = true; });
@@ -127,13 +127,13 @@ Tokenizer Tokenizer::characters_of(const InputFile& file,
   return characters(found, with_unknown);
 }
 
-Tokenizer Tokenizer::subwords(const SubwordModel& model) {
+Tokenizer Tokenizer::subwords(const SentencePieceModel& model) {
   Tokenizer tokenizer;
-  tokenizer.subwords_ = std::make_shared<const SubwordModel>(model);
+  tokenizer.subwords_ = std::make_shared<const SentencePieceModel>(model);
   return tokenizer;
 }
 
-Tokenizer Tokenizer::of_package(const JsonTokenizer& model) {
+Tokenizer Tokenizer::from_huggingface(const JsonTokenizer& model) {
   Tokenizer tokenizer;
   tokenizer.json_ = std::make_shared<const JsonTokenizer>(model);
   return tokenizer;
@@ -194,7 +194,7 @@ std::int64_t Tokenizer::id_at(char32_t code_point,
 
 std::vector<std::int64_t> Tokenizer::encode(std::string_view text, std::string_view place) const {
   if (json_) return json_->ids(text, place);
-  if (ids_ > 0) return ids_of_text(text, ids_, place);
+  if (ids_ > 0) return parse_token_ids(text, ids_, place);
   if (subwords_) return encode_subwords(text, place);
   std::vector<std::int64_t> ids;
   ids.reserve(text.size());
@@ -217,7 +217,7 @@ std::vector<std::int64_t> Tokenizer::encode_subwords(std::string_view text,
     return ids;
   }
   std::size_t used = 0;
-  for (const LinePiece& line : cut_lines(text, true, used)) {
+  for (const LineChunk& line : split_lines(text, true, used)) {
     for (const SubwordToken& token : subwords_->encode_line(line.text)) ids.push_back(token.id);
     if (line.ends_line) ids.push_back(subwords_->line_end());
   }
@@ -241,7 +241,7 @@ std::string Tokenizer::decode(std::span<const std::int64_t> ids) const {
     if (id < 0 || id >= vocabulary())
       throw DataError("token {} is outside of the vocabulary of {}", id, vocabulary());
   if (json_) return json_->decode(ids);
-  if (ids_ > 0) return text_of_ids(ids);
+  if (ids_ > 0) return format_token_ids(ids);
   if (subwords_) return decode_subwords(ids);
   std::string text;
   for (const std::int64_t id : ids) {
@@ -279,9 +279,9 @@ std::string Tokenizer::to_json() const {
 }
 
 Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
-  require_json_bounds(text, std::string(place));
+  check_json_limits(text, std::string(place));
   // Short, whatever is there.
-  const auto found = [](const nlohmann::json& value) { return shortened(value.dump()); };
+  const auto found = [](const nlohmann::json& value) { return truncated(value.dump()); };
   nlohmann::json json;
   try {
     json = nlohmann::json::parse(text);
@@ -303,17 +303,18 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
       return ids(vocabulary);
     }
     if (kind == stored_name_of(TokenizerKind::sentencepiece))
-      return subwords(
-          SubwordModel(from_hexadecimal(json.at("model").get_ref<const std::string&>(), place),
-                       std::string(place)));
+      return subwords(SentencePieceModel(
+          from_hexadecimal(json.at("model").get_ref<const std::string&>(), place),
+          std::string(place)));
     if (kind == stored_name_of(TokenizerKind::tokenizer_json))
-      return of_package(JsonTokenizer(json.at("tokenizer").get<std::string>(), std::string(place)));
+      return from_huggingface(
+          JsonTokenizer(json.at("tokenizer").get<std::string>(), std::string(place)));
     if (kind != stored_name_of(TokenizerKind::characters))
       throw DataError(
           "{}: tokenizer {} is not known; bytes, characters, sentencepiece, tokenizer_json and ids "
           "are",
           place,
-          in_quotes(kind));
+          quote(kind));
     std::vector<char32_t> code_points;
     for (const auto& piece : json.at("characters")) {
       const auto bytes = piece.get<std::string>();
@@ -327,7 +328,7 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
     }
     return characters(code_points, json.at("unknown").get<bool>());
   } catch (const nlohmann::json::exception& error) {
-    throw DataError("{}: is not a tokenizer of Longspan: {}", place, shortened(error.what(), 200));
+    throw DataError("{}: is not a tokenizer of Longspan: {}", place, truncated(error.what(), 200));
   }
 }
 

@@ -14,7 +14,7 @@ namespace longspan {
 
 class JsonTokenizer;
 class InputFile;
-class SubwordModel;
+class SentencePieceModel;
 
 enum class TokenizerKind : std::uint8_t { bytes, characters, sentencepiece, tokenizer_json, ids };
 std::string_view name_of(TokenizerKind kind);
@@ -41,11 +41,11 @@ class Tokenizer {
   // DataError with the byte offset when it is not UTF-8.
   static Tokenizer characters_of(const InputFile& file,
                                  bool with_unknown,
-                                 const ScanListener& listener = {});
+                                 const ProgressCallback& listener = {});
   // Of a model of SentencePiece.
-  static Tokenizer subwords(const SubwordModel& model);
+  static Tokenizer subwords(const SentencePieceModel& model);
   // As the package `tokenizers` has them.
-  static Tokenizer of_package(const JsonTokenizer& model);
+  static Tokenizer from_huggingface(const JsonTokenizer& model);
   // Of ids below `vocabulary`, without the text that they stand for.
   static Tokenizer ids(std::int64_t vocabulary);
   // The inverse of `to_json`. Throws DataError; `place` names the text in the message.
@@ -61,7 +61,7 @@ class Tokenizer {
   // another. 0 where there is no `<unknown>`.
   double unknown_nats() const;
   // None but for subwords.
-  const SubwordModel* subword_model() const { return subwords_.get(); }
+  const SentencePieceModel* subword_model() const { return subwords_.get(); }
   // None but for tokenizer_json.
   const JsonTokenizer* json_tokenizer() const { return json_.get(); }
   // Whether tokens have no place in a text that can be reckoned: it is encoded into a file.
@@ -92,7 +92,7 @@ class Tokenizer {
 
   // At most one of them; none: bytes.
   std::shared_ptr<const Vocabulary> vocabulary_;
-  std::shared_ptr<const SubwordModel> subwords_;
+  std::shared_ptr<const SentencePieceModel> subwords_;
   std::shared_ptr<const JsonTokenizer> json_;
   std::int64_t ids_ = 0;  // the vocabulary of ids; 0: another kind
 };

@@ -17,11 +17,11 @@ namespace fs = std::filesystem;
 constexpr std::int64_t most_bytes = std::int64_t{64} << 20;
 constexpr const char* merges_name = "merges.txt";
 
-std::string content_of(const NamedPath& path) {
+std::string content_of(const ConfigPath& path) {
   const auto file = open_plain_text(path);
   if (file->size() > most_bytes)
     throw DataError(
-        "{}: has {} bytes; a tokenizer has at most {}", path.told(), file->size(), most_bytes);
+        "{}: has {} bytes; a tokenizer has at most {}", path.describe(), file->size(), most_bytes);
   return file->text(most_bytes);
 }
 
@@ -30,11 +30,11 @@ JsonTokenizer checked(JsonTokenizer tokenizer, const std::string& place) {
   std::size_t bytes = 0;
   for (const char letter : tokenizer.json())
     bytes += letter == '"' || letter == '\\' ? 4 : (letter == '\n' ? 3 : 1);
-  if (bytes >= JsonBounds::most_text)
+  if (bytes >= JsonLimits::most_text)
     throw DataError("{}: takes {} bytes in a checkpoint, which holds at most {}",
                     place,
                     bytes,
-                    JsonBounds::most_text);
+                    JsonLimits::most_text);
   return tokenizer;
 }
 
@@ -100,19 +100,19 @@ std::string other_tokenizer_files(const std::string& folder) {
 }
 
 void write_json_tokenizer(const JsonTokenizer& tokenizer, const std::string& path) {
-  NewFile file(path);
+  AtomicFile file(path);
   file.write(tokenizer.json());
   file.finish();
 }
 
-JsonTokenizer read_json_tokenizer(const NamedPath& path) {
+JsonTokenizer read_json_tokenizer(const ConfigPath& path) {
   std::error_code unused;
   if (!fs::is_directory(path.text(), unused))
-    return checked(JsonTokenizer(content_of(path), path.told()), path.told());
+    return checked(JsonTokenizer(content_of(path), path.describe()), path.describe());
   const std::optional<std::string> file = tokenizer_file_in(path.text());
   if (!file)
     throw DataError("{}: found no tokenizer.json in it, nor vocab.json with merges.txt{}",
-                    path.told(),
+                    path.describe(),
                     other_tokenizer_files(path.text()));
   const auto slow = slow_vocabulary_in(path.text());
   if (file->ends_with("tokenizer.json") || !slow)

@@ -11,7 +11,7 @@ namespace longspan {
 
 // Of a tokenizer.json, or of a folder that has one, or the files of a slow tokenizer
 // (framework/tokenizers/slow_tokenizer.h). Throws DataError.
-JsonTokenizer read_json_tokenizer(const NamedPath& path);
+JsonTokenizer read_json_tokenizer(const ConfigPath& path);
 
 // Writes a tokenizer.json that is seen at its path once it is whole. Throws Failure.
 void write_json_tokenizer(const JsonTokenizer& tokenizer, const std::string& path);

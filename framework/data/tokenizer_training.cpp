@@ -39,15 +39,15 @@ WordCounts count_in_parts(const TokenizerTrainer& trainer, std::string_view text
 }
 
 void count_words(std::shared_ptr<const InputFile> text,
-                 const DocumentForm& form,
+                 const DocumentFormat& form,
                  const TokenizerTrainer& trainer,
-                 const ScanListener& listener,
+                 const ProgressCallback& listener,
                  WordCounts& words) {
   const std::int64_t size = text->size();
   const std::string path = text->path();
-  const DocumentReading reading = {.parts = DocumentParts::places,
-                                   .place_to_cut = blank_to_cut_at,
-                                   .most = most_bytes_of_a_part};
+  const DocumentReaderOptions reading = {.parts = DocumentParts::places,
+                                         .place_to_cut = blank_to_cut_at,
+                                         .most = most_bytes_of_a_part};
   DocumentReader reader(std::move(text), form, reading);
   while (true) {
     std::vector<Document> documents = next_documents(reader);
@@ -63,7 +63,7 @@ void count_words(std::shared_ptr<const InputFile> text,
                          [](char32_t, std::int64_t) {});
       counts[i] = count_in_parts(trainer, document.text);
     };
-    in_parallel(documents.size(), count, 1);
+    parallel_for(documents.size(), count, 1);
     for (const WordCounts& of_document : counts) words.add(of_document);
     if (listener) listener({path, reader.at(), size});
   }
@@ -74,9 +74,9 @@ void count_words(std::shared_ptr<const InputFile> text,
 JsonTokenizer train_json_tokenizer(std::span<const std::shared_ptr<const InputFile>> texts,
                                    const std::optional<std::string>& field,
                                    const TokenizerRules& rules,
-                                   const ScanListener& listener) {
+                                   const ProgressCallback& listener) {
   const TokenizerTrainer trainer(rules);
-  const DocumentForm form = {.field = field};
+  const DocumentFormat form = {.field = field};
   WordCounts words;
   std::string places;
   for (const auto& text : texts) {

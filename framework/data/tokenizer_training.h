@@ -24,6 +24,6 @@ namespace longspan {
 JsonTokenizer train_json_tokenizer(std::span<const std::shared_ptr<const InputFile>> texts,
                                    const std::optional<std::string>& field,
                                    const TokenizerRules& rules,
-                                   const ScanListener& listener = {});
+                                   const ProgressCallback& listener = {});
 
 }  // namespace longspan

@@ -15,7 +15,7 @@
 namespace longspan {
 
 // One packing. `unpack` takes from the front of both what it has read and written.
-class UnpackedFile::Unpacker {
+class DecompressedFile::Unpacker {
  public:
   Unpacker() = default;
   Unpacker(const Unpacker&) = delete;
@@ -33,7 +33,7 @@ namespace {
 constexpr unsigned char gzip_begin = 0x1f;
 const std::string goes_on = "what follows the packed text is not packed";
 
-class Gzip : public UnpackedFile::Unpacker {
+class Gzip : public DecompressedFile::Unpacker {
  public:
   Gzip() {
     constexpr int gzip_alone = 16 + MAX_WBITS;
@@ -69,7 +69,7 @@ class Gzip : public UnpackedFile::Unpacker {
   bool is_between_ = false;
 };
 
-class Zstd : public UnpackedFile::Unpacker {
+class Zstd : public DecompressedFile::Unpacker {
  public:
   Zstd() : stream_(::ZSTD_createDStream()) {
     if (stream_ == nullptr) throw std::bad_alloc();
@@ -101,13 +101,13 @@ class Zstd : public UnpackedFile::Unpacker {
   bool is_later_ = false;  // than the first frame
 };
 
-std::unique_ptr<UnpackedFile::Unpacker> unpacker_of(Packing packing) {
+std::unique_ptr<DecompressedFile::Unpacker> unpacker_of(Compression packing) {
   switch (packing) {
-    case Packing::none:
+    case Compression::none:
       return nullptr;
-    case Packing::gzip:
+    case Compression::gzip:
       return std::make_unique<Gzip>();
-    case Packing::zstd:
+    case Compression::zstd:
       return std::make_unique<Zstd>();
   }
   throw Failure("a packing that is not known");
@@ -115,44 +115,44 @@ std::unique_ptr<UnpackedFile::Unpacker> unpacker_of(Packing packing) {
 
 }  // namespace
 
-Packing packing_of(const InputFile& file) {
+Compression detect_compression(const InputFile& file) {
   std::array<char, 4> begin{};
   const auto there = static_cast<std::size_t>(std::min<std::int64_t>(file.size(), 4));
   file.copy(0, std::span(begin).first(there));
   const std::string_view bytes(begin.data(), there);
-  Packing packing = Packing::none;
+  Compression packing = Compression::none;
   // Neither is UTF-8; the third byte of gzip is its only method.
   if (bytes.starts_with("\x1f\x8b\x08"))
-    packing = Packing::gzip;
+    packing = Compression::gzip;
   else if (bytes == "\x28\xb5\x2f\xfd" ||
            (bytes.size() == 4 && bytes.substr(1) == "\x2a\x4d\x18" && (bytes[0] & 0xF0) == 0x50))
-    packing = Packing::zstd;  // a frame, or one that is passed over
+    packing = Compression::zstd;  // a frame, or one that is passed over
   if (file.is_copy()) return packing;
   const std::string path = lower_case(file.path());
   for (const auto& [end, wanted] :
-       {std::pair(".gz", Packing::gzip), std::pair(".zst", Packing::zstd)})
+       {std::pair(".gz", Compression::gzip), std::pair(".zst", Compression::zstd)})
     if (path.ends_with(end) && packing != wanted)
       throw DataError("{}: byte 0: is not packed by {}, as its name says",
                       file.path(),
-                      wanted == Packing::gzip ? "gzip" : "zstd");
+                      wanted == Compression::gzip ? "gzip" : "zstd");
   return packing;
 }
 
-UnpackedFile::UnpackedFile(std::shared_ptr<const InputFile> file,
-                           std::size_t block,
-                           UnpackedContent content)
-    : file_(std::move(file)), block_(block), unpacker_(unpacker_of(packing_of(*file_))) {
-  if (!is_packed() || content == UnpackedContent::bytes) return;
+DecompressedFile::DecompressedFile(std::shared_ptr<const InputFile> file,
+                                   std::size_t block,
+                                   UnpackedContent content)
+    : file_(std::move(file)), block_(block), unpacker_(unpacker_of(detect_compression(*file_))) {
+  if (!is_compressed() || content == UnpackedContent::bytes) return;
   std::string beginning(text_format_bytes, '\0');
   beginning.resize(read_packed(beginning));
   beginning.erase(0, byte_order_mark(beginning, path() + ", unpacked"));
   beginning_ = std::move(beginning);
 }
 
-UnpackedFile::~UnpackedFile() = default;
+DecompressedFile::~DecompressedFile() = default;
 
-std::size_t UnpackedFile::read(std::span<char> out) {
-  if (is_packed()) {
+std::size_t DecompressedFile::read(std::span<char> out) {
+  if (is_compressed()) {
     const std::size_t before = std::min(beginning_.size(), out.size());
     std::copy_n(beginning_.begin(), before, out.begin());
     beginning_.erase(0, before);
@@ -164,24 +164,24 @@ std::size_t UnpackedFile::read(std::span<char> out) {
   return static_cast<std::size_t>(length);
 }
 
-std::size_t UnpackedFile::read_packed(std::span<char> out) {
+std::size_t DecompressedFile::read_packed(std::span<char> out) {
   const std::size_t wanted = out.size();
   while (!out.empty()) {
     if (input_.empty()) refill();
     const std::size_t in_before = input_.size();
     const std::size_t out_before = out.size();
     if (const std::string problem = unpacker_->unpack(input_, out); !problem.empty())
-      refuse(problem == goes_on ? problem : "is damaged: " + problem);
+      throw_data_error(problem == goes_on ? problem : "is damaged: " + problem);
     if (input_.size() != in_before || out.size() != out_before) continue;
-    if (!input_.empty()) refuse("is damaged: it cannot be unpacked");
+    if (!input_.empty()) throw_data_error("is damaged: it cannot be unpacked");
     if (at_ < file_->size()) continue;
-    if (!unpacker_->is_between()) refuse("the file ends within the packed text");
+    if (!unpacker_->is_between()) throw_data_error("the file ends within the packed text");
     break;
   }
   return wanted - out.size();
 }
 
-void UnpackedFile::refill() {
+void DecompressedFile::refill() {
   const auto length =
       std::min<std::int64_t>(static_cast<std::int64_t>(block_), file_->size() - at_);
   buffer_.resize(static_cast<std::size_t>(length));
@@ -190,8 +190,8 @@ void UnpackedFile::refill() {
   input_ = buffer_;
 }
 
-void UnpackedFile::skip(std::int64_t bytes) {
-  if (!is_packed()) {
+void DecompressedFile::skip(std::int64_t bytes) {
+  if (!is_compressed()) {
     require(bytes <= file_->size() - at_, "{}: {} bytes are not there", path(), bytes);
     at_ += bytes;
     return;
@@ -205,7 +205,7 @@ void UnpackedFile::skip(std::int64_t bytes) {
   }
 }
 
-void UnpackedFile::refuse(const std::string& problem) const {
+void DecompressedFile::throw_data_error(const std::string& problem) const {
   throw DataError("{}: byte {}: {}", path(), at_ - std::ssize(input_), problem);
 }
 

@@ -11,11 +11,11 @@
 
 namespace longspan {
 
-enum class Packing : std::uint8_t { none, gzip, zstd };
+enum class Compression : std::uint8_t { none, gzip, zstd };
 
 // By the bytes that the file begins with, whatever it is called. Throws DataError where it is
 // called NAME.gz or NAME.zst, is no copy, and is not packed so.
-Packing packing_of(const InputFile& file);
+Compression detect_compression(const InputFile& file);
 
 // bytes: binary data such as token ids, which may begin as any format does.
 enum class UnpackedContent : std::uint8_t { text, bytes };
@@ -23,20 +23,20 @@ enum class UnpackedContent : std::uint8_t { text, bytes };
 // Reads a file from its beginning to its end. Of a packed one members of gzip, or frames of zstd,
 // are read one after another as one, a text without a byte order mark. It takes as much memory as a
 // block and the window of the packing, 128 MiB at most, whatever the file unpacks to.
-class UnpackedFile {
+class DecompressedFile {
  public:
   // `block`: bytes of a packed file that are read at once. Throws DataError as `read` does, and as
   // byte_order_mark does where what is packed must be text and is none.
-  explicit UnpackedFile(std::shared_ptr<const InputFile> file,
-                        std::size_t block = std::size_t{1} << 20,
-                        UnpackedContent content = UnpackedContent::text);
-  UnpackedFile(const UnpackedFile&) = delete;
-  UnpackedFile& operator=(const UnpackedFile&) = delete;
-  ~UnpackedFile();
+  explicit DecompressedFile(std::shared_ptr<const InputFile> file,
+                            std::size_t block = std::size_t{1} << 20,
+                            UnpackedContent content = UnpackedContent::text);
+  DecompressedFile(const DecompressedFile&) = delete;
+  DecompressedFile& operator=(const DecompressedFile&) = delete;
+  ~DecompressedFile();
 
   const InputFile& file() const { return *file_; }
   const std::string& path() const { return file_->path(); }
-  bool is_packed() const { return unpacker_ != nullptr; }
+  bool is_compressed() const { return unpacker_ != nullptr; }
   // Unpacked bytes from where the last call ended; as many as there is room for, or as are left.
   // Throws DataError, naming the file and the byte, where it is damaged, ends too early, or goes on
   // with something else.
@@ -52,7 +52,7 @@ class UnpackedFile {
  private:
   void refill();
   std::size_t read_packed(std::span<char> out);
-  [[noreturn]] void refuse(const std::string& problem) const;
+  [[noreturn]] void throw_data_error(const std::string& problem) const;
 
   std::shared_ptr<const InputFile> file_;
   std::size_t block_;

@@ -20,7 +20,7 @@ class WordTokens {
   // Adds what begins or ends a sentence.
   void begin(std::vector<std::int64_t>& tokens) const;
   void end(std::vector<std::int64_t>& tokens) const;
-  const TextFrame& frame() const { return frame_; }
+  const SpecialTokenTemplate& frame() const { return frame_; }
   // Adds the tokens of a word to those of the words before it and returns which of them has its
   // tag: its first, but not that of a space that stands alone. Throws DataError, which begins with
   // `place`, for a word that the tokenizer cannot read or sees nothing in.
@@ -30,7 +30,7 @@ class WordTokens {
 
  private:
   Tokenizer tokenizer_;
-  TextFrame frame_;
+  SpecialTokenTemplate frame_;
   bool space_is_a_token_;
   bool has_space_;
 };

@@ -9,7 +9,7 @@ namespace longspan {
 namespace {
 
 // A hypothesis that goes on.
-struct Living {
+struct Beam {
   std::vector<std::int64_t> tokens = {};
   double log_probability = 0;
   std::int64_t row = 0;   // what it was in the step before
@@ -22,24 +22,24 @@ struct Continuation {
   std::size_t of;  // which of the living
 };
 
-class Sentence {
+class BeamState {
  public:
-  Sentence(const SearchInput& input, std::int64_t place, const BeamOptions& options)
-      : input_(input), options_(options), living_(1, Living{.row = place, .next = input.first}) {}
+  BeamState(const SearchInput& input, std::int64_t place, const BeamOptions& options)
+      : input_(input), options_(options), living_(1, Beam{.row = place, .next = input.first}) {}
 
   bool done() const { return living_.empty() || std::ssize(finished_) >= options_.beam; }
-  const std::vector<Living>& living() const { return living_; }
+  const std::vector<Beam>& living() const { return living_; }
   std::int64_t index() const { return input_.index; }
 
   // What comes after the living: a choice for each. `row` is the first one's in this step.
-  void go_on(std::span<const RowChoice> choices, std::int64_t row) {
+  void go_on(std::span<const TopK> choices, std::int64_t row) {
     const bool last = length_ == input_.longest;
     ++length_;
-    std::vector<Living> next;
+    std::vector<Beam> next;
     const auto beam = static_cast<std::size_t>(options_.beam);
     const std::vector<Continuation> best = continuations(choices, last);
     for (std::size_t i = 0; i < best.size() && next.size() < beam; ++i) {
-      const Living& before = living_[best[i].of];
+      const Beam& before = living_[best[i].of];
       if (best[i].token == options_.vocabulary.end) {
         if (i < beam) finish(before, best[i].log_probability);
         continue;
@@ -63,7 +63,7 @@ class Sentence {
 
  private:
   // The best 2 beam, the best first; at the longest only ends.
-  std::vector<Continuation> continuations(std::span<const RowChoice> choices, bool last) const {
+  std::vector<Continuation> continuations(std::span<const TopK> choices, bool last) const {
     std::vector<Continuation> result;
     for (std::size_t i = 0; i < living_.size(); ++i) {
       const auto add = [&](std::int64_t token, double logit) {
@@ -82,7 +82,7 @@ class Sentence {
     return result;
   }
 
-  void finish(const Living& living, double log_probability) {
+  void finish(const Beam& living, double log_probability) {
     const double penalty = length_penalty(options_.penalty, options_.alpha, length_);
     finished_.push_back({.tokens = living.tokens,
                          .log_probability = log_probability,
@@ -93,29 +93,29 @@ class Sentence {
   SearchInput input_;
   const BeamOptions& options_;
   std::int64_t length_ = 0;
-  std::vector<Living> living_;
+  std::vector<Beam> living_;
   std::vector<Hypothesis> finished_;
 };
 
 // One step of all that are not done.
-void step_on(std::span<Sentence* const> active,
-             const SearchStep& step,
-             const BeamOptions& options) {
+void decode_step(std::span<BeamState* const> active,
+                 const SearchStep& step,
+                 const BeamOptions& options) {
   std::vector<std::int64_t> tokens = {};
   std::vector<std::int64_t> rows;
   std::vector<std::int64_t> index;
-  for (const Sentence* sentence : active)
-    for (const Living& living : sentence->living()) {
+  for (const BeamState* sentence : active)
+    for (const Beam& living : sentence->living()) {
       tokens.push_back(living.next);
       rows.push_back(living.row);
       index.push_back(sentence->index());
     }
   const StepLogits logits(step, tokens, rows, options.vocabulary);
-  const std::vector<RowChoice> choices =
-      logits.choices(2 * static_cast<std::size_t>(options.beam),
-                     [&](std::size_t row) { return fmt::format("input {}", index[row]); });
+  const std::vector<TopK> choices =
+      logits.top_k(2 * static_cast<std::size_t>(options.beam),
+                   [&](std::size_t row) { return fmt::format("input {}", index[row]); });
   std::size_t row = 0;
-  for (Sentence* sentence : active) {
+  for (BeamState* sentence : active) {
     const std::size_t count = sentence->living().size();
     sentence->go_on(std::span(choices).subspan(row, count), static_cast<std::int64_t>(row));
     row += count;
@@ -147,18 +147,18 @@ std::string problem_of(const BeamOptions& options) {
 std::vector<std::vector<Hypothesis>> beam_search(const SearchStep& step,
                                                  std::span<const SearchInput> inputs,
                                                  const BeamOptions& options) {
-  refuse(problem_of(options));
-  std::vector<Sentence> sentences;
+  throw_if_error(problem_of(options));
+  std::vector<BeamState> sentences;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     sentences.emplace_back(inputs[i], static_cast<std::int64_t>(i), options);
-  std::vector<Sentence*> active;
-  for (Sentence& sentence : sentences) active.push_back(&sentence);
+  std::vector<BeamState*> active;
+  for (BeamState& sentence : sentences) active.push_back(&sentence);
   while (!active.empty()) {
-    step_on(active, step, options);
-    std::erase_if(active, [](const Sentence* sentence) { return sentence->done(); });
+    decode_step(active, step, options);
+    std::erase_if(active, [](const BeamState* sentence) { return sentence->done(); });
   }
   std::vector<std::vector<Hypothesis>> result;
-  for (Sentence& sentence : sentences) result.push_back(sentence.best());
+  for (BeamState& sentence : sentences) result.push_back(sentence.best());
   return result;
 }
 

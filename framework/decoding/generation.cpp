@@ -30,7 +30,7 @@ class Reader {
         segment_(options.segment) {
     const std::int64_t longest = model.body().longest_segment();
     if (longest > 0) segment_ = memory_ > 0 ? std::min(segment_, longest) : longest;
-    if (memory_ == 0 && model.body().reads_on()) kept_ = std::make_shared<KeptKeys>();
+    if (memory_ == 0 && model.body().supports_kv_cache()) kept_ = std::make_shared<KVCache>();
   }
 
   // The logits after the prompt: [vocabulary].
@@ -55,10 +55,12 @@ class Reader {
       if (kept_) kept_->choose(std::vector<std::int64_t>(static_cast<std::size_t>(streams), 0));
       return;
     }
-    for (CarriedTensor& carried : remembered_.tensors) {
+    for (RecurrentStateTensor& carried : remembered_.tensors) {
       Tensor& layer = carried.tensor;
-      const Tensor all = Tensor::empty(
-          layer.shape().with(0, streams), layer.dtype(), layer.device(), MemoryTag::memory);
+      const Tensor all = Tensor::empty(layer.shape().with(0, streams),
+                                       layer.dtype(),
+                                       layer.device(),
+                                       MemoryTag::recurrent_state);
       for (std::int64_t s = 0; s < streams; ++s) all.slice(s, s + 1).copy_from(layer);
       layer = all;
     }
@@ -99,7 +101,7 @@ class Reader {
                                    .carried = std::move(remembered_),
                                    .longest_memory = memory_,
                                    .only_last = !is_divided},
-                                  Pass{.kept = kept_});
+                                  ForwardContext{.kv_cache = kept_});
     remembered_ = std::move(result.carried);
     // What ranks choose from logits that differ in a bit may be different tokens.
     return is_divided ? of_last_position(result.scores.value(), time)
@@ -108,7 +110,7 @@ class Reader {
 
   std::vector<double> whole(const Tensor& scores) const {
     const Tensor logits =
-        whole_logits(scores, model_.readout().part(), model_.parameters().mesh().tensor);
+        all_gather_logits(scores, model_.readout().part(), model_.parameters().mesh().tensor);
     const auto copy = [](const auto& values) {
       return std::vector<double>(values.begin(), values.end());
     };
@@ -119,7 +121,7 @@ class Reader {
   // its own, and tells the others.
   std::vector<double> of_last_position(const Tensor& scores, std::int64_t time) const {
     const ProcessMesh& mesh = model_.parameters().mesh();
-    const Ranges held = divide_time(mesh, time).inside();
+    const Ranges held = shard_sequence(mesh, time).inside();
     const bool has_last = std::ranges::any_of(
         held, [&](const Range& range) { return range.end == time && range.count() > 0; });
     const std::int64_t owner = mesh.context.all_reduce(
@@ -157,11 +159,11 @@ class Reader {
   const Model& model_;
   std::int64_t memory_;
   std::int64_t segment_;
-  Carried remembered_;
+  RecurrentState remembered_;
   // Without memory: what is read, and where the model can, its keys, so that it is read once as
   // long as all of it is seen.
   std::vector<std::vector<std::int64_t>> windows_;
-  std::shared_ptr<KeptKeys> kept_;
+  std::shared_ptr<KVCache> kept_;
 };
 
 }  // namespace
@@ -179,7 +181,7 @@ void check_generation(const Model& model,
   check_sampling(options.sampling);
   if (options.memory.value_or(0) < 0)
     throw ConfigurationError("a memory of {} rows; wanted: at least 0", *options.memory);
-  if (options.memory.value_or(0) > 0 && model.body().carried_names().empty())
+  if (options.memory.value_or(0) > 0 && model.body().recurrent_state_names().empty())
     throw ConfigurationError("the model has no memory, {} rows were asked for", *options.memory);
   require(options.vocabulary <= model.readout().part().total,
           "{} ids are to be chosen from, the model has {}",
@@ -202,7 +204,7 @@ std::vector<std::vector<std::int64_t>> generate(const Model& model,
                                                 const GenerationOptions& options,
                                                 const TokenSink& sink) {
   check_generation(model, prompt.tokens, options);
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const auto samples = static_cast<std::size_t>(options.samples);
   std::vector<std::vector<std::int64_t>> result(samples);
   if (options.tokens == 0) return result;
@@ -223,7 +225,7 @@ std::vector<std::vector<std::int64_t>> generate(const Model& model,
       if (ended[s]) continue;  // its end is read again: streams have equal lengths
       const auto row = std::span<const double>(logits).subspan(s * vocabulary, allowed);
       const double uniform = uniform_at(random.child(s), static_cast<std::uint64_t>(i));
-      chosen[s] = draw(row, options.sampling, uniform);
+      chosen[s] = sample_token(row, options.sampling, uniform);
       ended[s] = std::ranges::count(options.ends, chosen[s]) > 0;
       if (ended[s]) continue;
       result[s].push_back(chosen[s]);

@@ -11,7 +11,7 @@ namespace longspan {
 namespace {
 
 struct Tried {
-  UnfinishedRow row;
+  MaskPredictRow row;
   std::vector<double> scores;        // of its words
   std::vector<std::int64_t> places;  // of the words that are said next
 
@@ -29,7 +29,7 @@ std::vector<std::int64_t> weakest(const std::vector<double>& scores, std::int64_
   return order;
 }
 
-std::vector<Tried> candidates_of(std::span<const MaskedInput> inputs,
+std::vector<Tried> candidates_of(std::span<const MaskPredictInput> inputs,
                                  const MaskPredictOptions& options) {
   std::vector<Tried> candidates;
   for (std::size_t of = 0; of < inputs.size(); ++of)
@@ -47,7 +47,7 @@ std::vector<Tried> candidates_of(std::span<const MaskedInput> inputs,
 }
 
 // Whether another word stands at one of its places now.
-bool take(Tried& one, std::size_t row, const BestWords& said, std::int64_t index) {
+bool take(Tried& one, std::size_t row, const ArgmaxTokens& said, std::int64_t index) {
   const std::int64_t first = static_cast<std::int64_t>(row) * said.ids.shape()[1];
   bool changes = false;
   for (const std::int64_t place : one.places) {
@@ -64,7 +64,7 @@ bool take(Tried& one, std::size_t row, const BestWords& said, std::int64_t index
 
 // Whether it is said again in iteration c, with the places that are.
 bool is_next(Tried& one, std::int64_t c, const MaskPredictOptions& options) {
-  if (c == 0 || !options.masks_again) return true;
+  if (c == 0 || !options.remask) return true;
   const std::int64_t count = masked_count(one.words(), options.iterations, c);
   one.places = weakest(one.scores, count);
   for (const std::int64_t place : one.places)
@@ -98,9 +98,9 @@ std::int64_t masked_count(std::int64_t words, std::int64_t iterations, std::int6
   return words * (iterations - c) / iterations;
 }
 
-std::vector<std::int64_t> tried_lengths(std::int64_t length,
-                                        std::int64_t beam,
-                                        std::int64_t longest) {
+std::vector<std::int64_t> candidate_lengths(std::int64_t length,
+                                            std::int64_t beam,
+                                            std::int64_t longest) {
   std::vector<std::int64_t> lengths;
   for (std::int64_t i = 0; i < beam; ++i) {
     std::int64_t tried = std::max<std::int64_t>(length + i - beam / 2, 1);
@@ -111,7 +111,7 @@ std::vector<std::int64_t> tried_lengths(std::int64_t length,
 }
 
 std::vector<std::vector<Hypothesis>> mask_predict(const MaskedStep& step,
-                                                  std::span<const MaskedInput> inputs,
+                                                  std::span<const MaskPredictInput> inputs,
                                                   const MaskPredictOptions& options) {
   if (options.iterations < 1)
     throw ConfigurationError("{} iterations; wanted: at least 1", options.iterations);
@@ -121,15 +121,15 @@ std::vector<std::vector<Hypothesis>> mask_predict(const MaskedStep& step,
   for (std::int64_t c = 0; c < options.iterations; ++c) {
     std::erase_if(speaking, [&](Tried* one) { return !is_next(*one, c, options); });
     if (speaking.empty()) break;
-    std::vector<UnfinishedRow> rows;
+    std::vector<MaskPredictRow> rows;
     for (const Tried* one : speaking) rows.push_back(one->row);
-    const BestWords said = step(rows);
+    const ArgmaxTokens said = step(rows);
     std::vector<Tried*> next;
     for (std::size_t i = 0; i < speaking.size(); ++i) {
       Tried& one = *speaking[i];
       const std::int64_t index = inputs[static_cast<std::size_t>(one.row.of)].index;
       // What was read and is said again would be said for ever.
-      if (take(one, i, said, index) || options.masks_again) next.push_back(&one);
+      if (take(one, i, said, index) || options.remask) next.push_back(&one);
     }
     speaking = std::move(next);
   }

@@ -19,19 +19,19 @@ std::int64_t nearest_value(double place) {
 
 }  // namespace
 
-void draw_mixture(std::span<const double> numbers,
-                  std::int64_t mixtures,
-                  double temperature,
-                  const Random& place,
-                  std::span<std::int64_t> values) {
+void sample_logistic_mixture(std::span<const double> numbers,
+                             std::int64_t mixtures,
+                             double temperature,
+                             const Random& place,
+                             std::span<std::int64_t> values) {
   const std::int64_t channels = std::ssize(values);
-  require(std::ssize(numbers) == mixture_width(mixtures, channels),
+  require(std::ssize(numbers) == mixture_parameters(mixtures, channels),
           "a mixture of {} numbers for {} channels",
           numbers.size(),
           channels);
   check_logits(numbers);
   const auto logits = numbers.first(static_cast<std::size_t>(mixtures));
-  const std::int64_t k = draw(logits, {.temperature = temperature}, uniform_at(place, 0));
+  const std::int64_t k = sample_token(logits, {.temperature = temperature}, uniform_at(place, 0));
   const auto at = [&](std::int64_t channel, std::int64_t kind) {
     const std::int64_t kinds = channels == 1 ? 2 : 3;
     return numbers[static_cast<std::size_t>(mixtures * (1 + channel * kinds + kind) + k)];

@@ -85,7 +85,7 @@ std::span<const T> StepLogits::row(std::size_t index) const {
 }
 
 template <typename T>
-RowChoice StepLogits::choice(std::span<const T> row, std::size_t wanted) const {
+TopK StepLogits::choice(std::span<const T> row, std::size_t wanted) const {
   // Forbidden tokens are among the best at first: then as many others are left.
   const std::size_t most = std::min(wanted + vocabulary_.forbidden.size(), row.size());
   std::vector<std::pair<T, std::int64_t>> best;
@@ -106,7 +106,7 @@ RowChoice StepLogits::choice(std::span<const T> row, std::size_t wanted) const {
     if (best.size() == most) least = best.back().first;
   }
   if (best.empty()) check_row(row);
-  RowChoice result;
+  TopK result;
   const T highest = best.front().first;
   result.log_sum = static_cast<double>(highest) + std::log(sum_of_exponentials(row, highest));
   if (vocabulary_.end >= 0)
@@ -117,15 +117,15 @@ RowChoice StepLogits::choice(std::span<const T> row, std::size_t wanted) const {
   return result;
 }
 
-std::vector<RowChoice> StepLogits::choices(
-    std::size_t wanted, const std::function<std::string(std::size_t)>& name) const {
-  std::vector<RowChoice> result(rows_);
+std::vector<TopK> StepLogits::top_k(std::size_t wanted,
+                                    const std::function<std::string(std::size_t)>& name) const {
+  std::vector<TopK> result(rows_);
   for_each_row(rows_, [&](std::size_t i) {
     try {
       result[i] = logits_.dtype() == DType::f32 ? choice(row<float>(i), wanted)
                                                 : choice(row<double>(i), wanted);
-    } catch (const UnsoundLogits& error) {
-      throw UnsoundLogits("{}: {}", name(i), error.what());
+    } catch (const InvalidLogits& error) {
+      throw InvalidLogits("{}: {}", name(i), error.what());
     }
   });
   return result;

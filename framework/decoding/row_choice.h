@@ -16,7 +16,7 @@ struct TokenLogit {
 };
 
 // The best tokens of a row, the lower one first where logits are equal, none of -infinity.
-struct RowChoice {
+struct TopK {
   std::vector<TokenLogit> best;
   double log_sum = 0;  // ln of the sum of e^logit over all tokens: what log-probabilities lack
   double end = 0;      // the logit of the token that ends
@@ -33,15 +33,15 @@ class StepLogits {
 
   // The `wanted` best of each row, looked at by all threads. Throws Failure for logits that
   // check_logits refuses; `name(row)` says whose they are.
-  std::vector<RowChoice> choices(std::size_t wanted,
-                                 const std::function<std::string(std::size_t)>& name) const;
+  std::vector<TopK> top_k(std::size_t wanted,
+                          const std::function<std::string(std::size_t)>& name) const;
   // One row, of all tokens, and with -infinity where one is forbidden.
   std::vector<double> all(std::size_t row) const;
   std::vector<double> allowed(std::size_t row) const;
 
  private:
   template <typename T>
-  RowChoice choice(std::span<const T> row, std::size_t wanted) const;
+  TopK choice(std::span<const T> row, std::size_t wanted) const;
   template <typename T>
   std::span<const T> row(std::size_t index) const;
 

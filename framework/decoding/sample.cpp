@@ -31,9 +31,9 @@ bool draw_next(DrawnSample& drawing,
   Hypothesis& hypothesis = *drawing.result;
   const double uniform = uniform_at(drawing.random, hypothesis.tokens.size());
   try {
-    drawing.next = draw(logits.allowed(row), options.sampling, uniform);
-  } catch (const UnsoundLogits& error) {
-    throw UnsoundLogits("input {}: {}", drawing.input->index, error.what());
+    drawing.next = sample_token(logits.allowed(row), options.sampling, uniform);
+  } catch (const InvalidLogits& error) {
+    throw InvalidLogits("input {}: {}", drawing.input->index, error.what());
   }
   hypothesis.log_probability += log_probability(logits.all(row), drawing.next);
   hypothesis.score = hypothesis.log_probability;

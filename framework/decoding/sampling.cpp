@@ -59,16 +59,16 @@ void check_sampling(const SamplingOptions& options) {
 void check_logits(std::span<const double> logits) {
   bool possible = false;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (std::isnan(logits[i])) throw UnsoundLogits("the logit of token {} is not a number", i);
+    if (std::isnan(logits[i])) throw InvalidLogits("the logit of token {} is not a number", i);
     if (logits[i] > std::numeric_limits<double>::max())
-      throw UnsoundLogits(
+      throw InvalidLogits(
           "the logit of token {} is infinite; wanted: a number, or -infinity for a token that "
           "cannot come",
           i);
     possible = possible || logits[i] >= std::numeric_limits<double>::lowest();
   }
   if (!possible)
-    throw UnsoundLogits("no token can come: all {} logits are -infinity", logits.size());
+    throw InvalidLogits("no token can come: all {} logits are -infinity", logits.size());
 }
 
 std::vector<Candidate> candidates(std::span<const double> logits, const SamplingOptions& options) {
@@ -107,7 +107,9 @@ std::int64_t choose(std::span<const Candidate> candidates, double uniform) {
   return candidates.back().token;
 }
 
-std::int64_t draw(std::span<const double> logits, const SamplingOptions& options, double uniform) {
+std::int64_t sample_token(std::span<const double> logits,
+                          const SamplingOptions& options,
+                          double uniform) {
   if (options.temperature == 0) {
     check_logits(logits);
     return std::ranges::max_element(logits) - logits.begin();

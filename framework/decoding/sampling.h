@@ -21,12 +21,12 @@ void check_sampling(const SamplingOptions& options);
 
 // Logits of which no token can be drawn: those of weights that have become too large, or are no
 // numbers.
-class UnsoundLogits : public Failure {
+class InvalidLogits : public Failure {
  public:
   using Failure::Failure;
 };
 
-// Throws UnsoundLogits for a logit that is not a number or infinite, and where all are -infinity.
+// Throws InvalidLogits for a logit that is not a number or infinite, and where all are -infinity.
 // One of -infinity forbids its token.
 void check_logits(std::span<const double> logits);
 
@@ -44,7 +44,9 @@ std::int64_t choose(std::span<const Candidate> candidates, double uniform);
 
 // choose(candidates(logits, options), uniform), to rounding at the borders between tokens, without
 // sorting more than the likeliest tokens that it takes to get there.
-std::int64_t draw(std::span<const double> logits, const SamplingOptions& options, double uniform);
+std::int64_t sample_token(std::span<const double> logits,
+                          const SamplingOptions& options,
+                          double uniform);
 
 // 53 bits of the numbers at `index`, as a number of [0, 1).
 double uniform_at(const Random& random, std::uint64_t index);

@@ -68,7 +68,7 @@ std::string problem_of(const BeamOptions& options);
 // among the first `beam` are finished, and the best `beam` others go on. An input is done when
 // `beam` are finished, and leaves the batch; at its longest only the end may follow. Of each input
 // its best hypotheses by score, in order: `n_best`, or as many as there are. Throws
-// ConfigurationError with problem_of, UnsoundLogits as check_logits and Failure where nothing can
+// ConfigurationError with problem_of, InvalidLogits as check_logits and Failure where nothing can
 // come.
 std::vector<std::vector<Hypothesis>> beam_search(const SearchStep& step,
                                                  std::span<const SearchInput> inputs,

@@ -14,7 +14,7 @@ struct InCorridor {
 Environment corridor_of(std::int64_t length) {
   const std::int64_t fork = length + 1;
   const auto guide = [fork](const Random&) {
-    return [fork](const Situation& now) -> Advice {
+    return [fork](const WorldState& now) -> ExpertAction {
       if (now[InCorridor::step] < fork) return {};
       return {.asked = now[InCorridor::way], .taken = now[InCorridor::way]};
     };
@@ -23,27 +23,27 @@ Environment corridor_of(std::int64_t length) {
           .actions = {"left", "right"},
           .steps = length + 2,
           .numbers = InCorridor::numbers,
-          .begin = [](const Random& random) -> Situation {
+          .begin = [](const Random& random) -> WorldState {
             return {0, drawn(random, 0, 2), 0};
           },
           .observation =
-              [fork](const Situation& now) {
+              [fork](const WorldState& now) {
                 if (now[InCorridor::step] == 0) return now[InCorridor::way] == 0 ? 'L' : 'R';
                 return now[InCorridor::step] < fork ? '.' : '?';
               },
-          .act = [fork](Situation& now, std::int64_t action, const Random&) -> Outcome {
+          .act = [fork](WorldState& now, std::int64_t action, const Random&) -> EnvStep {
             if (now[InCorridor::step]++ < fork) return {};
             now[InCorridor::arrived] = action == now[InCorridor::way] ? 1 : 0;
             return {.reward = now[InCorridor::arrived] == 1 ? 1.0 : -1.0,
-                    .ending = Ending::terminal};
+                    .ending = Termination::terminal};
           },
-          .succeeded = [](const Situation& now) { return now[InCorridor::arrived] == 1; },
+          .succeeded = [](const WorldState& now) { return now[InCorridor::arrived] == 1; },
           .guide = guide};
 }
 
 }  // namespace
 
-EnvironmentKind corridor() {
+EnvironmentKind t_maze() {
   return {
       .name = "corridor",
       .documentation =

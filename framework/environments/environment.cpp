@@ -41,7 +41,7 @@ const EnvironmentKind& kind_named(const std::string& name, const std::string& pl
   if (found == kinds.end())
     throw DataError("{}: found {}, wanted the name of an environment: {}",
                     place,
-                    in_quotes(name),
+                    quote(name),
                     names_of(std::vector<EnvironmentKind>(kinds.begin(), kinds.end())));
   return *found;
 }
@@ -58,18 +58,18 @@ std::optional<std::int64_t> number_of(const std::string& word) {
 
 Episode Environment::episode(const Random& random) const {
   Episode episode;
-  Situation now = begin(random);
+  WorldState now = begin(random);
   const auto advise = guide(random);
   while (true) {
     episode.observations += observation(now);
-    const Advice advice = advise(now);
+    const ExpertAction advice = advise(now);
     episode.actions.push_back(advice.asked);
-    if (act(now, advice.taken, random).ending != Ending::none) return episode;
+    if (act(now, advice.taken, random).ending != Termination::none) return episode;
   }
 }
 
 std::span<const EnvironmentKind> environment_kinds() {
-  static const std::array all = {corridor(), memory_maze(), number_pad()};
+  static const std::array all = {t_maze(), memory_maze(), numpad()};
   return all;
 }
 
@@ -82,18 +82,15 @@ Environment parse_environment(std::string_view text, const std::string& place) {
   for (std::size_t i = 1; i < words.size(); i += 2) {
     const auto known = std::ranges::find(kind.numbers, words[i], &EnvironmentNumber::name);
     if (known == kind.numbers.end())
-      throw DataError("{}: found {}, a {} has {}",
-                      place,
-                      in_quotes(words[i]),
-                      kind.name,
-                      names_of(kind.numbers));
+      throw DataError(
+          "{}: found {}, a {} has {}", place, quote(words[i]), kind.name, names_of(kind.numbers));
     const std::string found = i + 1 < words.size() ? words[i + 1] : "";
     const std::optional<std::int64_t> number = number_of(found);
     if (!number || *number < known->least || *number > known->most)
       throw DataError("{}: {}: found {}, wanted a number from {} to {}",
                       place,
                       words[i],
-                      in_quotes(found),
+                      quote(found),
                       known->least,
                       known->most);
     if (!numbers.emplace(words[i], *number).second)

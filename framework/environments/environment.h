@@ -18,23 +18,23 @@ namespace longspan {
 inline constexpr std::int64_t no_action = -1;
 
 // Where a life in an environment stands: all of it, as a few integers whose meaning is the kind's.
-using Situation = std::vector<std::int64_t>;
+using WorldState = std::vector<std::int64_t>;
 
-enum class Ending : std::uint8_t {
+enum class Termination : std::uint8_t {
   none,
   terminal,  // nothing follows
   time       // more would have followed, but the steps of an episode are used up
 };
 
 // What comes of an action.
-struct Outcome {
+struct EnvStep {
   double reward = 0;
-  Ending ending = Ending::none;
+  Termination ending = Termination::none;
 };
 
 // What who acts rightly does: the action that is asked for, or no_action where none is, and the
 // action that is taken, which is then a guess.
-struct Advice {
+struct ExpertAction {
   std::int64_t asked = no_action;
   std::int64_t taken = 0;
 };
@@ -55,15 +55,15 @@ struct Environment {
   std::int64_t steps = 0;            // of an episode, at most
   std::size_t numbers = 0;           // of a Situation
 
-  std::function<Situation(const Random&)> begin;
+  std::function<WorldState(const Random&)> begin;
   // What is seen there, also after an ending by time.
-  std::function<char(const Situation&)> observation;
+  std::function<char(const WorldState&)> observation;
   // `action`: an index of `actions`. The situation becomes the next one. Not after an ending.
-  std::function<Outcome(Situation&, std::int64_t action, const Random&)> act;
+  std::function<EnvStep(WorldState&, std::int64_t action, const Random&)> act;
   // Whether the episode has come to what is wanted of it.
-  std::function<bool(const Situation&)> succeeded;
+  std::function<bool(const WorldState&)> succeeded;
   // Who acts rightly, by what the calls of one episode have told: to be asked once a step.
-  std::function<std::function<Advice(const Situation&)>(const Random&)> guide;
+  std::function<std::function<ExpertAction(const WorldState&)>(const Random&)> guide;
 
   Episode episode(const Random& random) const;
 };
@@ -88,9 +88,9 @@ struct EnvironmentKind {
 
 // A new environment is a file and a line in environment.cpp.
 std::span<const EnvironmentKind> environment_kinds();
-EnvironmentKind corridor();
+EnvironmentKind t_maze();
 EnvironmentKind memory_maze();
-EnvironmentKind number_pad();
+EnvironmentKind numpad();
 
 // By a text: the kind's name, then names of numbers each with its value; "#" begins a comment that
 // goes to the end of its line. Throws DataError, whose sentence begins with `place`.

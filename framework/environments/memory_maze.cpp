@@ -40,19 +40,19 @@ class Maze {
  public:
   Maze(std::int64_t side, std::int64_t steps) : side_(side), steps_(steps) {}
 
-  Situation begin(const Random& random) const {
+  WorldState begin(const Random& random) const {
     const std::int64_t place = drawn(random, 0, side_ * side_);
     return {0, place, elsewhere(place, 0, random), 0};
   }
 
-  char observation(const Situation& now) const {
+  char observation(const WorldState& now) const {
     return static_cast<char>((now[InMaze::cell] == now[InMaze::goal] ? 'A' : 'a') +
                              now[InMaze::cell]);
   }
 
   // Who stands at the place is elsewhere afterwards, whatever is done.
-  Outcome act(Situation& now, std::int64_t action, const Random& random) const {
-    Outcome outcome;
+  EnvStep act(WorldState& now, std::int64_t action, const Random& random) const {
+    EnvStep outcome;
     ++now[InMaze::step];
     if (now[InMaze::cell] == now[InMaze::goal]) {
       now[InMaze::cell] = elsewhere(now[InMaze::goal], now[InMaze::step], random);
@@ -63,12 +63,12 @@ class Maze {
         outcome.reward = 1;
       }
     }
-    if (now[InMaze::step] == steps_) outcome.ending = Ending::time;
+    if (now[InMaze::step] == steps_) outcome.ending = Termination::time;
     return outcome;
   }
 
   // Along the row first, once the place was found; before that anywhere.
-  Advice advise(const Situation& now, const Random& random) const {
+  ExpertAction advise(const WorldState& now, const Random& random) const {
     if (now[InMaze::cell] == now[InMaze::goal]) return {};
     if (now[InMaze::found] > 0) {
       const Move move = towards(now[InMaze::goal], now[InMaze::cell], side_);
@@ -94,18 +94,18 @@ class Maze {
 Environment maze_of(std::int64_t side, std::int64_t steps) {
   const Maze maze(side, steps);
   const auto guide = [maze](const Random& random) {
-    return [maze, random](const Situation& now) { return maze.advise(now, random); };
+    return [maze, random](const WorldState& now) { return maze.advise(now, random); };
   };
   return {.description = fmt::format("memory maze of {0} x {0} cells, {1} steps", side, steps),
           .actions = {"down", "left", "right", "up"},
           .steps = steps,
           .numbers = InMaze::numbers,
           .begin = [maze](const Random& random) { return maze.begin(random); },
-          .observation = [maze](const Situation& now) { return maze.observation(now); },
-          .act = [maze](Situation& now,
+          .observation = [maze](const WorldState& now) { return maze.observation(now); },
+          .act = [maze](WorldState& now,
                         std::int64_t action,
                         const Random& random) { return maze.act(now, action, random); },
-          .succeeded = [](const Situation& now) { return now[InMaze::found] >= 2; },
+          .succeeded = [](const WorldState& now) { return now[InMaze::found] >= 2; },
           .guide = guide};
 }
 

@@ -24,9 +24,9 @@ class Pad {
   std::size_t numbers() const { return InPad::sequence + length_; }
 
   // Each key of the sequence is beside the one before.
-  Situation begin(const Random& random) const {
+  WorldState begin(const Random& random) const {
     const Random of_keys = random.child("sequence");
-    Situation now(InPad::sequence, 0);
+    WorldState now(InPad::sequence, 0);
     now.push_back(drawn(of_keys, 0, side_ * side_));
     for (std::size_t i = 1; i < length_; ++i) {
       const std::vector<std::int64_t> beside = neighbours_of(now.back(), side_);
@@ -36,13 +36,13 @@ class Pad {
     return now;
   }
 
-  char observation(const Situation& now) const {
+  char observation(const WorldState& now) const {
     if (now[InPad::step] == 0) return '*';
     return static_cast<char>((now[InPad::is_right] == 1 ? 'A' : 'a') + now[InPad::key]);
   }
 
   // A wrong key, and the last one of the sequence, begin it anew.
-  Outcome act(Situation& now, std::int64_t action) const {
+  EnvStep act(WorldState& now, std::int64_t action) const {
     ++now[InPad::step];
     now[InPad::key] = action;
     now[InPad::is_right] =
@@ -53,7 +53,7 @@ class Pad {
       ++now[InPad::completed];
     }
     return {.reward = static_cast<double>(now[InPad::is_right]),
-            .ending = now[InPad::step] == steps_ ? Ending::time : Ending::none};
+            .ending = now[InPad::step] == steps_ ? Termination::time : Termination::none};
   }
 
  private:
@@ -72,7 +72,7 @@ class Finder {
         known_(pad.length(), no_action),
         tried_(pad.length()) {}
 
-  Advice operator()(const Situation& now) {
+  ExpertAction operator()(const WorldState& now) {
     if (now[InPad::step] > 0) learn(now);
     place_ = static_cast<std::size_t>(now[InPad::place]);
     const std::int64_t known = known_[place_];
@@ -81,7 +81,7 @@ class Finder {
   }
 
  private:
-  void learn(const Situation& now) {
+  void learn(const WorldState& now) {
     if (now[InPad::is_right] == 1)
       known_[place_] = now[InPad::key];
     else if (known_[place_] == no_action)
@@ -113,7 +113,7 @@ Environment pad_of(std::int64_t side, std::int64_t length, std::int64_t steps) {
   for (std::int64_t any = 0; any < side * side; ++any)
     keys.emplace_back(1, static_cast<char>('A' + any));
   const auto guide = [pad](const Random& random) {
-    return [finder = std::make_shared<Finder>(pad, random)](const Situation& now) {
+    return [finder = std::make_shared<Finder>(pad, random)](const WorldState& now) {
       return (*finder)(now);
     };
   };
@@ -123,17 +123,17 @@ Environment pad_of(std::int64_t side, std::int64_t length, std::int64_t steps) {
           .steps = steps,
           .numbers = pad.numbers(),
           .begin = [pad](const Random& random) { return pad.begin(random); },
-          .observation = [pad](const Situation& now) { return pad.observation(now); },
-          .act = [pad](Situation& now,
+          .observation = [pad](const WorldState& now) { return pad.observation(now); },
+          .act = [pad](WorldState& now,
                        std::int64_t action,
                        const Random&) { return pad.act(now, action); },
-          .succeeded = [](const Situation& now) { return now[InPad::completed] >= 2; },
+          .succeeded = [](const WorldState& now) { return now[InPad::completed] >= 2; },
           .guide = guide};
 }
 
 }  // namespace
 
-EnvironmentKind number_pad() {
+EnvironmentKind numpad() {
   return {.name = "number_pad",
           .documentation =
               "a hidden sequence of keys, each beside the one before, is found out by pressing: a "

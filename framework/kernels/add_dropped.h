@@ -7,7 +7,7 @@ namespace longspan {
 
 // y = base + what `dropout` would write to it, with the same bits as that and then `add`. base: y's
 // elements and dtype; it may be y.
-void add_dropped(Cpu, const Tensor& base, const Dropout&);
-void add_dropped(Cuda, const Tensor& base, const Dropout&);
+void dropout_add(Cpu, const Tensor& base, const Dropout&);
+void dropout_add(Cuda, const Tensor& base, const Dropout&);
 
 }  // namespace longspan

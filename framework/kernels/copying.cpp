@@ -21,7 +21,7 @@ Shape rows_of(const Shape& attention) { return {attention[0], attention[1]}; }
 
 }  // namespace
 
-void check(const CopiedMass& call) {
+void check(const CopyProbability& call) {
   const Shape shape = shape_of("copied mass", call.attention);
   require_tensor("copied mass", "source", call.source, {shape[0], shape[2]}, DType::i64);
   require_tensor("copied mass", "targets", call.targets, rows_of(shape), DType::i64);
@@ -35,7 +35,7 @@ void check(const CopiedMassGradient& call) {
   require_tensor("copied mass", "dcopied", call.dcopied, rows_of(shape), call.dattention.dtype());
 }
 
-void check(const CopyLosses& call) {
+void check(const PointerGeneratorLosses& call) {
   const DType dtype = call.losses.dtype();
   const std::int64_t rows = call.losses.elements();
   require(is_floating(dtype) && accumulator_of(dtype) == dtype,
@@ -82,7 +82,7 @@ void check(const CoverageLossesGradient& call) {
       "coverage losses", "dattention", call.dattention, call.forward.attention.shape(), dtype);
 }
 
-void check(const GuideLosses& call) {
+void check(const GuidedAttentionLosses& call) {
   const Shape shape = shape_of("guide losses", call.attention);
   const DType dtype = call.attention.dtype();
   require_tensor("guide losses", "guide", call.guide, shape, dtype);

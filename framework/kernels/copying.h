@@ -10,14 +10,14 @@ namespace longspan {
 // copied[b, t] = sum over s with source[b, s] = targets[b, t] of attention[b, t, s]: the
 // probability that copying gives the target. source: [batch, positions] i64; targets: [batch, time]
 // i64; copied: [batch, time].
-struct CopiedMass {
+struct CopyProbability {
   Tensor attention;
   Tensor source;
   Tensor targets;
   Tensor copied;
 };
-void copied_mass(Cpu, const CopiedMass&);
-void copied_mass(Cuda, const CopiedMass&);
+void copy_probability(Cpu, const CopyProbability&);
+void copy_probability(Cuda, const CopyProbability&);
 
 struct CopiedMassGradient {
   Tensor source;
@@ -31,18 +31,18 @@ void copied_mass_backward(Cuda, const CopiedMassGradient&);
 // losses[i] = -log(g e^-generated[i] + (1 - g) copied[i]) with g = logistic(gate[i]) (See et al.
 // 2017, equation 9), 0 where targets[i] is negative. All of n elements. Infinity, without a
 // gradient, where neither gives the target.
-struct CopyLosses {
+struct PointerGeneratorLosses {
   Tensor generated;  // -log of what the vocabulary's softmax gives the target; may be infinity
   Tensor gate;
   Tensor copied;
   Tensor targets;
   Tensor losses;
 };
-void copy_losses(Cpu, const CopyLosses&);
-void copy_losses(Cuda, const CopyLosses&);
+void pointer_generator_losses(Cpu, const PointerGeneratorLosses&);
+void pointer_generator_losses(Cuda, const PointerGeneratorLosses&);
 
 struct CopyLossesGradient {
-  CopyLosses forward;  // with its losses
+  PointerGeneratorLosses forward;  // with its losses
   Tensor dlosses;
   Tensor dgenerated;
   Tensor dgate;
@@ -73,7 +73,7 @@ void coverage_losses_backward(Cpu, const CoverageLossesGradient&);
 void coverage_losses_backward(Cuda, const CoverageLossesGradient&);
 
 // How attention a is judged by a guide w.
-enum class GuideLoss : std::uint8_t {
+enum class GuidedAttentionLoss : std::uint8_t {
   cross_entropy,  // -w log(a + epsilon), nothing where w is 0
   product,        // w a
   square          // (a - w)^2 / 2
@@ -81,18 +81,18 @@ enum class GuideLoss : std::uint8_t {
 
 // losses[b, t] = the sum over s of what the kind says of attention[b, t, s] and guide[b, t, s].
 // guide: [batch, time, positions]; losses: [batch, time].
-struct GuideLosses {
+struct GuidedAttentionLosses {
   Tensor attention;
   Tensor guide;
-  GuideLoss kind = GuideLoss::cross_entropy;
+  GuidedAttentionLoss kind = GuidedAttentionLoss::cross_entropy;
   double epsilon = 0;
   Tensor losses;
 };
-void guide_losses(Cpu, const GuideLosses&);
-void guide_losses(Cuda, const GuideLosses&);
+void guided_attention_losses(Cpu, const GuidedAttentionLosses&);
+void guided_attention_losses(Cuda, const GuidedAttentionLosses&);
 
 struct GuideLossesGradient {
-  GuideLosses forward;  // losses are not read
+  GuidedAttentionLosses forward;  // losses are not read
   Tensor dlosses;
   Tensor dattention;
 };
@@ -100,13 +100,13 @@ void guide_losses_backward(Cpu, const GuideLossesGradient&);
 void guide_losses_backward(Cuda, const GuideLossesGradient&);
 
 // Throw Failure where shapes or dtypes are not as said above.
-void check(const CopiedMass&);
+void check(const CopyProbability&);
 void check(const CopiedMassGradient&);
-void check(const CopyLosses&);
+void check(const PointerGeneratorLosses&);
 void check(const CopyLossesGradient&);
 void check(const CoverageLosses&);
 void check(const CoverageLossesGradient&);
-void check(const GuideLosses&);
+void check(const GuidedAttentionLosses&);
 void check(const GuideLossesGradient&);
 
 }  // namespace longspan

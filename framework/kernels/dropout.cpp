@@ -8,9 +8,9 @@ std::uint32_t dropout_threshold(double rate) {
   return static_cast<std::uint32_t>(std::ceil(rate * 0x1p24));
 }
 
-std::vector<PlacedRows> placed_rows(const Placement& placement, std::int64_t rows) {
+std::vector<RowPlacement> placed_rows(const ShardPlacement& placement, std::int64_t rows) {
   if (placement.middle_ranges.empty()) return {{0, rows, 0}};
-  std::vector<PlacedRows> pieces;
+  std::vector<RowPlacement> pieces;
   std::int64_t first = 0;
   for (const Range& range : placement.middle_ranges) {
     pieces.push_back({first, range.count(), range.begin});
@@ -34,10 +34,10 @@ void check(const Dropout& dropout) {
           shape.rows(),
           rows.defined() ? rows.elements() : 0);
   const Ranges& middle = dropout.placement.middle_ranges;
-  require(middle.empty() || count_of(middle) == shape[1],
+  require(middle.empty() || pluralize(middle) == shape[1],
           "dropout: x has {} middle rows, its placement {}",
           shape[1],
-          count_of(middle));
+          pluralize(middle));
   require(dropout.rate >= 0 && dropout.rate < 1,
           "dropout: the rate is {}, wanted at least 0 and less than 1",
           dropout.rate);

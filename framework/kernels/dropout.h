@@ -16,7 +16,7 @@ struct Dropout {
   Tensor y;
   double rate = 0;
   Random random;
-  Placement placement;
+  ShardPlacement placement;
   // [outer * middle] i64, on x's device: the row of each row of x in the undivided array [..,
   // inner_total], where they are any; the placement then says that of features only. Undefined: the
   // placement says all.
@@ -33,11 +33,11 @@ void check(const Dropout&);
 std::uint32_t dropout_threshold(double rate);
 
 // Rows of a block that follow one another in the undivided array too.
-struct PlacedRows {
+struct RowPlacement {
   std::int64_t first;   // row of the block
   std::int64_t count;   // of rows
   std::int64_t placed;  // row of its placement
 };
-std::vector<PlacedRows> placed_rows(const Placement& placement, std::int64_t rows);
+std::vector<RowPlacement> placed_rows(const ShardPlacement& placement, std::int64_t rows);
 
 }  // namespace longspan

@@ -9,7 +9,7 @@ namespace longspan {
 // What a step is for a position, an element of a u8 tensor.
 struct Halting {
   static constexpr std::uint8_t rests = 0;    // it halted earlier, or is padding
-  static constexpr std::uint8_t goes_on = 1;  // the step weighs as much as its probability
+  static constexpr std::uint8_t running = 1;  // the step weighs as much as its probability
   static constexpr std::uint8_t halts = 2;    // it is the last one: it weighs what is left of 1
 };
 
@@ -59,7 +59,7 @@ void halting_weights_backward(Cpu, const HaltingWeightsGradient&);
 void halting_weights_backward(Cuda, const HaltingWeightsGradient&);
 
 // What joins one more state to what there is of the output.
-enum class StepJoin : std::uint8_t {
+enum class StateAccumulation : std::uint8_t {
   sum,         // before + weight * x: in the end the mean of the states (Graves 2016)
   interpolate  // (1 - weight) * before + weight * x (tensor2tensor)
 };
@@ -71,10 +71,10 @@ struct JoinRows {
   Tensor weights;
   Tensor before;
   Tensor y;
-  StepJoin join = StepJoin::sum;
+  StateAccumulation join = StateAccumulation::sum;
 };
-void join_rows(Cpu, const JoinRows&);
-void join_rows(Cuda, const JoinRows&);
+void accumulate_states(Cpu, const JoinRows&);
+void accumulate_states(Cuda, const JoinRows&);
 
 // dx, dweights and dbefore are written where they are defined; dbefore may be dy. x and before are
 // read for dweights alone, before only where rows are interpolated.
@@ -86,7 +86,7 @@ struct JoinRowsGradient {
   Tensor dx;
   Tensor dweights;
   Tensor dbefore;
-  StepJoin join = StepJoin::sum;
+  StateAccumulation join = StateAccumulation::sum;
 };
 void join_rows_backward(Cpu, const JoinRowsGradient&);
 void join_rows_backward(Cuda, const JoinRowsGradient&);
@@ -99,7 +99,7 @@ struct ChooseRows {
   Tensor resting;
   Tensor y;
 };
-void choose_rows(Cpu, const ChooseRows&);
-void choose_rows(Cuda, const ChooseRows&);
+void select_rows(Cpu, const ChooseRows&);
+void select_rows(Cuda, const ChooseRows&);
 
 }  // namespace longspan

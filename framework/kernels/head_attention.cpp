@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-void check_inputs(const HeadAttention& call) {
+void check_inputs(const DenseAttentionWeights& call) {
   const Shape &query = call.query.shape(), &key = call.key.shape();
   require(query.dimensions() == 4 && key.dimensions() == 4 && query[0] == key[0] &&
               query[2] == key[2] && query[3] == key[3] && is_floating(call.query.dtype()) &&
@@ -30,20 +30,20 @@ void check_inputs(const HeadAttention& call) {
                  accumulator_of(call.query.dtype()));
 }
 
-Shape mean_shape(const HeadAttention& call) {
+Shape mean_shape(const DenseAttentionWeights& call) {
   return {call.query.shape()[0], call.query.shape()[1], call.key.shape()[1]};
 }
 
 }  // namespace
 
-void check(const HeadAttention& call) {
+void check(const DenseAttentionWeights& call) {
   check_inputs(call);
   require_tensor(
       "head attention", "mean", call.mean, mean_shape(call), accumulator_of(call.query.dtype()));
 }
 
 void check(const HeadAttentionGradient& call) {
-  const HeadAttention& forward = call.forward;
+  const DenseAttentionWeights& forward = call.forward;
   check_inputs(forward);
   const DType dtype = accumulator_of(forward.query.dtype());
   require_tensor("head attention", "dmean", call.dmean, mean_shape(forward), dtype);

@@ -13,7 +13,7 @@ namespace longspan {
 //   mean[b, t, s] = weight * sum over these heads of each
 // 0 at s >= lengths[b]; lengths: [batch] i64, undefined where all positions are seen. each: [batch,
 // end - begin, time, positions] and mean: [batch, time, positions], accumulator dtype, written.
-struct HeadAttention {
+struct DenseAttentionWeights {
   Tensor query;
   Tensor key;
   Tensor lengths;
@@ -24,14 +24,14 @@ struct HeadAttention {
   Tensor each;
   Tensor mean;
 };
-void head_attention(Cpu, const HeadAttention&);
-void head_attention(Cuda, const HeadAttention&);
+void dense_attention_weights(Cpu, const DenseAttentionWeights&);
+void dense_attention_weights(Cuda, const DenseAttentionWeights&);
 
 // `forward` as it was called, without `mean`. dmean: [batch, time, positions]. dscores is scratch
 // of each's shape; dquery and dkey, of the shapes of query and key, are written, zeros for other
 // heads. All in the accumulator dtype.
 struct HeadAttentionGradient {
-  HeadAttention forward;
+  DenseAttentionWeights forward;
   Tensor dmean;
   Tensor dscores;
   Tensor dquery;
@@ -41,7 +41,7 @@ void head_attention_backward(Cpu, const HeadAttentionGradient&);
 void head_attention_backward(Cuda, const HeadAttentionGradient&);
 
 // Throw Failure where shapes or dtypes are not as said above.
-void check(const HeadAttention&);
+void check(const DenseAttentionWeights&);
 void check(const HeadAttentionGradient&);
 
 }  // namespace longspan

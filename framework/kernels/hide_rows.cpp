@@ -2,7 +2,7 @@
 
 namespace longspan {
 
-void check(const HideRows& hide) {
+void check(const MaskPadding& hide) {
   const Shape& x = hide.x.shape();
   require(x.dimensions() > 2 && hide.y.shape() == x && hide.y.dtype() == hide.x.dtype(),
           "hide_rows: x is {} {} and y {} {}, wanted [batch, time, ...] of one dtype",

@@ -11,7 +11,7 @@ namespace longspan {
 // position, `position` + t - begin, is `length`[b] or later, or `padding`[b, position] is 1. x, y:
 // [batch, time, ...], of one floating dtype; y may be x. length: [batch] i64; padding: [batch,
 // positions] u8; either may be undefined. It is linear in x and its own gradient.
-struct HideRows {
+struct MaskPadding {
   Tensor x;
   Tensor y;
   Tensor length = {};
@@ -20,10 +20,10 @@ struct HideRows {
   std::int64_t end = 0;
   std::int64_t position = 0;
 };
-void hide_rows(Cpu, const HideRows&);
-void hide_rows(Cuda, const HideRows&);
+void mask_padding(Cpu, const MaskPadding&);
+void mask_padding(Cuda, const MaskPadding&);
 
 // Throws Failure where shapes or dtypes are not as said above.
-void check(const HideRows&);
+void check(const MaskPadding&);
 
 }  // namespace longspan

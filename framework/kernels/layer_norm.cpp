@@ -48,7 +48,7 @@ void check(const LayerNorm& norm) {
   require_vector("layer_norm", "weight", norm.weight, width, dtype, wide);
   require_vector("layer_norm", "bias", norm.bias, width, dtype, wide);
   require_vector("layer_norm", "mean", norm.mean, rows, wide, wide);
-  require_vector("layer_norm", "inverse_deviation", norm.inverse_deviation, rows, wide, wide);
+  require_vector("layer_norm", "inverse_deviation", norm.rstd, rows, wide, wide);
 }
 
 void check(const LayerNormGradient& norm) {
@@ -59,8 +59,7 @@ void check(const LayerNormGradient& norm) {
   require_like("layer_norm_backward", "dx", norm.dx, norm.x);
   require_vector("layer_norm_backward", "weight", norm.weight, width, dtype, wide);
   require_vector("layer_norm_backward", "mean", norm.mean, rows, wide, wide);
-  require_vector(
-      "layer_norm_backward", "inverse_deviation", norm.inverse_deviation, rows, wide, wide);
+  require_vector("layer_norm_backward", "inverse_deviation", norm.rstd, rows, wide, wide);
   require_vector("layer_norm_backward", "dweight", norm.dweight, width, wide, wide);
   require_vector("layer_norm_backward", "dbias", norm.dbias, width, wide, wide);
 }

@@ -9,7 +9,7 @@ namespace longspan {
 // y = weight * (x - mean) / sqrt(biased variance + epsilon) + bias. Not centred, the mean counts as
 // 0, also in the variance.
 // x, y: [rows, width] (leading axes flattened), of one dtype; y of f32 may be bf16 or f16. weight,
-// bias: [width], of x's dtype or its accumulator's. mean, inverse_deviation: [rows] in the
+// bias: [width], of x's dtype or its accumulator's. mean, rstd: [rows] in the
 // accumulator dtype, written, kept for the backward pass.
 struct LayerNorm {
   Tensor x;
@@ -17,7 +17,7 @@ struct LayerNorm {
   Tensor bias;
   Tensor y;
   Tensor mean;
-  Tensor inverse_deviation;
+  Tensor rstd;
   double epsilon = 1e-5;
   bool centered = true;
 };
@@ -31,7 +31,7 @@ struct LayerNormGradient {
   Tensor x;
   Tensor weight;
   Tensor mean;
-  Tensor inverse_deviation;
+  Tensor rstd;
   Tensor dy;
   Tensor dx;
   Tensor dweight;

@@ -8,8 +8,8 @@ namespace longspan {
 
 // norm.x = base + what `change` would write to it, with the bits of `add_dropped`, and its norm.
 // change.y is norm.x. base: its elements and dtype. norm.y may be change.x.
-void layer_norm_of_sum(Cpu, const Tensor& base, const Dropout& change, const LayerNorm& norm);
-void layer_norm_of_sum(Cuda, const Tensor& base, const Dropout& change, const LayerNorm& norm);
+void residual_layer_norm(Cpu, const Tensor& base, const Dropout& change, const LayerNorm& norm);
+void residual_layer_norm(Cuda, const Tensor& base, const Dropout& change, const LayerNorm& norm);
 
 // `layer_norm_backward`, whose dx is the gradient of base, and then `dropout` of that: change.x is
 // norm.dx, change.y the gradient of what was dropped, which may be norm.dy.

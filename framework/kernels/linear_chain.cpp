@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-void check(const LinearChain& chain) {
+void check(const Crf& chain) {
   const Shape& shape = chain.emissions.shape();
   require(shape.dimensions() == 3 && is_floating(chain.emissions.dtype()) && shape[2] > 0,
           "linear chain: emissions are {} {}, wanted rows, time and tags of a floating dtype",
@@ -20,10 +20,7 @@ void check(const LinearChain& chain) {
   require_tensor("linear chain", "end", chain.end, {shape[2]}, accumulator);
 }
 
-void check_kept(const LinearChain& chain,
-                const Tensor& tags,
-                const Tensor& arrival,
-                const Tensor& growth) {
+void check_kept(const Crf& chain, const Tensor& tags, const Tensor& arrival, const Tensor& growth) {
   const Shape& shape = chain.emissions.shape();
   const DType accumulator = accumulator_of(chain.emissions.dtype());
   require_tensor("linear chain", "tags", tags, {shape[0], shape[1]}, DType::i64);
@@ -33,7 +30,7 @@ void check_kept(const LinearChain& chain,
 
 }  // namespace
 
-void check(const LinearChainLosses& call) {
+void check(const CrfLosses& call) {
   check(call.chain);
   check_kept(call.chain, call.tags, call.arrival, call.growth);
   const std::int64_t rows = call.chain.emissions.shape()[0];
@@ -42,7 +39,7 @@ void check(const LinearChainLosses& call) {
   require_tensor("linear chain", "log_partition", call.log_partition, {rows}, accumulator);
 }
 
-void check(const LinearChainGradient& call) {
+void check(const CrfGradient& call) {
   check(call.chain);
   check_kept(call.chain, call.tags, call.arrival, call.growth);
   const Shape& shape = call.chain.emissions.shape();
@@ -56,7 +53,7 @@ void check(const LinearChainGradient& call) {
   require_tensor("linear chain", "dend", call.dend, {shape[2]}, accumulator);
 }
 
-void check(const LinearChainPath& call) {
+void check(const CrfViterbi& call) {
   check(call.chain);
   const Shape& shape = call.chain.emissions.shape();
   require_tensor("linear chain", "tags", call.tags, {shape[0], shape[1]}, DType::i64);

@@ -11,7 +11,7 @@ namespace longspan {
 // [tags] and transitions: [tags, tags], from and to, in its accumulator dtype. A score of -inf
 // forbids what it is of. lengths: [rows] i64, each at least 0 and at most `time`; undefined where
 // every row is as long as that.
-struct LinearChain {
+struct Crf {
   Tensor emissions;
   Tensor lengths;
   Tensor start;
@@ -30,23 +30,23 @@ struct LinearChain {
 //                      exp transitions[y', y], and start[y] at 0; [rows, time, tags]
 //   growth[r, i] = log sum over y of exp(arrival[r, i, y] + emissions[r, i, y]), and at the row's
 //                  length that of its end; [rows, time + 1]. The partition is their sum.
-struct LinearChainLosses {
-  LinearChain chain;
+struct CrfLosses {
+  Crf chain;
   Tensor tags;
   Tensor losses;
   Tensor log_partition;
   Tensor arrival;
   Tensor growth;
 };
-void linear_chain_losses(Cpu, const LinearChainLosses&);
-void linear_chain_losses(Cuda, const LinearChainLosses&);
+void crf_losses(Cpu, const CrfLosses&);
+void crf_losses(Cuda, const CrfLosses&);
 
 // The gradients of sum_r dlosses[r] losses[r]: expected minus observed counts of tags and of pairs
 // of neighbours. dlosses: [rows], accumulator dtype. demissions, of the emissions' dtype, is
 // written, with zeros after a row's length; dstart, dtransitions and dend, in the accumulator
 // dtype, are added to, in an order that depends on the sizes alone.
-struct LinearChainGradient {
-  LinearChain chain;
+struct CrfGradient {
+  Crf chain;
   Tensor tags;
   Tensor arrival;
   Tensor growth;
@@ -56,23 +56,23 @@ struct LinearChainGradient {
   Tensor dtransitions;
   Tensor dend;
 };
-void linear_chain_backward(Cpu, const LinearChainGradient&);
-void linear_chain_backward(Cuda, const LinearChainGradient&);
+void crf_backward(Cpu, const CrfGradient&);
+void crf_backward(Cuda, const CrfGradient&);
 
 // The tags with the highest score (Viterbi 1967); of several the path whose last tag has the lowest
 // id, and so on backwards. tags: [rows, time] i64, written, -1 after a row's length. scores:
 // [rows], accumulator dtype, written: the score, 0 for an empty row.
-struct LinearChainPath {
-  LinearChain chain;
+struct CrfViterbi {
+  Crf chain;
   Tensor tags;
   Tensor scores;
 };
-void linear_chain_path(Cpu, const LinearChainPath&);
-void linear_chain_path(Cuda, const LinearChainPath&);
+void crf_viterbi(Cpu, const CrfViterbi&);
+void crf_viterbi(Cuda, const CrfViterbi&);
 
 // Throw Failure where shapes or dtypes are not as said above.
-void check(const LinearChainLosses&);
-void check(const LinearChainGradient&);
-void check(const LinearChainPath&);
+void check(const CrfLosses&);
+void check(const CrfGradient&);
+void check(const CrfViterbi&);
 
 }  // namespace longspan

@@ -17,7 +17,7 @@ void require_mixture(const char* kernel,
   require_tensor(kernel,
                  "parameters",
                  parameters,
-                 {pixels, mixture_width(mixtures, channels)},
+                 {pixels, mixture_parameters(mixtures, channels)},
                  parameters.dtype());
 }
 

@@ -19,7 +19,7 @@ LONGSPAN_HOST_DEVICE A softplus(A x) {
 }
 
 template <typename A>
-LONGSPAN_HOST_DEVICE A logistic(A x) {
+LONGSPAN_HOST_DEVICE A sigmoid(A x) {
   const A small = std::exp(x > 0 ? -x : x);
   return (x > 0 ? A{1} : small) / (A{1} + small);
 }
@@ -47,13 +47,13 @@ LONGSPAN_HOST_DEVICE Bin<A> bin_of(std::int64_t value, A mean, A log_scale) {
   // ln s(upper) and ln (1 - s(lower)), of which an end of the range has one.
   Bin<A> bin = {0, 0, 0};
   if (value < 255) {
-    const A beyond = logistic(-upper);
+    const A beyond = sigmoid(-upper);
     bin.log_probability -= softplus(-upper);
     bin.by_mean -= inverse * beyond;
     bin.by_log_scale -= upper * beyond;
   }
   if (value > 0) {
-    const A below = logistic(lower);
+    const A below = sigmoid(lower);
     bin.log_probability -= softplus(lower);
     bin.by_mean += inverse * below;
     bin.by_log_scale += lower * below;

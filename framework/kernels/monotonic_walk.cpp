@@ -4,7 +4,7 @@
 
 namespace longspan {
 
-void check(const MonotonicWalk& call) {
+void check(const MonotonicAttention& call) {
   constexpr const char* kernel = "monotonic walk";
   const Shape& shape = call.attention.shape();
   const DType dtype = call.attention.dtype();

@@ -14,16 +14,16 @@ namespace longspan {
 //
 // attention, walk: [batch, time, positions], f32 or f64; walk is written, 0 where s >= source[b] or
 // t >= target[b], the lengths [batch] i64.
-struct MonotonicWalk {
+struct MonotonicAttention {
   Tensor attention;
   Tensor source;
   Tensor target;
   Tensor walk;
 };
-void monotonic_walk(Cpu, const MonotonicWalk&);
-void monotonic_walk(Cuda, const MonotonicWalk&);
+void monotonic_attention(Cpu, const MonotonicAttention&);
+void monotonic_attention(Cuda, const MonotonicAttention&);
 
 // Throws Failure where shapes or dtypes are not as said above.
-void check(const MonotonicWalk&);
+void check(const MonotonicAttention&);
 
 }  // namespace longspan

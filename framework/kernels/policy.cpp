@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* policy_kernel = "policy_score";
 
-void check_read(const PolicyScore& score) {
+void check_read(const PolicyLoss& score) {
   const Shape& shape = score.x.shape();
   const DType dtype = score.x.dtype();
   require(shape.dimensions() == 2 && shape[1] > 0 && accumulator_of(dtype) == dtype,
@@ -17,11 +17,11 @@ void check_read(const PolicyScore& score) {
           shape.to_string());
   const Shape rows = {shape[0]};
   require_tensor(policy_kernel, "action", score.action, rows, DType::i64);
-  if (score.function == PolicyFunction::clipped) {
+  if (score.function == PolicyLossKind::clipped) {
     require_tensor(policy_kernel, "before", score.before, rows, dtype);
     require_tensor(policy_kernel, "advantage", score.advantage, rows, dtype);
   }
-  if (score.function != PolicyFunction::square) return;
+  if (score.function != PolicyLossKind::square) return;
   require(shape[1] == 1,
           "{}: a square has values [rows, 1], found {}",
           policy_kernel,
@@ -31,7 +31,7 @@ void check_read(const PolicyScore& score) {
 
 }  // namespace
 
-void check(const PolicyScore& score) {
+void check(const PolicyLoss& score) {
   check_read(score);
   require_tensor(policy_kernel, "y", score.y, {score.x.shape()[0]}, score.x.dtype());
 }

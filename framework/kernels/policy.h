@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-enum class PolicyFunction : std::uint8_t {
+enum class PolicyLossKind : std::uint8_t {
   // -min(ratio advantage, clip(ratio, 1 - clip, 1 + clip) advantage), where the ratio is that of
   // the
   // action's probability to what it was when the action was taken.
@@ -20,8 +20,8 @@ enum class PolicyFunction : std::uint8_t {
 // actions] logits, of a square [rows, 1] values. action: [rows] i64. before, the logarithm of the
 // probability that the action had, and advantage: [rows], of `clipped` alone; wanted: [rows], of
 // `square` alone. All but the actions of one dtype, f32 or f64.
-struct PolicyScore {
-  PolicyFunction function = PolicyFunction::clipped;
+struct PolicyLoss {
+  PolicyLossKind function = PolicyLossKind::clipped;
   Tensor x;
   Tensor action;
   Tensor before = {};
@@ -30,12 +30,12 @@ struct PolicyScore {
   double clip = 0.2;
   Tensor y = {};  // not read by the gradient
 };
-void policy_score(Cpu, const PolicyScore&);
-void policy_score(Cuda, const PolicyScore&);
+void policy_loss(Cpu, const PolicyLoss&);
+void policy_loss(Cuda, const PolicyLoss&);
 
 // dx, shaped as x, is written. dy: [rows].
 struct PolicyScoreGradient {
-  PolicyScore forward;
+  PolicyLoss forward;
   Tensor dy;
   Tensor dx;
 };
@@ -43,7 +43,7 @@ void policy_score_backward(Cpu, const PolicyScoreGradient&);
 void policy_score_backward(Cuda, const PolicyScoreGradient&);
 
 // Throw Failure where shapes or dtypes are not as said above.
-void check(const PolicyScore&);
+void check(const PolicyLoss&);
 void check(const PolicyScoreGradient&);
 
 }  // namespace longspan

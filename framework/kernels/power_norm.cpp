@@ -79,7 +79,7 @@ void check(const CountedRows& rows) {
     require_tensor(power_norm_kernel, "length", rows.length, {shape[0]}, DType::i64);
 }
 
-void check(const PowerStep& step) {
+void check(const PowerStatisticsUpdate& step) {
   for (const auto& [name, found] : {std::pair("slope", step.slope),
                                     std::pair("squares", step.squares),
                                     std::pair("products", step.products)})

@@ -74,7 +74,7 @@ void power_mean(Cuda, const Tensor& sums, const Tensor& count, const Tensor& mea
 //   square = decay square + (1 - decay) squares / count
 // with g, the mean square of the normed rows: squares / count over `square` as it was before, or,
 // where rows were `divided_by_own` squares, over themselves. Nothing changes where count is 0.
-struct PowerStep {
+struct PowerStatisticsUpdate {
   Tensor square;
   Tensor slope;
   Tensor squares;
@@ -84,14 +84,14 @@ struct PowerStep {
   double epsilon = 1e-5;
   bool divided_by_own = false;
 };
-void move_power(Cpu, const PowerStep&);
-void move_power(Cuda, const PowerStep&);
+void update_power_statistics(Cpu, const PowerStatisticsUpdate&);
+void update_power_statistics(Cuda, const PowerStatisticsUpdate&);
 
 // Throw Failure where shapes or dtypes are not as said above.
 void check(const PowerNorm&);
 void check(const PowerNormGradient&);
 void check(const ProductSums&);
 void check(const CountedRows&);
-void check(const PowerStep&);
+void check(const PowerStatisticsUpdate&);
 
 }  // namespace longspan

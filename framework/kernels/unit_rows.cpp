@@ -16,8 +16,8 @@ void require_lengths(const char* kernel, const Tensor& rows, const Tensor& inver
 
 }  // namespace
 
-void check(const UnitRows& unit) {
-  require_lengths("unit_rows", unit.x, unit.inverse_length);
+void check(const L2Normalize& unit) {
+  require_lengths("unit_rows", unit.x, unit.inverse_norm);
   require(unit.y.dtype() == unit.x.dtype() && unit.y.elements() == unit.x.elements(),
           "unit_rows: x is {} {} and y {} {}",
           name_of(unit.x.dtype()),
@@ -27,7 +27,7 @@ void check(const UnitRows& unit) {
 }
 
 void check(const UnitRowsGradient& unit) {
-  require_lengths("unit_rows_backward", unit.y, unit.inverse_length);
+  require_lengths("unit_rows_backward", unit.y, unit.inverse_norm);
   const DType dtype = unit.dy.dtype();
   require((dtype == unit.y.dtype() || dtype == accumulator_of(unit.y.dtype())) &&
               unit.dx.dtype() == dtype && unit.dx.elements() == unit.y.elements() &&

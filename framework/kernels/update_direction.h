@@ -13,7 +13,7 @@ namespace longspan {
 //   gradient = m / (sqrt(v) + epsilon) + weight_decay * weight
 // m and v are the moments, or with corrects_bias first / (1 - beta1^step) and
 // second / (1 - beta2^step). All of the same dtype, f32 or f64, and length.
-struct AdamDirection {
+struct AdamPrecondition {
   Tensor weight;
   Tensor gradient;
   Tensor first;
@@ -26,30 +26,30 @@ struct AdamDirection {
   std::int64_t step = 1;
   bool corrects_bias = true;
 };
-void adam_direction(Cpu, const AdamDirection&);
-void adam_direction(Cuda, const AdamDirection&);
+void adam_precondition(Cpu, const AdamPrecondition&);
+void adam_precondition(Cuda, const AdamPrecondition&);
 
 // buffer = momentum * buffer + g; gradient = buffer, or g + momentum * buffer with nesterov.
-struct MomentumDirection {
+struct MomentumStep {
   Tensor gradient;
   Tensor buffer;
   double gradient_factor = 1;
   double momentum = 0.95;
   bool nesterov = true;
 };
-void momentum_direction(Cpu, const MomentumDirection&);
-void momentum_direction(Cuda, const MomentumDirection&);
+void momentum_step(Cpu, const MomentumStep&);
+void momentum_step(Cuda, const MomentumStep&);
 
 // second = beta2 * second + (1 - beta2) * (g^2 + epsilon); gradient = g / sqrt(second).
-struct RootDirection {
+struct RmsPrecondition {
   Tensor gradient;
   Tensor second;
   double gradient_factor = 1;
   double beta2 = 0;
   double epsilon = 1e-30;
 };
-void root_direction(Cpu, const RootDirection&);
-void root_direction(Cuda, const RootDirection&);
+void rms_precondition(Cpu, const RmsPrecondition&);
+void rms_precondition(Cuda, const RmsPrecondition&);
 
 // A part of the elements of matrices [matrices, rows, columns]: those from `first` on, of f32 or
 // f64, in row-major order. Of all the lines, numbers in f64: by_row is [matrices rows], by_column
@@ -70,14 +70,14 @@ void scale_lines(Cpu, double factor, const MatrixPart&);
 void scale_lines(Cuda, double factor, const MatrixPart&);
 
 // weight = keep * weight - rate * direction; compute, where defined, as in OptimizerRange.
-struct DirectedUpdate {
+struct ApplyUpdate {
   Tensor weight;
   Tensor direction;
   Tensor compute = {};
-  double keep = 1;
+  double decay_factor = 1;
   double rate = 0;
 };
-void directed_update(Cpu, const DirectedUpdate&);
-void directed_update(Cuda, const DirectedUpdate&);
+void apply_update(Cpu, const ApplyUpdate&);
+void apply_update(Cuda, const ApplyUpdate&);
 
 }  // namespace longspan

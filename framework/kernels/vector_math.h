@@ -14,7 +14,7 @@ namespace longspan {
 
 // e^x to 2 units in the last place. Below -87 the result is 0 (never a subnormal number), above
 // 88.8 infinity; NaN stays NaN.
-[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline float exponential(float x) {
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline float fast_exp(float x) {
   x = x < -87.2f ? -87.2f : x;
   x = x > 89.0f ? 89.0f : x;
   // x = n ln 2 + r with |r| <= ln 2 / 2: the magic number's last bit is worth 1, so that adding
@@ -33,18 +33,16 @@ namespace longspan {
   const auto exponent = (std::bit_cast<std::uint32_t>(shifted) + 126u) << 23;
   return power * std::bit_cast<float>(exponent) * 2.0f;
 }
-[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline double exponential(double x) {
-  return std::exp(x);
-}
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline double fast_exp(double x) { return std::exp(x); }
 
 // 1 / (1 + e^-x), in (0, 1): never so small that its reciprocal overflows.
 template <typename T>
-[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline T logistic(T x) {
-  return T{1} / (T{1} + exponential(x < T{-80} ? T{80} : -x));
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline T sigmoid(T x) {
+  return T{1} / (T{1} + fast_exp(x < T{-80} ? T{80} : -x));
 }
 
 // tanh x, to a few units in the last place: a series where 1 - 2 / (e^2x + 1) would cancel.
-[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline float hyperbolic_tangent(float x) {
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline float tanh(float x) {
   const float distance = std::abs(x);
   const float square = x * x;
   float p = 0.003592128037f;
@@ -54,26 +52,25 @@ template <typename T>
   p = p * square + 0.1333333333f;
   p = p * square - 0.3333333333f;
   const float near = distance + distance * square * p;
-  const float far = 1.0f - 2.0f / (exponential(2.0f * distance) + 1.0f);
+  const float far = 1.0f - 2.0f / (fast_exp(2.0f * distance) + 1.0f);
   const float size = distance < 0.4f ? near : far;
   return x < 0.0f ? -size : size;
 }
-[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline double hyperbolic_tangent(double x) {
-  return std::tanh(x);
-}
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline double tanh(double x) { return std::tanh(x); }
 
 // The standard normal distribution: P(X <= x) and the density at x.
 template <typename T>
-struct Normal {
+struct NormalDistribution {
   T below;
   T density;
 };
 
 // `below` has an absolute error of at most 2e-7, and the tail a relative one of
 // a few units times 1 + x^2.
-[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline Normal<float> normal_distribution(float x) {
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline NormalDistribution<float> normal_distribution(
+    float x) {
   const float distance = std::abs(x);
-  const float bell = exponential(-0.5f * x * x);
+  const float bell = fast_exp(-0.5f * x * x);
   // erfc(a) = e^(-a^2) t P(t), t = 1 / (1 + 0.4 a), a = |x| / sqrt(2), fitted for a <= 10.
   const float t = 1.0f / (1.0f + 0.282842712f * distance);
   float p = -0.02959396918f;
@@ -89,7 +86,8 @@ struct Normal {
   const float tail = 0.5f * bell * t * p;
   return {x < 0.0f ? tail : 1.0f - tail, 0.398942280f * bell};
 }
-[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline Normal<double> normal_distribution(double x) {
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline NormalDistribution<double> normal_distribution(
+    double x) {
   return {0.5 * std::erfc(-x * 0.70710678118654752440),
           0.39894228040143267794 * std::exp(-0.5 * x * x)};
 }

@@ -4,7 +4,7 @@
 
 namespace longspan {
 
-Tensor wide_on_host(const Tensor& x) {
+Tensor to_host_f64(const Tensor& x) {
   const Tensor wide = Tensor::empty(x.shape(), DType::f64, x.device(), MemoryTag::workspace);
   on(x.device(), [&](auto backend) { scale(backend, 1, x, wide); });
   return wide.to_host();

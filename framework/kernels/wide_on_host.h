@@ -6,6 +6,6 @@
 namespace longspan {
 
 // A copy of x, of any floating dtype and device, in f64 on the host.
-Tensor wide_on_host(const Tensor& x);
+Tensor to_host_f64(const Tensor& x);
 
 }  // namespace longspan

@@ -111,7 +111,7 @@ Bleu bleu(const BleuSums& sums, const BleuOptions& options) {
   return result;
 }
 
-std::vector<Figure> figures(const BleuSums& sums, const BleuOptions& options) {
+std::vector<MetricValue> metric_values(const BleuSums& sums, const BleuOptions& options) {
   const Bleu found = bleu(sums, options);
   return {{"bleu", found.score, "percent"}, {"bleu_brevity_penalty", found.brevity_penalty, ""}};
 }

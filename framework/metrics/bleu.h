@@ -63,6 +63,6 @@ struct Bleu {
 Bleu bleu(const BleuSums& sums, const BleuOptions& options = {});
 
 // "bleu", "bleu_brevity_penalty".
-std::vector<Figure> figures(const BleuSums& sums, const BleuOptions& options = {});
+std::vector<MetricValue> metric_values(const BleuSums& sums, const BleuOptions& options = {});
 
 }  // namespace longspan

@@ -87,7 +87,7 @@ void ChrfSums::add(std::string_view hypothesis, std::span<const std::string> ref
 
 double ChrfSums::score() const { return score_of(orders_, beta_); }
 
-std::vector<Figure> figures(const ChrfSums& sums) {
+std::vector<MetricValue> metric_values(const ChrfSums& sums) {
   return {{"chrf" + std::string(sums.word_orders(), '+'), sums.score(), "percent"}};
 }
 

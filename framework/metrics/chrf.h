@@ -50,6 +50,6 @@ class ChrfSums {
 };
 
 // "chrf", or with words "chrf++".
-std::vector<Figure> figures(const ChrfSums& sums);
+std::vector<MetricValue> metric_values(const ChrfSums& sums);
 
 }  // namespace longspan

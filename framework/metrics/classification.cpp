@@ -41,15 +41,15 @@ double Classification::macro_f1() const {
 
 double Classification::micro_f1() const { return total_of(classes_).f1(); }
 
-std::vector<Figure> figures(const Classification& classification,
-                            const std::vector<std::string>& names) {
+std::vector<MetricValue> metric_values(const Classification& classification,
+                                       const std::vector<std::string>& names) {
   require(names.size() == classification.classes().size(),
           "classification: {} names for {} classes",
           names.size(),
           classification.classes().size());
-  std::vector<Figure> result = {{"accuracy", classification.accuracy(), "percent"},
-                                {"macro_f1", classification.macro_f1(), "percent"},
-                                {"micro_f1", classification.micro_f1(), "percent"}};
+  std::vector<MetricValue> result = {{"accuracy", classification.accuracy(), "percent"},
+                                     {"macro_f1", classification.macro_f1(), "percent"},
+                                     {"micro_f1", classification.micro_f1(), "percent"}};
   append_figures(classification.classes(), names, result);
   return result;
 }

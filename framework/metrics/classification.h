@@ -39,7 +39,7 @@ class Classification {
 
 // "accuracy", "macro_f1", "micro_f1", then "precision/NAME", "recall/NAME" and "f1/NAME" of each
 // class. Throws Failure unless there is a name for each.
-std::vector<Figure> figures(const Classification& classification,
-                            const std::vector<std::string>& names);
+std::vector<MetricValue> metric_values(const Classification& classification,
+                                       const std::vector<std::string>& names);
 
 }  // namespace longspan

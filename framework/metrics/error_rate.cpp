@@ -64,7 +64,7 @@ double ErrorRate::rate() const {
                  static_cast<double>(std::max<std::int64_t>(reference_tokens, 1)));
 }
 
-std::vector<Figure> figures(const ErrorRate& errors, const std::string& name) {
+std::vector<MetricValue> metric_values(const ErrorRate& errors, const std::string& name) {
   return {
       {name + "_error_rate", errors.rate(), "percent"},
       {name + "_substitutions", static_cast<double>(errors.substitutions), "tokens"},

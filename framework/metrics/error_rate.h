@@ -57,6 +57,6 @@ struct ErrorRate {
 
 // "NAME_error_rate", "NAME_substitutions", "NAME_deletions", "NAME_insertions" and
 // "sequence_error_rate"; the name is "word" or "phoneme".
-std::vector<Figure> figures(const ErrorRate& errors, const std::string& name);
+std::vector<MetricValue> metric_values(const ErrorRate& errors, const std::string& name);
 
 }  // namespace longspan

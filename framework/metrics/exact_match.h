@@ -30,7 +30,7 @@ struct ExactMatch {
 };
 
 // "exact_match".
-inline std::vector<Figure> figures(const ExactMatch& match) {
+inline std::vector<MetricValue> metric_values(const ExactMatch& match) {
   return {{"exact_match",
            percent(static_cast<double>(match.matches), static_cast<double>(match.total)),
            "percent"}};

@@ -23,7 +23,7 @@ struct Likelihood {
 };
 
 // "loss", "perplexity", "bits_per_byte"; not a number where nothing was predicted.
-inline std::vector<Figure> figures(const Likelihood& likelihood) {
+inline std::vector<MetricValue> metric_values(const Likelihood& likelihood) {
   const double loss = likelihood.nats / static_cast<double>(likelihood.tokens);
   const double bits = likelihood.nats / std::log(2.0);
   return {{"loss", loss, "nats a token"},

@@ -45,7 +45,7 @@ inline RetrievalCounts total_of(const std::vector<RetrievalCounts>& kinds) {
 // "precision/NAME", "recall/NAME" and "f1/NAME" of each kind.
 inline void append_figures(const std::vector<RetrievalCounts>& kinds,
                            const std::vector<std::string>& names,
-                           std::vector<Figure>& figures) {
+                           std::vector<MetricValue>& figures) {
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     figures.push_back({"precision/" + names[i], kinds[i].precision(), "percent"});
     figures.push_back({"recall/" + names[i], kinds[i].recall(), "percent"});

@@ -88,12 +88,12 @@ std::string span_remark(const std::vector<std::string>& tags) {
   for (const std::string& tag : tags) {
     const bool marks = *affix == SpanScheme::suffix ? has_suffix(tag) : has_prefix(tag);
     if (marks || is_bare(tag) || is_outside(tag)) continue;
-    strays += (strays.empty() ? "" : ", ") + in_quotes(tag);
+    strays += (strays.empty() ? "" : ", ") + quote(tag);
   }
   if (strays.empty()) return "";
   return fmt::format(
       "tags without a prefix such as B- or I-: {}; span F1 counts them as seqeval does",
-      shortened(strays, 100));
+      truncated(strays, 100));
 }
 
 SpanTags::SpanTags(const std::vector<std::string>& tags, SpanScheme scheme) : scheme_(scheme) {
@@ -194,15 +194,16 @@ void SpanScores::add(const SpanTags& tags,
   add(tags.spans_of(found), tags.spans_of(right));
 }
 
-std::vector<Figure> figures(const SpanScores& scores, const std::vector<std::string>& types) {
+std::vector<MetricValue> metric_values(const SpanScores& scores,
+                                       const std::vector<std::string>& types) {
   require(types.size() == scores.types().size(),
           "spans: {} names for {} types",
           types.size(),
           scores.types().size());
   const RetrievalCounts total = scores.total();
-  std::vector<Figure> result = {{"span_precision", total.precision(), "percent"},
-                                {"span_recall", total.recall(), "percent"},
-                                {"span_f1", total.f1(), "percent"}};
+  std::vector<MetricValue> result = {{"span_precision", total.precision(), "percent"},
+                                     {"span_recall", total.recall(), "percent"},
+                                     {"span_f1", total.f1(), "percent"}};
   append_figures(scores.types(), types, result);
   return result;
 }

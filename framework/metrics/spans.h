@@ -93,6 +93,7 @@ class SpanScores {
 
 // "span_precision", "span_recall", "span_f1" over all spans, then "precision/TYPE", "recall/TYPE"
 // and "f1/TYPE".
-std::vector<Figure> figures(const SpanScores& scores, const std::vector<std::string>& types);
+std::vector<MetricValue> metric_values(const SpanScores& scores,
+                                       const std::vector<std::string>& types);
 
 }  // namespace longspan

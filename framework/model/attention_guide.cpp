@@ -13,7 +13,7 @@ namespace {
 
 Tensor zeros_of(const Fields& fields, const Ranges& positions) {
   const Tensor& source = field_of(fields, "source");
-  return Tensor::zeros({source.shape()[0], count_of(positions), source.shape()[1]},
+  return Tensor::zeros({source.shape()[0], pluralize(positions), source.shape()[1]},
                        DType::f64,
                        source.device(),
                        MemoryTag::workspace);
@@ -21,9 +21,9 @@ Tensor zeros_of(const Fields& fields, const Ranges& positions) {
 
 }  // namespace
 
-Tensor diagonal_costs(const Fields& fields, const Ranges& positions, double width) {
+Tensor diagonal_guide(const Fields& fields, const Ranges& positions, double width) {
   const Tensor costs = zeros_of(fields, positions);
-  if (costs.device().state().dry()) return costs;
+  if (costs.device().state().is_meta()) return costs;
   const auto sources = field_of(fields, "source_length").span<std::int64_t>();
   const auto targets = field_of(fields, "length").span<std::int64_t>();
   double* to = costs.data<double>();
@@ -39,10 +39,10 @@ Tensor diagonal_costs(const Fields& fields, const Ranges& positions, double widt
   return costs;
 }
 
-Tensor alignment_shares(const Fields& fields, const Ranges& positions) {
+Tensor alignment_guide(const Fields& fields, const Ranges& positions) {
   const Tensor shares = zeros_of(fields, positions);
   const Tensor& links = field_of(fields, "links");
-  if (shares.device().state().dry()) return shares;
+  if (shares.device().state().is_meta()) return shares;
   // The row of each position that is here.
   std::vector<std::int64_t> place;
   for (std::int64_t row = 0; const Range& range : positions)
@@ -71,16 +71,16 @@ Tensor alignment_shares(const Fields& fields, const Ranges& positions) {
   return shares;
 }
 
-Tensor monotonic_shares(const Fields& fields, const Ranges& positions, const Tensor& attention) {
+Tensor monotonic_guide(const Fields& fields, const Ranges& positions, const Tensor& attention) {
   const Device& device = attention.device();
-  const MonotonicWalk call = {.attention = attention,
-                              .source = queued_to(field_of(fields, "source_length"), device),
-                              .target = queued_to(field_of(fields, "length"), device),
-                              .walk = attention.like(MemoryTag::workspace)};
+  const MonotonicAttention call = {.attention = attention,
+                                   .source = copy_async(field_of(fields, "source_length"), device),
+                                   .target = copy_async(field_of(fields, "length"), device),
+                                   .walk = attention.empty_like(MemoryTag::workspace)};
   const Tensor shares =
-      Tensor::empty(attention.shape().with(1, count_of(positions)), attention.dtype(), device);
+      Tensor::empty(attention.shape().with(1, pluralize(positions)), attention.dtype(), device);
   on(device, [&](auto backend) {
-    monotonic_walk(backend, call);
+    monotonic_attention(backend, call);
     std::int64_t row = 0;
     for (const Range& range : positions) {
       copy_rows(backend, call.walk, range.begin, shares, row, range.count(), false);

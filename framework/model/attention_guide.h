@@ -11,15 +11,15 @@ namespace longspan {
 //
 // What attention costs, 1 - exp(-(s / S - t / T)^2 / (2 width^2)), with the lengths S and T of each
 // row (Tachibana et al. 2018, equation 12). Fields: `source`, `source_length`, `length`.
-Tensor diagonal_costs(const Fields& fields, const Ranges& positions, double width);
+Tensor diagonal_guide(const Fields& fields, const Ranges& positions, double width);
 
 // How much of a target's attention belongs to each source position: the same to each of its links,
-// 1 in all. Fields: `source`, `links` (pair_readout.h).
-Tensor alignment_shares(const Fields& fields, const Ranges& positions);
+// 1 in all. Fields: `source`, `links` (seq2seq_head.h).
+Tensor alignment_guide(const Fields& fields, const Ranges& positions);
 
 // How attention [rows, time, source positions] of all of a target's positions would lie if it only
 // moved on (kernels/monotonic_walk.h): what of it stands at these positions. A constant. On its
 // device. Fields: `source_length`, `length`.
-Tensor monotonic_shares(const Fields& fields, const Ranges& positions, const Tensor& attention);
+Tensor monotonic_guide(const Fields& fields, const Ranges& positions, const Tensor& attention);
 
 }  // namespace longspan

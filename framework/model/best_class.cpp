@@ -17,7 +17,7 @@ void choose(const Tensor& scores, const Tensor& best) {
 
 }  // namespace
 
-Tensor best_classes(const Tensor& scores) {
+Tensor argmax_classes(const Tensor& scores) {
   const Tensor here = scores.to_host();
   const Tensor best =
       Tensor::empty({scores.shape().rows()}, DType::i64, here.device(), MemoryTag::workspace);

@@ -7,6 +7,6 @@ namespace longspan {
 
 // scores: [..., classes], f32 or f64, on any device. The best of each row, [rows] i64 for the host;
 // of several the one with the lowest id.
-Tensor best_classes(const Tensor& scores);
+Tensor argmax_classes(const Tensor& scores);
 
 }  // namespace longspan

@@ -12,7 +12,7 @@ namespace longspan {
 namespace {
 
 // Which ids of this rank's part may be found.
-std::vector<char> allowed_of(const Part& part,
+std::vector<char> allowed_of(const ShardRange& part,
                              std::int64_t size,
                              std::span<const std::int64_t> forbidden) {
   std::vector<char> allowed(static_cast<std::size_t>(part.count), 0);
@@ -26,7 +26,7 @@ std::vector<char> allowed_of(const Part& part,
 
 // The largest of each row, not a number where one is none, and the id that has it, or part.total.
 void find_best(const Tensor& scores,
-               const Part& part,
+               const ShardRange& part,
                const std::vector<char>& allowed,
                const Tensor& largest,
                const Tensor& ids) {
@@ -54,7 +54,7 @@ Tensor whole_rows(const Tensor& values, std::int64_t time, const ProcessMesh& me
   const std::int64_t rows = values.shape()[0];
   const Tensor all = Tensor::zeros({rows, time}, DType::f64, values.device(), MemoryTag::workspace);
   const double* from = values.data<double>();
-  const Ranges positions = divide_time(mesh, time).inside();
+  const Ranges positions = shard_sequence(mesh, time).inside();
   for (std::int64_t row = 0; row < rows; ++row)
     for (const Range& range : positions)
       for (std::int64_t t = range.begin; t < range.end; ++t)
@@ -65,13 +65,13 @@ Tensor whole_rows(const Tensor& values, std::int64_t time, const ProcessMesh& me
 
 }  // namespace
 
-BestWords best_words(const Tensor& scores,
-                     std::int64_t time,
-                     const Part& part,
-                     const ProcessMesh& mesh,
-                     std::int64_t size,
-                     std::span<const std::int64_t> forbidden) {
-  const NoGradient unrecorded;
+ArgmaxTokens argmax_tokens(const Tensor& scores,
+                           std::int64_t time,
+                           const ShardRange& part,
+                           const ProcessMesh& mesh,
+                           std::int64_t size,
+                           std::span<const std::int64_t> forbidden) {
+  const NoGradGuard unrecorded;
   const std::int64_t rows = scores.shape()[0], held = scores.shape()[1];
   const Tensor here = scores.to_host();
   const Device host = here.device();
@@ -90,7 +90,7 @@ BestWords best_words(const Tensor& scores,
     if (id == part.total) id = 0;
   const Tensor losses =
       cast(cross_entropy(Variable(scores),
-                         queued_to(ids.reshape({rows * held}), scores.device()),
+                         copy_async(ids.reshape({rows * held}), scores.device()),
                          {.vocabulary = part.total, .vocabulary_begin = part.begin},
                          mesh.tensor),
            DType::f64)
@@ -105,8 +105,8 @@ BestWords best_words(const Tensor& scores,
         is_number ? -losses.data<double>()[i] : std::numeric_limits<double>::quiet_NaN();
   }
   const Tensor found = whole_rows(words, time, mesh);
-  BestWords result = {.ids = Tensor::empty({rows, time}, DType::i64, host, MemoryTag::workspace),
-                      .log_probabilities = whole_rows(certain, time, mesh)};
+  ArgmaxTokens result = {.ids = Tensor::empty({rows, time}, DType::i64, host, MemoryTag::workspace),
+                         .log_probabilities = whole_rows(certain, time, mesh)};
   for (std::int64_t i = 0; i < rows * time; ++i)
     result.ids.data<std::int64_t>()[i] = static_cast<std::int64_t>(found.data<double>()[i]);
   return result;

@@ -11,7 +11,7 @@
 namespace longspan {
 
 // For the host, the same on every rank that shares the rows' time or the vocabulary.
-struct BestWords {
+struct ArgmaxTokens {
   Tensor ids;                // [rows, time] i64
   Tensor log_probabilities;  // [rows, time] f64, in nats; not a number where a score is none
 };
@@ -20,11 +20,11 @@ struct BestWords {
 // of `time`. Of equal ones the lower id; only ids below `size` that are not `forbidden` are found,
 // of which there is one at least, but all have a probability. Where a score is not a number the id
 // is 0. Collective.
-BestWords best_words(const Tensor& scores,
-                     std::int64_t time,
-                     const Part& part,
-                     const ProcessMesh& mesh,
-                     std::int64_t size,
-                     std::span<const std::int64_t> forbidden = {});
+ArgmaxTokens argmax_tokens(const Tensor& scores,
+                           std::int64_t time,
+                           const ShardRange& part,
+                           const ProcessMesh& mesh,
+                           std::int64_t size,
+                           std::span<const std::int64_t> forbidden = {});
 
 }  // namespace longspan

@@ -8,9 +8,9 @@
 namespace longspan {
 namespace {
 
-class Classes : public Readout {
+class Classes : public OutputHead {
  public:
-  Classes(const Scope& scope, const BodyEnd& end, const ModelSetting& setting)
+  Classes(const Scope& scope, const OutputHeadSpec& end, const ModelBuildOptions& setting)
       : device_(setting.device),
         mesh_(setting.mesh),
         part_{0, setting.classes, setting.classes},
@@ -24,15 +24,15 @@ class Classes : public Readout {
                      Linear::Options{.in = end.width, .out = end.width, .initial = end.initial});
   }
 
-  std::vector<Term> terms(const States& states,
-                          const Reading& reading,
-                          const Pass& pass) const override {
+  std::vector<LossTerm> losses(const BackboneOutput& states,
+                              const ModelInput& reading,
+                              const ForwardContext& pass) const override {
     const Tensor& label = field_of(reading.fields, "label");
     const std::int64_t rows = label.elements();
     const Range own = rows_with_losses(mesh_, rows);
     std::vector<std::int64_t> labels(static_cast<std::size_t>(rows), ignored_target);
     // A label that training lacks has no loss.
-    if (!label.device().state().dry())
+    if (!label.device().state().is_meta())
       for (std::int64_t row = own.begin; row < own.end; ++row)
         if (const std::int64_t id = label.data<std::int64_t>()[row]; id < part_.total)
           labels[static_cast<std::size_t>(row)] = id;
@@ -40,30 +40,36 @@ class Classes : public Readout {
                                     host_field(labels, {rows}, device_),
                                     {.vocabulary = part_.total},
                                     Communicator());
-    return {{.name = "loss", .values = losses_of_time(std::move(losses), mesh_), .count = "rows"}};
+    return {{.name = "loss", .values = sequence_losses(std::move(losses), mesh_), .count = "rows"}};
   }
 
-  Variable scores(const States& states, const Reading& reading, const Pass& pass) const override {
+  Variable scores(const BackboneOutput& states,
+                  const ModelInput& reading,
+                  const ForwardContext& pass) const override {
     const Variable all = of_rows(states, reading, pass);
     return reshape(all, {all.shape()[0], part_.count});
   }
 
-  Tensor choices(const States& states, const Reading& reading, const Pass& pass) const override {
-    const NoGradient unrecorded;
-    return best_classes(of_rows(states, reading, pass).value());
+  Tensor predictions(const BackboneOutput& states,
+                 const ModelInput& reading,
+                 const ForwardContext& pass) const override {
+    const NoGradGuard unrecorded;
+    return argmax_classes(of_rows(states, reading, pass).value());
   }
 
-  const Part& part() const override { return part_; }
+  const ShardRange& part() const override { return part_; }
 
  private:
   // [rows, 1, classes] in the accumulator dtype, on every rank that shares time.
-  Variable of_rows(const States& states, const Reading& reading, const Pass& pass) const {
+  Variable of_rows(const BackboneOutput& states,
+                   const ModelInput& reading,
+                   const ForwardContext& pass) const {
     Variable vectors = pool_(states.hidden, states.time, field_of(reading.fields, "length"));
     if (layer_) {
       // All ranks have all vectors: their one position is no rank's own.
-      Pass whole = pass.child("class_layer");
+      ForwardContext whole = pass.child("class_layer");
       whole.time = {};
-      vectors = drop(hyperbolic_tangent((*layer_)(vectors)), dropout_, whole);
+      vectors = drop(tanh((*layer_)(vectors)), dropout_, whole);
     }
     const Variable all = scores_(vectors);
     return cast(all, accumulator_of(all.value().dtype()));
@@ -71,8 +77,8 @@ class Classes : public Readout {
 
   Device device_;
   ProcessMesh mesh_;
-  Part part_;
-  Pool pool_;
+  ShardRange part_;
+  Pooler pool_;
   double dropout_;
   std::optional<Linear> layer_;
   Linear scores_;
@@ -80,8 +86,8 @@ class Classes : public Readout {
 
 }  // namespace
 
-ReadoutFactory class_readout() {
-  return [](const Scope& scope, const Body& body, const ModelSetting& setting) {
+OutputHeadFactory classification_head() {
+  return [](const Scope& scope, const Backbone& body, const ModelBuildOptions& setting) {
     require(setting.classes > 0, "a readout of classes has no classes");
     return std::make_unique<Classes>(scope.child("output"), body.end(), setting);
   };

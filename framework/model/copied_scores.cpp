@@ -36,10 +36,12 @@ std::vector<double> log_sums(const Tensor& logits, const Communicator& tensor) {
 
 }  // namespace
 
-Tensor copied_scores(const CopiedScores& of, const Part& part, const Communicator& tensor) {
-  const Tensor scores = wide_on_host(of.logits);
-  if (scores.device().state().dry()) return scores;
-  const Tensor gate = wide_on_host(of.gate), attention = wide_on_host(of.attention);
+Tensor pointer_generator_logits(const PointerGeneratorLogits& of,
+                                const ShardRange& part,
+                                const Communicator& tensor) {
+  const Tensor scores = to_host_f64(of.logits);
+  if (scores.device().state().is_meta()) return scores;
+  const Tensor gate = to_host_f64(of.gate), attention = to_host_f64(of.attention);
   const std::int64_t time = of.gate.shape()[1], columns = of.attention.shape()[2];
   const std::int64_t positions = of.source.shape()[1];
   const std::int64_t said = scores.shape()[1];

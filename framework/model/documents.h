@@ -9,11 +9,13 @@ namespace longspan {
 
 // How far back each position that `time` gives this rank inside split regions sees
 // (AttentionMask::reach), on the device. Undefined where there is no such field.
-Tensor document_reach(const Reading& reading, const TimeDivision& time, const Device& device);
+Tensor document_lookback(const ModelInput& reading,
+                         const SequenceShard& time,
+                         const Device& device);
 
 // Of these positions of the segment the places in the parts of documents that the segment has: as
 // if each were a sequence of its own. [rows, positions] i64, on the device; undefined where there
 // is no such field.
-Tensor document_places(const Reading& reading, const Ranges& positions, const Device& device);
+Tensor document_positions(const ModelInput& reading, const Ranges& positions, const Device& device);
 
 }  // namespace longspan

@@ -16,7 +16,7 @@ struct Family {
   std::vector<std::string> tasks;  // that it can learn: names of run.task
   // Binds the family's keys, those that all share included. What it returns builds the body from
   // the options that were read into the table.
-  std::function<BodyFactory(OptionTable&, const PlannedSetting&)> declare;
+  std::function<BackboneFactory(OptionTable&, const PlannedBuildOptions&)> declare;
 };
 
 }  // namespace longspan

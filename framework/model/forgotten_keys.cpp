@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-Tensor forgotten_keys(const Reading& reading, const Device& device) {
+Tensor expired_keys(const ModelInput& reading, const Device& device) {
   const std::int64_t carried = reading.carried.length();
   const auto field = reading.fields.find("earlier");
   const bool are_separate = reading.fields.contains("episodes");
@@ -15,7 +15,7 @@ Tensor forgotten_keys(const Reading& reading, const Device& device) {
   const std::int64_t keys = carried + reading.time();
   const Tensor forgotten =
       Tensor::empty({reading.rows(), keys}, DType::u8, device.host(), MemoryTag::workspace);
-  on_host(forgotten.device(), [&] {
+  dispatch_on_host(forgotten.device(), [&] {
     for (std::int64_t row = 0; row < reading.rows(); ++row) {
       const std::int64_t seen = std::min(earlier.data<std::int64_t>()[row], carried);
       std::uint8_t* const of_row = forgotten.data<std::uint8_t>() + row * keys;
@@ -23,10 +23,10 @@ Tensor forgotten_keys(const Reading& reading, const Device& device) {
       std::fill(of_row + carried - seen, of_row + keys, std::uint8_t{0});
     }
   });
-  return queued_to(forgotten, device);
+  return copy_async(forgotten, device);
 }
 
-std::optional<SortedSequence> separate_episodes(const Reading& reading,
+std::optional<SortedSequence> separate_episodes(const ModelInput& reading,
                                                 std::int64_t heads,
                                                 const Device& device) {
   const auto field = reading.fields.find("episodes");
@@ -40,7 +40,7 @@ std::optional<SortedSequence> separate_episodes(const Reading& reading,
   };
   const Tensor query_position = integers(time), query_bucket = integers(time);
   const Tensor key_position = integers(carried + time), key_bucket = integers(carried + time);
-  on_host(query_position.device(), [&] {
+  dispatch_on_host(query_position.device(), [&] {
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t unseen = carried - std::min(earlier.data<std::int64_t>()[row], carried);
       for (std::int64_t head = row * heads; head < (row + 1) * heads; ++head) {
@@ -61,11 +61,11 @@ std::optional<SortedSequence> separate_episodes(const Reading& reading,
       }
     }
   });
-  return SortedSequence{.query_position = queued_to(query_position, device),
-                        .key_position = queued_to(key_position, device),
+  return SortedSequence{.query_position = copy_async(query_position, device),
+                        .key_position = copy_async(key_position, device),
                         .causal = false,
-                        .query_bucket = queued_to(query_bucket, device),
-                        .key_bucket = queued_to(key_bucket, device)};
+                        .query_bucket = copy_async(query_bucket, device),
+                        .key_bucket = copy_async(key_bucket, device)};
 }
 
 }  // namespace longspan

@@ -6,7 +6,7 @@
 namespace longspan {
 
 // softmax: each tag for itself; crf: a linear-chain conditional random field over the sentence.
-enum class TagReadout : std::uint8_t { softmax, crf };
+enum class TaggingHeadType : std::uint8_t { softmax, crf };
 
 // What of the positions of a text becomes its one vector.
 enum class Pooling : std::uint8_t { first, mean, maximum, attention };

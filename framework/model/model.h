@@ -11,54 +11,58 @@
 namespace longspan {
 
 struct Losses {
-  std::vector<Term> terms;  // the readout's first
-  Carried carried;          // for the next batch
-  std::vector<Watched> watched = {};
+  std::vector<LossTerm> terms;  // the readout's first
+  RecurrentState carried;       // for the next batch
+  std::vector<AuxiliaryMetric> watched = {};
 };
 
 struct Scores {
   Variable scores;  // as Readout::scores
-  Carried carried;
+  RecurrentState carried;
 };
 
-struct Answers {
-  std::vector<Term> terms;
+struct Predictions {
+  std::vector<LossTerm> terms;
   Tensor choices;  // as Readout::choices
-  Carried carried = {};
-  std::vector<Side> sides = {};  // as States::sides
+  RecurrentState carried = {};
+  std::vector<EncoderOutput> encoder_outputs = {};  // as States::sides
 };
 
 class Model {
  public:
   // Throws ConfigurationError for what the mesh or the data of the setting cannot have.
-  Model(const ModelSetting& setting, const BodyFactory& body, const ReadoutFactory& readout);
+  Model(const ModelBuildOptions& setting,
+        const BackboneFactory& body,
+        const OutputHeadFactory& readout);
 
   // Collective over the ranks that share the rows' time or the weights.
-  Losses losses(const Reading& reading, const Pass& pass) const;
-  Scores scores(const Reading& reading, const Pass& pass) const;
+  Losses losses(const ModelInput& reading, const ForwardContext& pass) const;
+  Scores scores(const ModelInput& reading, const ForwardContext& pass) const;
   // Nothing is recorded.
-  Answers answers(const Reading& reading, const Pass& pass) const;
+  Predictions predict(const ModelInput& reading, const ForwardContext& pass) const;
 
-  const Body& body() const { return *body_; }
-  const Readout& readout() const { return *readout_; }
+  const Backbone& body() const { return *body_; }
+  const OutputHead& readout() const { return *readout_; }
   Parameters& parameters() { return *parameters_; }
   const Parameters& parameters() const { return *parameters_; }
 
  private:
   // The states that the readout reads.
-  States read(const Reading& reading, const Pass& pass) const;
+  BackboneOutput read(const ModelInput& reading, const ForwardContext& pass) const;
   // What a reading becomes, with the terms of the readout and of the body.
-  Losses losses_of(States&& states, const Reading& reading, const Pass& pass) const;
-  // Of WordMasking::refined, in training: words are said several times.
-  Losses refined_losses(const Reading& given, const Pass& pass) const;
+  Losses losses_of(BackboneOutput&& states,
+                   const ModelInput& reading,
+                   const ForwardContext& pass) const;
+  // Of NatObjective::refined, in training: words are said several times.
+  Losses refined_losses(const ModelInput& given, const ForwardContext& pass) const;
 
   std::unique_ptr<Parameters> parameters_;
-  std::unique_ptr<Body> body_;
-  std::unique_ptr<Readout> readout_;
+  std::unique_ptr<Backbone> body_;
+  std::unique_ptr<OutputHead> readout_;
   std::optional<Norm> final_norm_;
   double dropout_ = 0;
   ScheduledSampling sampling_;
-  std::optional<MaskedTargets> masked_;
+  std::optional<NatTargets> masked_;
 };
 
 }  // namespace longspan

@@ -23,7 +23,7 @@ struct Gate {
   Linear hidden;
   Linear embedding;
 
-  Gate(const Scope& scope, const BodyEnd& end)
+  Gate(const Scope& scope, const OutputHeadSpec& end)
       : hidden(scope.child("hidden"), {.in = end.width, .out = 1, .hidden = false}),
         embedding(scope.child("embedding"),
                   {.in = end.embedding_width, .out = 1, .bias = false, .hidden = false}) {}
@@ -31,24 +31,25 @@ struct Gate {
 
 // The class of a target's length, of the mean of what the encoder gives.
 struct LengthScores {
-  Pool pool;
+  Pooler pool;
   Linear scores;
 
-  LengthScores(const Scope& scope, std::int64_t width, const Initial& initial)
+  LengthScores(const Scope& scope, std::int64_t width, const Initializer& initial)
       : pool(scope.child("pooling"), Pooling::mean, width, initial),
         scores(scope, {.in = width, .out = length_classes, .initial = initial, .hidden = false}) {}
 };
 
-class PairReadout : public Readout {
+class PairReadout : public OutputHead {
  public:
-  PairReadout(const Scope& scope, const Body& body, const ModelSetting& setting)
-      : words_(vocabulary_readout()(scope, body, setting)),
+  PairReadout(const Scope& scope, const Backbone& body, const ModelBuildOptions& setting)
+      : words_(lm_head()(scope, body, setting)),
         options_(body.end().source),
         masked_(body.end().masked),
         device_(setting.device),
         mesh_(setting.mesh),
         sum_(accumulator_of(setting.compute)) {
-    if (masked_) lengths_.emplace(scope.child("length"), masked_->side_width, body.end().initial);
+    if (masked_)
+      lengths_.emplace(scope.child("length"), masked_->encoder_hidden_size, body.end().initial);
     if (!options_.copies) return;
     if (setting.smoothing.share > 0)
       throw ConfigurationError(
@@ -57,13 +58,13 @@ class PairReadout : public Readout {
     gate_.emplace(scope.child("copy"), body.end());
   }
 
-  std::vector<Term> terms(const States& states,
-                          const Reading& reading,
-                          const Pass& pass) const override {
-    std::vector<Term> terms = words_->terms(states, reading, pass);
+  std::vector<LossTerm> losses(const BackboneOutput& states,
+                              const ModelInput& reading,
+                              const ForwardContext& pass) const override {
+    std::vector<LossTerm> terms = words_->losses(states, reading, pass);
     if (options_.copies) terms.front().values = copied(terms.front().values, states, reading);
     if (!pass.training) return terms;
-    if (masked_ && !states.sides.empty())
+    if (masked_ && !states.encoder_outputs.empty())
       terms.push_back({.name = "length",
                        .values = length_losses(states, reading),
                        .count = "rows",
@@ -73,9 +74,9 @@ class PairReadout : public Readout {
                        .values = covered(states, reading),
                        .count = "tokens",
                        .weight = options_.coverage});
-    if (options_.guide == AttentionGuide::none) return terms;
-    const bool by_links = options_.guide == AttentionGuide::alignments;
-    const bool moves_on = options_.guide == AttentionGuide::monotonic;
+    if (options_.guide == GuidedAttentionType::none) return terms;
+    const bool by_links = options_.guide == GuidedAttentionType::alignments;
+    const bool moves_on = options_.guide == GuidedAttentionType::monotonic;
     terms.push_back(
         {.name = "guide",
          .values = moves_on ? moved_on(states, reading) : guided(states, reading, by_links),
@@ -84,66 +85,79 @@ class PairReadout : public Readout {
     return terms;
   }
 
-  Variable scores(const States& states, const Reading& reading, const Pass& pass) const override {
+  Variable scores(const BackboneOutput& states,
+                  const ModelInput& reading,
+                  const ForwardContext& pass) const override {
     const Variable logits = words_->scores(states, reading, pass);
     if (!options_.copies) return logits;
-    return Variable(copied_scores({.logits = logits.value(),
-                                   .gate = gate(states).value(),
-                                   .attention = states.look.attention.value(),
-                                   .source = field_of(reading.fields, "source"),
-                                   .only_last = reading.only_last},
-                                  part(),
-                                  mesh_.tensor));
+    return Variable(
+        pointer_generator_logits({.logits = logits.value(),
+                                  .gate = gate(states).value(),
+                                  .attention = states.cross_attention_weights.attention.value(),
+                                  .source = field_of(reading.fields, "source"),
+                                  .only_last = reading.only_last},
+                                 part(),
+                                 mesh_.tensor));
   }
 
   // Of the lengths.
-  Tensor choices(const States& states, const Reading& reading, const Pass&) const override {
-    const NoGradient unrecorded;
-    require(lengths_.has_value() && !states.sides.empty(), "this reading says no lengths");
-    return best_classes(length_scores(states, reading).value());
+  Tensor predictions(const BackboneOutput& states,
+                 const ModelInput& reading,
+                 const ForwardContext&) const override {
+    const NoGradGuard unrecorded;
+    require(lengths_.has_value() && !states.encoder_outputs.empty(),
+            "this reading says no lengths");
+    return argmax_classes(length_scores(states, reading).value());
   }
 
-  const Part& part() const override { return words_->part(); }
+  const ShardRange& part() const override { return words_->part(); }
 
  private:
-  Tensor targets(const States& states, const Reading& reading) const {
+  Tensor targets(const BackboneOutput& states, const ModelInput& reading) const {
     return columns_of(reading, "targets", states.time, device_);
   }
 
   // Of the positions inside split regions, [rows, positions, 1]. Each tensor rank makes the same of
   // it.
-  Variable gate(const States& states) const {
-    const Variable outside =
-        cast(add(gate_->hidden(states.hidden), gate_->embedding(states.look.embedding)), sum_);
+  Variable gate(const BackboneOutput& states) const {
+    const Variable outside = cast(add(gate_->hidden(states.hidden),
+                                      gate_->embedding(states.cross_attention_weights.embedding)),
+                                  sum_);
     if (!states.time.divided()) return outside;
-    return shared_gradient(enter_split_by_time(outside, states.time.rows(), mesh_.tensor),
-                           mesh_.tensor.size());
+    return shared_gradient(
+        gather_from_sequence_parallel_region(outside, states.time.rows(), mesh_.tensor),
+        mesh_.tensor.size());
   }
 
   // words: what the vocabulary's softmax has for the targets, as losses.
-  Variable copied(const Variable& words, const States& states, const Reading& reading) const {
+  Variable copied(const Variable& words,
+                  const BackboneOutput& states,
+                  const ModelInput& reading) const {
     const Tensor wanted = targets(states, reading);
-    const Tensor source = queued_to(field_of(reading.fields, "source"), device_);
-    return copy_losses(
-        words, gate(states), copied_mass(states.look.attention, source, wanted), wanted);
+    const Tensor source = copy_async(field_of(reading.fields, "source"), device_);
+    return pointer_generator_losses(
+        words,
+        gate(states),
+        copy_probability(states.cross_attention_weights.attention, source, wanted),
+        wanted);
   }
 
   // [rows, 1, length_classes], on every rank that shares time.
-  Variable length_scores(const States& states, const Reading& reading) const {
-    const Side& source = states.sides.back();
+  Variable length_scores(const BackboneOutput& states, const ModelInput& reading) const {
+    const EncoderOutput& source = states.encoder_outputs.back();
     const Variable rows = masked_->length_detached ? source.rows.detach() : source.rows;
     return cast(lengths_->scores(
                     lengths_->pool(rows, source.time, field_of(reading.fields, "source_length"))),
                 sum_);
   }
 
-  Variable length_losses(const States& states, const Reading& reading) const {
+  Variable length_losses(const BackboneOutput& states, const ModelInput& reading) const {
     const Tensor& source = field_of(reading.fields, "source_length");
     const Tensor& length = field_of(reading.fields, "length");
     const std::int64_t rows = length.elements();
     const Range own = rows_with_losses(mesh_, rows);
     std::vector<std::int64_t> classes(static_cast<std::size_t>(rows), ignored_target);
-    for (std::int64_t row = own.begin; row < own.end && !length.device().state().dry(); ++row)
+    for (std::int64_t row = own.begin; row < own.end && !length.device().state().is_meta(); ++row)
       if (const std::int64_t said = length.data<std::int64_t>()[row]; said > 0)
         classes[static_cast<std::size_t>(row)] =
             length_class(source.data<std::int64_t>()[row], said - 1, masked_->length_offset);
@@ -151,59 +165,64 @@ class PairReadout : public Readout {
                                     host_field(classes, {rows}, device_),
                                     {.vocabulary = length_classes},
                                     Communicator());
-    return losses_of_time(std::move(losses), mesh_);
+    return sequence_losses(std::move(losses), mesh_);
   }
 
   // What was looked at before needs all of time: context ranks each have it, and make the losses of
   // their own positions.
-  Variable covered(const States& states, const Reading& reading) const {
+  Variable covered(const BackboneOutput& states, const ModelInput& reading) const {
     if (mesh_.context.size() == 1)
-      return coverage_losses(states.look.attention, targets(states, reading));
-    const Shape& shape = states.look.attention.shape();
+      return coverage_losses(states.cross_attention_weights.attention, targets(states, reading));
+    const Shape& shape = states.cross_attention_weights.attention.shape();
     const Variable all = attention_of_all_time(states);
     const Variable losses =
-        coverage_losses(all, queued_to(field_of(reading.fields, "targets"), device_));
+        coverage_losses(all, copy_async(field_of(reading.fields, "targets"), device_));
     std::vector<std::int64_t> own;
     for (std::int64_t row = 0; row < shape[0]; ++row)
       for (const Range& range : states.time.inside())
         for (std::int64_t i = range.begin; i < range.end; ++i) own.push_back(i);
-    return take_columns(reshape(losses, {shape[0], states.time.total, 1}), own, shape[1]);
+    return gather_columns(reshape(losses, {shape[0], states.time.total, 1}), own, shape[1]);
   }
 
-  Variable attention_of_all_time(const States& states) const {
-    const Variable& own = states.look.attention;
+  Variable attention_of_all_time(const BackboneOutput& states) const {
+    const Variable& own = states.cross_attention_weights.attention;
     if (mesh_.context.size() == 1) return own;
-    const SequenceShares shares = side_shares(mesh_, states.time.total, own.shape()[2]);
-    return whole_time(own, shares.queries, mesh_.context);
+    const SequenceShards shares = cross_attention_shards(mesh_, states.time.total, own.shape()[2]);
+    return all_gather_sequence(own, shares.queries, mesh_.context);
   }
 
   // Attention is taught what it would be if it only moved on; that teaches nothing itself.
-  Variable moved_on(const States& states, const Reading& reading) const {
+  Variable moved_on(const BackboneOutput& states, const ModelInput& reading) const {
     const Tensor all = [&] {
-      const NoGradient unrecorded;
+      const NoGradGuard unrecorded;
       return attention_of_all_time(states).value();
     }();
-    return guided_by(states, monotonic_shares(reading.fields, states.time.inside(), all));
+    return guided_by(states, monotonic_guide(reading.fields, states.time.inside(), all));
   }
-  static Variable guided_by(const States& states, const Tensor& shares) {
+  static Variable guided_by(const BackboneOutput& states, const Tensor& shares) {
     constexpr double marian = 1e-6;
-    return guide_losses(states.look.attention, shares, GuideLoss::cross_entropy, marian);
+    return guided_attention_losses(states.cross_attention_weights.attention,
+                                   shares,
+                                   GuidedAttentionLoss::cross_entropy,
+                                   marian);
   }
 
-  Variable guided(const States& states, const Reading& reading, bool by_links) const {
+  Variable guided(const BackboneOutput& states, const ModelInput& reading, bool by_links) const {
     const Ranges positions = states.time.inside();
     const Tensor guide =
-        queued_to(by_links ? alignment_shares(reading.fields, positions)
-                           : diagonal_costs(reading.fields, positions, options_.guide_width),
-                  device_);
+        copy_async(by_links ? alignment_guide(reading.fields, positions)
+                            : diagonal_guide(reading.fields, positions, options_.guide_width),
+                   device_);
     const Tensor rounded = cast(Variable(guide), sum_).value();
     return by_links ? guided_by(states, rounded)
-                    : guide_losses(states.look.attention, rounded, GuideLoss::product);
+                    : guided_attention_losses(states.cross_attention_weights.attention,
+                                              rounded,
+                                              GuidedAttentionLoss::product);
   }
 
-  std::unique_ptr<Readout> words_;
-  SourceLookOptions options_;
-  std::optional<MaskedTargets> masked_;
+  std::unique_ptr<OutputHead> words_;
+  CrossAttentionLossOptions options_;
+  std::optional<NatTargets> masked_;
   Device device_;
   ProcessMesh mesh_;
   DType sum_;
@@ -213,8 +232,8 @@ class PairReadout : public Readout {
 
 }  // namespace
 
-ReadoutFactory pair_readout() {
-  return [](const Scope& scope, const Body& body, const ModelSetting& setting) {
+OutputHeadFactory seq2seq_head() {
+  return [](const Scope& scope, const Backbone& body, const ModelBuildOptions& setting) {
     return std::make_unique<PairReadout>(scope, body, setting);
   };
 }

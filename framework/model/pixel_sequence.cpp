@@ -65,7 +65,7 @@ Tensor PixelSequence::for_rows(const Tensor& pixels, const MakeRow& make) const 
   const std::int64_t time = (columns_given + together_ - 1) / together_;
   const Tensor result = Tensor::empty(
       {pixels.shape()[0], time * together_}, DType::i64, pixels.device(), MemoryTag::workspace);
-  on_host(pixels.device(), [&] {
+  dispatch_on_host(pixels.device(), [&] {
     for (std::int64_t row = 0; row < pixels.shape()[0]; ++row)
       make(row,
            pixels.data<std::int64_t>() + row * columns_given,

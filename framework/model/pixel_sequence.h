@@ -41,7 +41,7 @@ class PixelSequence {
   // Those behind them are padding.
   std::int64_t positions() const { return rows() * columns(); }
   // Values that are predicted together at a position.
-  std::int64_t together() const { return together_; }
+  std::int64_t channels_per_position() const { return together_; }
   // Of positions in the image.
   std::int64_t rows() const { return shape_.height; }
   std::int64_t columns() const { return shape_.width * shape_.channels / together_; }

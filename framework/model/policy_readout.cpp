@@ -14,9 +14,9 @@ struct Outputs {
   Variable values;  // [rows, time, 1]
 };
 
-class Policy : public Readout {
+class Policy : public OutputHead {
  public:
-  Policy(const Scope& scope, const BodyEnd& end, const ModelSetting& setting)
+  Policy(const Scope& scope, const OutputHeadSpec& end, const ModelBuildOptions& setting)
       : device_(setting.device),
         mesh_(setting.mesh),
         options_(setting.policy),
@@ -26,33 +26,35 @@ class Policy : public Readout {
         value_(scope.child("value"),
                {.in = end.width, .out = 1, .initial = end.initial, .hidden = false}) {}
 
-  std::vector<Term> terms(const States& states,
-                          const Reading& reading,
-                          const Pass&) const override {
+  std::vector<LossTerm> losses(const BackboneOutput& states,
+                              const ModelInput& reading,
+                              const ForwardContext&) const override {
     const Outputs outputs = of_all(states, reading.time());
-    const ActionResults results = own_results(reading, outputs.logits.value().dtype());
-    const auto term = [&](const char* name, PolicyFunction function, double weight) -> Term {
-      const Variable& x = function == PolicyFunction::square ? outputs.values : outputs.logits;
-      Variable values = policy_scores(function, x, results, options_.clip);
+    const PolicyTargets results = own_results(reading, outputs.logits.value().dtype());
+    const auto term = [&](const char* name, PolicyLossKind function, double weight) -> LossTerm {
+      const Variable& x = function == PolicyLossKind::square ? outputs.values : outputs.logits;
+      Variable values = policy_losses(function, x, results, options_.clip);
       return {.name = name,
-              .values = losses_of_time(std::move(values), mesh_),
+              .values = sequence_losses(std::move(values), mesh_),
               .count = "tokens",
               .weight = weight};
     };
-    return {term("policy", PolicyFunction::clipped, 1),
-            term("value", PolicyFunction::square, options_.value_weight),
-            term("entropy", PolicyFunction::entropy, -options_.entropy_weight)};
+    return {term("policy", PolicyLossKind::clipped, 1),
+            term("value", PolicyLossKind::square, options_.value_weight),
+            term("entropy", PolicyLossKind::entropy, -options_.entropy_weight)};
   }
 
-  Variable scores(const States& states, const Reading& reading, const Pass&) const override {
-    const NoGradient unrecorded;
+  Variable scores(const BackboneOutput& states,
+                  const ModelInput& reading,
+                  const ForwardContext&) const override {
+    const NoGradGuard unrecorded;
     const Outputs outputs = of_all(states, reading.time());
     const Tensor logits = in_f64(outputs.logits), values = in_f64(outputs.values);
     const Shape& shape = logits.shape();
     const std::int64_t actions = shape.width();
     const Tensor all =
         Tensor::empty(shape.with(2, actions + 1), DType::f64, device_.host(), MemoryTag::workspace);
-    on_host(all.device(), [&] {
+    dispatch_on_host(all.device(), [&] {
       for (std::int64_t i = 0; i < shape.rows(); ++i) {
         double* const to = all.data<double>() + i * (actions + 1);
         std::copy_n(logits.data<double>() + i * actions, actions, to);
@@ -62,10 +64,10 @@ class Policy : public Readout {
     return Variable(all);
   }
 
-  const Part& part() const override { return part_; }
+  const ShardRange& part() const override { return part_; }
 
  private:
-  Outputs of_all(const States& states, std::int64_t time) const {
+  Outputs of_all(const BackboneOutput& states, std::int64_t time) const {
     const std::int64_t rows = states.hidden.shape()[0];
     std::vector<std::int64_t> places;
     for (std::int64_t i = 0; i < rows * time; ++i) places.push_back(i % time);
@@ -75,7 +77,7 @@ class Policy : public Readout {
     const auto whole = [&](const Linear& head) {
       head.check_width(hidden);
       const Variable here = linear(hidden, cast(head.weight(), exact), cast(head.bias(), exact));
-      return take_places(here, states.time.outside(), places, time, mesh_.time);
+      return gather_positions(here, states.time.outside(), places, time, mesh_.time);
     };
     return {whole(policy_), whole(value_)};
   }
@@ -83,13 +85,13 @@ class Policy : public Readout {
   static Tensor in_f64(const Variable& x) { return cast(x, DType::f64).value().to_host(); }
 
   // Of the rows whose losses this rank makes; of the others there is no action.
-  ActionResults own_results(const Reading& reading, DType dtype) const {
+  PolicyTargets own_results(const ModelInput& reading, DType dtype) const {
     const Tensor& actions = field_of(reading.fields, "actions");
     const std::int64_t rows = actions.shape()[0], time = actions.shape()[1];
     const Range own = rows_with_losses(mesh_, rows);
     const Tensor mine =
         Tensor::empty(actions.shape(), DType::i64, device_.host(), MemoryTag::workspace);
-    on_host(mine.device(), [&] {
+    dispatch_on_host(mine.device(), [&] {
       const auto all = actions.span<std::int64_t>();
       for (std::int64_t i = 0; i < rows * time; ++i) {
         const bool is_own = i / time >= own.begin && i / time < own.end;
@@ -99,36 +101,36 @@ class Policy : public Readout {
     const auto numbers = [&](const char* name) {
       return numbers_of(field_of(reading.fields, name), dtype);
     };
-    return {.action = queued_to(mine, device_),
+    return {.action = copy_async(mine, device_),
             .before = numbers("log_probabilities"),
             .advantage = numbers("advantages"),
             .wanted = numbers("returns")};
   }
 
   Tensor numbers_of(const Tensor& field, DType dtype) const {
-    if (dtype == DType::f64) return queued_to(field, device_);
+    if (dtype == DType::f64) return copy_async(field, device_);
     const Tensor narrow =
         Tensor::empty(field.shape(), DType::f32, device_.host(), MemoryTag::workspace);
-    on_host(narrow.device(), [&] {
+    dispatch_on_host(narrow.device(), [&] {
       std::ranges::transform(field.span<double>(), narrow.span<float>().begin(), [](double x) {
         return static_cast<float>(x);
       });
     });
-    return queued_to(narrow, device_);
+    return copy_async(narrow, device_);
   }
 
   Device device_;
   ProcessMesh mesh_;
   PolicyOptions options_;
-  Part part_;
+  ShardRange part_;
   Linear policy_;
   Linear value_;
 };
 
 }  // namespace
 
-ReadoutFactory policy_readout() {
-  return [](const Scope& scope, const Body& body, const ModelSetting& setting) {
+OutputHeadFactory policy_head() {
+  return [](const Scope& scope, const Backbone& body, const ModelBuildOptions& setting) {
     require(setting.classes > 0, "a policy has no actions");
     return std::make_unique<Policy>(scope, body.end(), setting);
   };

@@ -5,7 +5,7 @@
 
 namespace longspan {
 
-// A policy, "policy", whose softmax draws one of ModelSetting::classes actions, and a value,
+// A policy, "policy", whose softmax draws one of ModelBuildOptions::classes actions, and a value,
 // "value", of each position. Fields, each [rows, time]: `actions`, negative where nothing is
 // learnt; `log_probabilities` that these had when they were taken, `advantages` and `returns`, f64.
 //
@@ -16,6 +16,6 @@ namespace longspan {
 // `scores`: [rows, time, actions + 1] in f64 for the host, the policy's logits and then the value,
 // of all positions, the same on every rank that shares the rows or the weights. Nothing is
 // recorded.
-ReadoutFactory policy_readout();
+OutputHeadFactory policy_head();
 
 }  // namespace longspan

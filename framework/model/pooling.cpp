@@ -18,7 +18,7 @@ std::int64_t heads_for(std::int64_t width) {
 
 // On a dry device, where nobody has said how long rows are, they are whole.
 std::vector<std::int64_t> lengths_of(const Tensor& length, std::int64_t total) {
-  if (length.device().state().dry())
+  if (length.device().state().is_meta())
     return std::vector<std::int64_t>(static_cast<std::size_t>(length.elements()), total);
   const auto values = length.span<std::int64_t>();
   return {values.begin(), values.end()};
@@ -39,14 +39,14 @@ Variable larger(const Variable& x,
                 const std::vector<std::int64_t>& b,
                 std::int64_t n) {
   const auto minus = [](const Variable& y) {
-    const Tensor result = y.value().like();
+    const Tensor result = y.value().empty_like();
     return scale_and_add_positions(
         y,
         -1,
         Variable(Tensor::zeros({y.shape()[1], y.shape()[2]}, result.dtype(), result.device())));
   };
-  const Variable second = take_columns(x, b, n);
-  return add(second, activate(Activation::relu, add(take_columns(x, a, n), minus(second))));
+  const Variable second = gather_columns(x, b, n);
+  return add(second, activate(Activation::relu, add(gather_columns(x, a, n), minus(second))));
 }
 
 // The largest of each feature over the first count[r] columns of row r: [rows, 1, width]; zeros of
@@ -69,35 +69,38 @@ Variable largest(Variable x, std::vector<std::int64_t> count) {
 
 }  // namespace
 
-Pool::Pool(const Scope& scope, Pooling kind, std::int64_t width, const Initial& initial)
+Pooler::Pooler(const Scope& scope, Pooling kind, std::int64_t width, const Initializer& initial)
     : mesh_(scope.parameters().mesh()),
       device_(scope.parameters().device()),
       kind_(kind),
       heads_(heads_for(width)) {
   if (kind != Pooling::attention) return;
-  query_ = scope.undecayed("query", {width}, initial);
+  query_ = scope.no_decay_weight("query", {width}, initial);
   // Added to all keys of one query a bias would change nothing.
   key_.emplace(scope.child("key"),
                Linear::Options{.in = width, .out = width, .bias = false, .initial = initial});
 }
 
-Variable Pool::operator()(const Variable& x, const TimeDivision& time, const Tensor& length) const {
-  const Variable inside = time.divided() ? enter_split_by_time(x, time.rows(), mesh_.tensor) : x;
+Variable Pooler::operator()(const Variable& x,
+                            const SequenceShard& time,
+                            const Tensor& length) const {
+  const Variable inside =
+      time.divided() ? gather_from_sequence_parallel_region(x, time.rows(), mesh_.tensor) : x;
   if (kind_ == Pooling::first) return first(inside, time.inside(), length);
   if (kind_ == Pooling::maximum) return maximum(inside, time.total, length);
-  return seen(inside, time.total, length);
+  return valid_length_mask(inside, time.total, length);
 }
 
-Variable Pool::first(const Variable& x, const Ranges& held, const Tensor& length) const {
+Variable Pooler::first(const Variable& x, const Ranges& held, const Tensor& length) const {
   std::vector<std::int64_t> places;
   for (const std::int64_t positions : lengths_of(length, 1))
     places.push_back(positions > 0 ? 0 : -1);
-  return take_places(x, held, places, 1, mesh_.context);
+  return gather_positions(x, held, places, 1, mesh_.context);
 }
 
-Variable Pool::maximum(const Variable& x, std::int64_t total, const Tensor& length) const {
+Variable Pooler::maximum(const Variable& x, std::int64_t total, const Tensor& length) const {
   const std::vector<std::int64_t> lengths = lengths_of(length, total);
-  const std::vector<Ranges> held = side_shares(mesh_, 1, total).keys;
+  const std::vector<Ranges> held = cross_attention_shards(mesh_, 1, total).keys;
   const auto own = static_cast<std::size_t>(mesh_.context.rank());
   const DType dtype = x.value().dtype();
   std::vector<std::int64_t> count;
@@ -118,13 +121,15 @@ Variable Pool::maximum(const Variable& x, std::int64_t total, const Tensor& leng
   }
   const auto rank = static_cast<std::int64_t>(own);
   return cast(
-      largest(take_places(result, {{rank, rank + 1}}, places, std::ssize(held), mesh_.context),
+      largest(gather_positions(result, {{rank, rank + 1}}, places, std::ssize(held), mesh_.context),
               count),
       dtype);
 }
 
 // Attention of one query for each context rank. Of equal scores it is the mean.
-Variable Pool::seen(const Variable& x, std::int64_t total, const Tensor& length) const {
+Variable Pooler::valid_length_mask(const Variable& x,
+                                   std::int64_t total,
+                                   const Tensor& length) const {
   const std::int64_t rows = x.shape()[0], width = x.shape()[2];
   const Shape heads = {rows, x.shape()[1], heads_, width / heads_};
   const Shape one = heads.with(1, 1);
@@ -142,12 +147,12 @@ Variable Pool::seen(const Variable& x, std::int64_t total, const Tensor& length)
   const Variable value = reshape(x, heads);
   const Variable key = key_ ? reshape((*key_)(x), heads) : value.detach();
   const AttentionMask mask = {.rules = masks::everything(),
-                              .key_length = queued_to(length, device_)};
+                              .key_length = copy_async(length, device_)};
   Variable result;
   if (mesh_.context.size() == 1) {
     result = attention(query, key, value, mask);
   } else {
-    SequenceShares shares = side_shares(mesh_, 1, total);
+    SequenceShards shares = cross_attention_shards(mesh_, 1, total);
     shares.queries.clear();
     for (std::int64_t rank = 0; rank < mesh_.context.size(); ++rank)
       shares.queries.push_back({{rank, rank + 1}});

@@ -10,20 +10,20 @@
 
 namespace longspan {
 
-struct Reading {
+struct ModelInput {
   Fields fields = {};  // whole on every rank that shares their rows
-  Carried carried = {};
+  RecurrentState carried = {};
   // The longest memory to keep afterwards; evaluation may use a longer one than training.
   std::int64_t longest_memory = 0;
   // So many positions more, which a segment that is read in several passes is to see.
-  std::int64_t kept_beside = 0;
+  std::int64_t extra_context = 0;
   bool only_last = false;  // of the scores: those of the last position, without gradient
   // [rows, time, width] on the device, in the dtype of computing, of all positions: scaled
   // embeddings, without gradient, of what is read where `tokens` is -1; zeros elsewhere. Undefined:
   // there is none.
-  Tensor guessed = {};
+  Tensor soft_embeddings = {};
   // What the body showed as States::sides in a pass over the same sources: read in their place.
-  std::vector<Side> sides = {};
+  std::vector<EncoderOutput> encoder_outputs = {};
 
   std::int64_t rows() const { return fields.begin()->second.shape()[0]; }
   // The field whose ids stand at the positions that are read.
@@ -33,10 +33,10 @@ struct Reading {
 
 // The columns of a tensor [rows, time] for the host, or of a field, that this rank has inside
 // split regions, on the device.
-Tensor columns_of(const Tensor& whole, const TimeDivision& time, const Device& device);
-Tensor columns_of(const Reading& reading,
+Tensor columns_of(const Tensor& whole, const SequenceShard& time, const Device& device);
+Tensor columns_of(const ModelInput& reading,
                   std::string_view field,
-                  const TimeDivision& time,
+                  const SequenceShard& time,
                   const Device& device);
 
 }  // namespace longspan

@@ -30,7 +30,7 @@ std::vector<std::int64_t> with_mistakes(std::vector<std::int64_t> words,
 
 }  // namespace
 
-RefinedPasses refined_passes(const MaskedTargets& options, const Pass& pass, bool dry) {
+RefinementPasses refined_passes(const NatTargets& options, const ForwardContext& pass, bool dry) {
   const std::int64_t most = options.passes - 1;
   if (!options.one_pass) return {.last = most};
   const std::uint32_t drawn = pass.random.child("refinement").child("passes").word(0);
@@ -38,10 +38,10 @@ RefinedPasses refined_passes(const MaskedTargets& options, const Pass& pass, boo
   return {.last = last, .first_learnt = last};
 }
 
-Tensor next_words(const MaskedTargets& options,
-                  const Reading& reading,
-                  const Tensor& said,
-                  const Pass& pass) {
+Tensor next_refinement_input(const NatTargets& options,
+                             const ModelInput& reading,
+                             const Tensor& said,
+                             const ForwardContext& pass) {
   const Tensor& targets = field_of(reading.fields, "targets");
   const Tensor tokens = field_of(reading.fields, "tokens").clone(MemoryTag::workspace);
   const std::int64_t rows = tokens.shape()[0], time = tokens.shape()[1];

@@ -56,9 +56,9 @@ double open_uniform(const Random& random, std::uint64_t element) {
 // The scores of this rank's positions, whole.
 class Scored {
  public:
-  Scored(const Tensor& scores, const Part& part, const ProcessMesh& mesh)
-      : scores_(
-            whole_logits(scores.reshape({scores.shape().rows(), part.count}), part, mesh.tensor)) {}
+  Scored(const Tensor& scores, const ShardRange& part, const ProcessMesh& mesh)
+      : scores_(all_gather_logits(
+            scores.reshape({scores.shape().rows(), part.count}), part, mesh.tensor)) {}
 
   std::vector<double> of(std::int64_t place) const {
     std::vector<double> row;
@@ -79,8 +79,8 @@ class Round {
  public:
   Round(const ScheduledSampling& options,
         const Model& model,
-        const Reading& reading,
-        const Pass& pass,
+        const ModelInput& reading,
+        const ForwardContext& pass,
         std::int64_t number)
       : options_(options),
         model_(model),
@@ -90,15 +90,18 @@ class Round {
         time_(reading.time()) {}
 
   // After `before`; its first `fixed` positions stay what they are.
-  Reading mixed(const Reading& before, const Tensor& gold, std::int64_t fixed, double share) const {
-    Pass asking = pass_;
+  ModelInput mixed(const ModelInput& before,
+                   const Tensor& gold,
+                   std::int64_t fixed,
+                   double share) const {
+    ForwardContext asking = pass_;
     asking.reconstruction = nullptr;
-    asking.inner = nullptr;
-    asking.learns = false;
+    asking.layer_losses = nullptr;
+    asking.updates_statistics = false;
     const Tensor scores = model_.scores(before, asking).scores.value();
-    if (scores.device().state().dry()) return before;
+    if (scores.device().state().is_meta()) return before;
     const Scored scored(scores, model_.readout().part(), mesh_);
-    Reading after = before;
+    ModelInput after = before;
     Tensor& tokens = after.fields["tokens"];
     tokens = tokens.clone(MemoryTag::workspace);
     // Where the guesses go, and of which row of the scores they are; -1: the true word.
@@ -106,7 +109,7 @@ class Round {
     if (is_a_word(options_.guess))
       put_words(scored, sources, tokens);
     else
-      after.guessed = mixtures(scored, sources);
+      after.soft_embeddings = mixtures(scored, sources);
     return after;
   }
 
@@ -122,12 +125,12 @@ class Round {
                                    std::int64_t fixed,
                                    double share) const {
     // The scores of each position.
-    const Ranges positions = divide_time(mesh_, time_).inside();
+    const Ranges positions = shard_sequence(mesh_, time_).inside();
     std::vector<std::int64_t> place(static_cast<std::size_t>(time_), -1);
     for (std::int64_t i = 0; const Range& range : positions)
       for (std::int64_t t = range.begin; t < range.end; ++t)
         place[static_cast<std::size_t>(t)] = i++;
-    const std::int64_t held = count_of(positions);
+    const std::int64_t held = pluralize(positions);
     const Random coin = pass_.random.child("coin");
     std::vector<std::int64_t> sources(static_cast<std::size_t>(rows_ * time_), -1);
     for (std::int64_t row = 0; row < rows_; ++row)
@@ -154,7 +157,7 @@ class Round {
       if (source < 0) continue;
       std::vector<double> scores = scored.of(source);
       std::int64_t word = best_of(scores);
-      if (options_.guess == InputGuess::sample) {
+      if (options_.guess == ScheduledSamplingPrediction::sample) {
         for (double& score : scores) score /= options_.temperature;
         word = drawn(soft(scores), open_uniform(draws, element(at / time_, at % time_)));
       }
@@ -169,19 +172,19 @@ class Round {
   std::vector<double> weights_of(const Scored& scored, std::int64_t source, std::int64_t at) const {
     const std::vector<double> scores = scored.of(source);
     std::vector<double> noise;
-    if (options_.guess == InputGuess::gumbel) {
+    if (options_.guess == ScheduledSamplingPrediction::gumbel) {
       const Random random = pass_.random.child("gumbel");
       const auto first = element(at / time_, at % time_) * scores.size();
       for (std::size_t i = 0; i < scores.size(); ++i)
         noise.push_back(-std::log(-std::log(open_uniform(random, first + i))));
     }
-    return guess_weights(options_.guess, options_.temperature, scores, noise);
+    return prediction_weights(options_.guess, options_.temperature, scores, noise);
   }
 
   // [rows, time, width], zeros where no guess is.
   Tensor mixtures(const Scored& scored, const std::vector<std::int64_t>& sources) const {
     const Parameters& parameters = model_.parameters();
-    const Part& part = model_.readout().part();
+    const ShardRange& part = model_.readout().part();
     const Device host = parameters.device().host();
     std::vector<std::int64_t> places;
     std::vector<double> weights;
@@ -197,7 +200,7 @@ class Round {
         Tensor::from<double>(weights, {std::ssize(places), part.count}, host, MemoryTag::workspace);
     const Tensor found =
         cast(Variable(model_.body().mixed_embeddings(
-                 cast(Variable(queued_to(mine, parameters.device())), parameters.compute_dtype())
+                 cast(Variable(copy_async(mine, parameters.device())), parameters.compute_dtype())
                      .value())),
              DType::f64)
             .value()
@@ -209,13 +212,13 @@ class Round {
                   width,
                   all.data<double>() + places[i] * width);
     mesh_.context.all_reduce(all, Reduction::sum);
-    return cast(Variable(queued_to(all, parameters.device())), parameters.compute_dtype()).value();
+    return cast(Variable(copy_async(all, parameters.device())), parameters.compute_dtype()).value();
   }
 
   const ScheduledSampling& options_;
   const Model& model_;
   const ProcessMesh& mesh_;
-  Pass pass_;
+  ForwardContext pass_;
   std::int64_t rows_;
   std::int64_t time_;
 };
@@ -224,33 +227,34 @@ class Round {
 
 double ScheduledSampling::decays() const {
   if (decay) return *decay;
-  if (schedule == GoldSchedule::linear) return 1e-4;
-  return schedule == GoldSchedule::exponential ? 0.9999 : 1000;
+  if (schedule == GoldProbabilitySchedule::linear) return 1e-4;
+  return schedule == GoldProbabilitySchedule::exponential ? 0.9999 : 1000;
 }
 
 double ScheduledSampling::gold_share(std::int64_t step) const {
   const auto i = static_cast<double>(step);
   const double k = decays();
-  if (schedule == GoldSchedule::linear) return std::min(1.0, std::max(least, start - k * i));
-  if (schedule == GoldSchedule::exponential) return std::pow(k, i);
-  if (schedule == GoldSchedule::inverse_sigmoid) return k / (k + std::exp(i / k));
+  if (schedule == GoldProbabilitySchedule::linear)
+    return std::min(1.0, std::max(least, start - k * i));
+  if (schedule == GoldProbabilitySchedule::exponential) return std::pow(k, i);
+  if (schedule == GoldProbabilitySchedule::inverse_sigmoid) return k / (k + std::exp(i / k));
   const auto last = static_cast<double>(std::max<std::int64_t>(warmup, 1));
   return 1 - most * std::pow(0.001, std::max(0.0, last - i) / last);
 }
 
 std::string problem_of(const ScheduledSampling& options) {
-  if (options.mixing == InputMixing::none) return "";
-  if (options.mixing != InputMixing::two_pass && !is_a_word(options.guess))
+  if (options.mixing == ScheduledSamplingMethod::none) return "";
+  if (options.mixing != ScheduledSamplingMethod::two_pass && !is_a_word(options.guess))
     return "training.scheduled_sampling.prediction is a mean of embeddings, which "
            "training.scheduled_sampling.method: two_pass "
            "reads alone; set it to sample or argmax";
   const double decay = options.decays();
-  if (options.schedule == GoldSchedule::exponential && decay > 1)
+  if (options.schedule == GoldProbabilitySchedule::exponential && decay > 1)
     return fmt::format(
         "training.scheduled_sampling.decay is {}; training.scheduled_sampling.schedule: "
         "exponential wants at most 1",
         decay);
-  if (options.schedule == GoldSchedule::inverse_sigmoid && decay < 1)
+  if (options.schedule == GoldProbabilitySchedule::inverse_sigmoid && decay < 1)
     return fmt::format(
         "training.scheduled_sampling.decay is {}; training.scheduled_sampling.schedule: "
         "inverse_sigmoid wants at least 1",
@@ -258,15 +262,15 @@ std::string problem_of(const ScheduledSampling& options) {
   return "";
 }
 
-std::vector<double> guess_weights(InputGuess guess,
-                                  double temperature,
-                                  std::span<const double> scores,
-                                  std::span<const double> noise) {
+std::vector<double> prediction_weights(ScheduledSamplingPrediction guess,
+                                       double temperature,
+                                       std::span<const double> scores,
+                                       std::span<const double> noise) {
   std::vector<double> x(scores.begin(), scores.end());
   for (std::size_t i = 0; i < x.size(); ++i)
     x[i] = (x[i] + (noise.empty() ? 0.0 : noise[i])) / temperature;
-  if (guess == InputGuess::sparsemax) return sparse(x);
-  if (guess == InputGuess::top_five) {
+  if (guess == ScheduledSamplingPrediction::sparsemax) return sparse(x);
+  if (guess == ScheduledSamplingPrediction::top_five) {
     std::vector<std::size_t> order(x.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return x[i]; });
@@ -276,20 +280,20 @@ std::vector<double> guess_weights(InputGuess guess,
   return soft(x);
 }
 
-Reading mixed_reading(const ScheduledSampling& options,
-                      const Model& model,
-                      const Reading& reading,
-                      const Pass& pass) {
+ModelInput mix_in_predictions(const ScheduledSampling& options,
+                              const Model& model,
+                              const ModelInput& reading,
+                              const ForwardContext& pass) {
   const double share = options.gold_share(pass.step);
   const Tensor gold = field_of(reading.fields, "tokens");
   // Without a guess nothing is asked, but for plans.
-  if (share >= 1 && !gold.device().state().dry()) return reading;
-  const NoGradient unrecorded;
+  if (share >= 1 && !gold.device().state().is_meta()) return reading;
+  const NoGradGuard unrecorded;
   std::int64_t rounds = 1;
-  if (options.mixing == InputMixing::sequential)
+  if (options.mixing == ScheduledSamplingMethod::sequential)
     rounds = std::max<std::int64_t>(reading.time() - 1, 1);
-  if (options.mixing == InputMixing::parallel) rounds = options.passes;
-  Reading mixed = reading;
+  if (options.mixing == ScheduledSamplingMethod::parallel) rounds = options.passes;
+  ModelInput mixed = reading;
   for (std::int64_t round = 1; round <= rounds; ++round)
     mixed = Round(options, model, reading, pass, round).mixed(mixed, gold, round, share);
   return mixed;
@@ -299,7 +303,7 @@ namespace {
 
 // The keys that some methods and schedules read and others do not.
 void warn_of_unread(OptionTable& table, const ScheduledSampling& options) {
-  const auto is_off = [&options] { return options.mixing == InputMixing::none; };
+  const auto is_off = [&options] { return options.mixing == ScheduledSamplingMethod::none; };
   const auto unless = [&](const char* key, const char* reason, const auto& reads) {
     table.warn(key, [&options, is_off, reason, reads]() -> std::string {
       if (is_off()) return "training.scheduled_sampling.method is none";
@@ -309,25 +313,27 @@ void warn_of_unread(OptionTable& table, const ScheduledSampling& options) {
   for (const char* const key :
        {"training.scheduled_sampling.prediction", "training.scheduled_sampling.schedule"})
     unless(key, "", [](const ScheduledSampling&) { return true; });
-  unless("training.scheduled_sampling.temperature",
-         "training.scheduled_sampling.prediction is argmax",
-         [](const ScheduledSampling& of) { return of.guess != InputGuess::argmax; });
-  unless("training.scheduled_sampling.num_passes",
-         "training.scheduled_sampling.method is not parallel",
-         [](const ScheduledSampling& of) { return of.mixing == InputMixing::parallel; });
+  unless(
+      "training.scheduled_sampling.temperature",
+      "training.scheduled_sampling.prediction is argmax",
+      [](const ScheduledSampling& of) { return of.guess != ScheduledSamplingPrediction::argmax; });
+  unless(
+      "training.scheduled_sampling.num_passes",
+      "training.scheduled_sampling.method is not parallel",
+      [](const ScheduledSampling& of) { return of.mixing == ScheduledSamplingMethod::parallel; });
   constexpr const char* other = "training.scheduled_sampling.schedule is one that does not read it";
   for (const char* const key : {"training.scheduled_sampling.initial_gold_prob",
                                 "training.scheduled_sampling.min_gold_prob"})
     unless(key, other, [](const ScheduledSampling& of) {
-      return of.schedule == GoldSchedule::linear;
+      return of.schedule == GoldProbabilitySchedule::linear;
     });
   unless("training.scheduled_sampling.decay", other, [](const ScheduledSampling& of) {
-    return of.schedule != GoldSchedule::warmup;
+    return of.schedule != GoldProbabilitySchedule::warmup;
   });
   for (const char* const key : {"training.scheduled_sampling.max_sampling_prob",
                                 "training.scheduled_sampling.warmup_steps"})
     unless(key, other, [](const ScheduledSampling& of) {
-      return of.schedule == GoldSchedule::warmup;
+      return of.schedule == GoldProbabilitySchedule::warmup;
     });
 }
 
@@ -340,21 +346,21 @@ void declare(OptionTable& table, ScheduledSampling& options) {
       "with run.task: translation, whether training reads in place of some true words what "
       "the model would say: asked once a word (Bengio et al. 2015), once in all (Mihaylova & "
       "Martins 2019), or training.scheduled_sampling.num_passes times (Duckworth et al. 2019)",
-      {{"none", InputMixing::none},
-       {"sequential", InputMixing::sequential},
-       {"two_pass", InputMixing::two_pass},
-       {"parallel", InputMixing::parallel}});
+      {{"none", ScheduledSamplingMethod::none},
+       {"sequential", ScheduledSamplingMethod::sequential},
+       {"two_pass", ScheduledSamplingMethod::two_pass},
+       {"parallel", ScheduledSamplingMethod::parallel}});
   table.add("training.scheduled_sampling.prediction",
             options.guess,
             "what is read of its scores: a word that is drawn, or the likeliest; with two_pass "
             "also a mean of embeddings by their softmax, the same with Gumbel noise, of the five "
             "likeliest words, or by their sparsemax",
-            {{"sample", InputGuess::sample},
-             {"argmax", InputGuess::argmax},
-             {"softmax", InputGuess::softmax},
-             {"gumbel", InputGuess::gumbel},
-             {"top5", InputGuess::top_five},
-             {"sparsemax", InputGuess::sparsemax}});
+            {{"sample", ScheduledSamplingPrediction::sample},
+             {"argmax", ScheduledSamplingPrediction::argmax},
+             {"softmax", ScheduledSamplingPrediction::softmax},
+             {"gumbel", ScheduledSamplingPrediction::gumbel},
+             {"top5", ScheduledSamplingPrediction::top_five},
+             {"sparsemax", ScheduledSamplingPrediction::sparsemax}});
   table.add("training.scheduled_sampling.temperature",
             options.temperature,
             "what logits are divided by before: below 1 sharpens, above 1 flattens",
@@ -368,10 +374,10 @@ void declare(OptionTable& table, ScheduledSampling& options) {
             "the share of true words at step i, from 0: max(min_gold_prob, initial_gold_prob "
             "- decay i); decay^i; k / (k + exp(i / k)) with k decay; or 1 - max_sampling_prob "
             "0.001^(max(0, w - i) / w) with w warmup_steps",
-            {{"linear", GoldSchedule::linear},
-             {"exponential", GoldSchedule::exponential},
-             {"inverse_sigmoid", GoldSchedule::inverse_sigmoid},
-             {"warmup", GoldSchedule::warmup}});
+            {{"linear", GoldProbabilitySchedule::linear},
+             {"exponential", GoldProbabilitySchedule::exponential},
+             {"inverse_sigmoid", GoldProbabilitySchedule::inverse_sigmoid},
+             {"warmup", GoldProbabilitySchedule::warmup}});
   table.add("training.scheduled_sampling.initial_gold_prob",
             options.start,
             "as training.scheduled_sampling.schedule says",

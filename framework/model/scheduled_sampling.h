@@ -15,7 +15,7 @@ namespace longspan {
 class Model;
 
 // How often the model is asked.
-enum class InputMixing : std::uint8_t {
+enum class ScheduledSamplingMethod : std::uint8_t {
   none,
   sequential,  // once a word: what it says next is of what it has said (Bengio et al. 2015)
   two_pass,    // once, after the true words (Mihaylova & Martins 2019)
@@ -23,7 +23,7 @@ enum class InputMixing : std::uint8_t {
 };
 
 // What is read of its scores s.
-enum class InputGuess : std::uint8_t {
+enum class ScheduledSamplingPrediction : std::uint8_t {
   sample,     // a word drawn by softmax(s / temperature)
   argmax,     // the likeliest word
   softmax,    // the mean of all embeddings by softmax(s / temperature)
@@ -31,10 +31,12 @@ enum class InputGuess : std::uint8_t {
   top_five,   // the same of the five likeliest words
   sparsemax,  // the mean by sparsemax(s / temperature) (Martins & Astudillo 2016)
 };
-inline bool is_a_word(InputGuess guess) { return guess <= InputGuess::argmax; }
+inline bool is_a_word(ScheduledSamplingPrediction guess) {
+  return guess <= ScheduledSamplingPrediction::argmax;
+}
 
 // How the share of true words falls with the step i, counted from 0.
-enum class GoldSchedule : std::uint8_t {
+enum class GoldProbabilitySchedule : std::uint8_t {
   linear,           // max(least, start - decay i)
   exponential,      // decay^i
   inverse_sigmoid,  // decay / (decay + exp(i / decay))
@@ -42,11 +44,11 @@ enum class GoldSchedule : std::uint8_t {
 };
 
 struct ScheduledSampling {
-  InputMixing mixing = InputMixing::none;
-  InputGuess guess = InputGuess::sample;
+  ScheduledSamplingMethod mixing = ScheduledSamplingMethod::none;
+  ScheduledSamplingPrediction guess = ScheduledSamplingPrediction::sample;
   double temperature = 1;
   std::int64_t passes = 1;  // with InputMixing::parallel
-  GoldSchedule schedule = GoldSchedule::warmup;
+  GoldProbabilitySchedule schedule = GoldProbabilitySchedule::warmup;
   double start = 1;
   double least = 0;
   std::optional<double> decay = {};  // none: 1e-4, 0.9999 or 1000, by the schedule
@@ -65,16 +67,16 @@ std::string problem_of(const ScheduledSampling& options);
 // The reading with guesses in place of some of its tokens, never of a row's first: of each a coin
 // decides, a function of (seed, step, pass, global row, position). No gradient goes through the
 // guesses. Collective over the ranks that share the rows' time or the weights.
-Reading mixed_reading(const ScheduledSampling& options,
-                      const Model& model,
-                      const Reading& reading,
-                      const Pass& pass);
+ModelInput mix_in_predictions(const ScheduledSampling& options,
+                              const Model& model,
+                              const ModelInput& reading,
+                              const ForwardContext& pass);
 
 // What such a guess reads of scores [vocabulary]: weights of the embeddings, which sum to 1.
 // `noise`: Gumbel noise, as many. For soft guesses.
-std::vector<double> guess_weights(InputGuess guess,
-                                  double temperature,
-                                  std::span<const double> scores,
-                                  std::span<const double> noise = {});
+std::vector<double> prediction_weights(ScheduledSamplingPrediction guess,
+                                       double temperature,
+                                       std::span<const double> scores,
+                                       std::span<const double> noise = {});
 
 }  // namespace longspan

@@ -10,22 +10,25 @@
 namespace longspan {
 
 Range rows_with_losses(const ProcessMesh& mesh, std::int64_t rows) {
-  const Part part = part_of(rows, mesh.time.rank(), mesh.time.size());
+  const ShardRange part = shard_range(rows, mesh.time.rank(), mesh.time.size());
   return {part.begin, part.begin + part.count};
 }
 
-Variable losses_of_time(Variable&& x, const ProcessMesh& mesh) {
-  return mesh.shape.sequence ? leave_split(std::move(x), mesh.tensor) : std::move(x);
+Variable sequence_losses(Variable&& x, const ProcessMesh& mesh) {
+  return mesh.shape.sequence ? reduce_from_tensor_parallel_region(std::move(x), mesh.tensor)
+                             : std::move(x);
 }
 
 Tensor host_field(const std::vector<std::int64_t>& values,
                   const Shape& shape,
                   const Device& device) {
-  return queued_to(Tensor::from<std::int64_t>(values, shape, device.host(), MemoryTag::workspace),
-                   device);
+  return copy_async(Tensor::from<std::int64_t>(values, shape, device.host(), MemoryTag::workspace),
+                    device);
 }
 
-Variable take_columns(const Variable& x, const std::vector<std::int64_t>& columns, std::int64_t n) {
+Variable gather_columns(const Variable& x,
+                        const std::vector<std::int64_t>& columns,
+                        std::int64_t n) {
   const std::int64_t rows = x.shape()[0], held = x.shape()[1];
   std::vector<std::int64_t> ids(columns.size());
   for (std::size_t i = 0; i < columns.size(); ++i)
@@ -36,11 +39,11 @@ Variable take_columns(const Variable& x, const std::vector<std::int64_t>& column
                    1);
 }
 
-Variable take_places(const Variable& x,
-                     const Ranges& held,
-                     const std::vector<std::int64_t>& places,
-                     std::int64_t n,
-                     const Communicator& group) {
+Variable gather_positions(const Variable& x,
+                          const Ranges& held,
+                          const std::vector<std::int64_t>& places,
+                          std::int64_t n,
+                          const Communicator& group) {
   std::unordered_map<std::int64_t, std::int64_t> columns;
   for (const Range& range : held)
     for (std::int64_t place = range.begin; place < range.end; ++place)
@@ -48,7 +51,8 @@ Variable take_places(const Variable& x,
   std::vector<std::int64_t> own(places.size(), -1);
   for (std::size_t i = 0; i < places.size(); ++i)
     if (const auto found = columns.find(places[i]); found != columns.end()) own[i] = found->second;
-  return enter_split(leave_split(take_columns(x, own, n), group), group);
+  return copy_to_tensor_parallel_region(
+      reduce_from_tensor_parallel_region(gather_columns(x, own, n), group), group);
 }
 
 }  // namespace longspan

@@ -18,19 +18,21 @@ Range rows_with_losses(const ProcessMesh& mesh, std::int64_t rows);
 
 // The losses of those rows, 0 of the others, as Term::values wants them: tensor rank 0 of each
 // context rank has the sum over its tensor ranks. x: any shape.
-Variable losses_of_time(Variable&& x, const ProcessMesh& mesh);
+Variable sequence_losses(Variable&& x, const ProcessMesh& mesh);
 
 // x [rows, held, width] of the positions `held`: of row r the positions places[r * n] ..
 // places[r * n + n - 1], zeros where one is negative, as [rows, n, width] on all ranks of `group`,
 // among which each position is held once.
-Variable take_places(const Variable& x,
-                     const Ranges& held,
-                     const std::vector<std::int64_t>& places,
-                     std::int64_t n,
-                     const Communicator& group);
+Variable gather_positions(const Variable& x,
+                          const Ranges& held,
+                          const std::vector<std::int64_t>& places,
+                          std::int64_t n,
+                          const Communicator& group);
 
 // The same of columns of x [rows, columns, width] that this rank has itself.
-Variable take_columns(const Variable& x, const std::vector<std::int64_t>& columns, std::int64_t n);
+Variable gather_columns(const Variable& x,
+                        const std::vector<std::int64_t>& columns,
+                        std::int64_t n);
 
 // Values of a field of i64 that the host can read, also where a plan has only its shape.
 Tensor host_field(const std::vector<std::int64_t>& values,

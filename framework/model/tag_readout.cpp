@@ -23,7 +23,7 @@ struct Words {
 // a word.
 Words words_of(const Tensor& targets, std::int64_t tags) {
   const std::int64_t rows = targets.shape()[0], time = targets.shape()[1];
-  const bool is_dry = targets.device().state().dry();
+  const bool is_dry = targets.device().state().is_meta();
   const auto tag_at = [&](std::int64_t row, std::int64_t place) {
     const std::int64_t tag = is_dry ? 0 : targets.data<std::int64_t>()[row * time + place];
     return tag < tags ? tag : ignored_target;
@@ -48,9 +48,9 @@ Words words_of(const Tensor& targets, std::int64_t tags) {
   return words;
 }
 
-class Tags : public Readout {
+class Tags : public OutputHead {
  public:
-  Tags(const Scope& scope, const BodyEnd& end, const ModelSetting& setting)
+  Tags(const Scope& scope, const OutputHeadSpec& end, const ModelBuildOptions& setting)
       : device_(setting.device),
         mesh_(setting.mesh),
         part_{0, setting.classes, setting.classes},
@@ -58,41 +58,47 @@ class Tags : public Readout {
         scores_(
             scope,
             {.in = end.width, .out = setting.classes, .initial = end.initial, .hidden = false}) {
-    if (kind_ != TagReadout::crf) return;
+    if (kind_ != TaggingHeadType::crf) return;
     // As pytorch-crf has them.
-    const Initial initial = Initial::uniform(0.1);
-    start_ = scope.undecayed("start", {setting.classes}, initial);
-    transitions_ = scope.undecayed("transitions", {setting.classes, setting.classes}, initial);
-    end_ = scope.undecayed("end", {setting.classes}, initial);
+    const Initializer initial = Initializer::uniform(0.1);
+    start_ = scope.no_decay_weight("start", {setting.classes}, initial);
+    transitions_ =
+        scope.no_decay_weight("transitions", {setting.classes, setting.classes}, initial);
+    end_ = scope.no_decay_weight("end", {setting.classes}, initial);
   }
 
-  std::vector<Term> terms(const States& states,
-                          const Reading& reading,
-                          const Pass&) const override {
+  std::vector<LossTerm> losses(const BackboneOutput& states,
+                              const ModelInput& reading,
+                              const ForwardContext&) const override {
     // Without words whose tag training lacks, as that has no score.
     const Words words = words_of(field_of(reading.fields, "targets"), part_.total);
     return {{.name = "loss",
-             .values = losses_of_time(losses(of_words(states, words), words), mesh_),
+             .values = sequence_losses(losses(of_words(states, words), words), mesh_),
              .count = "tokens"}};
   }
 
-  Variable scores(const States& states, const Reading&, const Pass&) const override {
+  Variable scores(const BackboneOutput& states,
+                  const ModelInput&,
+                  const ForwardContext&) const override {
     const Variable& x = states.hidden;
-    return scores_(states.time.divided() ? enter_split_by_time(x, states.time.rows(), mesh_.tensor)
-                                         : x);
+    return scores_(states.time.divided()
+                       ? gather_from_sequence_parallel_region(x, states.time.rows(), mesh_.tensor)
+                       : x);
   }
 
-  Tensor choices(const States& states, const Reading& reading, const Pass&) const override {
-    const NoGradient unrecorded;
+  Tensor predictions(const BackboneOutput& states,
+                 const ModelInput& reading,
+                 const ForwardContext&) const override {
+    const NoGradGuard unrecorded;
     const Tensor& targets = field_of(reading.fields, "targets");
     const Words words = words_of(targets, std::numeric_limits<std::int64_t>::max());
     const std::int64_t rows = targets.shape()[0], time = targets.shape()[1];
     const Variable scores = of_words(states, words);
     const Tensor best =
-        kind_ == TagReadout::crf
-            ? best_tags(scores.value(), chain(), host_field(words.lengths, {rows}, device_))
+        kind_ == TaggingHeadType::crf
+            ? viterbi_decode(scores.value(), chain(), host_field(words.lengths, {rows}, device_))
                   .tags.to_host()
-            : best_classes(scores.value());
+            : argmax_classes(scores.value());
     const Tensor all =
         Tensor::empty({rows, time}, DType::i64, device_.host(), MemoryTag::workspace);
     std::ranges::fill(all.span<std::int64_t>(), std::int64_t{-1});
@@ -103,21 +109,19 @@ class Tags : public Readout {
     return all;
   }
 
-  const Part& part() const override { return part_; }
+  const ShardRange& part() const override { return part_; }
 
  private:
-  LinearChainWeights chain() const {
-    return {start_->variable, transitions_->variable, end_->variable};
-  }
+  CrfWeights chain() const { return {start_->variable, transitions_->variable, end_->variable}; }
 
   // [rows, words.most, tags] of all positions, in the accumulator dtype.
-  Variable of_words(const States& states, const Words& words) const {
+  Variable of_words(const BackboneOutput& states, const Words& words) const {
     const Variable here = scores_(states.hidden);
-    return take_places(cast(here, accumulator_of(here.value().dtype())),
-                       states.time.outside(),
-                       words.places,
-                       words.most,
-                       mesh_.time);
+    return gather_positions(cast(here, accumulator_of(here.value().dtype())),
+                            states.time.outside(),
+                            words.places,
+                            words.most,
+                            mesh_.time);
   }
 
   // Of the rows that are this rank's.
@@ -125,14 +129,14 @@ class Tags : public Readout {
     const std::int64_t rows = scores.shape()[0];
     const Range own = rows_with_losses(mesh_, rows);
     const auto is_own = [&](std::int64_t row) { return row >= own.begin && row < own.end; };
-    if (kind_ == TagReadout::crf) {
+    if (kind_ == TaggingHeadType::crf) {
       std::vector<std::int64_t> lengths = words.lengths;
       for (std::int64_t row = 0; row < rows; ++row)
         if (!is_own(row)) lengths[static_cast<std::size_t>(row)] = 0;
-      return linear_chain_losses(scores,
-                                 chain(),
-                                 host_field(words.tags, {rows, words.most}, device_),
-                                 host_field(lengths, {rows}, device_));
+      return crf_losses(scores,
+                        chain(),
+                        host_field(words.tags, {rows, words.most}, device_),
+                        host_field(lengths, {rows}, device_));
     }
     std::vector<std::int64_t> tags = words.tags;
     for (std::size_t i = 0; i < tags.size(); ++i)
@@ -145,8 +149,8 @@ class Tags : public Readout {
 
   Device device_;
   ProcessMesh mesh_;
-  Part part_;
-  TagReadout kind_;
+  ShardRange part_;
+  TaggingHeadType kind_;
   Linear scores_;
   Weight start_;
   Weight transitions_;
@@ -155,8 +159,8 @@ class Tags : public Readout {
 
 }  // namespace
 
-ReadoutFactory tag_readout() {
-  return [](const Scope& scope, const Body& body, const ModelSetting& setting) {
+OutputHeadFactory tagging_head() {
+  return [](const Scope& scope, const Backbone& body, const ModelBuildOptions& setting) {
     require(setting.classes > 0, "a readout of tags has no tags");
     return std::make_unique<Tags>(scope.child("output"), body.end(), setting);
   };

@@ -10,7 +10,7 @@ namespace longspan {
 
 // A part of the loss: weight x the sum of `values` over all ranks / the batch's count of that name
 // over all ranks.
-struct Term {
+struct LossTerm {
   std::string name;
   Variable values;    // accumulator dtype, of what this context rank has; any shape
   std::string count;  // of the batch: "tokens"; empty: `values` are the same on every rank and in
@@ -20,7 +20,7 @@ struct Term {
 
 // A number of each position that is no loss, such as the steps that it took: of what this context
 // rank has, the same on its tensor ranks. Its mean is over the batch's count of that name.
-struct Watched {
+struct AuxiliaryMetric {
   std::string name;
   double sum = 0;
   double largest = 0;

@@ -5,14 +5,14 @@
 namespace longspan {
 namespace {
 
-class VocabularyReadout : public Readout {
+class VocabularyReadout : public OutputHead {
  public:
-  VocabularyReadout(const Scope& scope, const Body& body, const ModelSetting& setting)
+  VocabularyReadout(const Scope& scope, const Backbone& body, const ModelBuildOptions& setting)
       : VocabularyReadout(scope, body.vocabulary(), body.end(), setting) {}
 
-  std::vector<Term> terms(const States& states,
-                          const Reading& reading,
-                          const Pass& pass) const override {
+  std::vector<LossTerm> losses(const BackboneOutput& states,
+                              const ModelInput& reading,
+                              const ForwardContext& pass) const override {
     const Tensor targets = columns_of(reading, "targets", states.time, device_);
     return {
         {.name = "loss",
@@ -20,16 +20,18 @@ class VocabularyReadout : public Readout {
              states.hidden, targets, states.time, pass.training ? smoothing_ : LabelSmoothing{}),
          .count = "tokens"}};
   }
-  Variable scores(const States& states, const Reading& reading, const Pass&) const override {
+  Variable scores(const BackboneOutput& states,
+                  const ModelInput& reading,
+                  const ForwardContext&) const override {
     return output_.logits(states.hidden, states.time, reading.only_last);
   }
-  const Part& part() const override { return output_.part(); }
+  const ShardRange& part() const override { return output_.part(); }
 
  private:
   VocabularyReadout(const Scope& scope,
                     std::int64_t vocabulary,
-                    const BodyEnd& end,
-                    const ModelSetting& setting)
+                    const OutputHeadSpec& end,
+                    const ModelBuildOptions& setting)
       : device_(setting.device),
         smoothing_(setting.smoothing),
         output_(scope.child("output"),
@@ -44,13 +46,13 @@ class VocabularyReadout : public Readout {
 
   Device device_;
   LabelSmoothing smoothing_;
-  OutputLayer output_;
+  LMHead output_;
 };
 
 }  // namespace
 
-ReadoutFactory vocabulary_readout() {
-  return [](const Scope& scope, const Body& body, const ModelSetting& setting) {
+OutputHeadFactory lm_head() {
+  return [](const Scope& scope, const Backbone& body, const ModelBuildOptions& setting) {
     return std::make_unique<VocabularyReadout>(scope, body, setting);
   };
 }

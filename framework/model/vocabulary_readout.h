@@ -8,6 +8,6 @@ namespace longspan {
 // As wide as the body's vocabulary, in the scope "output". One term, "loss": the cross-entropy of
 // `targets` [rows, time] in nats by token, over "tokens"; 0 where a target is negative. In
 // training they are smoothed as the setting says.
-ReadoutFactory vocabulary_readout();
+OutputHeadFactory lm_head();
 
 }  // namespace longspan

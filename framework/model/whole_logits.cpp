@@ -6,12 +6,12 @@
 
 namespace longspan {
 
-Tensor whole_logits(const Tensor& logits, const Part& part, const Communicator& tensor) {
+Tensor all_gather_logits(const Tensor& logits, const ShardRange& part, const Communicator& tensor) {
   const Device host = logits.device().host();
   const std::int64_t rows = logits.shape()[0];
   if (tensor.size() == 1 && logits.dtype() == DType::f32)
     return logits.to_host().reshape({rows, part.count});
-  const Tensor here = wide_on_host(logits).reshape({rows, part.count});
+  const Tensor here = to_host_f64(logits).reshape({rows, part.count});
   if (tensor.size() == 1) return here;
   // Parts differ by one column at most: each rank sends as many as the largest has.
   const int ranks = tensor.size();
@@ -27,7 +27,7 @@ Tensor whole_logits(const Tensor& logits, const Part& part, const Communicator& 
   for (std::int64_t row = 0; row < rows; ++row)
     for (int rank = 0; rank < ranks; ++rank)
       to = std::copy_n(all.data<double>() + (rank * rows + row) * most,
-                       part_of(part.total, rank, ranks).count,
+                       shard_range(part.total, rank, ranks).count,
                        to);
   return result;
 }

@@ -10,6 +10,6 @@ namespace longspan {
 // logits: [rows, 1, this rank's part] or [rows, this rank's part]. Result: [rows, part.total] on
 // the host, in the order of the vocabulary: the same numbers in f64, or where a rank has them all
 // in f32, as they are: perhaps the elements of `logits`, which are not to be changed. Collective.
-Tensor whole_logits(const Tensor& logits, const Part& part, const Communicator& tensor);
+Tensor all_gather_logits(const Tensor& logits, const ShardRange& part, const Communicator& tensor);
 
 }  // namespace longspan

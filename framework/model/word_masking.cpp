@@ -36,21 +36,22 @@ std::int64_t copied_word(
   const std::int64_t m = batch.field("source_length").data<std::int64_t>()[row];
   if (m == 0) return mask;
   const Tensor& source = batch.field("source");
-  return source.data<std::int64_t>()[row * source.shape()[1] + copied_place(t, n, m)];
+  return source.data<std::int64_t>()[row * source.shape()[1] + uniform_copy_position(t, n, m)];
 }
 
 }  // namespace
 
-Batch masked_words(const Batch& batch,
-                   std::int64_t mask,
-                   const WordMaskingOptions& options,
-                   const std::optional<Random>& random) {
+Batch prepare_nat_batch(const Batch& batch,
+                        std::int64_t mask,
+                        const NatOptions& options,
+                        const std::optional<Random>& random) {
   const Tensor& words = batch.field("targets");
-  if (words.device().state().dry()) return batch;
+  if (words.device().state().is_meta()) return batch;
   const std::int64_t rows = words.shape()[0], columns = words.shape()[1];
   const auto lengths = batch.field("length").span<std::int64_t>();
-  const bool draws = random && options.masking == WordMasking::random;
-  const bool copies = options.masking != WordMasking::random && options.first == FirstWords::source;
+  const bool draws = random && options.masking == NatObjective::random;
+  const bool copies =
+      options.masking != NatObjective::random && options.first == NatDecoderInput::source;
   Batch result = batch;
   const Tensor tokens =
       Tensor::zeros(words.shape(), DType::i64, words.device(), MemoryTag::workspace);
@@ -77,7 +78,7 @@ Batch masked_words(const Batch& batch,
   return result;
 }
 
-std::int64_t copied_place(std::int64_t t, std::int64_t n, std::int64_t m) {
+std::int64_t uniform_copy_position(std::int64_t t, std::int64_t n, std::int64_t m) {
   if (n < 2) return 0;
   const std::int64_t whole = t * (m - 1) / (n - 1), rest = t * (m - 1) % (n - 1);
   const bool is_half = 2 * rest == n - 1;

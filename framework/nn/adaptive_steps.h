@@ -11,7 +11,7 @@
 namespace longspan {
 
 // Graves' rule; each deviation is one of the authors of tensor2tensor's.
-struct HaltingOptions {
+struct ActOptions {
   // Whether a step's halting probability is read of the state that the step gives, or of what its
   // block is to read.
   enum class Reads : std::uint8_t { after, before };
@@ -31,39 +31,39 @@ struct HaltingOptions {
 };
 
 // What a step decided: [positions].
-struct HaltingStep {
+struct ActStep {
   Tensor logits;
   Tensor weights;
   Tensor decisions;  // u8, kernels/halting.h
 };
 
-struct Pondered {
+struct ActResult {
   Variable states;  // [batch, time, width], as x
   // [batch * time] of an accumulator dtype: the steps that a position took and its remainder, 0 of
   // padding.
   Variable costs;
-  std::vector<HaltingStep> steps;  // one by one, until all halted
-  std::int64_t taken = 0;          // by this rank's positions together
+  std::vector<ActStep> steps;  // one by one, until all halted
+  std::int64_t taken = 0;      // by this rank's positions together
   // Of a pass without training, and empty otherwise: those of each position, [batch * time], 0 of
   // padding, and where the positions are.
   std::vector<std::int64_t> each = {};
-  TimeDivision time = {};
+  SequenceShard time = {};
 };
 
 // The block, from outside.
-struct StepBlock {
+struct RecurrentBlock {
   // What the block reads in step 0, 1, ... of the states.
   std::function<Variable(const Variable& states, std::int64_t step)> read;
   // The states after it, of all rows or at least of those that are taken (null: all).
   std::function<Variable(
-      const Variable& read, std::int64_t step, const std::shared_ptr<const TakenRows>& taken)>
+      const Variable& read, std::int64_t step, const std::shared_ptr<const ActiveRows>& taken)>
       run;
 };
 
 // Parameters "weight" [1, width] and "bias" [1], of the logit of halting.
-class AdaptiveSteps {
+class AdaptiveComputationTime {
  public:
-  AdaptiveSteps(const Scope& scope, std::int64_t width, const HaltingOptions& options);
+  AdaptiveComputationTime(const Scope& scope, std::int64_t width, const ActOptions& options);
 
   // x: [batch, time, width], outside of split regions. real: [batch, time] u8 on its device, 1 but
   // for padding, which takes no step; undefined: there is none. The block runs over all positions,
@@ -71,10 +71,10 @@ class AdaptiveSteps {
   // rows' time or the weights: those ranks must call this together. With pass.kept it always runs
   // as often as it may: positions that are read later look at every step of those before. Decisions
   // are the pass's (Pass::decide), and the same on all tensor ranks.
-  Pondered operator()(const Variable& x,
-                      const StepBlock& block,
-                      const Tensor& real,
-                      const Pass& pass) const;
+  ActResult operator()(const Variable& x,
+                       const RecurrentBlock& block,
+                       const Tensor& real,
+                       const ForwardContext& pass) const;
 
  private:
   Variable logits(const Variable& states) const;
@@ -82,10 +82,10 @@ class AdaptiveSteps {
                 const Variable& sums,
                 const Tensor& before,
                 std::int64_t step,
-                const Pass& pass) const;
+                const ForwardContext& pass) const;
 
   ProcessMesh mesh_;
-  HaltingOptions options_;
+  ActOptions options_;
   Linear unit_;
   Weight bias_;
 };

@@ -24,34 +24,34 @@ Variable last_row(const Variable& x) {
 TokenEmbedding::TokenEmbedding(const Scope& scope,
                                std::int64_t vocabulary,
                                std::int64_t width,
-                               const Initial& initial)
+                               const Initializer& initial)
     : region_(scope.parameters().mesh().tensor),
       table_(scope.classes(vocabulary, width, initial)) {}
 
 Variable TokenEmbedding::operator()(const Tensor& tokens,
                                     double scale,
-                                    const TimeDivision& time) const {
+                                    const SequenceShard& time) const {
   const Span span({.kind = ActivityKind::layer, .layer = layer_of(table_)});
-  const Part& rows = table_->part;
+  const ShardRange& rows = table_->part;
   return region_.leave(embedding(table_->variable, tokens, rows.begin, scale, rows.count), time);
 }
 
-Tensor TokenEmbedding::mixed(const Tensor& weights, double factor) const {
-  const NoGradient unrecorded;
+Tensor TokenEmbedding::soft_embedding(const Tensor& weights, double factor) const {
+  const NoGradGuard unrecorded;
   const Tensor rows = table_->variable.value().slice(0, table_->part.count);
   const Tensor y = Tensor::zeros({weights.shape()[0], rows.shape().width()},
                                  rows.dtype(),
                                  rows.device(),
                                  MemoryTag::workspace);
   if (weights.elements() > 0) {
-    on_or_dry(y.device(),
-              [&](auto backend) { matmul(backend, {.a = weights, .b = rows, .c = y}); });
+    dispatch_or_meta(y.device(),
+                     [&](auto backend) { matmul(backend, {.a = weights, .b = rows, .c = y}); });
     on(y.device(), [&](auto backend) { scale(backend, factor, y, y); });
   }
   return region_.leave(Variable(y), {}).value();
 }
 
-OutputLayer::OutputLayer(const Scope& scope, const Options& options, const Weight& tied_table)
+LMHead::LMHead(const Scope& scope, const Options& options, const Weight& tied_table)
     : name_(scope.path()),
       tensor_(scope.parameters().mesh().tensor),
       region_(tensor_),
@@ -64,15 +64,16 @@ OutputLayer::OutputLayer(const Scope& scope, const Options& options, const Weigh
   if (options.bias) bias_ = scope.class_bias(options.vocabulary);
 }
 
-Variable OutputLayer::product(const Variable& x) const {
-  Variable logits = linear(
-      scale_ == 1 ? x : scaled(x, scale_), table_->variable, bias_ ? bias_->variable : Variable());
-  return cap_ ? held_below(logits, *cap_) : std::move(logits);
+Variable LMHead::product(const Variable& x) const {
+  Variable logits = linear(scale_ == 1 ? x : multiply_scalar(x, scale_),
+                           table_->variable,
+                           bias_ ? bias_->variable : Variable());
+  return cap_ ? soft_cap(logits, *cap_) : std::move(logits);
 }
 
-Variable OutputLayer::losses_inside(const Variable& x,
-                                    const Tensor& targets,
-                                    const LabelSmoothing& smoothing) const {
+Variable LMHead::losses_inside(const Variable& x,
+                               const Tensor& targets,
+                               const LabelSmoothing& smoothing) const {
   return cross_entropy(product(x),
                        targets,
                        {.vocabulary = part_.total,
@@ -83,22 +84,22 @@ Variable OutputLayer::losses_inside(const Variable& x,
                        tensor_);
 }
 
-Variable OutputLayer::logits(const Variable& x, const TimeDivision& time, bool only_last) const {
+Variable LMHead::logits(const Variable& x, const SequenceShard& time, bool only_last) const {
   const Span span({.kind = ActivityKind::layer, .layer = name_});
   const Variable inside = region_.enter(x, time);
   return first_features(product(only_last ? last_row(inside) : inside), part_.count);
 }
 
-Variable OutputLayer::losses(const Variable& x,
-                             const Tensor& targets,
-                             const TimeDivision& time,
-                             const LabelSmoothing& smoothing) const {
+Variable LMHead::losses(const Variable& x,
+                        const Tensor& targets,
+                        const SequenceShard& time,
+                        const LabelSmoothing& smoothing) const {
   const Span span({.kind = ActivityKind::layer, .layer = name_});
   const Variable inside = region_.enter(x, time);
   if (chunks_ == 1) return losses_inside(inside, targets, smoothing);
   const Tensor all = targets.reshape({targets.elements()});
-  const Variable losses = recompute_pieces(
-      [layer = *this, all, smoothing](const Variable& rows, const RowPiece& piece) {
+  const Variable losses = recompute_chunked(
+      [layer = *this, all, smoothing](const Variable& rows, const RowChunk& piece) {
         return layer.losses_inside(
             rows, all.slice(piece.begin, piece.begin + piece.rows()), smoothing);
       },

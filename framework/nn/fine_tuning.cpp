@@ -12,7 +12,8 @@ namespace longspan {
 namespace {
 
 bool has_any(std::string_view name, const std::vector<std::string>& parts) {
-  return std::ranges::any_of(parts, [&](const std::string& part) { return has_part(name, part); });
+  return std::ranges::any_of(parts,
+                             [&](const std::string& part) { return matches_name(name, part); });
 }
 
 // "layers/*/attention/query" of all its layers: each kind once.
@@ -37,7 +38,8 @@ void refuse_stranger(const char* key,
                      const std::vector<std::string>& names,
                      const char* what) {
   for (const std::string& part : parts)
-    if (std::ranges::none_of(names, [&](const std::string& name) { return has_part(name, part); }))
+    if (std::ranges::none_of(names,
+                             [&](const std::string& name) { return matches_name(name, part); }))
       throw ConfigurationError("{}: no {} of this model has \"{}\" in its name; they are {}",
                                key,
                                what,
@@ -47,18 +49,18 @@ void refuse_stranger(const char* key,
 
 }  // namespace
 
-double AdapterOptions::factor() const {
+double LoraOptions::factor() const {
   const auto width = static_cast<double>(*rank);
   return alpha.value_or(width) / width;
 }
 
-bool AdapterOptions::adapts(std::string_view layer) const { return rank && has_any(layer, layers); }
+bool LoraOptions::adapts(std::string_view layer) const { return rank && has_any(layer, layers); }
 
 bool FineTuning::freezes(std::string_view parameter) const {
   return adapters.rank ? !has_any(parameter, adapters.beside) : has_any(parameter, frozen);
 }
 
-bool has_part(std::string_view name, std::string_view part) {
+bool matches_name(std::string_view name, std::string_view part) {
   if (part.empty()) return false;
   for (std::size_t at = name.find(part); at != std::string_view::npos;
        at = name.find(part, at + 1)) {
@@ -69,19 +71,19 @@ bool has_part(std::string_view name, std::string_view part) {
 }
 
 void declare(OptionTable& table, FineTuning& options) {
-  AdapterOptions& adapters = options.adapters;
+  LoraOptions& adapters = options.adapters;
   table.add("training.lora.rank",
             adapters.rank,
             "low-rank adapters (Hu et al. 2021): a linear layer with the weight W computes W x + "
             "(alpha / rank) B A x, where A [rank, in] and B [out, rank], which begins as zeros, "
             "are trained alone; none: there are no adapters, and all weights are trained",
             at_least(1),
-            fixes_weights());
+            affects_weights());
   table.add("training.lora.alpha",
             adapters.alpha,
             "of adapters, the factor of B A x is alpha / rank; none: the rank",
             more_than(0.0),
-            fixes_weights());
+            affects_weights());
   table.add("training.lora.dropout",
             adapters.dropout,
             "of what the adapters of attention and feed-forward layers read, in training",
@@ -92,19 +94,19 @@ void declare(OptionTable& table, FineTuning& options) {
             "the linear layers that have an adapter, by words of their names that follow one "
             "another: attention, attention/query, feed_forward/in, layers/0; [layers] is all",
             not_empty(),
-            fixes_weights());
+            affects_weights());
   table.add("training.lora.modules_to_save",
             adapters.beside,
             "parameters that are trained whole beside the adapters, by words of their names: "
             "[output] where another text is read out, [norm]",
-            fixes_weights());
+            affects_weights());
   table.add("training.frozen_parameters",
             options.frozen,
             "parameters that stay as they are, by words of their names: [embedding, layers/0]; "
             "they have no gradients and nothing of the optimizer. So do moving centroids and the "
             "averages of power norms with such names. With adapters all do but those of "
             "training.lora.modules_to_save",
-            fixes_weights());
+            affects_weights());
   for (const char* const key : {"training.lora.alpha",
                                 "training.lora.dropout",
                                 "training.lora.target_modules",
@@ -119,7 +121,7 @@ void declare(OptionTable& table, FineTuning& options) {
   });
 }
 
-void refuse_unmatched(const Parameters& parameters) {
+void check_patterns_match(const Parameters& parameters) {
   const FineTuning& tuning = parameters.tuning();
   std::vector<std::string> names;
   for (const auto& parameter : parameters.all()) names.push_back(parameter->name);

@@ -15,7 +15,7 @@ class Parameters;
 
 // Hu et al. 2021: a linear layer computes W x + (alpha / rank) B A x, A [rank, in] and B [out,
 // rank], of which A and B are trained. A begins uniform in (-1, 1) / sqrt(in), B as zeros.
-struct AdapterOptions {
+struct LoraOptions {
   std::optional<std::int64_t> rank = {};  // training.lora.rank; none: there are no adapters
   std::optional<double> alpha = {};       // training.lora.alpha; none: the rank
   double dropout = 0;                     // training.lora.dropout, of what A reads
@@ -30,7 +30,7 @@ struct AdapterOptions {
 };
 
 struct FineTuning {
-  AdapterOptions adapters = {};
+  LoraOptions adapters = {};
   std::vector<std::string> frozen = {};  // training.frozen_parameters, by a part of their names
 
   // Whether a parameter that is none of an adapter stays as it is.
@@ -39,12 +39,12 @@ struct FineTuning {
 
 // Whether whole words of a name, which '/' parts, are those of `part`: "layers/0/attention/query"
 // has "attention/query" and "layers/0", not "query/weight" or "layer".
-bool has_part(std::string_view name, std::string_view part);
+bool matches_name(std::string_view name, std::string_view part);
 
 void declare(OptionTable& table, FineTuning& options);
 
 // Once a model is built: throws ConfigurationError where a part is in no name of it, or nothing is
 // left to train.
-void refuse_unmatched(const Parameters& parameters);
+void check_patterns_match(const Parameters& parameters);
 
 }  // namespace longspan

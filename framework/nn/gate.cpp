@@ -38,7 +38,7 @@ Variable Gate::Products::of(const Variable& of_change, const Variable& of_stream
 Gate::Gate(const Scope& scope, const Options& options) : kind_(options.kind) {
   if (kind_ == GateKind::sum) return;
   const Shape square = {options.width, options.width};
-  const Initial initial = Initial::xavier(options.width, options.width);
+  const Initializer initial = Initializer::xavier(options.width, options.width);
   const auto products = [&](const Scope& place, bool of_both, bool biased) {
     Products made;
     if (of_both) made.change = place.child("change").hidden_matrix("weight", square, initial, -1);
@@ -54,7 +54,7 @@ Gate::Gate(const Scope& scope, const Options& options) : kind_(options.kind) {
     candidate_ = products(scope.child("candidate"), is_gru, options.biases);
   if (kind_ != GateKind::input)
     bias_ = scope.weight(
-        "bias", {options.width}, Initial::constant(options.bias.value_or(is_gru ? 2 : 1)));
+        "bias", {options.width}, Initializer::constant(options.bias.value_or(is_gru ? 2 : 1)));
 }
 
 Variable Gate::gru(const Variable& x, const Variable& y) const {

@@ -7,15 +7,15 @@
 namespace longspan {
 
 // Parameters "weight" [dim] and, of a layer norm, "bias" [dim], which the heads share. A value.
-class HeadNorm {
+class QKNorm {
  public:
   // Throws Failure for a power norm, whose averages are of the features of a stream.
-  HeadNorm(const Scope& scope, std::int64_t dim, const NormForm& form)
+  QKNorm(const Scope& scope, std::int64_t dim, const NormOptions& form)
       : epsilon_(form.epsilon),
-        weight_(scope.inside_weight("weight", {dim}, Initial::constant(1))) {
+        weight_(scope.replicated_weight("weight", {dim}, Initializer::constant(1))) {
     require(form.kind != NormKind::power, "queries and keys have norms of each row alone");
     if (form.kind == NormKind::layer)
-      bias_ = scope.inside_weight("bias", {dim}, Initial::constant(0));
+      bias_ = scope.replicated_weight("bias", {dim}, Initializer::constant(0));
   }
   // x: [batch, time, heads, dim].
   Variable operator()(const Variable& x) const {

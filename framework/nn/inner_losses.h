@@ -11,11 +11,11 @@
 namespace longspan {
 
 // What one pass forward collects. Threads do not share it.
-class InnerLosses {
+class LayerLossCollector {
  public:
   // seed: the gradient of the loss, one element in the dtype of sums. share: what part of the whole
   // batch's loss the loss of this pass is.
-  InnerLosses(Tensor seed, double share) : seed_(std::move(seed)), share_(share) {}
+  LayerLossCollector(Tensor seed, double share) : seed_(std::move(seed)), share_(share) {}
 
   const Tensor& seed() const { return seed_; }
   double share() const { return share_; }
@@ -36,7 +36,10 @@ class InnerLosses {
 
 // x, whose sum times `factor` is a part of the value of the inner loss `name` of the pass: the loss
 // gets `weight` times that. Nothing but x where the pass collects none.
-Variable with_inner_loss(
-    const Variable& x, const std::string& name, double weight, double factor, const Pass& pass);
+Variable collect_layer_loss(const Variable& x,
+                            const std::string& name,
+                            double weight,
+                            double factor,
+                            const ForwardContext& pass);
 
 }  // namespace longspan

@@ -8,10 +8,11 @@ namespace longspan {
 namespace {
 
 // The pass for some of the rows inside a split region: they are dropped as in the whole.
-Pass of_piece(Pass pass, const RowPiece& piece, std::int64_t time) {
-  if (pass.taken) {
-    const Tensor placed = pass.taken->placed.slice(piece.begin, piece.begin + piece.rows());
-    pass.taken = std::make_shared<const TakenRows>(TakenRows{{}, placed});
+ForwardContext of_piece(ForwardContext pass, const RowChunk& piece, std::int64_t time) {
+  if (pass.active_rows) {
+    const Tensor placed =
+        pass.active_rows->row_of_position.slice(piece.begin, piece.begin + piece.rows());
+    pass.active_rows = std::make_shared<const ActiveRows>(ActiveRows{{}, placed});
     return pass;
   }
   const Ranges rows = pass.time.total > 0 ? pass.time.inside() : Ranges{{0, time}};
@@ -22,7 +23,9 @@ Pass of_piece(Pass pass, const RowPiece& piece, std::int64_t time) {
 }
 
 // Where an activation [batch, time, width] lies in that of all ranks.
-Placement placement_of(const Shape& shape, const Pass& pass, const std::optional<Part>& part) {
+ShardPlacement placement_of(const Shape& shape,
+                            const ForwardContext& pass,
+                            const std::optional<ShardRange>& part) {
   require(shape.dimensions() == 3, "dropout needs three axes, found shape {}", shape);
   const bool placed = pass.time.total > 0;
   const Ranges rows = !placed ? Ranges() : (part ? pass.time.inside() : pass.time.outside());
@@ -38,19 +41,20 @@ Linear inward(const Scope& scope, const FeedForward::Options& options) {
   return Linear(scope,
                 {.in = options.width,
                  .out = options.hidden,
-                 .split = Split::columns,
+                 .split = ParallelMode::columns,
                  .bias = options.bias,
                  .initial = options.initial});
 }
 
 // Of a weight [out, in].
-int split_axis_of(Split split) {
-  return split == Split::none ? -1 : (split == Split::rows ? 1 : 0);
+int split_axis_of(ParallelMode split) {
+  return split == ParallelMode::none ? -1 : (split == ParallelMode::rows ? 1 : 0);
 }
 
 Weight weight_of(const Scope& scope, const Linear::Options& options) {
   const Shape shape = {options.out, options.in};
-  const Initial initial = options.initial.value_or(Initial::xavier(options.in, options.out));
+  const Initializer initial =
+      options.initial.value_or(Initializer::xavier(options.in, options.out));
   const int axis = split_axis_of(options.split);
   return options.hidden ? scope.hidden_matrix("weight", shape, initial, axis)
                         : scope.weight("weight", shape, initial, axis);
@@ -63,7 +67,8 @@ Linear::Linear(const Scope& scope, const Options& options)
       region_(scope.parameters().mesh().tensor),
       split_(options.split),
       weight_(weight_of(scope, options)) {
-  if (options.bias) bias_ = scope.bias(options.out, options.split == Split::columns ? 0 : -1);
+  if (options.bias)
+    bias_ = scope.bias(options.out, options.split == ParallelMode::columns ? 0 : -1);
   if (!options.hidden) return;
   scope.add_linear_layer();
   if (scope.parameters().tuning().adapters.adapts(name_))
@@ -80,10 +85,10 @@ void Linear::check_width(const Variable& x) const {
 }
 
 Variable Linear::bias() const {
-  return bias_ && (split_ != Split::rows || region_.whole()) ? bias_->variable : Variable();
+  return bias_ && (split_ != ParallelMode::rows || region_.whole()) ? bias_->variable : Variable();
 }
 
-Variable Linear::product(const Variable& x, const Pass* pass) const {
+Variable Linear::product(const Variable& x, const ForwardContext* pass) const {
   const Span span({.kind = ActivityKind::layer, .layer = name_});
   check_width(x);
   if (!adapter_) return linear(x, weight(), bias());
@@ -91,28 +96,28 @@ Variable Linear::product(const Variable& x, const Pass* pass) const {
 }
 
 Variable Linear::operator()(const Variable& x) const {
-  require(split_ != Split::rows, "Linear \"{}\": a row split leaves its region", name_);
+  require(split_ != ParallelMode::rows, "Linear \"{}\": a row split leaves its region", name_);
   return product(x, nullptr);
 }
 
-Variable Linear::operator()(const Variable& x, const Pass& pass) const {
-  return split_ == Split::rows ? join(share(x, pass), pass.time) : product(x, &pass);
+Variable Linear::operator()(const Variable& x, const ForwardContext& pass) const {
+  return split_ == ParallelMode::rows ? join(share(x, pass), pass.time) : product(x, &pass);
 }
 
-Variable Linear::share(const Variable& x, const Pass& pass) const {
-  require(split_ == Split::rows, "Linear \"{}\": only a row split leaves a region", name_);
+Variable Linear::share(const Variable& x, const ForwardContext& pass) const {
+  require(split_ == ParallelMode::rows, "Linear \"{}\": only a row split leaves a region", name_);
   return product(x, &pass);
 }
 
-Variable Linear::join(Variable&& shares, const TimeDivision& time) const {
+Variable Linear::join(Variable&& shares, const SequenceShard& time) const {
   if (region_.whole()) return std::move(shares);
   Variable y = region_.leave(std::move(shares), time);
   return bias_ ? add_bias(y, bias_->variable) : y;
 }
 
-Norm::Norm(const Scope& scope, std::int64_t width, const NormForm& form, const Initial& gain)
+Norm::Norm(const Scope& scope, std::int64_t width, const NormOptions& form, const Initializer& gain)
     : epsilon_(form.epsilon), weight_(scope.weight("weight", {width}, gain)) {
-  if (form.kind != NormKind::rms) bias_ = scope.weight("bias", {width}, Initial::constant(0));
+  if (form.kind != NormKind::rms) bias_ = scope.weight("bias", {width}, Initializer::constant(0));
   if (form.kind == NormKind::power)
     statistics_ = scope.power_statistics(width, form.power, form.epsilon);
 }
@@ -127,7 +132,7 @@ Variable Norm::operator()(const Variable& x, std::optional<DType> dtype) const {
 }
 
 Variable Norm::operator()(const Variable& x,
-                          const Pass& pass,
+                          const ForwardContext& pass,
                           const Tensor& length,
                           std::optional<DType> dtype) const {
   if (!statistics_) return (*this)(x, dtype);
@@ -137,7 +142,7 @@ Variable Norm::operator()(const Variable& x,
 }
 
 Variable Norm::beside(const Variable& x,
-                      const Pass& pass,
+                      const ForwardContext& pass,
                       const Tensor& length,
                       std::optional<DType> dtype) const {
   if (!statistics_) return (*this)(x, dtype);
@@ -146,47 +151,53 @@ Variable Norm::beside(const Variable& x,
   return power_norm(x, weight_->variable, bias_->variable, rows, dtype);
 }
 
-NormedSum Norm::of_sum(const Variable& x,
-                       Variable&& change,
-                       double rate,
-                       const Pass& pass,
-                       const Tensor& length) const {
+ResidualNorm Norm::of_sum(const Variable& x,
+                          Variable&& change,
+                          double rate,
+                          const ForwardContext& pass,
+                          const Tensor& length) const {
   const Span span({.kind = ActivityKind::layer, .layer = layer_of(weight_)});
   if (statistics_) {
-    Variable sum = longspan::add_dropped(x, change, rate, pass);
+    Variable sum = longspan::dropout_add(x, change, rate, pass);
     change = {};
     Variable norm = (*this)(sum, pass, length);
     return {std::move(sum), std::move(norm)};
   }
-  const Placement placement = placement_of(x.shape(), pass, {});
+  const ShardPlacement placement = placement_of(x.shape(), pass, {});
   const double dropped = pass.training ? rate : 0;
   if (!bias_)
-    return rms_norm_of_sum(
+    return residual_rms_norm(
         x, std::move(change), dropped, pass.random, placement, weight_->variable, epsilon_);
-  return layer_norm_of_sum(x,
-                           std::move(change),
-                           dropped,
-                           pass.random,
-                           placement,
-                           weight_->variable,
-                           bias_->variable,
-                           epsilon_);
+  return residual_layer_norm(x,
+                             std::move(change),
+                             dropped,
+                             pass.random,
+                             placement,
+                             weight_->variable,
+                             bias_->variable,
+                             epsilon_);
 }
 
-Variable drop(const Variable& x, double rate, const Pass& pass, const std::optional<Part>& part) {
+Variable drop(const Variable& x,
+              double rate,
+              const ForwardContext& pass,
+              const std::optional<ShardRange>& part) {
   if (!pass.training || rate == 0) return x;
-  if (part && pass.taken)
+  if (part && pass.active_rows)
     return dropout(x,
                    rate,
                    pass.random,
                    {.inner_begin = part->begin, .inner_total = part->total},
-                   pass.taken->placed);
+                   pass.active_rows->row_of_position);
   return dropout(x, rate, pass.random, placement_of(x.shape(), pass, part));
 }
 
-Variable add_dropped(const Variable& x, const Variable& change, double rate, const Pass& pass) {
+Variable dropout_add(const Variable& x,
+                     const Variable& change,
+                     double rate,
+                     const ForwardContext& pass) {
   if (!pass.training || rate == 0) return add(x, change);
-  return add_dropped(x, change, rate, pass.random, placement_of(change.shape(), pass, {}));
+  return dropout_add(x, change, rate, pass.random, placement_of(change.shape(), pass, {}));
 }
 
 FeedForward::FeedForward(const Scope& scope, const Options& options)
@@ -200,20 +211,20 @@ FeedForward::FeedForward(const Scope& scope, const Options& options)
       out_(scope.child("out"),
            {.in = options.hidden,
             .out = options.width,
-            .split = Split::rows,
+            .split = ParallelMode::rows,
             .bias = options.bias,
             .initial = options.initial_out ? options.initial_out : options.initial}) {}
 
-Variable FeedForward::share(const Variable& x, const Pass& pass, bool unread) const {
+Variable FeedForward::share(const Variable& x, const ForwardContext& pass, bool unread) const {
   in_.check_width(x);
   Hidden hidden = {.activation = activation_};
   if (pass.training && dropout_ > 0) {
-    const Pass inside = pass.child("hidden");
+    const ForwardContext inside = pass.child("hidden");
     hidden.rate = dropout_;
     hidden.random = inside.random;
-    if (inside.taken) {
+    if (inside.active_rows) {
       hidden.placement = {.inner_begin = hidden_.begin, .inner_total = hidden_.total};
-      hidden.rows = inside.taken->placed;
+      hidden.rows = inside.active_rows->row_of_position;
     } else {
       hidden.placement = placement_of(x.shape(), inside, hidden_);
     }
@@ -231,7 +242,7 @@ Variable FeedForward::share(const Variable& x, const Pass& pass, bool unread) co
 
 // The same product by product, each with its adapter.
 Variable FeedForward::adapted_share(const Variable& x,
-                                    const Pass& pass,
+                                    const ForwardContext& pass,
                                     const Hidden& hidden) const {
   Variable inside = in_(x, pass);
   inside = up_ ? gated(activation_, inside, (*up_)(x, pass)) : activate(activation_, inside);
@@ -239,22 +250,22 @@ Variable FeedForward::adapted_share(const Variable& x,
                     pass);
 }
 
-Variable FeedForward::operator()(const Variable& x, const Pass& pass) const {
-  if (!pass.taken) return of_all(x, pass);
-  const SomeRows& rows = pass.taken->rows;
-  return put_rows(of_all(take_rows(x, rows), pass), rows, x.shape());
+Variable FeedForward::operator()(const Variable& x, const ForwardContext& pass) const {
+  if (!pass.active_rows) return of_all(x, pass);
+  const RowSubset& rows = pass.active_rows->rows;
+  return scatter_rows(of_all(gather_rows(x, rows), pass), rows, x.shape());
 }
 
-Variable FeedForward::of_all(const Variable& x, const Pass& pass) const {
+Variable FeedForward::of_all(const Variable& x, const ForwardContext& pass) const {
   const Variable inside = region_.enter(x, pass.time);
   if (chunks_ == 1) return out_.join(share(inside, pass), pass.time);
   const Shape shape = inside.shape();
   const auto piece_of = [layer = *this, pass, time = shape[1]](bool unread) {
-    return [=](const Variable& rows, const RowPiece& piece) {
+    return [=](const Variable& rows, const RowChunk& piece) {
       return layer.share(rows, of_piece(pass, piece, time), unread);
     };
   };
-  const Variable shares = recompute_pieces(piece_of(false), inside, chunks_, piece_of(true));
+  const Variable shares = recompute_chunked(piece_of(false), inside, chunks_, piece_of(true));
   return out_.join(reshape(shares, shape.with(-1, shares.shape()[1])), pass.time);
 }
 

@@ -14,7 +14,7 @@
 namespace longspan {
 
 // How a linear layer is divided over tensor ranks (Shoeybi et al. 2019).
-enum class Split : std::uint8_t {
+enum class ParallelMode : std::uint8_t {
   none,
   columns,  // each rank computes a part of the outputs; the input has entered the region
   rows,     // each rank holds a part of the inputs; the output has left the region
@@ -28,10 +28,10 @@ class Linear {
   struct Options {
     std::int64_t in = 0;
     std::int64_t out = 0;
-    Split split = Split::none;
+    ParallelMode split = ParallelMode::none;
     bool bias = true;
-    std::optional<Initial> initial = {};  // Xavier where nothing is said
-    bool hidden = true;                   // see Parameter::hidden
+    std::optional<Initializer> initial = {};  // Xavier where nothing is said
+    bool hidden = true;                       // see Parameter::hidden
   };
   Linear(const Scope& scope, const Options& options);
 
@@ -41,11 +41,11 @@ class Linear {
   // x: [batch, time, in (this rank's)] of the positions of pass.time, inside the region where the
   // layer is split, or of the rows that pass.taken took. The output of a row split has left the
   // region.
-  Variable operator()(const Variable& x, const Pass& pass) const;
+  Variable operator()(const Variable& x, const ForwardContext& pass) const;
   // The same of a row split in two steps: this rank's share of the output for each row, and the sum
   // of the shares.
-  Variable share(const Variable& x, const Pass& pass) const;
-  Variable join(Variable&& shares, const TimeDivision& time) const;
+  Variable share(const Variable& x, const ForwardContext& pass) const;
+  Variable join(Variable&& shares, const SequenceShard& time) const;
 
   // For ops that do more than this product, of a layer without an adapter. The bias is undefined
   // where there is none or `join` adds it.
@@ -55,14 +55,14 @@ class Linear {
   void check_width(const Variable& x) const;
 
  private:
-  Variable product(const Variable& x, const Pass* pass) const;
+  Variable product(const Variable& x, const ForwardContext* pass) const;
 
   std::string name_;
-  Region region_;
-  Split split_;
+  TensorParallelRegion region_;
+  ParallelMode split_;
   Weight weight_;
   Weight bias_;
-  std::optional<Adapter> adapter_;
+  std::optional<LoraAdapter> adapter_;
 };
 
 enum class NormKind : std::uint8_t {
@@ -72,12 +72,12 @@ enum class NormKind : std::uint8_t {
 };
 
 // What norms of a model are. A kind stands for itself.
-struct NormForm {
+struct NormOptions {
   NormKind kind = NormKind::layer;
   PowerOptions power = {};
   double epsilon = 1e-5;  // added to the mean square
 
-  NormForm(NormKind of = NormKind::layer, const PowerOptions& moving = {}, double added = 1e-5)
+  NormOptions(NormKind of = NormKind::layer, const PowerOptions& moving = {}, double added = 1e-5)
       : kind(of), power(moving), epsilon(added) {}
 };
 
@@ -87,28 +87,28 @@ class Norm {
  public:
   Norm(const Scope& scope,
        std::int64_t width,
-       const NormForm& form = {},
-       const Initial& gain = Initial::constant(1));
+       const NormOptions& form = {},
+       const Initializer& gain = Initializer::constant(1));
   // In x's dtype or, for f32, in a narrower one. Of rows that were followed before, such as a
   // memory.
   Variable operator()(const Variable& x, std::optional<DType> dtype = {}) const;
   // Of x [batch, time, width], the positions of pass.time. length: [batch] i64, of the positions
   // that are no padding; undefined: all.
   Variable operator()(const Variable& x,
-                      const Pass& pass,
+                      const ForwardContext& pass,
                       const Tensor& length,
                       std::optional<DType> dtype = {}) const;
   // The same, of rows that the norm reads elsewhere in the pass too, with the same decisions.
   Variable beside(const Variable& x,
-                  const Pass& pass,
+                  const ForwardContext& pass,
                   const Tensor& length,
                   std::optional<DType> dtype = {}) const;
   // add_dropped(x, change, rate, pass) and the norm of it, which takes the change's place.
-  NormedSum of_sum(const Variable& x,
-                   Variable&& change,
-                   double rate,
-                   const Pass& pass,
-                   const Tensor& length = {}) const;
+  ResidualNorm of_sum(const Variable& x,
+                      Variable&& change,
+                      double rate,
+                      const ForwardContext& pass,
+                      const Tensor& length = {}) const;
 
  private:
   double epsilon_;
@@ -122,10 +122,13 @@ class Norm {
 // x itself.
 Variable drop(const Variable& x,
               double rate,
-              const Pass& pass,
-              const std::optional<Part>& part = {});
+              const ForwardContext& pass,
+              const std::optional<ShardRange>& part = {});
 // x + drop(change, rate, pass), outside of split regions.
-Variable add_dropped(const Variable& x, const Variable& change, double rate, const Pass& pass);
+Variable dropout_add(const Variable& x,
+                     const Variable& change,
+                     double rate,
+                     const ForwardContext& pass);
 
 // y = W2 drop(activation(W1 x + b1)) + b2, or gated W2 drop(activation(W1 x + b1) (W3 x + b3)) + b2
 // (Shazeer 2020), the hidden layer split over tensor ranks. Linear layers "in", "out" and, gated,
@@ -137,8 +140,8 @@ class FeedForward {
     std::int64_t hidden = 0;
     Activation activation = Activation::relu;
     double dropout = 0;  // of the hidden layer
-    std::optional<Initial> initial = {};
-    std::optional<Initial> initial_out = {};  // of W2, where it starts otherwise
+    std::optional<Initializer> initial = {};
+    std::optional<Initializer> initial_out = {};  // of W2, where it starts otherwise
     // Pieces of the rows that are taken one after another; the hidden layer of each is computed
     // again in the backward pass.
     std::int64_t chunks = 1;
@@ -146,17 +149,17 @@ class FeedForward {
     bool bias = true;
   };
   FeedForward(const Scope& scope, const Options& options);
-  Variable operator()(const Variable& x, const Pass& pass) const;
+  Variable operator()(const Variable& x, const ForwardContext& pass) const;
 
  private:
-  Variable of_all(const Variable& x, const Pass& pass) const;
+  Variable of_all(const Variable& x, const ForwardContext& pass) const;
   // This rank's share of the output. x: rows inside the region, of the positions that pass.time
   // gives. `unread`: only the gradient is wanted.
-  Variable share(const Variable& x, const Pass& pass, bool unread = false) const;
-  Variable adapted_share(const Variable& x, const Pass& pass, const Hidden& hidden) const;
+  Variable share(const Variable& x, const ForwardContext& pass, bool unread = false) const;
+  Variable adapted_share(const Variable& x, const ForwardContext& pass, const Hidden& hidden) const;
 
-  Region region_;
-  Part hidden_;
+  TensorParallelRegion region_;
+  ShardRange hidden_;
   Activation activation_;
   double dropout_;
   std::int64_t chunks_;

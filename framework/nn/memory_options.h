@@ -17,7 +17,7 @@ struct Recomputation {
     layers      // `together` layers at a time: of them only the first one's input is kept
   };
   Kind kind = Kind::none;
-  std::int64_t together = 1;
+  std::int64_t num_layers = 1;
 
   static Recomputation attention() { return {Kind::attention, 1}; }
   static Recomputation every(std::int64_t layers) { return {Kind::layers, layers}; }

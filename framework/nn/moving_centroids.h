@@ -13,7 +13,7 @@ namespace longspan {
 // to each, over all rows and ranks; after the update of the weights each follows its sum
 // (kernels/attention/clusters.h). All of it lies whole on every rank that has the heads, and a
 // checkpoint has the centroids.
-struct MovingCentroids {
+struct EmaCentroids {
   std::string name;
   std::int64_t head_begin = 0;
   std::int64_t heads_total = 0;

@@ -22,7 +22,7 @@ struct Sharers {
   int count = 1;
   int rank = 0;
 
-  Sharers(const ParameterBucket& bucket, const WeightSharing& sharing) {
+  Sharers(const ParameterBucket& bucket, const ZeroOptions& sharing) {
     if (sharing.zero == 0) return;
     count = bucket.ranks.size();
     rank = bucket.ranks.rank();
@@ -90,14 +90,14 @@ void Parameters::allocate(ParameterBucket& bucket) {
   bucket.compute = zeros(bucket.elements, narrow ? compute_ : wide, MemoryTag::weights);
   Tensor master = bucket.compute;
   if (copied) master = zeros(shares_masters ? share : bucket.elements, wide, MemoryTag::weights);
-  bucket.own_master = shares_masters ? master : sharers.own_part(master);
-  if (copied) bucket.own_compute = sharers.own_part(bucket.compute);
+  bucket.shard_master = shares_masters ? master : sharers.own_part(master);
+  if (copied) bucket.shard_compute = sharers.own_part(bucket.compute);
   if (!frozen) {
-    bucket.own_gradient =
+    bucket.shard_gradient =
         zeros(shares_gradients ? share : bucket.elements, wide, MemoryTag::gradients);
     if (!shares_gradients) {
-      bucket.gradient = bucket.own_gradient;
-      bucket.own_gradient = sharers.own_part(bucket.gradient);
+      bucket.gradient = bucket.shard_gradient;
+      bucket.shard_gradient = sharers.own_part(bucket.gradient);
     }
   }
   const std::int64_t own_begin = share * sharers.rank;
@@ -121,24 +121,24 @@ void Parameters::allocate(ParameterBucket& bucket) {
     // Where the parameter and this rank's part overlap, counted from the part's beginning.
     const std::int64_t begin = std::clamp<std::int64_t>(place - own_begin, 0, share);
     const std::int64_t end = std::clamp<std::int64_t>(place + size - own_begin, 0, share);
-    parameter.own_begin = begin == end ? 0 : own_begin + begin - place;
-    parameter.own_end = parameter.own_begin + end - begin;
+    parameter.shard_begin = begin == end ? 0 : own_begin + begin - place;
+    parameter.shard_end = parameter.shard_begin + end - begin;
     parameter.own_place = own_elements_ + begin;
-    parameter.own_master = bucket.own_master.slice(begin, end);
-    if (!frozen) parameter.own_gradient = bucket.own_gradient.slice(begin, end);
-    if (copied) parameter.own_compute = bucket.own_compute.slice(begin, end);
+    parameter.shard_master = bucket.shard_master.slice(begin, end);
+    if (!frozen) parameter.shard_gradient = bucket.shard_gradient.slice(begin, end);
+    if (copied) parameter.shard_compute = bucket.shard_compute.slice(begin, end);
   }
   if (frozen) return;
   add_runs(bucket,
            {.own_place = own_elements_,
-            .own_master = bucket.own_master,
-            .own_gradient = bucket.own_gradient,
-            .own_compute = bucket.own_compute});
+            .shard_master = bucket.shard_master,
+            .shard_gradient = bucket.shard_gradient,
+            .shard_compute = bucket.shard_compute});
   own_elements_ += share;
 }
 
 // Cuts what this rank owns of a bucket where a parameter is treated otherwise than the one before.
-void Parameters::add_runs(const ParameterBucket& bucket, const ParameterRun& whole) {
+void Parameters::add_runs(const ParameterBucket& bucket, const FlatParameterRun& whole) {
   const Parameter* first = nullptr;
   std::int64_t begin = 0, end = 0;
   const auto add_run = [&] {
@@ -147,23 +147,23 @@ void Parameters::add_runs(const ParameterBucket& bucket, const ParameterRun& who
       return tensor.defined() ? tensor.slice(begin, end) : tensor;
     };
     all_runs_.push_back({.own_place = whole.own_place + begin,
-                         .own_master = part(whole.own_master),
-                         .own_gradient = part(whole.own_gradient),
-                         .own_compute = part(whole.own_compute),
+                         .shard_master = part(whole.shard_master),
+                         .shard_gradient = part(whole.shard_gradient),
+                         .shard_compute = part(whole.shard_compute),
                          .decays = first->decays,
-                         .answered_for = answers_for(*first),
-                         .read_steps = first->read_steps});
+                         .answered_for = is_primary_owner(*first),
+                         .active_steps = first->active_steps});
   };
   for (const auto& parameter : bucket.parameters) {
-    if (parameter->own_begin == parameter->own_end) continue;
+    if (parameter->shard_begin == parameter->shard_end) continue;
     if (first == nullptr || parameter->decays != first->decays ||
-        answers_for(*parameter) != answers_for(*first) ||
-        parameter->read_steps != first->read_steps) {
+        is_primary_owner(*parameter) != is_primary_owner(*first) ||
+        parameter->active_steps != first->active_steps) {
       add_run();
       first = parameter.get();
       begin = parameter->own_place - whole.own_place;
     }
-    end = parameter->own_place - whole.own_place + parameter->own_end - parameter->own_begin;
+    end = parameter->own_place - whole.own_place + parameter->shard_end - parameter->shard_begin;
   }
   add_run();
 }
@@ -171,16 +171,16 @@ void Parameters::add_runs(const ParameterBucket& bucket, const ParameterRun& who
 void Parameters::set_steps(std::int64_t steps) {
   steps_ = steps;
   runs_.clear();
-  std::ranges::copy_if(all_runs_, std::back_inserter(runs_), [this](const ParameterRun& run) {
-    return reads(run.read_steps);
+  std::ranges::copy_if(all_runs_, std::back_inserter(runs_), [this](const FlatParameterRun& run) {
+    return reads(run.active_steps);
   });
 }
 
 void Parameters::refresh_compute() const {
   for (const ParameterBucket& bucket : buckets_)
-    if (bucket.own_compute.defined())
+    if (bucket.shard_compute.defined())
       on(device_,
-         [&](auto backend) { scale(backend, 1.0, bucket.own_master, bucket.own_compute); });
+         [&](auto backend) { scale(backend, 1.0, bucket.shard_master, bucket.shard_compute); });
   gather(true);
 }
 

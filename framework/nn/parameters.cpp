@@ -10,13 +10,13 @@
 namespace longspan {
 namespace {
 
-double draw(const Initial& initial, const Random& random, std::uint64_t element) {
+double draw(const Initializer& initial, const Random& random, std::uint64_t element) {
   switch (initial.kind) {
-    case Initial::Kind::constant:
+    case Initializer::Kind::constant:
       return initial.mean;
-    case Initial::Kind::normal:
+    case Initializer::Kind::normal:
       return initial.mean + initial.scale * random.normal_at(element);
-    case Initial::Kind::uniform:
+    case Initializer::Kind::uniform:
       return initial.mean +
              initial.scale * (2 * static_cast<double>(random.uniform_at(element)) - 1);
   }
@@ -62,11 +62,11 @@ std::int64_t elements_of_all(const std::vector<std::shared_ptr<Parameter>>& para
 
 }  // namespace
 
-Initial Initial::xavier(std::int64_t in, std::int64_t out) {
+Initializer Initializer::xavier(std::int64_t in, std::int64_t out) {
   return uniform(std::sqrt(6.0 / static_cast<double>(in + out)));
 }
 
-Part part_of(std::int64_t total, int rank, int ranks) {
+ShardRange shard_range(std::int64_t total, int rank, int ranks) {
   const std::int64_t begin = total * rank / ranks;
   return {begin, total * (rank + 1) / ranks - begin, total};
 }
@@ -80,11 +80,11 @@ std::vector<std::int64_t> Parameter::offset() const {
 Weight Parameters::add(const std::string& name,
                        const Shape& global_shape,
                        int split_axis,
-                       const Initial& initial,
+                       const Initializer& initial,
                        bool decays,
-                       const InProducts& in_products,
+                       const ParameterUse& in_products,
                        bool inside,
-                       const std::optional<ValueRange>& range) {
+                       const std::optional<ValueBounds>& range) {
   auto parameter = std::make_shared<Parameter>();
   require(by_name_.emplace(name, parameter).second, "there are two parameters \"{}\"", name);
   parameter->name = name;
@@ -99,7 +99,8 @@ Weight Parameters::add(const std::string& name,
   parameter->range = range;
   if (split_axis >= 0) {
     parameter->split_axis = split_axis;
-    parameter->part = part_of(global_shape[split_axis], mesh_.tensor.rank(), mesh_.tensor.size());
+    parameter->part =
+        shard_range(global_shape[split_axis], mesh_.tensor.rank(), mesh_.tensor.size());
     parameter->shape = global_shape.with(split_axis, parameter->part.count);
   }
   const bool on_gpu = device_.on_gpu();
@@ -113,7 +114,7 @@ Weight Parameters::add(const std::string& name,
 }
 
 // Every rank draws all of its piece, whatever part of it it keeps.
-void Parameters::draw(const Parameter& parameter, const Random& random) const {
+void Parameters::initialize(const Parameter& parameter, const Random& random) const {
   const DType wide = accumulator_of(compute_);
   const bool keeps_all = parameter.master.defined();
   const Tensor drawn =
@@ -122,7 +123,7 @@ void Parameters::draw(const Parameter& parameter, const Random& random) const {
           : Tensor::empty(parameter.shape, wide, device_.host(), MemoryTag::workspace);
   const std::string& as = parameter.initial.as;
   const Random place = random.child(as.empty() ? parameter.name : as);
-  on_host(drawn.device(), [&] {
+  dispatch_on_host(drawn.device(), [&] {
     if (wide == DType::f64)
       initialise<double>(parameter, drawn, place);
     else
@@ -132,16 +133,16 @@ void Parameters::draw(const Parameter& parameter, const Random& random) const {
   if (keeps_all)
     parameter.master.copy_from(piece);
   else
-    parameter.own_master.copy_from(
-        piece.reshape({piece.elements()}).slice(parameter.own_begin, parameter.own_end));
-  if (parameter.own_compute.defined())
+    parameter.shard_master.copy_from(
+        piece.reshape({piece.elements()}).slice(parameter.shard_begin, parameter.shard_end));
+  if (parameter.shard_compute.defined())
     on(device_, [&](auto backend) { scale(backend, 1.0, piece, parameter.compute); });
 }
 
 void Parameters::allocate(const Random& random) {
   fill_buckets();
   for (ParameterBucket& bucket : buckets_) allocate(bucket);
-  for (const auto& parameter : parameters_) draw(*parameter, random);
+  for (const auto& parameter : parameters_) initialize(*parameter, random);
   for (const auto& each : centroids_) each->begin(random);
   for (const auto& each : power_) each->begin();
   set_steps(steps_);
@@ -149,21 +150,21 @@ void Parameters::allocate(const Random& random) {
 
 void Parameters::read_for(const Scope& scope, std::int64_t steps) const {
   for (const auto& parameter : parameters_)
-    if (parameter->name.starts_with(scope.path() + "/")) parameter->read_steps = steps;
+    if (parameter->name.starts_with(scope.path() + "/")) parameter->active_steps = steps;
 }
 
-void Parameters::hold_in_ranges() const {
+void Parameters::clamp_to_bounds() const {
   for (const auto& parameter : trained_) {
-    if (!parameter->range || parameter->own_begin == parameter->own_end) continue;
+    if (!parameter->range || parameter->shard_begin == parameter->shard_end) continue;
     on(device_, [&](auto backend) {
-      clamp(backend, parameter->own_master, parameter->range->least, parameter->range->most);
-      if (parameter->own_compute.defined())
-        clamp(backend, parameter->own_compute, parameter->range->least, parameter->range->most);
+      clamp(backend, parameter->shard_master, parameter->range->least, parameter->range->most);
+      if (parameter->shard_compute.defined())
+        clamp(backend, parameter->shard_compute, parameter->range->least, parameter->range->most);
     });
   }
 }
 
-bool Parameters::answers_for(const Parameter& parameter) const {
+bool Parameters::is_primary_owner(const Parameter& parameter) const {
   const bool first_replica = mesh_.replicas.rank() == 0;
   const bool first_tensor_rank = parameter.split() || mesh_.tensor.rank() == 0;
   if (sharing_.zero == 0) return first_replica && first_tensor_rank;
@@ -198,7 +199,7 @@ Scope Scope::child(const std::string& name) const {
 
 Weight Scope::weight(const std::string& name,
                      const Shape& global_shape,
-                     const Initial& initial,
+                     const Initializer& initial,
                      int split_axis) const {
   return parameters_->add(
       child(name).path(), global_shape, split_axis, initial, global_shape.dimensions() > 1);
@@ -206,7 +207,7 @@ Weight Scope::weight(const std::string& name,
 
 Weight Scope::hidden_matrix(const std::string& name,
                             const Shape& global_shape,
-                            const Initial& initial,
+                            const Initializer& initial,
                             int split_axis) const {
   return parameters_->add(
       child(name).path(), global_shape, split_axis, initial, true, {.hidden = true});
@@ -214,7 +215,7 @@ Weight Scope::hidden_matrix(const std::string& name,
 
 Weight Scope::adapter(const std::string& name,
                       const Shape& global_shape,
-                      const Initial& initial,
+                      const Initializer& initial,
                       int split_axis,
                       bool inside) const {
   return parameters_->add(child(name).path(),
@@ -226,16 +227,16 @@ Weight Scope::adapter(const std::string& name,
                           inside);
 }
 
-Weight Scope::inside_weight(const std::string& name,
-                            const Shape& global_shape,
-                            const Initial& initial) const {
+Weight Scope::replicated_weight(const std::string& name,
+                                const Shape& global_shape,
+                                const Initializer& initial) const {
   const bool decays = global_shape.dimensions() > 1;
   return parameters_->add(child(name).path(), global_shape, -1, initial, decays, {}, true);
 }
 
 Weight Scope::inside_weight_of_model(const std::string& name,
                                      const Shape& global_shape,
-                                     const Initial& initial) const {
+                                     const Initializer& initial) const {
   if (Weight known = parameters_->find(name)) {
     require(known->global_shape == global_shape,
             "parameter \"{}\" of shape {} was asked for with shape {}",
@@ -249,11 +250,15 @@ Weight Scope::inside_weight_of_model(const std::string& name,
 }
 
 Weight Scope::bias(std::int64_t elements, int split_axis) const {
-  return parameters_->add(
-      child("bias").path(), {elements}, split_axis, Initial::constant(0), false, {.bias = true});
+  return parameters_->add(child("bias").path(),
+                          {elements},
+                          split_axis,
+                          Initializer::constant(0),
+                          false,
+                          {.bias = true});
 }
 
-Weight Scope::classes(std::int64_t count, std::int64_t width, const Initial& initial) const {
+Weight Scope::classes(std::int64_t count, std::int64_t width, const Initializer& initial) const {
   return parameters_->add(
       child("weight").path(), {count, width}, 0, initial, true, {.classes = true});
 }
@@ -262,30 +267,30 @@ Weight Scope::class_bias(std::int64_t count) const {
   return parameters_->add(child("bias").path(),
                           {count},
                           0,
-                          Initial::constant(0),
+                          Initializer::constant(0),
                           false,
                           {.bias = true, .classes = true});
 }
 
-Weight Scope::undecayed(const std::string& name,
-                        const Shape& global_shape,
-                        const Initial& initial,
-                        int split_axis) const {
+Weight Scope::no_decay_weight(const std::string& name,
+                              const Shape& global_shape,
+                              const Initializer& initial,
+                              int split_axis) const {
   return parameters_->add(child(name).path(), global_shape, split_axis, initial, false);
 }
 
 Weight Scope::bounded(const std::string& name,
                       const Shape& global_shape,
-                      const Initial& initial,
-                      const ValueRange& range,
+                      const Initializer& initial,
+                      const ValueBounds& range,
                       int split_axis) const {
   return parameters_->add(
       child(name).path(), global_shape, split_axis, initial, false, {}, false, range);
 }
 
-Part Scope::part(std::int64_t total) const {
+ShardRange Scope::part(std::int64_t total) const {
   const Communicator& tensor = parameters_->mesh().tensor;
-  return part_of(total, tensor.rank(), tensor.size());
+  return shard_range(total, tensor.rank(), tensor.size());
 }
 
 }  // namespace longspan

@@ -18,7 +18,7 @@
 namespace longspan {
 
 // How a weight starts: a function of the seed, its name and the element's global index alone.
-struct Initial {
+struct Initializer {
   enum class Kind : std::uint8_t { constant, normal, uniform };
 
   Kind kind = Kind::constant;
@@ -26,33 +26,33 @@ struct Initial {
   double scale = 0;     // standard deviation, or half the width
   std::string as = {};  // drawn as the parameter of this name: it starts as its copy
 
-  static Initial constant(double value) { return {Kind::constant, value, 0}; }
-  static Initial normal(double deviation, double mean = 0) {
+  static Initializer constant(double value) { return {Kind::constant, value, 0}; }
+  static Initializer normal(double deviation, double mean = 0) {
     return {Kind::normal, mean, deviation};
   }
   // Uniform in (-bound, bound).
-  static Initial uniform(double bound) { return {Kind::uniform, 0, bound}; }
+  static Initializer uniform(double bound) { return {Kind::uniform, 0, bound}; }
   // Glorot & Bengio 2010.
-  static Initial xavier(std::int64_t in, std::int64_t out);
+  static Initializer xavier(std::int64_t in, std::int64_t out);
 };
 
 // What a parameter is held to after each update.
-struct ValueRange {
+struct ValueBounds {
   double least = 0;
   double most = 0;
 };
 
 // This rank's part of a split axis: [begin, begin + count) of total, as even as it gets.
-struct Part {
+struct ShardRange {
   std::int64_t begin = 0;
   std::int64_t count = 0;
   std::int64_t total = 0;
 };
-Part part_of(std::int64_t total, int rank, int ranks);
+ShardRange shard_range(std::int64_t total, int rank, int ranks);
 
 // What the replicas of a model share out instead of each holding all of it (ZeRO, Rajbhandari et
 // al. 2020). The weights that the forward pass reads stay whole on every rank.
-struct WeightSharing {
+struct ZeroOptions {
   // 1: the optimizer's state and, where computing is in a narrower type, the masters. 2: the
   // gradients too.
   int zero = 0;
@@ -65,7 +65,7 @@ struct Parameter {
   std::string name;  // "layers/0/attention/query/weight"
   Shape global_shape;
   int split_axis = -1;  // the axis divided over tensor ranks; -1: every rank holds all
-  Part part;            // of the split axis
+  ShardRange part;      // of the split axis
   bool decays = false;  // weight decay applies: matrices, not biases, norms or position biases
   // Read in the dtype of computing: matrices, and on a GPU what its library adds to a product.
   // Others stay wide: they are small, and a rounded gain is felt by every element.
@@ -76,14 +76,14 @@ struct Parameter {
   // Not split, but read where heads or features are: each tensor rank has the gradient of what its
   // own part makes of it.
   bool inside = false;
-  Initial initial;
-  std::optional<ValueRange> range = {};
+  Initializer initial;
+  std::optional<ValueBounds> range = {};
   bool adapter = false;  // of an adapter
   // It stays as it is: a constant, without a gradient or anything of an optimizer.
   bool frozen = false;
   // Only the first so many steps of training read it: afterwards it is neither changed nor saved.
   // None: all do.
-  std::optional<std::int64_t> read_steps = {};
+  std::optional<std::int64_t> active_steps = {};
 
   Shape shape;  // of this rank's piece
   // Rows of zeros behind the piece, which `variable` and its gradient have too and no other tensor
@@ -95,16 +95,16 @@ struct Parameter {
   Tensor gradient;    // in master's dtype; undefined where gradients are shared out, or frozen
   Tensor compute;     // what the forward pass reads: master itself, or its rounded copy
   Variable variable;  // the leaf, or constant, over `compute` and the padding
-  // What this rank updates (and of what is frozen, saves): elements [own_begin, own_end) of its
+  // What this rank updates (and of what is frozen, saves): elements [own_begin, shard_end) of its
   // piece, all of them where nothing is shared out. Of what is trained they lie from `own_place` on
-  // in buffers of `own_elements` that hold every parameter's. The tensors are views of [own_end -
-  // own_begin].
-  std::int64_t own_begin = 0;
-  std::int64_t own_end = 0;
+  // in buffers of `shard_elements` that hold every parameter's. The tensors are views of [shard_end
+  // - own_begin].
+  std::int64_t shard_begin = 0;
+  std::int64_t shard_end = 0;
   std::int64_t own_place = 0;
-  Tensor own_master;
-  Tensor own_gradient;  // reduced
-  Tensor own_compute;   // undefined where `compute` is the master
+  Tensor shard_master;
+  Tensor shard_gradient;  // reduced
+  Tensor shard_compute;   // undefined where `compute` is the master
 
   bool split() const { return split_axis >= 0; }
   // Of the variable.
@@ -114,7 +114,7 @@ struct Parameter {
 };
 
 // What products make of a parameter, beside what its shape says.
-struct InProducts {
+struct ParameterUse {
   bool bias = false;     // is added to one: on a GPU it is rounded
   bool classes = false;  // its rows are classes of an output layer: on a GPU they are padded
   bool hidden = false;   // see Parameter::hidden
@@ -133,14 +133,14 @@ inline std::string_view layer_of(const Weight& weight) {
 
 // What this rank updates of neighbours in a bucket that are treated alike, with the zeros between
 // them: what an optimizer or a norm goes through at once. Tensors and place as a Parameter's own_*.
-struct ParameterRun {
+struct FlatParameterRun {
   std::int64_t own_place = 0;
-  Tensor own_master;
-  Tensor own_gradient;
-  Tensor own_compute;
+  Tensor shard_master;
+  Tensor shard_gradient;
+  Tensor shard_compute;
   bool decays = false;
-  bool answered_for = false;                    // see Parameters::answers_for
-  std::optional<std::int64_t> read_steps = {};  // see Parameter::read_steps
+  bool answered_for = false;                      // see Parameters::is_primary_owner
+  std::optional<std::int64_t> active_steps = {};  // see Parameter::active_steps
 };
 
 // Parameters that lie beside each other in one block, with zeros in the gaps: of one kind (trained
@@ -155,9 +155,9 @@ struct ParameterBucket {
   Communicator ranks;                // that hold the same weights: gradients are summed over them
   Tensor compute;                    // the block as the forward pass reads it
   Tensor gradient;                   // undefined where gradients are shared out, or frozen
-  Tensor own_gradient;               // this rank's part, or all
-  Tensor own_master;                 // the same of these
-  Tensor own_compute;                // and of `compute`, where that is not the masters
+  Tensor shard_gradient;             // this rank's part, or all
+  Tensor shard_master;               // the same of these
+  Tensor shard_compute;              // and of `compute`, where that is not the masters
 
   bool frozen() const { return parameters.front()->frozen; }
 };
@@ -173,7 +173,7 @@ class Parameters {
   Parameters(const Device& device,
              DType compute,
              const ProcessMesh& mesh,
-             const WeightSharing& sharing = {},
+             const ZeroOptions& sharing = {},
              bool separate_masters = false,
              const FineTuning& tuning = {})
       : device_(device),
@@ -187,19 +187,19 @@ class Parameters {
   Weight add(const std::string& name,
              const Shape& global_shape,
              int split_axis,
-             const Initial& initial,
+             const Initializer& initial,
              bool decays,
-             const InProducts& in_products = {},
+             const ParameterUse& in_products = {},
              bool inside = false,
-             const std::optional<ValueRange>& range = {});
+             const std::optional<ValueBounds>& range = {});
 
   // A linear layer between hidden states, which may have an adapter, is there.
   void add_linear_layer(const std::string& name) { linear_layers_.push_back(name); }
 
   // Centroids of all heads of a layer, of which this rank has its part; made by `allocate`.
-  std::shared_ptr<const MovingCentroids> add_centroids(const std::string& name,
-                                                       const Shape& global_shape,
-                                                       double decay);
+  std::shared_ptr<const EmaCentroids> add_centroids(const std::string& name,
+                                                    const Shape& global_shape,
+                                                    double decay);
 
   // Of a power norm.
   std::shared_ptr<PowerStatistics> add_power_statistics(const std::string& name,
@@ -217,7 +217,7 @@ class Parameters {
   void gather() const { gather(false); }
   // After an update, before `gather`: what this rank updates of the parameters that have a range
   // becomes the nearest numbers of it.
-  void hold_in_ranges() const;
+  void clamp_to_bounds() const;
   // After a step: centroids follow what fell to them, and the statistics of power norms their rows,
   // where the step counts. Collective where it does and there are any.
   void end_step(bool counts) const;
@@ -230,11 +230,11 @@ class Parameters {
   const std::vector<std::string>& linear_layers() const { return linear_layers_; }
   const FineTuning& tuning() const { return tuning_; }
   const std::vector<ParameterBucket>& buckets() const { return buckets_; }
-  const std::vector<std::shared_ptr<MovingCentroids>>& centroids() const { return centroids_; }
+  const std::vector<std::shared_ptr<EmaCentroids>>& centroids() const { return centroids_; }
   const std::vector<std::shared_ptr<PowerStatistics>>& power_statistics() const { return power_; }
   // Of all buckets that are trained; only where there is something to update, of what the next step
   // reads.
-  const std::vector<ParameterRun>& runs() const { return runs_; }
+  const std::vector<FlatParameterRun>& runs() const { return runs_; }
   // Throws Failure when there is none.
   const Parameter& named(const std::string& name) const;
   // Nothing when there is none.
@@ -252,18 +252,18 @@ class Parameters {
   std::int64_t trained_elements() const;
 
   // Elements of a buffer for what this rank updates, such as a moment of its optimizer.
-  std::int64_t own_elements() const { return own_elements_; }
+  std::int64_t shard_elements() const { return own_elements_; }
   // Whether what this rank owns of a parameter is its to count and to save: over all ranks for
   // which it is, each element of the model is owned exactly once.
-  bool answers_for(const Parameter& parameter) const;
-  const WeightSharing& sharing() const { return sharing_; }
+  bool is_primary_owner(const Parameter& parameter) const;
+  const ZeroOptions& sharing() const { return sharing_; }
   bool separate_masters() const { return separate_masters_; }
 
   // Steps that the weights were trained for: what is drawn anew every so many of them.
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps);
-  // Whether the step after these reads a parameter (Parameter::read_steps).
-  bool reads(const Parameter& parameter) const { return reads(parameter.read_steps); }
+  // Whether the step after these reads a parameter (Parameter::active_steps).
+  bool reads(const Parameter& parameter) const { return reads(parameter.active_steps); }
   // Says so of all that there are in a scope.
   void read_for(const Scope& scope, std::int64_t steps) const;
 
@@ -276,13 +276,13 @@ class Parameters {
   void gather(bool frozen_too) const;
   void fill_buckets();
   void allocate(ParameterBucket& bucket);
-  void add_runs(const ParameterBucket& bucket, const ParameterRun& whole);
-  void draw(const Parameter& parameter, const Random& random) const;
+  void add_runs(const ParameterBucket& bucket, const FlatParameterRun& whole);
+  void initialize(const Parameter& parameter, const Random& random) const;
 
   Device device_;
   DType compute_;
   ProcessMesh mesh_;
-  WeightSharing sharing_;
+  ZeroOptions sharing_;
   bool separate_masters_;
   FineTuning tuning_;
   std::vector<std::shared_ptr<Parameter>> parameters_;
@@ -290,10 +290,10 @@ class Parameters {
   std::vector<std::string> linear_layers_;
   std::unordered_map<std::string, Weight> by_name_;
   std::vector<ParameterBucket> buckets_;
-  std::vector<std::shared_ptr<MovingCentroids>> centroids_;
+  std::vector<std::shared_ptr<EmaCentroids>> centroids_;
   std::vector<std::shared_ptr<PowerStatistics>> power_;
-  std::vector<ParameterRun> all_runs_;
-  std::vector<ParameterRun> runs_;  // of them those that are read
+  std::vector<FlatParameterRun> all_runs_;
+  std::vector<FlatParameterRun> runs_;  // of them those that are read
   std::int64_t own_elements_ = 0;
   std::int64_t steps_ = 0;
 };
@@ -310,52 +310,52 @@ class Scope {
   // A matrix decays, a vector does not.
   Weight weight(const std::string& name,
                 const Shape& global_shape,
-                const Initial& initial,
+                const Initializer& initial,
                 int split_axis = -1) const;
   // The weight of a layer between hidden states. It decays.
   Weight hidden_matrix(const std::string& name,
                        const Shape& global_shape,
-                       const Initial& initial,
+                       const Initializer& initial,
                        int split_axis) const;
   // Of an adapter. `inside`: read in a split region. It decays.
   Weight adapter(const std::string& name,
                  const Shape& global_shape,
-                 const Initial& initial,
+                 const Initializer& initial,
                  int split_axis,
                  bool inside) const;
   // A matrix that every tensor rank has whole and reads for its own heads alone.
-  Weight inside_weight(const std::string& name,
-                       const Shape& global_shape,
-                       const Initial& initial) const;
+  Weight replicated_weight(const std::string& name,
+                           const Shape& global_shape,
+                           const Initializer& initial) const;
   // The same of the whole model, by its name alone: made by the first layer that asks for it.
   Weight inside_weight_of_model(const std::string& name,
                                 const Shape& global_shape,
-                                const Initial& initial) const;
+                                const Initializer& initial) const;
   // "bias", which a product adds. Zeros at first, does not decay.
   Weight bias(std::int64_t elements, int split_axis = -1) const;
   // "weight" [count, width], which decays, and "bias" of an output layer of so many classes, split
   // over them.
-  Weight classes(std::int64_t count, std::int64_t width, const Initial& initial) const;
+  Weight classes(std::int64_t count, std::int64_t width, const Initializer& initial) const;
   Weight class_bias(std::int64_t count) const;
   // Of the layer's heads: [heads, clusters, dim].
-  std::shared_ptr<const MovingCentroids> centroids(const std::string& name,
-                                                   const Shape& global_shape,
-                                                   double decay) const;
+  std::shared_ptr<const EmaCentroids> centroids(const std::string& name,
+                                                const Shape& global_shape,
+                                                double decay) const;
   // Of the power norm of this scope.
   std::shared_ptr<PowerStatistics> power_statistics(std::int64_t width,
                                                     const PowerOptions& options,
                                                     double epsilon) const;
   // Never decays, whatever its shape.
-  Weight undecayed(const std::string& name,
-                   const Shape& global_shape,
-                   const Initial& initial,
-                   int split_axis = -1) const;
+  Weight no_decay_weight(const std::string& name,
+                         const Shape& global_shape,
+                         const Initializer& initial,
+                         int split_axis = -1) const;
 
   // Nor does this, which is held to a range.
   Weight bounded(const std::string& name,
                  const Shape& global_shape,
-                 const Initial& initial,
-                 const ValueRange& range,
+                 const Initializer& initial,
+                 const ValueBounds& range,
                  int split_axis = -1) const;
 
   // This is the place of a linear layer between hidden states.
@@ -365,7 +365,7 @@ class Scope {
 
   const Parameters& parameters() const { return *parameters_; }
   // This tensor rank's part of an axis.
-  Part part(std::int64_t total) const;
+  ShardRange part(std::int64_t total) const;
 
  private:
   Parameters* parameters_;

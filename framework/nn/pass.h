@@ -13,14 +13,14 @@
 
 namespace longspan {
 
-class KeptKeys;        // attention/kept_keys.h
-class AttentionWatch;  // attention/attention_watch.h
-class InnerLosses;     // inner_losses.h
+class KVCache;             // attention/kept_keys.h
+class AttentionRecorder;   // attention/attention_watch.h
+class LayerLossCollector;  // inner_losses.h
 
 // The discrete choices of a forward pass (the buckets of a hash), by their place in the model. A
 // stack that computes layers again in the backward pass keeps them: what it rebuilds may differ
 // from the first time by rounding, and a choice made anew with it.
-class Decisions {
+class DecisionCache {
  public:
   // What `make()` returned when this was first called for the place.
   template <typename Make>
@@ -37,42 +37,42 @@ class Decisions {
 
 // A value. Each layer hands its sublayers a child, so that each place draws random numbers of its
 // own.
-struct Pass {
+struct ForwardContext {
   bool training = false;
-  bool learns = true;             // in training: false in a pass that only asks the model first
-  Random random{0};               // of this step
-  std::int64_t step = 0;          // of training, counted from 0
-  double gradient_scale = 1;      // what the gradients of training are multiplied with
-  std::int64_t first_stream = 0;  // the global index of batch row 0
+  bool updates_statistics = true;  // in training: false in a pass that only asks the model first
+  Random random{0};                // of this step
+  std::int64_t step = 0;           // of training, counted from 0
+  double gradient_scale = 1;       // what the gradients of training are multiplied with
+  std::int64_t first_stream = 0;   // the global index of batch row 0
   // The positions of the segment and of the memory that this rank reads.
-  TimeDivision time = {};
-  TimeDivision memory = {};
+  SequenceShard time = {};
+  SequenceShard memory = {};
   // Set by what computes a layer again in the backward pass, for that layer.
-  std::shared_ptr<Decisions> decisions = {};
+  std::shared_ptr<DecisionCache> decisions = {};
   // Where it is set, reversible stacks keep the true streams too and measure.
   std::shared_ptr<ReconstructionError> reconstruction = {};
   // Where it is set, attention reads on from the keys that are kept there, without a gradient. All
   // passes of one reading have the same `random`, by whose places layers find their own.
-  std::shared_ptr<KeptKeys> kept = {};
+  std::shared_ptr<KVCache> kv_cache = {};
   // Where it is set, nobody reads what the layer gives at other rows than these: it may leave out
   // what only they need.
-  std::shared_ptr<const TakenRows> taken = {};
+  std::shared_ptr<const ActiveRows> active_rows = {};
   // Where it is set, attention layers show it what their heads look at.
-  std::shared_ptr<AttentionWatch> watch = {};
+  std::shared_ptr<AttentionRecorder> watch = {};
   // Where it is set, layers tell it the losses that they make themselves.
-  std::shared_ptr<InnerLosses> inner = {};
+  std::shared_ptr<LayerLossCollector> layer_losses = {};
 
   template <typename Name>
-  Pass child(const Name& name) const {
-    Pass result = *this;
+  ForwardContext child(const Name& name) const {
+    ForwardContext result = *this;
     result.random = random.child(name);
     return result;
   }
 
   // The pass of an activation with all rows, whatever others take.
-  Pass of_all_rows() const {
-    Pass result = *this;
-    result.taken = {};
+  ForwardContext of_all_rows() const {
+    ForwardContext result = *this;
+    result.active_rows = {};
     return result;
   }
 

@@ -9,7 +9,7 @@ Tensor sinusoids(SinusoidLayout layout,
                  std::int64_t clamp,
                  DType dtype,
                  const Device& device) {
-  const Tensor table = Tensor::empty({count_of(positions), width}, dtype, device);
+  const Tensor table = Tensor::empty({pluralize(positions), width}, dtype, device);
   std::int64_t row = 0;
   for (const Range& range : positions) {
     const Sinusoids part = {.layout = layout,
@@ -28,7 +28,7 @@ Variable table_rows(const Variable& table, const Ranges& rows) {
     return matrix.reshape({1, matrix.shape()[0], matrix.shape()[1]});
   };
   Tensor taken =
-      Tensor::empty({count_of(rows), shape[1]}, table.value().dtype(), table.value().device());
+      Tensor::empty({pluralize(rows), shape[1]}, table.value().dtype(), table.value().device());
   const auto for_each_range = [rows](const auto& f) {
     std::int64_t at = 0;
     for (const Range& range : rows) {
@@ -41,9 +41,9 @@ Variable table_rows(const Variable& table, const Ranges& rows) {
       copy_rows(backend, block(table.value()), range.begin, block(taken), at, range.count(), false);
     });
   });
-  return record(std::move(taken), {table}, [block, for_each_range](Gradients& gradients) {
+  return record(std::move(taken), {table}, [block, for_each_range](BackwardContext& gradients) {
     const Tensor& dtaken = gradients.output();
-    const Tensor dtable = gradients.target_to_add(0);
+    const Tensor dtable = gradients.accumulate_target(0);
     on(dtaken.device(), [&](auto backend) {
       for_each_range([&](const Range& range, std::int64_t at) {
         // The table may collect in a wider dtype.

@@ -8,14 +8,14 @@ namespace longspan {
 namespace {
 
 Tensor inverse_of(const PowerStatistics& statistics, const Tensor& squares) {
-  const Tensor inverse = statistics.square.like();
+  const Tensor inverse = statistics.square.empty_like();
   on(inverse.device(),
      [&](auto backend) { power_inverse(backend, squares, statistics.epsilon, inverse); });
   return inverse;
 }
 
 // 1 for each row that is no padding, [batch, time].
-Tensor counted_rows(const Tensor& x, const Tensor& length, const Pass& pass) {
+Tensor counted_rows(const Tensor& x, const Tensor& length, const ForwardContext& pass) {
   const Shape& shape = x.shape();
   const Tensor counted = Tensor::empty({shape[0], shape[1]}, accumulator_of(x.dtype()), x.device());
   const Ranges positions = pass.time.total > 0 ? pass.time.outside() : Ranges{{0, shape[1]}};
@@ -48,7 +48,7 @@ Tensor sums_of(const Tensor& x, const Tensor& counted, std::int64_t width) {
 }
 
 Tensor mean_of(const Tensor& sums, const Tensor& count) {
-  const Tensor means = sums.like();
+  const Tensor means = sums.empty_like();
   on(sums.device(), [&](auto backend) { power_mean(backend, sums, count, means); });
   return means;
 }
@@ -62,10 +62,10 @@ PowerRows divided_by_average(const PowerStatistics& statistics) {
 PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
                    const Tensor& x,
                    const Tensor& length,
-                   const Pass& pass,
+                   const ForwardContext& pass,
                    bool beside) {
   const bool moves = statistics->sums.defined();
-  if (!pass.training || !pass.learns || !moves) return divided_by_average(*statistics);
+  if (!pass.training || !pass.updates_statistics || !moves) return divided_by_average(*statistics);
   const std::int64_t width = statistics->width();
   const bool own = pass.step < statistics->options.warmup;
   const Tensor counted = counted_rows(x, length, pass);
@@ -110,15 +110,15 @@ void PowerStatistics::end_step(bool moves) const {
   if (moves) {
     ranks.all_reduce(sums, Reduction::sum);
     on(square.device(), [&](auto backend) {
-      move_power(backend,
-                 {.square = square,
-                  .slope = slope,
-                  .squares = squares,
-                  .products = products,
-                  .count = count,
-                  .decay = options.decay,
-                  .epsilon = epsilon,
-                  .divided_by_own = divided_by_own});
+      update_power_statistics(backend,
+                              {.square = square,
+                               .slope = slope,
+                               .squares = squares,
+                               .products = products,
+                               .count = count,
+                               .decay = options.decay,
+                               .epsilon = epsilon,
+                               .divided_by_own = divided_by_own});
     });
   }
   sums.zero();

@@ -61,7 +61,7 @@ PowerRows divided_by_average(const PowerStatistics& statistics);
 PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
                    const Tensor& x,
                    const Tensor& length,
-                   const Pass& pass,
+                   const ForwardContext& pass,
                    bool beside = false);
 
 }  // namespace longspan

@@ -180,11 +180,11 @@ Rotary::Rotary(const RotaryOptions& options, std::int64_t dim, DType compute, co
       dtype_(accumulator_of(compute)),
       device_(device),
       made_(std::make_shared<Made>()) {
-  refuse(rotary_problem(options, dim));
+  throw_if_error(rotary_problem(options, dim));
 }
 
 Variable Rotary::turn(Variable&& x, const Ranges& positions, std::int64_t length) const {
-  return longspan::turn(std::move(x), options_.pairs, table(positions, length));
+  return longspan::apply_rotary(std::move(x), options_.pairs, table(positions, length));
 }
 
 Tensor Rotary::table(const Ranges& positions, std::int64_t length) const {
@@ -192,25 +192,25 @@ Tensor Rotary::table(const Ranges& positions, std::int64_t length) const {
   if (made_->table.defined() && made_->positions == positions && same_angles) return made_->table;
   if (!made_->frequencies.defined() || !same_angles) {
     const RotaryAngles angles = rotary_angles(options_, dim_, length);
-    made_->frequencies = queued_to(Tensor::from<double>(angles.frequencies,
-                                                        {std::ssize(angles.frequencies)},
-                                                        device_.host(),
-                                                        MemoryTag::workspace),
-                                   device_);
+    made_->frequencies = copy_async(Tensor::from<double>(angles.frequencies,
+                                                         {std::ssize(angles.frequencies)},
+                                                         device_.host(),
+                                                         MemoryTag::workspace),
+                                    device_);
     made_->factor = angles.factor;
   }
   made_->table = {};  // goes first
-  const Tensor table = Tensor::empty({count_of(positions), 2 * made_->frequencies.elements()},
+  const Tensor table = Tensor::empty({pluralize(positions), 2 * made_->frequencies.elements()},
                                      dtype_,
                                      device_,
                                      MemoryTag::workspace);
   std::int64_t row = 0;
   for (const Range& range : positions) {
-    const Rotations part = {.first = range.begin,
-                            .factor = made_->factor,
-                            .frequencies = made_->frequencies,
-                            .out = table.slice(row, row + range.count())};
-    on(device_, [&](auto backend) { fill_rotations(backend, part); });
+    const CosSinTable part = {.first = range.begin,
+                              .factor = made_->factor,
+                              .frequencies = made_->frequencies,
+                              .out = table.slice(row, row + range.count())};
+    on(device_, [&](auto backend) { fill_cos_sin_table(backend, part); });
     row += range.count();
   }
   made_->positions = positions;

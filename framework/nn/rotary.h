@@ -30,7 +30,7 @@ enum class RotaryScaling : std::uint8_t {
 struct RotaryOptions {
   double base = 10000;
   double share = 1;  // of a head's features, that are turned: the first ones
-  RotaryPairs pairs = RotaryPairs::halves;
+  RotaryLayout pairs = RotaryLayout::halves;
   RotaryScaling scaling = RotaryScaling::none;
   double factor = 1;  // how much longer sequences are than the original ones
   std::optional<std::int64_t> original = {};  // the length that the base was trained for

@@ -7,14 +7,14 @@
 namespace longspan {
 
 // An encoder's output, with a length and a division over the ranks of its own. A value.
-struct Side {
-  Variable rows = {};      // [batch, n, width]: of the positions that this rank holds
-  TimeDivision time = {};  // of all its positions
-  Tensor length = {};      // [batch] i64: positions of each batch row, the others are padding; same
-                           // on all ranks that share time. Undefined: there is no padding
+struct EncoderOutput {
+  Variable rows = {};       // [batch, n, width]: of the positions that this rank holds
+  SequenceShard time = {};  // of all its positions
+  Tensor length = {};  // [batch] i64: positions of each batch row, the others are padding; same
+                       // on all ranks that share time. Undefined: there is no padding
 
   // What sees all of it but padding.
-  SegmentContext seen() const {
+  AttentionContext key_context() const {
     return {.mask = {.rules = masks::everything(), .key_length = length}, .distances = {}};
   }
 };

@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-Tensor filled(std::int64_t elements, std::int64_t value, const Device& device) {
+Tensor full_tensor(std::int64_t elements, std::int64_t value, const Device& device) {
   Tensor tensor = Tensor::empty({elements}, DType::i64, device.host(), MemoryTag::workspace);
   std::ranges::fill(tensor.span<std::int64_t>(), value);
   return tensor;
@@ -15,11 +15,11 @@ Tensor filled(std::int64_t elements, std::int64_t value, const Device& device) {
 
 }  // namespace
 
-std::shared_ptr<const TakenRows> taken_rows(const std::vector<bool>& takes,
-                                            std::int64_t time,
-                                            const TimeDivision& division,
-                                            std::int64_t first_stream,
-                                            const Device& device) {
+std::shared_ptr<const ActiveRows> make_active_rows(const std::vector<bool>& takes,
+                                                   std::int64_t time,
+                                                   const SequenceShard& division,
+                                                   std::int64_t first_stream,
+                                                   const Device& device) {
   const std::int64_t whole = std::ssize(takes);
   if (whole == 0) return nullptr;
   const std::int64_t unit = (whole + 63) / 64;
@@ -29,9 +29,9 @@ std::shared_ptr<const TakenRows> taken_rows(const std::vector<bool>& takes,
 
   const Ranges held = division.total > 0 ? division.outside() : Ranges{{0, time}};
   const std::int64_t total = division.total > 0 ? division.total : time;
-  const Tensor which = filled(rounded, -1, device);
-  const Tensor where = filled(whole, -1, device);
-  const Tensor placed = filled(rounded, 0, device);
+  const Tensor which = full_tensor(rounded, -1, device);
+  const Tensor where = full_tensor(whole, -1, device);
+  const Tensor placed = full_tensor(rounded, 0, device);
   std::int64_t row = 0, next = 0;
   for (std::int64_t stream = first_stream; row < whole; ++stream)
     for (const Range& range : held)
@@ -42,8 +42,8 @@ std::shared_ptr<const TakenRows> taken_rows(const std::vector<bool>& takes,
         placed.data<std::int64_t>()[next] = stream * total + position;
         ++next;
       }
-  return std::make_shared<const TakenRows>(
-      TakenRows{{queued_to(which, device), queued_to(where, device)}, queued_to(placed, device)});
+  return std::make_shared<const ActiveRows>(ActiveRows{
+      {copy_async(which, device), copy_async(where, device)}, copy_async(placed, device)});
 }
 
 }  // namespace longspan

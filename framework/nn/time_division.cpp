@@ -25,39 +25,40 @@ TimeRank own_rank(const ProcessMesh& mesh) {
   return {mesh.context_coordinate(), mesh.shape.sequence ? mesh.tensor_coordinate() : 0};
 }
 
-Range range_of(const Part& part) { return {part.begin, part.begin + part.count}; }
+Range range_of(const ShardRange& part) { return {part.begin, part.begin + part.count}; }
 
 // What the tensor ranks of a context rank hold together: at least one range, where it is empty.
 Ranges context_share(const MeshShape& shape, int context, std::int64_t total) {
   if (shape.context == 1) return {{0, total}};
   const int chunks = 2 * shape.context;
-  const Range first = range_of(part_of(total, context, chunks));
-  const Range second = range_of(part_of(total, chunks - 1 - context, chunks));
+  const Range first = range_of(shard_range(total, context, chunks));
+  const Range second = range_of(shard_range(total, chunks - 1 - context, chunks));
   if (first.end == second.begin) return {{first.begin, second.end}};
   return {first, second};
 }
 
 Range context_memory(const MeshShape& shape, int context, std::int64_t total) {
-  return range_of(part_of(total, context, shape.context));
+  return range_of(shard_range(total, context, shape.context));
 }
 
 Ranges segment_share(const MeshShape& shape, TimeRank rank, std::int64_t total) {
   const Ranges whole = context_share(shape, rank.context, total);
-  const Range part = range_of(part_of(count_of(whole), rank.tensor, sharing_tensor_ranks(shape)));
+  const Range part =
+      range_of(shard_range(pluralize(whole), rank.tensor, sharing_tensor_ranks(shape)));
   return slice(whole, part.begin, part.end);
 }
 
 Ranges memory_share(const MeshShape& shape, TimeRank rank, std::int64_t total) {
-  return {range_of(part_of(
-      total, rank.context * sharing_tensor_ranks(shape) + rank.tensor, shape.time_ranks()))};
+  return {range_of(shard_range(
+      total, rank.context * sharing_tensor_ranks(shape) + rank.tensor, shape.sequence_ranks()))};
 }
 
 template <typename Share>
-TimeDivision divide(const ProcessMesh& mesh, std::int64_t total, const Share& share) {
-  TimeDivision result;
+SequenceShard divide(const ProcessMesh& mesh, std::int64_t total, const Share& share) {
+  SequenceShard result;
   result.total = total;
   const TimeRank own = own_rank(mesh);
-  result.own = static_cast<std::size_t>(own.tensor);
+  result.local_index = static_cast<std::size_t>(own.tensor);
   for (int tensor = 0; tensor < sharing_tensor_ranks(mesh.shape); ++tensor)
     result.shares.push_back(share(mesh.shape, TimeRank{own.context, tensor}, total));
   return result;
@@ -111,7 +112,7 @@ class Remembering {
         time_(time),
         length_(std::min(longest, remembered + time)),
         mesh_(mesh),
-        result_(rows(count_of(wanted(own())), MemoryTag::memory)) {}
+        result_(rows(pluralize(wanted(own())), MemoryTag::recurrent_state)) {}
 
   Tensor run() const {
     for (const Move& move : moves_between(held(own()), wanted(own()))) read(move, result_, move.to);
@@ -192,7 +193,7 @@ class Remembering {
 
 }  // namespace
 
-Ranges TimeDivision::inside() const {
+Ranges SequenceShard::inside() const {
   Ranges result;
   for (const Ranges& share : shares)
     for (const Range& range : share) {
@@ -204,26 +205,26 @@ Ranges TimeDivision::inside() const {
   return result;
 }
 
-std::vector<std::int64_t> TimeDivision::rows() const {
+std::vector<std::int64_t> SequenceShard::rows() const {
   std::vector<std::int64_t> result;
-  for (const Ranges& share : shares) result.push_back(count_of(share));
+  for (const Ranges& share : shares) result.push_back(pluralize(share));
   return result;
 }
 
-TimeDivision divide_time(const ProcessMesh& mesh, std::int64_t total) {
+SequenceShard shard_sequence(const ProcessMesh& mesh, std::int64_t total) {
   return divide(mesh, total, segment_share);
 }
 
-TimeDivision undivided_time(std::int64_t total) {
-  return {.total = total, .shares = {{{0, total}}}, .own = 0, .repeated = true};
+SequenceShard replicate_sequence(std::int64_t total) {
+  return {.total = total, .shares = {{{0, total}}}, .local_index = 0, .repeated = true};
 }
 
-TimeDivision divide_memory(const ProcessMesh& mesh, std::int64_t total) {
+SequenceShard shard_memory(const ProcessMesh& mesh, std::int64_t total) {
   return divide(mesh, total, memory_share);
 }
 
-SequenceShares sequence_shares(const ProcessMesh& mesh, std::int64_t memory, std::int64_t time) {
-  SequenceShares result;
+SequenceShards sequence_shards(const ProcessMesh& mesh, std::int64_t memory, std::int64_t time) {
+  SequenceShards result;
   result.ranks = mesh.context;
   result.memory = memory;
   result.queries_total = time;
@@ -241,8 +242,10 @@ SequenceShares sequence_shares(const ProcessMesh& mesh, std::int64_t memory, std
   return result;
 }
 
-SequenceShares side_shares(const ProcessMesh& mesh, std::int64_t time, std::int64_t keys) {
-  SequenceShares result;
+SequenceShards cross_attention_shards(const ProcessMesh& mesh,
+                                      std::int64_t time,
+                                      std::int64_t keys) {
+  SequenceShards result;
   result.ranks = mesh.context;
   result.queries_total = time;
   result.keys_total = keys;
@@ -253,12 +256,12 @@ SequenceShares side_shares(const ProcessMesh& mesh, std::int64_t time, std::int6
   return result;
 }
 
-Tensor remember(const Tensor& before,
-                std::int64_t remembered,
-                const Tensor& input,
-                std::int64_t time,
-                std::int64_t longest,
-                const ProcessMesh& mesh) {
+Tensor update_memory(const Tensor& before,
+                     std::int64_t remembered,
+                     const Tensor& input,
+                     std::int64_t time,
+                     std::int64_t longest,
+                     const ProcessMesh& mesh) {
   return Remembering(before, remembered, input, time, longest, mesh).run();
 }
 

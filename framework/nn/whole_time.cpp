@@ -5,14 +5,14 @@
 
 namespace longspan {
 
-Variable whole_time(const Variable& x,
-                    const std::vector<Ranges>& positions,
-                    const Communicator& ranks) {
+Variable all_gather_sequence(const Variable& x,
+                             const std::vector<Ranges>& positions,
+                             const Communicator& ranks) {
   if (ranks.size() == 1) return x;
   std::vector<std::int64_t> rows;
   std::int64_t total = 0;
-  for (const Ranges& ranges : positions) total += rows.emplace_back(count_of(ranges));
-  const Variable all = enter_split_by_time(x, rows, ranks);
+  for (const Ranges& ranges : positions) total += rows.emplace_back(pluralize(ranges));
+  const Variable all = gather_from_sequence_parallel_region(x, rows, ranks);
   // The gathered row of each position.
   std::vector<std::int64_t> place(static_cast<std::size_t>(total));
   for (std::int64_t row = 0; const Ranges& ranges : positions)
@@ -24,7 +24,7 @@ Variable whole_time(const Variable& x,
   for (std::int64_t b = 0; b < batch; ++b)
     for (const std::int64_t row : place) ids.push_back(b * total + row);
   const Device& device = x.value().device();
-  const Tensor order = queued_to(
+  const Tensor order = copy_async(
       Tensor::from<std::int64_t>(ids, {batch, total}, device.host(), MemoryTag::workspace), device);
   return embedding(reshape(all, {batch * total, x.shape()[2]}), order, 0, 1);
 }

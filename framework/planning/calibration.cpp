@@ -28,8 +28,8 @@ double memory_bandwidth(const Device& device) {
   return best;
 }
 
-Settings settings_of(const CalibrationModel& model, DType dtype, std::int64_t ranks) {
-  Settings settings;
+RunConfig settings_of(const CalibrationModel& model, DType dtype, std::int64_t ranks) {
+  RunConfig settings;
   settings.data.batch = model.streams * ranks;
   settings.data.segment = model.segment;
   settings.precision.compute = dtype;
@@ -38,7 +38,7 @@ Settings settings_of(const CalibrationModel& model, DType dtype, std::int64_t ra
 }
 
 // Seconds of each of that many steps after the first ones.
-std::vector<double> step_seconds(const Settings& settings,
+std::vector<double> step_seconds(const RunConfig& settings,
                                  const ProcessMesh& mesh,
                                  int warming,
                                  int count) {
@@ -63,7 +63,7 @@ std::vector<double> step_seconds(const Settings& settings,
 
 // Operations a second of the model's training step, beside what it reads and writes.
 double attained_flops(const CalibrationModel& model, DType dtype, double bandwidth) {
-  const Settings settings = settings_of(model, dtype, 1);
+  const RunConfig settings = settings_of(model, dtype, 1);
   const StepPlan plan = plan_step(settings, {}, vocabulary, Processor::cpu);
   const double best = std::ranges::min(step_seconds(settings, {}, 1, 3));
   return plan.flops / std::max(best - plan.touched / bandwidth, best / 4);
@@ -83,13 +83,13 @@ double link_bandwidth(const Communicator& world, const Device& device) {
 }
 
 // All ranks train each of them together.
-void add_trials(Machine& machine,
+void add_trials(MachineProfile& machine,
                 std::span<const CalibrationModel> trials,
                 const Communicator& world) {
   const MeshShape shape = {.data = world.size()};
   machine.least_trial = infinity;
   for (const CalibrationModel& model : trials) {
-    const Settings settings = settings_of(model, DType::f32, world.size());
+    const RunConfig settings = settings_of(model, DType::f32, world.size());
     const StepPlan plan = plan_step(settings, shape, vocabulary, Processor::cpu);
     std::vector<double> seconds = step_seconds(settings, ProcessMesh(world, shape), 2, 5);
     std::ranges::nth_element(seconds, seconds.begin() + 2);
@@ -102,20 +102,21 @@ void add_trials(Machine& machine,
 
 }  // namespace
 
-Machine measure_machine(const Communicator& world,
-                        int local_ranks,
-                        const CalibrationModels& models) {
+MachineProfile measure_machine(const Communicator& world,
+                               int local_ranks,
+                               const CalibrationModels& models) {
   const Device device = Device::cpu();
   const auto slowest = [&](double rate) { return world.all_reduce(rate, Reduction::minimum); };
   world.barrier();
   const double bandwidth = memory_bandwidth(device);
-  Machine machine = {.name = "this machine",
-                     .flops = slowest(attained_flops(models.measured, DType::f32, bandwidth)),
-                     .bf16_flops = slowest(attained_flops(models.measured, DType::bf16, bandwidth)),
-                     .f16_flops = slowest(attained_flops(models.measured, DType::f16, bandwidth)),
-                     .memory_bandwidth = slowest(bandwidth),
-                     .ranks = local_ranks,
-                     .threads = omp_get_max_threads()};
+  MachineProfile machine = {
+      .name = "this machine",
+      .flops = slowest(attained_flops(models.measured, DType::f32, bandwidth)),
+      .bf16_flops = slowest(attained_flops(models.measured, DType::bf16, bandwidth)),
+      .f16_flops = slowest(attained_flops(models.measured, DType::f16, bandwidth)),
+      .memory_bandwidth = slowest(bandwidth),
+      .ranks = local_ranks,
+      .threads = omp_get_max_threads()};
   if (world.size() > 1) machine.bandwidth = slowest(link_bandwidth(world, device));
   add_trials(machine, models.trials, world);
   return machine;

@@ -14,7 +14,7 @@ namespace longspan {
 struct CalibrationModel {
   std::int64_t streams = 1;
   std::int64_t segment = 1;
-  BodyFactory body;
+  BackboneFactory body;
 };
 
 struct CalibrationModels {
@@ -27,8 +27,8 @@ struct CalibrationModels {
 // vectors, and where there are several ranks an all-reduce. Then steps of the trials are
 // predicted from that and made, which shows how far a prediction may be off. The memory is left to
 // the caller. Takes some seconds.
-Machine measure_machine(const Communicator& world,
-                        int local_ranks,
-                        const CalibrationModels& models);
+MachineProfile measure_machine(const Communicator& world,
+                               int local_ranks,
+                               const CalibrationModels& models);
 
 }  // namespace longspan

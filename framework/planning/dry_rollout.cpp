@@ -6,8 +6,8 @@
 
 namespace longspan {
 
-std::vector<Carried> dry_rollout(const Model& model, const DryBatch& wanted) {
-  const NoGradient unrecorded;
+std::vector<RecurrentState> meta_rollout(const Model& model, const MetaBatch& wanted) {
+  const NoGradGuard unrecorded;
   const std::int64_t rows = streams_of_rank(wanted.data.batch,
                                             wanted.mesh.data_coordinate(),
                                             wanted.mesh.data.size(),
@@ -26,15 +26,15 @@ std::vector<Carried> dry_rollout(const Model& model, const DryBatch& wanted) {
   constexpr std::int64_t most = 4;
   const std::int64_t segment = wanted.data.segment, longest = model.body().longest_memory();
   const std::int64_t at_once = std::max(segment, (longest + most - 1) / most);
-  Carried begun;
+  RecurrentState begun;
   while (begun.length() < longest)
     begun = model
                 .scores({.fields = fields(at_once), .carried = begun, .longest_memory = longest},
-                        Pass())
+                        ForwardContext())
                 .carried;
   model.parameters().device().allocator().trim();
   model.parameters().device().allocator().reset_peak();
-  StepReader reader(model, segment);
+  IncrementalReader reader(model, segment);
   reader.begin(begun);
   for (std::int64_t step = 0; step < segment; ++step) reader.read(fields(1));
   return {begun, reader.carried()};

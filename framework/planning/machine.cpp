@@ -87,17 +87,17 @@ std::optional<double> memory_left_by_groups() {
 
 }  // namespace
 
-const std::vector<Machine>& known_machines() {
+const std::vector<MachineProfile>& known_gpus() {
   // The memory that the driver leaves; of the datasheets dense products, the bandwidth of the
   // memory and NVLink in one direction. Of the products a step reaches about half.
-  static const std::vector<Machine> known = [] {
-    std::vector<Machine> machines = {
+  static const std::vector<MachineProfile> known = [] {
+    std::vector<MachineProfile> machines = {
         {"a100-40gb", 39 * gibibyte, 19.5e12, 156e12, 312e12, 312e12, 1.555e12, 300e9},
         {"a100-80gb", 79 * gibibyte, 19.5e12, 156e12, 312e12, 312e12, 2.039e12, 300e9},
         {"h100", 78 * gibibyte, 67e12, 494e12, 989e12, 989e12, 3.35e12, 450e9},
         {"h200", 139 * gibibyte, 67e12, 494e12, 989e12, 989e12, 4.8e12, 450e9},
     };
-    for (Machine& machine : machines) {
+    for (MachineProfile& machine : machines) {
       machine.processor = Processor::gpu;
       for (double* const rate :
            {&machine.flops, &machine.tf32_flops, &machine.bf16_flops, &machine.f16_flops})
@@ -146,10 +146,10 @@ MemoryShare memory_share(const Communicator& world, const Device& device, int lo
           static_cast<int>(world.all_reduce(std::int64_t{ranks}, Reduction::maximum))};
 }
 
-Machine shared_among(const Machine& measured, int ranks, int threads) {
+MachineProfile shared_among(const MachineProfile& measured, int ranks, int threads) {
   const double even = static_cast<double>(measured.ranks) / ranks;
   const double share = std::min(even, static_cast<double>(threads) / measured.threads);
-  Machine machine = measured;
+  MachineProfile machine = measured;
   for (double* const rate :
        {&machine.flops, &machine.bf16_flops, &machine.f16_flops, &machine.memory_bandwidth})
     *rate *= share;
@@ -159,7 +159,7 @@ Machine shared_among(const Machine& measured, int ranks, int threads) {
   return machine;
 }
 
-void write_machine(const Machine& machine, const std::string& path) {
+void write_machine(const MachineProfile& machine, const std::string& path) {
   const nlohmann::ordered_json json = {{"name", machine.name},
                                        {"memory", machine.memory},
                                        {"flops", machine.flops},
@@ -178,16 +178,16 @@ void write_machine(const Machine& machine, const std::string& path) {
   std::ofstream file(path);
   file << json.dump(2) << '\n';
   file.close();
-  if (!file) throw Failure("{}: cannot be written: {}", path, system_message());
+  if (!file) throw Failure("{}: cannot be written: {}", path, errno_message());
 }
 
-Machine read_machine(const std::string& path) {
+MachineProfile read_machine(const std::string& path) {
   const InputFile file(path);
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.copy(0, text);
   try {
     const auto json = nlohmann::json::parse(text);
-    Machine machine = {.name = json.at("name")};
+    MachineProfile machine = {.name = json.at("name")};
     const auto read = [&](const char* key, auto& value, int least = 0) {
       json.at(key).get_to(value);
       if (!(value >= least))
@@ -210,7 +210,7 @@ Machine read_machine(const std::string& path) {
     const std::string_view reason = error.what();
     throw DataError("{}: is no table of a machine, which longspan plan --calibrate writes: {}",
                     path,
-                    shortened(reason.substr(reason.find("] ") + 2), 200));
+                    truncated(reason.substr(reason.find("] ") + 2), 200));
   }
 }
 

@@ -13,7 +13,7 @@
 namespace longspan {
 
 // Numbers of one rank's share of a machine; 0: not known.
-struct Machine {
+struct MachineProfile {
   std::string name;
   double memory = 0;            // bytes
   double flops = 0;             // a second, attained in a training step in float32
@@ -36,7 +36,7 @@ struct Machine {
 };
 
 // Processors whose datasheets are known; a rank has one to itself.
-const std::vector<Machine>& known_machines();
+const std::vector<MachineProfile>& known_gpus();
 
 // Bytes that one of `local_ranks` ranks of this machine may still take: its share of what is free
 // in the system, or in the control group of this process, and no more than a process may have
@@ -62,10 +62,10 @@ MemoryShare memory_share(const Communicator& world, const Device& device, int lo
 // What each of `ranks` ranks of `threads` threads has of a machine that was measured: its threads'
 // part of a measured rank, or where they are more than were busy then an even share of the whole.
 // Links are shared evenly.
-Machine shared_among(const Machine& measured, int ranks, int threads);
+MachineProfile shared_among(const MachineProfile& measured, int ranks, int threads);
 
 // As JSON and back; throw Failure and DataError, naming the file.
-void write_machine(const Machine& machine, const std::string& path);
-Machine read_machine(const std::string& path);
+void write_machine(const MachineProfile& machine, const std::string& path);
+MachineProfile read_machine(const std::string& path);
 
 }  // namespace longspan

@@ -12,49 +12,49 @@ namespace {
 
 constexpr std::size_t most_known = 512;
 
-Settings keeping_everything(Settings settings) {
+RunConfig keeping_everything(RunConfig settings) {
   settings.memory = {.keep_streams = true};
   settings.parallel = {};
   return settings;
 }
 
 ProcessMesh mesh_of(const MeshShape& shape) {
-  return dry_mesh(shape, 0, std::make_shared<Traffic>());
+  return fake_mesh(shape, 0, std::make_shared<Traffic>());
 }
 
 double needed(const Device& device) {
   DeviceState& state = device.state();
-  return state.flops() - state.kept<UnneededFlops>().flops;
+  return state.flops() - state.get_or_create<RedundantFlops>().flops;
 }
 
 }  // namespace
 
-NeededFlops::NeededFlops(const Settings& settings, const ModelIds& ids)
+ModelFlops::ModelFlops(const RunConfig& settings, const DataSizes& ids)
     : settings_(keeping_everything(settings)), ids_(ids) {}
 
 // Made when it is first asked for: a process may lack the addresses.
-const Model& NeededFlops::model() {
+const Model& ModelFlops::model() {
   if (model_) return *model_;
-  const Device device = Device::dry();
-  device.state().kept<OnlyFlops>().wanted = true;
+  const Device device = Device::meta();
+  device.state().get_or_create<FlopsOnlyMode>().wanted = true;
   model_ = settings_.make_model(model_setting(settings_, ids_, mesh_of({}), device));
   return *model_;
 }
 
-std::int64_t NeededFlops::read_in(std::int64_t step) try {
+std::int64_t ModelFlops::read_in(std::int64_t step) try {
   if (lacks_addresses_) return 0;
   return std::ranges::count_if(model().parameters().all(), [step](const auto& parameter) {
-    return !parameter->read_steps || step < *parameter->read_steps;
+    return !parameter->active_steps || step < *parameter->active_steps;
   });
-} catch (const OutOfAddresses&) {
+} catch (const OutOfAddressSpace&) {
   lacks_addresses_ = true;
   return 0;
 }
 
-std::optional<NeededFlops::Count> NeededFlops::of(const Fields& fields,
-                                                  std::int64_t ranks,
-                                                  std::int64_t remembered,
-                                                  std::int64_t step) {
+std::optional<ModelFlops::Count> ModelFlops::of(const Fields& fields,
+                                                std::int64_t ranks,
+                                                std::int64_t remembered,
+                                                std::int64_t step) {
   std::vector<std::int64_t> shapes = {read_in(step), remembered};
   if (lacks_addresses_) return std::nullopt;
   for (const auto& [name, field] : fields) {
@@ -73,50 +73,50 @@ std::optional<NeededFlops::Count> NeededFlops::of(const Fields& fields,
                .backward = one.backward + more * (two.backward - one.backward)};
 }
 
-std::optional<NeededFlops::Count> NeededFlops::of_full_step(const MeshShape& mesh) try {
+std::optional<ModelFlops::Count> ModelFlops::of_full_step(const MeshShape& mesh) try {
   const Batch batch =
-      settings_.task_kind().dry_batch(usual_batch(settings_, mesh_of(mesh), Device::dry(), ids_));
+      settings_.task_kind().meta_batch(usual_batch(settings_, mesh_of(mesh), Device::meta(), ids_));
   return of(batch.fields, mesh.data, model().body().longest_memory());
-} catch (const OutOfAddresses&) {
+} catch (const OutOfAddressSpace&) {
   return std::nullopt;
 }
 
-std::optional<NeededFlops::ByRows> NeededFlops::walk_rows(const Fields& fields,
-                                                          std::int64_t remembered,
-                                                          std::int64_t step) try {
+std::optional<ModelFlops::ByRows> ModelFlops::walk_rows(const Fields& fields,
+                                                        std::int64_t remembered,
+                                                        std::int64_t step) try {
   return ByRows{.one = walk(fields, 1, remembered, step), .two = walk(fields, 2, remembered, step)};
-} catch (const OutOfAddresses&) {
+} catch (const OutOfAddressSpace&) {
   return std::nullopt;
 }
 
 // What rows carry is of the shapes that a pass leaves, but for its length.
-Reading NeededFlops::reading(const Fields& fields, std::int64_t rows, std::int64_t remembered) {
+ModelInput ModelFlops::reading(const Fields& fields, std::int64_t rows, std::int64_t remembered) {
   const Device& device = model().parameters().device();
-  Reading reading = {.longest_memory = model().body().longest_memory()};
+  ModelInput reading = {.longest_memory = model().body().longest_memory()};
   for (const auto& [name, field] : fields)
     reading.fields[name] = Tensor::empty(field.shape().with(0, rows), field.dtype(), device);
   if (remembered == 0) return reading;
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   reading.carried = model().losses(reading, {.training = true}).carried;
-  for (CarriedTensor& carried : reading.carried.tensors)
+  for (RecurrentStateTensor& carried : reading.carried.tensors)
     carried.tensor =
         Tensor::empty(carried.tensor.shape().with(1, remembered), carried.tensor.dtype(), device);
   reading.carried.all.reset();
   return reading;
 }
 
-NeededFlops::Count NeededFlops::walk(const Fields& fields,
-                                     std::int64_t rows,
-                                     std::int64_t remembered,
-                                     std::int64_t step) {
-  const Reading read = reading(fields, rows, remembered);
+ModelFlops::Count ModelFlops::walk(const Fields& fields,
+                                   std::int64_t rows,
+                                   std::int64_t remembered,
+                                   std::int64_t step) {
+  const ModelInput read = reading(fields, rows, remembered);
   const Device& device = model().parameters().device();
   const double before = needed(device);
   std::vector<Variable> values;
   std::vector<Tensor> seeds;
-  for (const Term& term : model().losses(read, {.training = true, .step = step}).terms) {
+  for (const LossTerm& term : model().losses(read, {.training = true, .step = step}).terms) {
     values.push_back(term.values);
-    seeds.push_back(term.values.value().like());
+    seeds.push_back(term.values.value().empty_like());
   }
   const double forward = needed(device) - before;
   backward(values, seeds);

@@ -15,9 +15,9 @@ namespace longspan {
 // everything, so that nothing counts that a layout or a memory mode makes again; what the walk
 // makes and the mathematics does not need is taken off. One and two rows are walked: the work grows
 // evenly with them. On a dry device nobody says how long rows are: padding counts as tokens do.
-class NeededFlops {
+class ModelFlops {
  public:
-  NeededFlops(const Settings& settings, const ModelIds& ids);
+  ModelFlops(const RunConfig& settings, const DataSizes& ids);
 
   struct Count {
     double forward = 0;
@@ -43,12 +43,12 @@ class NeededFlops {
   const Model& model();
   // Parameters that the step reads.
   std::int64_t read_in(std::int64_t step);
-  Reading reading(const Fields& fields, std::int64_t rows, std::int64_t remembered);
+  ModelInput reading(const Fields& fields, std::int64_t rows, std::int64_t remembered);
   Count walk(const Fields& fields, std::int64_t rows, std::int64_t remembered, std::int64_t step);
   std::optional<ByRows> walk_rows(const Fields& fields, std::int64_t remembered, std::int64_t step);
 
-  Settings settings_;
-  ModelIds ids_;
+  RunConfig settings_;
+  DataSizes ids_;
   std::unique_ptr<Model> model_;
   bool lacks_addresses_ = false;  // for the model
   // By the parameters that are read, what is remembered and the shapes of a row.

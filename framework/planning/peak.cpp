@@ -29,7 +29,7 @@ class SquareProduct {
   double seconds() const {
     const Stopwatch stopwatch;
     on(device_, [&](auto backend) { matmul(backend, product_); });
-    device_.wait();
+    device_.synchronize();
     return stopwatch.seconds();
   }
 

@@ -20,7 +20,7 @@ namespace {
 bool fits(const StepPlan& plan, double memory) { return memory == 0 || plan.bytes() <= memory; }
 
 // The zero levels and sequence parallelism that a layout may need to fit, the cheapest first.
-std::vector<std::pair<bool, std::int64_t>> variants_of(const Settings& settings,
+std::vector<std::pair<bool, std::int64_t>> variants_of(const RunConfig& settings,
                                                        const MeshShape& mesh) {
   std::vector<std::pair<bool, std::int64_t>> result;
   for (const bool sequence : {false, true}) {
@@ -65,14 +65,14 @@ void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& f) 
 
 // The cheapest variant of a mesh that fits, or the smallest; nothing, and why, where the model has
 // none.
-std::optional<StepPlan> plan_shape(const Settings& settings,
+std::optional<StepPlan> plan_shape(const RunConfig& settings,
                                    const MeshShape& shape,
-                                   const Machine& machine,
-                                   const ModelIds& ids,
+                                   const MachineProfile& machine,
+                                   const DataSizes& ids,
                                    std::string& refused) {
   std::optional<StepPlan> smallest;
   for (const auto& [sequence, zero] : variants_of(settings, shape)) {
-    Settings tried = settings;
+    RunConfig tried = settings;
     tried.parallel.sequence = sequence;
     tried.parallel.zero = zero;
     MeshShape mesh = shape;
@@ -106,43 +106,43 @@ void fill_memory(Trainer& trainer, std::int64_t segments, const MakeBatch& make_
 
 }  // namespace
 
-std::vector<BatchShape> largest_batches(const Settings& settings,
+std::vector<BatchShape> largest_batches(const RunConfig& settings,
                                         const ProcessMesh& mesh,
-                                        const ModelIds& ids) {
-  const TaskKind& kind = settings.task_kind();
+                                        const DataSizes& ids) {
+  const TaskSpec& kind = settings.task_kind();
   if (kind.reads_streams) return {};
   const std::int64_t each = mesh.data.size() * settings.training.accumulation;
   if (!ids.batches.empty()) return largest_of(ids.batches, each);
   return largest_of(shapes_of_budget(settings.data.buckets, kind.has_pairs, each), each);
 }
 
-DryBatch usual_batch(const Settings& settings,
-                     const ProcessMesh& mesh,
-                     const Device& host,
-                     const ModelIds& ids) {
-  DryBatch wanted = {
+MetaBatch usual_batch(const RunConfig& settings,
+                      const ProcessMesh& mesh,
+                      const Device& host,
+                      const DataSizes& ids) {
+  MetaBatch wanted = {
       .data = settings.data, .mesh = mesh, .host = host, .parts = settings.training.accumulation};
   if (!ids.batches.empty()) wanted.shape = largest_batches(settings, mesh, ids).front();
   return wanted;
 }
 
-StepPlan plan_step(const Settings& settings,
+StepPlan plan_step(const RunConfig& settings,
                    const MeshShape& mesh,
-                   const ModelIds& ids,
+                   const DataSizes& ids,
                    Processor processor) {
   require_divisible(settings, mesh);
   const auto traffic = std::make_shared<Traffic>();
   // The last rank has the larger part where something does not divide; but of the context ranks the
   // last has its time in one piece, which takes fewer copies.
   const int rank = mesh.size() - 1 - (mesh.context - 1) * mesh.tensor;
-  const ProcessMesh ranks = dry_mesh(mesh, rank, traffic);
-  const Device device = Device::dry(processor), host = device.host();
+  const ProcessMesh ranks = fake_mesh(mesh, rank, traffic);
+  const Device device = Device::meta(processor), host = device.host();
   const std::int64_t segment = settings.data.segment;
-  DryBatch usual = usual_batch(settings, ranks, host, ids);
-  const auto dry_batch = [&](std::int64_t segments, bool fresh) {
+  MetaBatch usual = usual_batch(settings, ranks, host, ids);
+  const auto meta_batch = [&](std::int64_t segments, bool fresh) {
     usual.segments = segments;
-    usual.fresh = fresh;
-    return settings.task_kind().dry_batch(usual);
+    usual.resets_state = fresh;
+    return settings.task_kind().meta_batch(usual);
   };
   Trainer trainer(settings.make_model(model_setting(settings, ids, ranks, device)),
                   settings.training,
@@ -151,33 +151,34 @@ StepPlan plan_step(const Settings& settings,
   // What the loader holds beside the batch in use.
   std::vector<Batch> read_ahead;
   for (std::int64_t i = 0; i <= settings.data.read_ahead; ++i)
-    read_ahead.push_back(dry_batch(1, false));
+    read_ahead.push_back(meta_batch(1, false));
   const std::int64_t longest = trainer.model().body().longest_memory();
-  fill_memory(trainer, (longest + segment - 1) / segment, dry_batch);
+  fill_memory(trainer, (longest + segment - 1) / segment, meta_batch);
   // The trainer itself has here what one minibatch carries, before a step and after it: as much as
   // two copies where that is of all environments.
-  std::vector<Carried> acting;
-  if (settings.task_kind().acts) {
-    acting = dry_rollout(trainer.model(), usual);
+  std::vector<RecurrentState> acting;
+  if (settings.task_kind().is_policy) {
+    acting = meta_rollout(trainer.model(), usual);
     if (settings.data.rollouts.minibatches == 1) acting.clear();
   }
   // What one of them leaves for reuse goes back where another needs the room.
   std::int64_t reserved = 0;
   for (const BatchShape& shape : largest_batches(settings, ranks, ids)) {
-    DryBatch large = usual;
+    MetaBatch large = usual;
     large.shape = shape;
-    trainer.step(settings.task_kind().dry_batch(large));
+    trainer.step(settings.task_kind().meta_batch(large));
     reserved = std::max(reserved, device.allocator().report().reserved);
     device.allocator().trim();
   }
-  const Batch batch = dry_batch(1, longest == 0);
+  const Batch batch = meta_batch(1, longest == 0);
   const bool measures = settings.memory.reconstruction_check_every > 0;
   // What is kept for reuse grows until every buffer has been used.
   trainer.step(batch, {.measure = measures});
   traffic->clear();
   const double flops = device.state().flops();
   const auto all_allocated = [&] {
-    return device.allocator().report().allocated + device.state().kept<AllocatedAgain>().bytes;
+    return device.allocator().report().allocated +
+           device.state().get_or_create<AllocatedAgain>().bytes;
   };
   const double allocated = all_allocated();
   trainer.step(batch, {.measure = measures});
@@ -195,7 +196,7 @@ StepPlan plan_step(const Settings& settings,
           .traffic = *traffic};
 }
 
-StepTime step_time(const StepPlan& plan, const Machine& machine) {
+StepTime step_time(const StepPlan& plan, const MachineProfile& machine) {
   const auto over = [](double amount, double rate) { return rate > 0 ? amount / rate : 0.0; };
   double sent = 0;
   for (const auto& [name, axis] : plan.traffic) sent += axis.bytes;
@@ -204,10 +205,10 @@ StepTime step_time(const StepPlan& plan, const Machine& machine) {
           .sending = over(sent, machine.bandwidth)};
 }
 
-LayoutPlans plan_layouts(const Settings& settings,
+LayoutPlans plan_layouts(const RunConfig& settings,
                          int ranks,
-                         const Machine& machine,
-                         const ModelIds& ids) {
+                         const MachineProfile& machine,
+                         const DataSizes& ids) {
   LayoutPlans result;
   // Pieces smaller than a tile are not worth having: they are tried only where there is nothing
   // else.
@@ -235,16 +236,16 @@ LayoutPlans plan_layouts(const Settings& settings,
   return result;
 }
 
-std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
-                                 const StepPlan& plan,
-                                 const ModelIds& ids) {
+std::vector<MemorySaving> plan_savings(const Reconfigure& reconfigure,
+                                       const StepPlan& plan,
+                                       const DataSizes& ids) {
   const MeshShape& mesh = plan.mesh;
   const std::string recompute = "memory.recompute_granularity=full";
   const std::string reversible = "model.residual.type=reversible";
   const std::string feed_forward = "memory.num_feed_forward_chunks=16";
   const std::string loss = "memory.num_loss_chunks=16";
   // Every part of a planned step is walked through.
-  const std::shared_ptr<const Settings> settings = reconfigure({});
+  const std::shared_ptr<const RunConfig> settings = reconfigure({});
   const bool reads_streams = settings->task_kind().reads_streams;
   const std::int64_t streams =
       reads_streams ? std::max<std::int64_t>(settings->data.batch / std::max(mesh.data, 1), 1) : 8;
@@ -271,14 +272,14 @@ std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
       {reversible, feed_forward, loss, accumulation, zero2},
       {reversible, feed_forward, loss, accumulation, zero2, narrow},
   };
-  std::vector<Saving> result;
+  std::vector<MemorySaving> result;
   for (const std::vector<std::string>& keys : tried) {
     try {
       result.push_back({keys, plan_step(*reconfigure(keys), mesh, ids, plan.processor)});
     } catch (const ConfigurationError&) {
     }
   }
-  const auto order = [&](const Saving& saving) {
+  const auto order = [&](const MemorySaving& saving) {
     return std::pair(std::ranges::find(saving.keys, reversible) != saving.keys.end(),
                      saving.keys.size());
   };
@@ -294,7 +295,7 @@ std::string bytes_by_tag(const StepPlan& plan) {
     text += fmt::format("{}{} {}",
                         text.empty() ? "" : ", ",
                         name_of(static_cast<MemoryTag>(i)),
-                        byte_text(static_cast<double>(peak)));
+                        format_bytes(static_cast<double>(peak)));
   }
   return text;
 }

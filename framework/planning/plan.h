@@ -31,14 +31,14 @@ struct StepPlan {
 
 // Of separate examples the shapes of those batches, known or allowed by the keys, of which one
 // takes most; nothing of streams.
-std::vector<BatchShape> largest_batches(const Settings& settings,
+std::vector<BatchShape> largest_batches(const RunConfig& settings,
                                         const ProcessMesh& mesh,
-                                        const ModelIds& ids);
+                                        const DataSizes& ids);
 // What a plan's time and FLOPs are of: of known batches that with most tokens.
-DryBatch usual_batch(const Settings& settings,
-                     const ProcessMesh& mesh,
-                     const Device& host,
-                     const ModelIds& ids);
+MetaBatch usual_batch(const RunConfig& settings,
+                      const ProcessMesh& mesh,
+                      const Device& host,
+                      const DataSizes& ids);
 
 // Seconds of a step; nothing overlaps, so it is at most this where the machine's numbers hold. The
 // parts are 0 where the machine's number is not known.
@@ -48,14 +48,14 @@ struct StepTime {
   double sending = 0;
   double total() const { return computing + memory + sending; }
 };
-StepTime step_time(const StepPlan& plan, const Machine& machine);
+StepTime step_time(const StepPlan& plan, const MachineProfile& machine);
 
 // With examples of different lengths the memory is that of all of the largest batches, one after
 // another, and the rest of the one with most tokens. Throws ConfigurationError for what the model,
 // the data or the mesh cannot have. `ids`: of the data.
-StepPlan plan_step(const Settings& settings,
+StepPlan plan_step(const RunConfig& settings,
                    const MeshShape& mesh,
-                   const ModelIds& ids,
+                   const DataSizes& ids,
                    Processor processor);
 
 // The layouts of `ranks` ranks that the model can have, with the least ZeRO (from that of the
@@ -67,25 +67,25 @@ struct LayoutPlans {
   std::vector<StepPlan> too_large;
   std::string refused;  // why the last layout of those that the model cannot have is none
 };
-LayoutPlans plan_layouts(const Settings& settings,
+LayoutPlans plan_layouts(const RunConfig& settings,
                          int ranks,
-                         const Machine& machine,
-                         const ModelIds& ids);
+                         const MachineProfile& machine,
+                         const DataSizes& ids);
 
 // The settings with some keys set anew ("key=value"). Throws ConfigurationError.
 using Reconfigure =
-    std::function<std::shared_ptr<const Settings>(const std::vector<std::string>& keys)>;
+    std::function<std::shared_ptr<const RunConfig>(const std::vector<std::string>& keys)>;
 
 // Keys that save memory, and the step with them.
-struct Saving {
+struct MemorySaving {
   std::vector<std::string> keys;
   StepPlan plan;
 };
 // Of a step on its layout; those that the model cannot have are left out. Fewest keys first, and
 // those last that make another model.
-std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
-                                 const StepPlan& plan,
-                                 const ModelIds& ids);
+std::vector<MemorySaving> plan_savings(const Reconfigure& reconfigure,
+                                       const StepPlan& plan,
+                                       const DataSizes& ids);
 
 // "weights 1.2 GB, gradients ...": the tags that take more than nothing.
 std::string bytes_by_tag(const StepPlan& plan);

@@ -26,7 +26,7 @@ std::string without_numbers(const std::string& layer) {
   return result;
 }
 
-LineKey key_of(const TimedSpan& span, const std::deque<std::string>& texts, SpanNames& names) {
+ProfileKey key_of(const TimedSpan& span, const std::deque<std::string>& texts, SpanNames& names) {
   const std::string layer = without_numbers(texts[span.layer]);
   const std::string kind(name_of(span.kind));
   if (span.kind == ActivityKind::step) return {kind, "step", ""};
@@ -41,7 +41,7 @@ double milliseconds(std::int64_t nanoseconds, double divided_by) {
 }
 
 // "kernel multiply in layers/*/feed_forward". The name of a wait says that it is one.
-std::string words_for(const LineKey& key) {
+std::string words_for(const ProfileKey& key) {
   std::string words = key.name;
   for (const ActivityKind kind :
        {ActivityKind::phase, ActivityKind::layer, ActivityKind::op, ActivityKind::kernel})
@@ -53,8 +53,8 @@ bool is_whole_step(const TimedSpan& span) { return span.kind == ActivityKind::st
 
 }  // namespace
 
-LineSums& LineSums::operator+=(const LineSums& more) {
-  own += more.own;
+ProfileTotals& ProfileTotals::operator+=(const ProfileTotals& more) {
+  self_time += more.self_time;
   total += more.total;
   calls += more.calls;
   return *this;
@@ -67,12 +67,12 @@ std::int64_t last_whole_step(const RecordedSpans& recorded) {
   return static_cast<std::int64_t>(last);
 }
 
-DearLines lines_of(const RecordedSpans& recorded) {
+ProfileSummary lines_of(const RecordedSpans& recorded) {
   SpanNames names;
-  DearLines lines;
+  ProfileSummary lines;
   struct Around {
     std::int64_t begin;
-    const LineKey* key;
+    const ProfileKey* key;
   };
   std::vector<Around> around;
   // From the last that ended on: what is around a span comes before it.
@@ -83,26 +83,29 @@ DearLines lines_of(const RecordedSpans& recorded) {
     const auto line = lines.try_emplace(key_of(span, recorded.texts, names)).first;
     const bool is_within =
         std::ranges::any_of(around, [&](const Around& each) { return each.key == &line->first; });
-    line->second += {.own = span.own, .total = is_within ? 0 : span.end - span.begin, .calls = 1};
+    line->second +=
+        {.self_time = span.self_time, .total = is_within ? 0 : span.end - span.begin, .calls = 1};
     around.push_back({span.begin, &line->first});
   }
   return lines;
 }
 
-std::string to_text(const DearLines& lines) {
+std::string to_text(const ProfileSummary& lines) {
   Json all = Json::array();
   for (const auto& [key, sums] : lines)
-    all.push_back({key.kind, key.name, key.layer, sums.own, sums.total, sums.calls});
+    all.push_back({key.kind, key.name, key.layer, sums.self_time, sums.total, sums.calls});
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-void add_text(std::string_view text, DearLines& lines) {
+void add_text(std::string_view text, ProfileSummary& lines) {
   for (const Json& each : Json::parse(text))
     lines[{each[0], each[1], each[2]}] += {each[3], each[4], each[5]};
 }
 
-std::vector<std::string> table_of(const DearLines& lines, const LinesOf& of, std::size_t most) {
-  std::vector<const DearLines::value_type*> dearest;
+std::vector<std::string> table_of(const ProfileSummary& lines,
+                                  const LinesOf& of,
+                                  std::size_t most) {
+  std::vector<const ProfileSummary::value_type*> dearest;
   std::int64_t whole = 0;
   std::int64_t steps = 0;  // of all ranks
   for (const auto& line : lines) {
@@ -115,7 +118,7 @@ std::vector<std::string> table_of(const DearLines& lines, const LinesOf& of, std
     return {fmt::format("where the time went: no step from step {} on is recorded whole",
                         of.first_step)};
   std::ranges::stable_sort(
-      dearest, std::greater<>(), [](const auto* line) { return line->second.own; });
+      dearest, std::greater<>(), [](const auto* line) { return line->second.self_time; });
   dearest.resize(std::min(most, dearest.size()));
   const auto parts = static_cast<double>(steps);
   std::vector<std::string> table = {
@@ -130,8 +133,8 @@ std::vector<std::string> table_of(const DearLines& lines, const LinesOf& of, std
     const auto& [key, sums] = *line;
     table.push_back(fmt::format(
         "{:>10.3f} {:>5.1f}% {:>10.3f} {:>8.1f}  {}",
-        milliseconds(sums.own, parts),
-        whole > 0 ? 100 * static_cast<double>(sums.own) / static_cast<double>(whole) : 0.0,
+        milliseconds(sums.self_time, parts),
+        whole > 0 ? 100 * static_cast<double>(sums.self_time) / static_cast<double>(whole) : 0.0,
         milliseconds(sums.total, parts),
         static_cast<double>(sums.calls) / parts,
         words_for(key)));

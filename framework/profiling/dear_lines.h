@@ -14,34 +14,34 @@ namespace longspan {
 
 // Spans of one kind and name in like places of the model: the number of a layer does not count
 // ("layers/*/attention").
-struct LineKey {
+struct ProfileKey {
   std::string kind;
   std::string name;
   std::string layer;
-  friend auto operator<=>(const LineKey&, const LineKey&) = default;
+  friend auto operator<=>(const ProfileKey&, const ProfileKey&) = default;
 };
 
-struct LineSums {
-  std::int64_t own = 0;    // nanoseconds, outside of the spans within them
-  std::int64_t total = 0;  // with those; a span within another of its line counts once
+struct ProfileTotals {
+  std::int64_t self_time = 0;  // nanoseconds, outside of the spans within them
+  std::int64_t total = 0;      // with those; a span within another of its line counts once
   std::int64_t calls = 0;
 
-  LineSums& operator+=(const LineSums& more);
+  ProfileTotals& operator+=(const ProfileTotals& more);
 };
 
-using DearLines = std::map<LineKey, LineSums>;
+using ProfileSummary = std::map<ProfileKey, ProfileTotals>;
 
 // Of what a thread did itself within steps that are whole: collectives, which go on beside it, are
 // left out. Where there was no room for all spans those of the last steps are missing, and the span
 // of a step, which ends last, is the first of its spans to be: of such a step nothing counts.
-DearLines lines_of(const RecordedSpans& recorded);
+ProfileSummary lines_of(const RecordedSpans& recorded);
 
 // The number of the last step that is whole, 0 where none is.
 std::int64_t last_whole_step(const RecordedSpans& recorded);
 
 // As a text that another rank reads.
-std::string to_text(const DearLines& lines);
-void add_text(std::string_view text, DearLines& lines);
+std::string to_text(const ProfileSummary& lines);
+void add_text(std::string_view text, ProfileSummary& lines);
 
 // What the sums are of.
 struct LinesOf {
@@ -53,6 +53,8 @@ struct LinesOf {
 // A heading and the lines with the most own time, `most` of them: milliseconds and calls of a step,
 // as means over the steps that each rank has whole. Where there is none the heading says so. Each
 // text is a line.
-std::vector<std::string> table_of(const DearLines& lines, const LinesOf& of, std::size_t most = 10);
+std::vector<std::string> table_of(const ProfileSummary& lines,
+                                  const LinesOf& of,
+                                  std::size_t most = 10);
 
 }  // namespace longspan

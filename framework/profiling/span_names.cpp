@@ -18,7 +18,7 @@ const std::string& SpanNames::function(const std::source_location& place) {
   const char* const words = place.function_name();
   const auto known = functions_.find(words);
   if (known != functions_.end()) return known->second;
-  return functions_.emplace(words, function_text(words)).first->second;
+  return functions_.emplace(words, short_function_name(words)).first->second;
 }
 
 }  // namespace longspan

@@ -29,7 +29,7 @@ std::string arguments_of(const TimedSpan& span, const std::deque<std::string>& t
   if (span.bytes >= 0) add("bytes", fmt::to_string(span.bytes));
   if (span.number > 0)
     add(span.kind == ActivityKind::step ? "step" : "number", fmt::to_string(span.number));
-  if (span.place.line() > 0) add("place", in_json(place_text(span.place)));
+  if (span.place.line() > 0) add("place", in_json(format_source_location(span.place)));
   if (span.cut) add("cut", "true");
   return text;
 }

@@ -2,9 +2,7 @@
 
 namespace longspan {
 
-std::vector<double> generalized_advantages(const Experience& experience,
-                                           double discount,
-                                           double lambda) {
+std::vector<double> gae(const Trajectory& experience, double discount, double lambda) {
   std::vector<double> advantages(experience.reward.size());
   double following = 0;
   for (std::size_t t = advantages.size(); t-- > 0;) {

@@ -20,23 +20,23 @@ std::int64_t drawn_action(std::span<const double> probabilities, double point) {
 
 }  // namespace
 
-Lives::Lives(const LivesSetting& setting)
+VectorEnv::VectorEnv(const LivesSetting& setting)
     : setting_(setting), lives_(static_cast<std::size_t>(setting.rows.count())) {
   for (std::size_t row = 0; row < lives_.size(); ++row) begin(row);
 }
 
-Random Lives::of_episode(std::size_t row) const {
+Random VectorEnv::of_episode(std::size_t row) const {
   const std::uint64_t global = static_cast<std::uint64_t>(setting_.rows.begin) + row;
   return setting_.episodes.child(global).child(static_cast<std::uint64_t>(lives_[row].episode));
 }
 
-void Lives::begin(std::size_t row) {
+void VectorEnv::begin(std::size_t row) {
   lives_[row] = {.episode = lives_[row].episode,
                  .actions = lives_[row].actions,
                  .now = setting_.environment.begin(of_episode(row))};
 }
 
-Fields Lives::sight() const {
+Fields VectorEnv::observations() const {
   const std::int64_t rows = std::ssize(lives_);
   const auto made = [&](const Shape& shape, DType dtype) {
     return Tensor::empty(shape, dtype, setting_.host, MemoryTag::workspace);
@@ -46,7 +46,7 @@ Fields Lives::sight() const {
                          {"reward", made({rows, 1}, DType::f64)},
                          {"earlier", made({rows}, DType::i64)}};
   for (std::size_t row = 0; row < lives_.size(); ++row) {
-    const Life& life = lives_[row];
+    const EnvState& life = lives_[row];
     const char seen = setting_.environment.observation(life.now);
     fields.at("tokens").span<std::int64_t>()[row] = static_cast<unsigned char>(seen);
     fields.at("previous_action").span<std::int64_t>()[row] = life.previous_action;
@@ -56,14 +56,14 @@ Fields Lives::sight() const {
   return fields;
 }
 
-std::vector<Choice> Lives::choose(const Tensor& scores) const {
+std::vector<ActionSample> VectorEnv::choose(const Tensor& scores) const {
   const auto actions = setting_.environment.actions.size();
   require(scores.elements() == std::ssize(lives_) * static_cast<std::int64_t>(actions + 1),
           "scores of {} for {} rows with {} actions",
           scores.shape().to_string(),
           lives_.size(),
           actions);
-  std::vector<Choice> choices;
+  std::vector<ActionSample> choices;
   for (std::size_t row = 0; row < lives_.size(); ++row) {
     const auto of_row = scores.span<double>().subspan(row * (actions + 1), actions + 1);
     const auto logits = of_row.first(actions);
@@ -72,7 +72,7 @@ std::vector<Choice> Lives::choose(const Tensor& scores) const {
     for (const double logit : logits) sum += std::exp(logit - largest);
     const double log_sum = largest + std::log(sum);
     std::vector<double> probabilities;
-    Choice choice = {.value = of_row.back()};
+    ActionSample choice = {.value = of_row.back()};
     for (const double logit : logits) {
       probabilities.push_back(std::exp(logit - log_sum));
       choice.entropy -= probabilities.back() * (logit - log_sum);
@@ -89,16 +89,16 @@ std::vector<Choice> Lives::choose(const Tensor& scores) const {
   return choices;
 }
 
-std::vector<Outcome> Lives::act(const std::vector<Choice>& choices) {
-  std::vector<Outcome> outcomes;
+std::vector<EnvStep> VectorEnv::step(const std::vector<ActionSample>& choices) {
+  std::vector<EnvStep> outcomes;
   for (std::size_t row = 0; row < lives_.size(); ++row)
     outcomes.push_back(take(row, choices[row].action));
   return outcomes;
 }
 
-Outcome Lives::take(std::size_t row, std::int64_t action) {
-  Life& life = lives_[row];
-  const Outcome outcome = setting_.environment.act(life.now, action, of_episode(row));
+EnvStep VectorEnv::take(std::size_t row, std::int64_t action) {
+  EnvState& life = lives_[row];
+  const EnvStep outcome = setting_.environment.act(life.now, action, of_episode(row));
   ++life.steps;
   ++life.actions;
   life.previous_action = action;
@@ -107,29 +107,29 @@ Outcome Lives::take(std::size_t row, std::int64_t action) {
   return outcome;
 }
 
-void Lives::move_on(std::size_t row, std::int64_t steps) {
+void VectorEnv::random_steps(std::size_t row, std::int64_t steps) {
   const Random random =
       setting_.actions.child("before").child(static_cast<std::uint64_t>(setting_.rows.begin) + row);
   for (std::int64_t step = 0; step < steps; ++step) {
     const std::int64_t action = drawn(random, step, std::ssize(setting_.environment.actions));
-    if (take(row, action).ending == Ending::none) continue;
+    if (take(row, action).ending == Termination::none) continue;
     ++lives_[row].episode;
     begin(row);
   }
 }
 
-void Lives::begin_ended(const std::vector<Outcome>& outcomes) {
+void VectorEnv::reset_done(const std::vector<EnvStep>& outcomes) {
   for (std::size_t row = 0; row < lives_.size(); ++row) {
-    if (outcomes[row].ending == Ending::none) continue;
+    if (outcomes[row].ending == Termination::none) continue;
     ++lives_[row].episode;
     begin(row);
   }
 }
 
-void Lives::restore(std::vector<Life> lives) {
+void VectorEnv::restore(std::vector<EnvState> lives) {
   const Environment& world = setting_.environment;
   for (std::size_t row = 0; row < lives.size(); ++row) {
-    const Life& life = lives[row];
+    const EnvState& life = lives[row];
     const bool is_sound = life.episode >= 0 && life.steps >= 0 && life.steps < world.steps &&
                           life.actions >= life.steps && life.previous_action >= no_action &&
                           life.previous_action < std::ssize(world.actions) &&

@@ -25,23 +25,23 @@ double number(std::int64_t bits_of_it) { return std::bit_cast<double>(bits_of_it
 
 }  // namespace
 
-std::int64_t Rollouts::columns() const {
+std::int64_t RolloutSource::columns() const {
   return columns_of_life + static_cast<std::int64_t>(lives_.environment().numbers);
 }
 
-bool Rollouts::is_owner() const {
+bool RolloutSource::is_owner() const {
   const ProcessMesh& mesh = model_->parameters().mesh();
   return mesh.tensor.rank() == 0 && mesh.context.rank() == 0;
 }
 
-CursorRows Rollouts::cursor_rows() const {
+CursorRows RolloutSource::cursor_rows() const {
   return {setting_.lives.rows.begin, setting_.environments};
 }
 
-Tensor Rollouts::cursors() const {
+Tensor RolloutSource::cursors() const {
   std::vector<std::int64_t> all;
   for (std::size_t row = 0; row < ended_.size(); ++row) {
-    const Life& life = lives_.rows()[row];
+    const EnvState& life = lives_.rows()[row];
     all.insert(all.end(),
                {life.episode,
                 life.steps,
@@ -58,7 +58,7 @@ Tensor Rollouts::cursors() const {
       all, {std::ssize(ended_), columns()}, setting_.lives.host, MemoryTag::workspace);
 }
 
-void Rollouts::restore(const Tensor& cursors) {
+void RolloutSource::restore(const Tensor& cursors) {
   const Shape wanted = {std::ssize(ended_), columns()};
   if (cursors.dtype() != DType::i64 || cursors.shape() != wanted)
     throw DataError(
@@ -68,7 +68,7 @@ void Rollouts::restore(const Tensor& cursors) {
         ended_.size(),
         lives_.environment().description,
         wanted.to_string());
-  std::vector<Life> lives;
+  std::vector<EnvState> lives;
   for (std::size_t row = 0; row < ended_.size(); ++row) {
     const auto of_row = cursors.span<std::int64_t>().subspan(
         row * static_cast<std::size_t>(columns()), static_cast<std::size_t>(columns()));
@@ -86,21 +86,21 @@ void Rollouts::restore(const Tensor& cursors) {
   lives_.restore(std::move(lives));
 }
 
-void Rollouts::save_rest(TrainingState& state) const {
+void RolloutSource::save_state(TrainingState& state) const {
   const ProcessMesh& mesh = model_->parameters().mesh();
   const std::int64_t first = setting_.lives.rows.begin, total = setting_.environments;
   state.scalars.set(environment_name, setting_.lives.environment.description);
   state.scalars.set(epochs_name, setting_.options.epochs);
   state.scalars.set(minibatches_name, setting_.options.minibatches);
-  add_carried(state, reader_.carried(), first, total, mesh, carried_prefix);
+  save_recurrent_state(state, reader_.carried(), first, total, mesh, carried_prefix);
   if (made_ == 0) return;
-  add_carried(state, begun_, first, total, mesh, begun_prefix);
+  save_recurrent_state(state, begun_, first, total, mesh, begun_prefix);
   for (const auto& [name, field] : fields_)
     state.add_part(field_prefix + name, field, 0, first, total, is_owner());
 }
 
 // Checkpoints of versions that did not save them are taken at their word.
-void Rollouts::judge(const Checkpoint& checkpoint) const {
+void RolloutSource::check_compatible(const Checkpoint& checkpoint) const {
   const Scalars& saved = checkpoint.scalars();
   const std::string place = checkpoint.path().string();
   const std::string& here = setting_.lives.environment.description;
@@ -129,20 +129,20 @@ void Rollouts::judge(const Checkpoint& checkpoint) const {
         batches());
 }
 
-void Rollouts::restore_rest(const Checkpoint& checkpoint) {
-  judge(checkpoint);
+void RolloutSource::load_state(const Checkpoint& checkpoint) {
+  check_compatible(checkpoint);
   const Parameters& parameters = model_->parameters();
   const std::int64_t rows = setting_.lives.rows.count();
-  const std::vector<std::string> names = model_->body().carried_names();
+  const std::vector<std::string> names = model_->body().recurrent_state_names();
   const auto room = [&](const char* prefix, std::optional<std::int64_t> longest) {
-    return room_for_carried(
+    return allocate_recurrent_state(
         checkpoint, names, rows, parameters.mesh(), parameters.device(), prefix, longest);
   };
   // A model that remembers less than it did acts by the last of it, of which learners see all. What
   // a rollout began with stays whole: its actions were chosen by all of it.
-  Carried carried = room(carried_prefix, model_->body().longest_memory());
+  RecurrentState carried = room(carried_prefix, model_->body().longest_memory());
   const std::int64_t forgotten = saved_length(checkpoint, names, carried_prefix) - carried.length();
-  begun_ = made_ == 0 ? Carried() : room(begun_prefix, {});
+  begun_ = made_ == 0 ? RecurrentState() : room(begun_prefix, {});
   fields_.clear();
   if (made_ != 0) {
     const std::string prefix = field_prefix;
@@ -158,13 +158,13 @@ void Rollouts::restore_rest(const Checkpoint& checkpoint) {
   }
   TrainingState state;
   const std::int64_t first = setting_.lives.rows.begin, total = setting_.environments;
-  add_carried(state, carried, first, total, parameters.mesh(), carried_prefix, forgotten);
-  add_carried(state, begun_, first, total, parameters.mesh(), begun_prefix);
+  save_recurrent_state(state, carried, first, total, parameters.mesh(), carried_prefix, forgotten);
+  save_recurrent_state(state, begun_, first, total, parameters.mesh(), begun_prefix);
   for (const auto& [name, field] : fields_)
     state.add_part(field_prefix + name, field, 0, first, total, is_owner());
   checkpoint.read(std::span<const StateTensor>(state.tensors));
-  cast_carried(carried, parameters.compute_dtype());
-  cast_carried(begun_, parameters.compute_dtype());
+  cast_recurrent_state(carried, parameters.compute_dtype());
+  cast_recurrent_state(begun_, parameters.compute_dtype());
   reader_.begin(carried);
 }
 

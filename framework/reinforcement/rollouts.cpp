@@ -21,7 +21,7 @@ T& at(const Fields& fields, const char* name, std::int64_t element) {
 }  // namespace
 
 // What a rollout is weighed by, [rows, steps] each.
-struct Rollouts::Recording {
+struct RolloutSource::Recording {
   std::vector<double> reward;
   std::vector<double> value;
   std::vector<double> next_value;
@@ -36,7 +36,7 @@ struct Rollouts::Recording {
         episode(static_cast<std::size_t>(rows)) {}
 };
 
-Rollouts::Rollouts(const RolloutSetting& setting, const Model& model)
+RolloutSource::RolloutSource(const RolloutSetting& setting, const Model& model)
     : setting_(setting),
       model_(&model),
       lives_(setting.lives),
@@ -51,11 +51,11 @@ Rollouts::Rollouts(const RolloutSetting& setting, const Model& model)
   if (!setting_.staggered) return;
   const std::int64_t steps = setting_.lives.environment.steps;
   for (std::int64_t row = 0; row < rows; ++row)
-    lives_.move_on(static_cast<std::size_t>(row),
-                   (setting_.lives.rows.begin + row) * steps / setting_.environments);
+    lives_.random_steps(static_cast<std::size_t>(row),
+                        (setting_.lives.rows.begin + row) * steps / setting_.environments);
 }
 
-Batch Rollouts::next() {
+Batch RolloutSource::next() {
   if (made_ == 0) collect();
   const std::int64_t groups = setting_.options.minibatches, group = made_ % groups;
   const std::int64_t first = setting_.lives.rows.begin, count = setting_.lives.rows.count();
@@ -63,7 +63,7 @@ Batch Rollouts::next() {
   for (std::int64_t row = group; row < count; row += groups) rows.push_back(row);
   Batch batch;
   batch.fields = groups == 1 ? fields_ : rows_chosen(rows);
-  batch.carried = groups == 1 ? begun_ : choose_rows(begun_, rows);
+  batch.carried = groups == 1 ? begun_ : select_rows(begun_, rows);
   batch.counts = {{"tokens", std::ssize(rows) * setting_.segment}, {"rows", std::ssize(rows)}};
   batch.first_row = first / groups;
   batch.place = fmt::format("in minibatch {} of epoch {} of a rollout that ended after action {}",
@@ -75,7 +75,7 @@ Batch Rollouts::next() {
 }
 
 // New tensors each time: what was handed out may still be read.
-void Rollouts::collect() {
+void RolloutSource::collect() {
   const std::int64_t rows = setting_.lives.rows.count();
   const auto made = [&](const Shape& shape, DType dtype) {
     return Tensor::empty(shape, dtype, setting_.lives.host, MemoryTag::workspace);
@@ -83,29 +83,29 @@ void Rollouts::collect() {
   fields_.clear();
   for (const char* name : whole_fields) fields_[name] = made({rows, setting_.segment}, DType::i64);
   for (const char* name : real_fields) fields_[name] = made({rows, setting_.segment}, DType::f64);
-  fields_["earlier"] = lives_.sight().at("earlier");
+  fields_["earlier"] = lives_.observations().at("earlier");
   begun_ = reader_.carried();
   Recording recording(rows, setting_.segment);
   for (std::int64_t step = 0; step < setting_.segment; ++step) record_step(step, recording);
-  weigh(recording);
+  compute_advantages(recording);
 }
 
-void Rollouts::record_step(std::int64_t step, Recording& recording) {
+void RolloutSource::record_step(std::int64_t step, Recording& recording) {
   const std::int64_t rows = setting_.lives.rows.count(), steps = setting_.segment;
-  const Fields sight = lives_.sight();
-  const std::vector<Choice> choices = lives_.choose(reader_.read(sight));
-  const std::vector<Outcome> outcomes = lives_.act(choices);
+  const Fields sight = lives_.observations();
+  const std::vector<ActionSample> choices = lives_.choose(reader_.read(sight));
+  const std::vector<EnvStep> outcomes = lives_.step(choices);
   // What follows where time has ended an episode, or the rollout.
-  const bool looks = step + 1 == steps || std::ranges::any_of(outcomes, [](const Outcome& outcome) {
-                       return outcome.ending == Ending::time;
+  const bool looks = step + 1 == steps || std::ranges::any_of(outcomes, [](const EnvStep& outcome) {
+                       return outcome.ending == Termination::time;
                      });
-  const std::vector<Choice> following =
-      looks ? lives_.choose(reader_.look(lives_.sight())) : std::vector<Choice>();
+  const std::vector<ActionSample> following =
+      looks ? lives_.choose(reader_.prefill(lives_.observations())) : std::vector<ActionSample>();
   for (std::int64_t row = 0; row < rows; ++row) {
     const auto r = static_cast<std::size_t>(row);
     const std::int64_t i = row * steps + step;
     const auto element = static_cast<std::size_t>(i);
-    const Ending ending = outcomes[r].ending;
+    const Termination ending = outcomes[r].ending;
     for (const char* name : {"tokens", "previous_action"})
       at<std::int64_t>(fields_, name, i) = at<std::int64_t>(sight, name, row);
     at<double>(fields_, "reward", i) = at<double>(sight, "reward", row);
@@ -114,32 +114,33 @@ void Rollouts::record_step(std::int64_t step, Recording& recording) {
     at<std::int64_t>(fields_, "episodes", i) = recording.episode[r];
     recording.reward[element] = outcomes[r].reward;
     recording.value[element] = choices[r].value;
-    recording.ends[element] = ending != Ending::none;
+    recording.ends[element] = ending != Termination::none;
     const bool was_before = step > 0 && !recording.ends[element - 1];
     if (was_before) recording.next_value[element - 1] = choices[r].value;
-    if (looks && (ending == Ending::time || (ending == Ending::none && step + 1 == steps)))
+    if (looks &&
+        (ending == Termination::time || (ending == Termination::none && step + 1 == steps)))
       recording.next_value[element] = following[r].value;
-    if (ending == Ending::none) continue;
+    if (ending == Termination::none) continue;
     ++recording.episode[r];
-    const Life& life = lives_.rows()[r];
+    const EnvState& life = lives_.rows()[r];
     ended_[r] = {life.total, lives_.environment().succeeded(life.now)};
   }
-  lives_.begin_ended(outcomes);
+  lives_.reset_done(outcomes);
 }
 
-void Rollouts::weigh(const Recording& recording) {
+void RolloutSource::compute_advantages(const Recording& recording) {
   const auto steps = static_cast<std::size_t>(setting_.segment);
   const Tensor& advantages = fields_.at("advantages");
   for (std::size_t row = 0; row < ended_.size(); ++row) {
     const auto of_row = [&](const std::vector<double>& all) {
       return std::span<const double>(all).subspan(row * steps, steps);
     };
-    const Experience experience = {.reward = of_row(recording.reward),
+    const Trajectory experience = {.reward = of_row(recording.reward),
                                    .value = of_row(recording.value),
                                    .next_value = of_row(recording.next_value),
                                    .ends = {recording.ends.get() + row * steps, steps}};
     const std::vector<double> found =
-        generalized_advantages(experience, setting_.options.discount, setting_.options.lambda);
+        gae(experience, setting_.options.discount, setting_.options.lambda);
     for (std::size_t step = 0; step < steps; ++step) {
       advantages.span<double>()[row * steps + step] = found[step];
       fields_.at("returns").span<double>()[row * steps + step] =
@@ -150,7 +151,7 @@ void Rollouts::weigh(const Recording& recording) {
 }
 
 // Over all data ranks: the mean first, as a difference of squares would lose digits.
-void Rollouts::normalise(const Tensor& advantages) const {
+void RolloutSource::normalise(const Tensor& advantages) const {
   const Communicator& data = model_->parameters().mesh().data;
   const auto values = advantages.span<double>();
   const auto mean_of = [&](const auto& term) {
@@ -165,7 +166,7 @@ void Rollouts::normalise(const Tensor& advantages) const {
   for (double& value : values) value = (value - mean) / (std::sqrt(variance) + least_deviation);
 }
 
-Fields Rollouts::rows_chosen(const std::vector<std::int64_t>& rows) const {
+Fields RolloutSource::rows_chosen(const std::vector<std::int64_t>& rows) const {
   Fields chosen;
   for (const auto& [name, field] : fields_) {
     const Tensor to = Tensor::empty(field.shape().with(0, std::ssize(rows)),
@@ -181,7 +182,7 @@ Fields Rollouts::rows_chosen(const std::vector<std::int64_t>& rows) const {
   return chosen;
 }
 
-std::vector<std::pair<std::string, double>> Rollouts::figures() const {
+std::vector<std::pair<std::string, double>> RolloutSource::metric_values() const {
   std::vector<double> sums(4);
   for (std::size_t row = 0; row < ended_.size(); ++row) {
     const std::int64_t episodes = lives_.rows()[row].episode;

@@ -29,22 +29,22 @@ struct RolloutSetting {
 // [rows]. Counts: `tokens`, the actions, and `rows`.
 //
 // All is collective over the model's mesh.
-class Rollouts : public Source {
+class RolloutSource : public BatchSource {
  public:
   // The model is to be there as long as this. Throws ConfigurationError where the environments do
   // not divide into the minibatches of the data ranks.
-  Rollouts(const RolloutSetting& setting, const Model& model);
+  RolloutSource(const RolloutSetting& setting, const Model& model);
 
   Batch next() override;
   // [environments of this rank, n] i64.
   Tensor cursors() const override;
   CursorRows cursor_rows() const override;
   void restore(const Tensor& cursors) override;
-  void save_rest(TrainingState& state) const override;
-  void restore_rest(const Checkpoint& checkpoint) override;
+  void save_state(TrainingState& state) const override;
+  void load_state(const Checkpoint& checkpoint) override;
   // How many episodes have ended, and of the last one of each environment that has ended one what
   // it was rewarded with, and how many of them in percent came to what is wanted.
-  std::vector<std::pair<std::string, double>> figures() const override;
+  std::vector<std::pair<std::string, double>> metric_values() const override;
 
  private:
   // The last episode of a row that has ended.
@@ -56,9 +56,9 @@ class Rollouts : public Source {
 
   void collect();
   void record_step(std::int64_t step, Recording& recording);
-  void weigh(const Recording& recording);
+  void compute_advantages(const Recording& recording);
   void normalise(const Tensor& advantages) const;
-  void judge(const Checkpoint& checkpoint) const;
+  void check_compatible(const Checkpoint& checkpoint) const;
   Fields rows_chosen(const std::vector<std::int64_t>& rows) const;
   std::int64_t batches() const { return setting_.options.epochs * setting_.options.minibatches; }
   std::int64_t columns() const;
@@ -66,12 +66,12 @@ class Rollouts : public Source {
 
   RolloutSetting setting_;
   const Model* model_;
-  Lives lives_;
-  StepReader reader_;
+  VectorEnv lives_;
+  IncrementalReader reader_;
   std::vector<Ended> ended_;
-  std::int64_t made_ = 0;  // batches of the rollout; 0: it is still to be made
-  Carried begun_ = {};     // what rows carried when it began
-  Fields fields_ = {};     // of it
+  std::int64_t made_ = 0;      // batches of the rollout; 0: it is still to be made
+  RecurrentState begun_ = {};  // what rows carried when it began
+  Fields fields_ = {};         // of it
 };
 
 }  // namespace longspan

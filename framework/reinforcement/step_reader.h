@@ -9,19 +9,19 @@ namespace longspan {
 // when all are read in one pass: what is remembered grows until the segment ends, and is cut then.
 // Without dropout, and nothing is recorded. All is collective over the ranks that share the rows'
 // time or the weights.
-class StepReader {
+class IncrementalReader {
  public:
   // The model is read as it is at each step.
-  StepReader(const Model& model, std::int64_t segment) : model_(&model), segment_(segment) {}
+  IncrementalReader(const Model& model, std::int64_t segment) : model_(&model), segment_(segment) {}
 
   // The scores of one more position of each row, by fields [rows, 1], which is taken in.
   Tensor read(const Fields& fields);
   // The same of a position that is only looked at.
-  Tensor look(const Fields& fields) const;
+  Tensor prefill(const Fields& fields) const;
 
   // At the beginning of a segment.
-  const Carried& carried() const { return carried_; }
-  void begin(const Carried& carried);
+  const RecurrentState& carried() const { return carried_; }
+  void begin(const RecurrentState& carried);
 
  private:
   Scores scores(const Fields& fields, std::int64_t beside) const;
@@ -29,7 +29,7 @@ class StepReader {
   const Model* model_;
   std::int64_t segment_;
   std::int64_t position_ = 0;  // in the segment
-  Carried carried_ = {};
+  RecurrentState carried_ = {};
 };
 
 }  // namespace longspan

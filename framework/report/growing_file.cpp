@@ -55,7 +55,7 @@ void for_each_line(const std::filesystem::path& path,
 }  // namespace
 
 // Whether the file begins with what was taken, as far as its last line tells.
-bool GrowingFile::goes_on(std::uintmax_t bytes, const std::string& identity) const {
+bool TailedFile::goes_on(std::uintmax_t bytes, const std::string& identity) const {
   if (identity != identity_ || bytes < taken_) return false;
   if (last_line_.empty()) return true;
   std::ifstream file(path_, std::ios::binary);
@@ -65,7 +65,7 @@ bool GrowingFile::goes_on(std::uintmax_t bytes, const std::string& identity) con
   return file && now == last_line_;
 }
 
-GrowingFile::Change GrowingFile::look() {
+TailedFile::Change TailedFile::poll() {
   struct stat status {};
   const bool is_there = ::stat(path_.c_str(), &status) == 0;
   const auto bytes = is_there ? static_cast<std::uintmax_t>(status.st_size) : 0;
@@ -80,7 +80,7 @@ GrowingFile::Change GrowingFile::look() {
   return change;
 }
 
-void GrowingFile::read(const Take& take) {
+void TailedFile::read(const Take& take) {
   if (seen_ <= taken_) return;
   for_each_line(path_, taken_, seen_, [&](std::string_view line, std::uintmax_t offset) {
     ++lines_;
@@ -90,9 +90,9 @@ void GrowingFile::read(const Take& take) {
   });
 }
 
-bool GrowingFile::follow(const std::function<void()>& drop, const Take& take) {
+bool TailedFile::follow(const std::function<void()>& drop, const Take& take) {
   const std::uintmax_t before = taken_;
-  const Change change = look();
+  const Change change = poll();
   if (change == Change::none) return false;
   const bool is_other = change == Change::another;
   if (is_other) drop();
@@ -106,13 +106,13 @@ bool GrowingFile::follow(const std::function<void()>& drop, const Take& take) {
   return is_other ? before > 0 || taken_ > 0 : taken_ != before;
 }
 
-void GrowingFile::begin_anew() {
+void TailedFile::begin_anew() {
   taken_ = 0;
   lines_ = 0;
   last_line_.clear();
 }
 
-void GrowingFile::forget() {
+void TailedFile::forget() {
   begin_anew();
   identity_.clear();
 }

@@ -11,16 +11,16 @@ namespace longspan {
 
 // What was taken is not read again: a look costs what was written since the last one. A file that
 // was cut or replaced begins anew.
-class GrowingFile {
+class TailedFile {
  public:
   // Told a whole line, without its end, and its offset in the file.
   using Take = std::function<void(std::string_view line, std::uintmax_t offset)>;
 
-  explicit GrowingFile(std::filesystem::path path) : path_(std::move(path)) {}
+  explicit TailedFile(std::filesystem::path path) : path_(std::move(path)) {}
 
   enum class Change : std::uint8_t { none, more, another };
   // What became of the file since the last look; of another one nothing is taken yet.
-  Change look();
+  Change poll();
   // Takes the whole lines that it had then and that are not taken. Throws DataError where it cannot
   // be read or has a line of more than 64 MiB.
   void read(const Take& take);

@@ -4,20 +4,20 @@
 
 namespace longspan {
 
-GrowingMetrics::GrowingMetrics(std::filesystem::path path, std::size_t most_buckets)
+TailedMetrics::TailedMetrics(std::filesystem::path path, std::size_t most_buckets)
     : file_(std::move(path)), most_buckets_(most_buckets), reading_(most_buckets, {}) {}
 
-void GrowingMetrics::begin_anew(std::vector<StepReturn> known) {
+void TailedMetrics::begin_anew(std::vector<StepRewind> known) {
   known_ = std::move(known);
-  reading_ = MetricsReading(most_buckets_, known_);
+  reading_ = MetricsParser(most_buckets_, known_);
   file_.begin_anew();
 }
 
-bool GrowingMetrics::look() {
+bool TailedMetrics::poll() {
   const std::uintmax_t before = file_.taken();
-  const GrowingFile::Change change = file_.look();
-  if (change == GrowingFile::Change::none) return false;
-  const bool is_other = change == GrowingFile::Change::another;
+  const TailedFile::Change change = file_.poll();
+  if (change == TailedFile::Change::none) return false;
+  const bool is_other = change == TailedFile::Change::another;
   if (is_other) begin_anew();
   try {
     take();
@@ -35,7 +35,7 @@ bool GrowingMetrics::look() {
   return is_other ? before > 0 || file_.taken() > 0 : file_.taken() != before;
 }
 
-void GrowingMetrics::take() {
+void TailedMetrics::take() {
   file_.read([&](std::string_view line, std::uintmax_t offset) {
     if (!reading_.take(line, offset))
       throw DataError("{}:{}: found something else than a line of metrics",

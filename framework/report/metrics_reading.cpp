@@ -18,14 +18,14 @@ constexpr std::array<std::string_view, 4> parts_of_a_step = {
 
 }  // namespace
 
-MetricsReading::MetricsReading(std::size_t most_buckets, std::vector<StepReturn> known)
-    : metrics_{ThinnedSeries(most_buckets)}, known_(std::move(known)) {
+MetricsParser::MetricsParser(std::size_t most_buckets, std::vector<StepRewind> known)
+    : metrics_{DownsampledSeries(most_buckets)}, known_(std::move(known)) {
   // Of the returns from each on the earliest step, which is what lines before it are judged by.
   for (std::size_t i = known_.size(); i-- > 1;)
     known_[i - 1].step = std::min(known_[i - 1].step, known_[i].step);
 }
 
-bool MetricsReading::take(std::string_view line, std::uintmax_t offset) {
+bool MetricsParser::take(std::string_view line, std::uintmax_t offset) {
   if (!reader_.read(line)) return false;
   const std::int64_t step = reader_.step();
   if (step <= step_before_) found_.push_back({offset, step});
@@ -40,7 +40,7 @@ bool MetricsReading::take(std::string_view line, std::uintmax_t offset) {
 }
 
 // Where the run is after the line: tokens and time.
-void MetricsReading::advance(std::int64_t step) {
+void MetricsParser::advance(std::int64_t step) {
   std::optional<double> tokens, rate, seconds;
   for (const LineField& field : reader_.fields()) {
     if (field.kind != LineField::Kind::number) continue;
@@ -61,7 +61,7 @@ void MetricsReading::advance(std::int64_t step) {
   ++metrics_.lines;
 }
 
-void MetricsReading::add(std::int64_t step) {
+void MetricsParser::add(std::int64_t step) {
   advance(step);
   metrics_.series.begin({step, metrics_.tokens, metrics_.seconds});
   expected_ = 0;
@@ -84,7 +84,7 @@ void MetricsReading::add(std::int64_t step) {
     add_value(column_of(computing_seconds), step, std::max(0.0, *computing));
 }
 
-std::size_t MetricsReading::column_of(std::string_view name) {
+std::size_t MetricsParser::column_of(std::string_view name) {
   const std::vector<std::string>& names = metrics_.series.names();
   const std::size_t column = expected_ < names.size() && names[expected_] == name
                                  ? expected_
@@ -94,7 +94,7 @@ std::size_t MetricsReading::column_of(std::string_view name) {
   return column;
 }
 
-void MetricsReading::add_value(std::size_t column, std::int64_t step, double value) {
+void MetricsParser::add_value(std::size_t column, std::int64_t step, double value) {
   metrics_.series.add(column, value);
   ColumnEnd& end = metrics_.ends[column];
   if (std::isfinite(value)) {
@@ -107,7 +107,7 @@ void MetricsReading::add_value(std::size_t column, std::int64_t step, double val
   end.reason_of_last = "nan";
 }
 
-void MetricsReading::add_number(const LineField& field, std::int64_t step) {
+void MetricsParser::add_number(const LineField& field, std::int64_t step) {
   add_value(column_of(field.name),
             step,
             field.kind == LineField::Kind::number ? field.number
@@ -115,7 +115,7 @@ void MetricsReading::add_number(const LineField& field, std::int64_t step) {
 }
 
 // "loss_reason" beside a loss that is null says why; anything else is a text of its own.
-void MetricsReading::add_text(const LineField& field, std::int64_t step) {
+void MetricsParser::add_text(const LineField& field, std::int64_t step) {
   constexpr std::string_view suffix = "_reason";
   if (field.name.ends_with(suffix)) {
     const auto column =

@@ -12,25 +12,25 @@ namespace longspan {
 
 // A line whose step is not beyond that of the line before it: whatever stands before it and has its
 // step or a later one comes again.
-struct StepReturn {
+struct StepRewind {
   std::uintmax_t offset = 0;  // of the line in its file
   std::int64_t step = 0;
 
-  friend bool operator==(const StepReturn&, const StepReturn&) = default;
+  friend bool operator==(const StepRewind&, const StepRewind&) = default;
 };
 
 // One reading of a file, from its beginning. Lines whose steps come again later do not count, as
 // far as it is known where they do.
-class MetricsReading {
+class MetricsParser {
  public:
   // known: the returns that are in the file.
-  MetricsReading(std::size_t most_buckets, std::vector<StepReturn> known);
+  MetricsParser(std::size_t most_buckets, std::vector<StepRewind> known);
 
   // False: this is no line of metrics. `offset` is its place in the file.
   bool take(std::string_view line, std::uintmax_t offset);
 
   // The returns among what was taken.
-  const std::vector<StepReturn>& found() const { return found_; }
+  const std::vector<StepRewind>& found() const { return found_; }
   const RunMetrics& metrics() const { return metrics_; }
 
  private:
@@ -43,8 +43,8 @@ class MetricsReading {
 
   RunMetrics metrics_;
   MetricLineReader reader_;
-  std::vector<StepReturn> known_;
-  std::vector<StepReturn> found_;
+  std::vector<StepRewind> known_;
+  std::vector<StepRewind> found_;
   std::size_t next_ = 0;  // of the known ones: the first after the line
   std::int64_t step_before_ = -1;
   std::size_t expected_ = 0;  // lines mostly have the same columns in the same order

@@ -53,7 +53,7 @@ std::string column_data(const std::vector<Cell>& cells, std::size_t buckets) {
 }
 
 std::string run_data(const ReportedRun& run, std::size_t most_bytes_of_maps) {
-  const ThinnedSeries& series = run.metrics.series;
+  const DownsampledSeries& series = run.metrics.series;
   const auto& buckets = series.buckets();
   std::string text = fmt::format(
       "{{\"name\":{},\"samples\":{},\"attention\":{},\"step\":{},\"tokens\":{},\"seconds\":{},"
@@ -149,7 +149,7 @@ void thin_for_page(std::span<ReportedRun> runs) {
       std::max(fewest_buckets, most_data_bytes / bytes_of_cell / std::max<std::size_t>(columns, 1));
   for (ReportedRun& run : runs) {
     run.metrics.series.thin_to(most);
-    thin_samples(run.samples, most_sample_bytes / runs.size());
+    downsample_samples(run.samples, most_sample_bytes / runs.size());
   }
 }
 

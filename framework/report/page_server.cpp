@@ -156,7 +156,7 @@ PageServer::PageServer(std::int64_t port, ServedPage page) : parts_(std::make_un
       evhttp_bind_socket_with_handle(server, own_machine, static_cast<std::uint16_t>(port));
   if (bound == nullptr) {
     const int error = errno;
-    const std::string why = system_message(error);
+    const std::string why = errno_message(error);
     if (port != 0 && (error == EADDRINUSE || error == EACCES))
       throw ConfigurationError(
           "--port: {} cannot be had: {}; wanted: a free port, or none, which takes one", port, why);

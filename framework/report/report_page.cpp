@@ -319,7 +319,7 @@ std::string whole_page(const PageParts& parts, const ChartLibrary& library, cons
   const auto part = [](const char* name, const std::string& text) {
     return fmt::format("<div data-part=\"{}\">\n{}</div>\n", name, text);
   };
-  page += part("runs", parts.runs) + controls + part("figures", parts.figures) +
+  page += part("runs", parts.runs) + controls + part("figures", parts.charts) +
           part("samples", parts.samples) + part("attention", parts.attention) +
           part("tables", parts.tables);
   page += fmt::format(
@@ -339,7 +339,7 @@ PageParts page_parts(Runs runs, std::int64_t made_at) {
   const std::vector<PlacedChart> charts = placed_charts(runs);
   return {.title = html(title_of(runs, fmt::format("{:%Y-%m-%d %H:%M}", fmt::gmtime(made_at)))),
           .runs = runs_table(runs),
-          .figures = figures(runs, charts),
+          .charts = figures(runs, charts),
           .samples = places_of_samples(runs),
           .attention = places_of_attention(runs),
           .tables = last_values(runs) + classes(runs) + configurations(runs) + texts(runs) +
@@ -355,9 +355,9 @@ std::string report_page(Runs runs, std::int64_t made_at, const ChartLibrary& lib
   return report_page(page_parts(std::move(runs), made_at), library);
 }
 
-std::string watching_page(const PageParts& parts,
-                          const ChartLibrary& library,
-                          const std::string& version) {
+std::string live_page(const PageParts& parts,
+                      const ChartLibrary& library,
+                      const std::string& version) {
   return whole_page(parts,
                     library,
                     {.policy = "; connect-src 'self'; img-src data:",
@@ -373,7 +373,7 @@ std::string page_update(const PageParts& parts) {
       "\"data\":{}}}",
       script_string(parts.title),
       script_string(parts.runs),
-      script_string(parts.figures),
+      script_string(parts.charts),
       script_string(parts.samples),
       script_string(parts.attention),
       script_string(parts.tables),

@@ -30,7 +30,7 @@ struct ReportedRun {
 struct PageParts {
   std::string title;
   std::string runs;       // the table of them
-  std::string figures;    // places of the charts
+  std::string charts;     // places of the charts
   std::string samples;    // places of what they wrote; empty where they wrote nothing
   std::string attention;  // places of what their heads look at; likewise
   std::string tables;     // the other tables, and texts
@@ -49,9 +49,9 @@ std::string report_page(std::vector<ReportedRun> runs,
 
 // The same for one who is told, at "update" beside it, of a version of the runs that is newer than
 // that one.
-std::string watching_page(const PageParts& parts,
-                          const ChartLibrary& library,
-                          const std::string& version);
+std::string live_page(const PageParts& parts,
+                      const ChartLibrary& library,
+                      const std::string& version);
 // What is told there: a JSON object of the parts, by their names.
 std::string page_update(const PageParts& parts);
 

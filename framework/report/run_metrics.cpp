@@ -11,8 +11,8 @@ RunMetrics read_run_metrics(const std::filesystem::path& path, std::size_t most_
     throw DataError("{}: there is no such file: the run has logged no step yet", path.string());
   static_cast<void>(std::filesystem::file_size(path, error));
   if (error) throw DataError("{}: cannot be read: {}", path.string(), error.message());
-  GrowingMetrics file(path, most_buckets);
-  file.look();
+  TailedMetrics file(path, most_buckets);
+  file.poll();
   if (file.metrics().lines == 0)
     throw DataError("{}: has no whole line: the run has logged no step yet", path.string());
   return file.metrics();

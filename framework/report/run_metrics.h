@@ -31,7 +31,7 @@ struct MetricText {
 };
 
 struct RunMetrics {
-  ThinnedSeries series;                // all numbers but "step" and "tokens"
+  DownsampledSeries series;            // all numbers but "step" and "tokens"
   std::vector<ColumnEnd> ends = {};    // by column
   std::vector<MetricText> texts = {};  // the newest few, oldest first
   std::int64_t lines = 0;              // that count

@@ -16,7 +16,7 @@ constexpr std::size_t most_bytes_each = 4000;
 constexpr std::size_t most_steps = 400;
 
 // Cut between two characters.
-std::string shortened(const std::string& text) {
+std::string truncated(const std::string& text) {
   if (text.size() <= most_bytes_each) return text;
   std::size_t end = most_bytes_each;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
@@ -26,7 +26,7 @@ std::string shortened(const std::string& text) {
 std::string text_of(const nlohmann::json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string()
-             ? shortened(found->get_ref<const std::string&>())
+             ? truncated(found->get_ref<const std::string&>())
              : "";
 }
 
@@ -71,7 +71,7 @@ std::vector<SamplesOfStep> read_run_samples(const std::filesystem::path& path) {
   return samples;
 }
 
-void thin_samples(std::vector<SamplesOfStep>& samples, std::size_t most_bytes) {
+void downsample_samples(std::vector<SamplesOfStep>& samples, std::size_t most_bytes) {
   const auto bytes = [&] {
     std::size_t sum = 0;
     for (const SamplesOfStep& step : samples) sum += bytes_of(step);

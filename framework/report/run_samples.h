@@ -31,7 +31,7 @@ std::vector<SamplesOfStep> read_run_samples(const std::filesystem::path& path);
 
 // Leaves out every second step, though not the first and the last, until texts take at most so many
 // bytes, and of what is still too much the last texts of each step but its first.
-void thin_samples(std::vector<SamplesOfStep>& samples, std::size_t most_bytes);
+void downsample_samples(std::vector<SamplesOfStep>& samples, std::size_t most_bytes);
 
 // {"strings": [...], "steps": [{"step": 100, "texts": [[input, output, reference], ...]}, ...]}, to
 // stand inside of a <script>; texts are places among the strings, each of which is there once.

@@ -27,17 +27,17 @@ void Cell::add(const Cell& other) {
   count += other.count;
 }
 
-ThinnedSeries::ThinnedSeries(std::size_t most_buckets) : most_(most_buckets) {
+DownsampledSeries::DownsampledSeries(std::size_t most_buckets) : most_(most_buckets) {
   require(most_buckets >= 2, "{} buckets are too few for a series", most_buckets);
 }
 
-std::optional<std::size_t> ThinnedSeries::find(std::string_view name) const {
+std::optional<std::size_t> DownsampledSeries::find(std::string_view name) const {
   const auto found = std::ranges::find(names_, name);
   if (found == names_.end()) return std::nullopt;
   return static_cast<std::size_t>(found - names_.begin());
 }
 
-std::size_t ThinnedSeries::column(std::string_view name) {
+std::size_t DownsampledSeries::column(std::string_view name) {
   const auto [found, is_new] = numbers_.try_emplace(std::string(name), names_.size());
   if (is_new) {
     names_.emplace_back(name);
@@ -46,7 +46,7 @@ std::size_t ThinnedSeries::column(std::string_view name) {
   return found->second;
 }
 
-void ThinnedSeries::begin(const Bucket& at) {
+void DownsampledSeries::begin(const Bucket& at) {
   if (!buckets_.empty()) {
     Bucket& last = buckets_.back();
     require(at.step > last.step, "step {} is begun after step {}", at.step, last.step);
@@ -59,19 +59,19 @@ void ThinnedSeries::begin(const Bucket& at) {
   while (buckets_.size() > most_) widen();
 }
 
-void ThinnedSeries::add(std::size_t column, double value) {
+void DownsampledSeries::add(std::size_t column, double value) {
   std::vector<Cell>& cells = cells_[column];
   cells.resize(buckets_.size());
   cells.back().add(value);
 }
 
-void ThinnedSeries::thin_to(std::size_t most_buckets) {
+void DownsampledSeries::thin_to(std::size_t most_buckets) {
   require(most_buckets >= 2, "{} buckets are too few for a series", most_buckets);
   most_ = std::min(most_, most_buckets);
   while (buckets_.size() > most_) widen();
 }
 
-void ThinnedSeries::widen() {
+void DownsampledSeries::widen() {
   width_ *= 2;
   std::vector<std::size_t> place(buckets_.size());  // of each bucket among the wider ones
   std::vector<Bucket> wider;

@@ -35,10 +35,10 @@ struct Cell {
 
 // Columns of values in at most so many buckets of equally many steps: when there are more, the
 // buckets become twice as wide, as often as it takes. Memory does not grow with the steps.
-class ThinnedSeries {
+class DownsampledSeries {
  public:
   // At least 2 buckets.
-  explicit ThinnedSeries(std::size_t most_buckets);
+  explicit DownsampledSeries(std::size_t most_buckets);
 
   // The number of a column; a new name makes a new one.
   std::size_t column(std::string_view name);

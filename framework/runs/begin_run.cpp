@@ -13,7 +13,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // A best step that this directory does not hold, as of another run, is none that could be kept.
-void resume_best(const RunParts& run, std::optional<BestSoFar>& best, const Scalars& scalars) {
+void resume_best(const TrainingContext& run,
+                 std::optional<BestTracker>& best,
+                 const Scalars& scalars) {
   const std::string& wanted = run.settings.checkpoint.keep_best;
   if (const auto before = best_step(scalars); before && before->figure != wanted)
     run.log.warning(
@@ -26,7 +28,7 @@ void resume_best(const RunParts& run, std::optional<BestSoFar>& best, const Scal
   if (!best->best()) return;
   const fs::path path = run.directory.checkpoints() / step_name(best->best()->step);
   std::error_code unused;
-  const std::int64_t is_there = run.speaks() && fs::is_directory(path, unused) ? 1 : 0;
+  const std::int64_t is_there = run.is_root() && fs::is_directory(path, unused) ? 1 : 0;
   if (run.mesh.world.all_reduce(is_there, Reduction::maximum) == 1) return;
   run.log.info("the best step by {} is not in {}: the next validation is taken for the best",
                best->goal().figure,
@@ -34,11 +36,11 @@ void resume_best(const RunParts& run, std::optional<BestSoFar>& best, const Scal
   best->forget();
 }
 
-void resume(RunParts& run,
+void resume(TrainingContext& run,
             RunHistory& history,
             const Checkpoint& checkpoint,
             const fs::path& path) {
-  judge_checkpoint(run.resuming(), checkpoint, *run.task, run.loader.cursor_rows());
+  check_resumable(run.resuming(), checkpoint, *run.task, run.loader.cursor_rows());
   restore(run, history, checkpoint);
   run.log.info("resumed from {} at step {}", path.string(), run.trainer.steps());
   resume_best(run, history.best, checkpoint.scalars());
@@ -51,29 +53,29 @@ void resume(RunParts& run,
         "machine was lost): what followed its newest checkpoint is computed again");
 }
 
-void tell_what_is_otherwise(const RunParts& run, const Checkpoint& checkpoint) {
-  if (const std::string& restored = run.loader.restored(); !restored.empty())
+void tell_what_is_otherwise(const TrainingContext& run, const Checkpoint& checkpoint) {
+  if (const std::string& restored = run.loader.restore_warning(); !restored.empty())
     run.log.warning("{}", restored);
-  judge_layout(run.log, checkpoint, run.layout());
+  warn_layout_change(run.log, checkpoint, run.layout());
   if (!run.settings.training.start_from.path.empty())
     run.log.info("training.init_from.path is not used: the run goes on from a checkpoint");
 }
 
 // What is retained of an import that it starts from.
-Scalars begin_anew(RunParts& run, const std::string& id) {
-  const ResumingRun asking = run.resuming();
-  put_metrics_aside(asking, id);
-  const ReadWatch watch = watch_of(asking, run.settings.training.start_from.path);
+Scalars begin_anew(TrainingContext& run, const std::string& id) {
+  const ResumeContext asking = run.resuming();
+  archive_metrics(asking, id);
+  const ReadProgress watch = watch_of(asking, run.settings.training.start_from.path);
   Scalars of_data;
   run.task->save(of_data);
   const LabelSet labels = labels_of(of_data, run.settings.run.directory.text());
-  return start_from(
+  return init_from(
       {run.settings, run.text, run.task->tokenizer(), labels, run.mesh.world, run.log, watch},
       run.trainer.model());
 }
 
 // `path` is empty, and there is no checkpoint, for a run that begins anew.
-SkippedData skipped_data(const RunParts& run,
+SkippedData skipped_data(const TrainingContext& run,
                          const std::string& id,
                          const fs::path& path,
                          const std::optional<Checkpoint>& checkpoint) {
@@ -84,9 +86,9 @@ SkippedData skipped_data(const RunParts& run,
   return skipped_data_from(run.resuming(), path, saved, id);
 }
 
-RunHistory resume_or_begin_anew(RunParts& run) {
-  const ResumingRun asking = run.resuming();
-  const fs::path path = checkpoint_to_resume(asking).value_or("");
+RunHistory resume_or_begin_anew(TrainingContext& run) {
+  const ResumeContext asking = run.resuming();
+  const fs::path path = resolve_resume_checkpoint(asking).value_or("");
   std::optional<Checkpoint> checkpoint;
   if (!path.empty()) checkpoint = open_run_checkpoint(path, watch_of(asking));
   RunHistory history = {.id = checkpoint ? checkpoint->info().run_id : new_run_id(run.mesh.world),
@@ -103,7 +105,7 @@ RunHistory resume_or_begin_anew(RunParts& run) {
 
 }  // namespace
 
-RunHistory begin_run(RunParts& run) {
+RunHistory resume_or_start(TrainingContext& run) {
   RunHistory history = resume_or_begin_anew(run);
   if (history.skipped.times > 0)
     run.log.info("passes over {} batches; has gone back {} times ({})",
@@ -120,17 +122,17 @@ RunHistory begin_run(RunParts& run) {
                     run.trainer.model(),
                     run.log);
   const double peak = run.speed.measure_peak();
-  introduce(run.log,
-            {run.settings,
-             run.text.warnings,
-             run.mesh,
-             run.device,
-             run.collectives,
-             run.trainer.model().parameters(),
-             *run.task,
-             run.threads,
-             peak});
-  run.profiler.tell_of_missed(history.first_step);
+  log_run_summary(run.log,
+                  {run.settings,
+                   run.text.warnings,
+                   run.mesh,
+                   run.device,
+                   run.collectives,
+                   run.trainer.model().parameters(),
+                   *run.task,
+                   run.threads,
+                   peak});
+  run.profiler.warn_missed_steps(history.first_step);
   return history;
 }
 

@@ -21,7 +21,7 @@ std::optional<BestStep> best_step(const Scalars& scalars) {
                   scalars.get<double>(value_scalar)};
 }
 
-bool BestSoFar::add(std::int64_t step, const Measurement& validation) {
+bool BestTracker::add(std::int64_t step, const Measurement& validation) {
   const std::optional<double> value = validation.find(goal_.figure);
   if (!value || !std::isfinite(*value)) return false;
   if (best_ && !(goal_.more_is_better ? *value > best_->value : *value < best_->value))
@@ -31,10 +31,11 @@ bool BestSoFar::add(std::int64_t step, const Measurement& validation) {
   return true;
 }
 
-std::string BestSoFar::missing(const Measurement& validation) const {
-  if (validation.find(goal_.figure) || !std::isfinite(validation.figures.front().value)) return "";
+std::string BestTracker::missing(const Measurement& validation) const {
+  if (validation.find(goal_.figure) || !std::isfinite(validation.metric_values.front().value))
+    return "";
   std::vector<std::string> names;
-  for (const Figure& figure : validation.figures)
+  for (const MetricValue& figure : validation.metric_values)
     if (figure.name.find('/') == std::string::npos) names.push_back(figure.name);
   return fmt::format(
       "checkpoint.best_metric: found {}, which the validation of these data has not; it has {}: no "
@@ -43,22 +44,22 @@ std::string BestSoFar::missing(const Measurement& validation) const {
       fmt::join(names, ", "));
 }
 
-void BestSoFar::withdraw(std::int64_t step) {
+void BestTracker::withdraw(std::int64_t step) {
   if (best_ && best_->step == step) best_ = before_;
 }
 
-void BestSoFar::restore(const Scalars& scalars) {
+void BestTracker::restore(const Scalars& scalars) {
   const auto before = best_step(scalars);
   if (before && before->figure == goal_.figure) best_ = before;
 }
 
-std::optional<BestSoFar> best_so_far(const Settings& settings) {
-  for (const Goal& goal : goals_of(settings))
-    if (goal.figure == settings.checkpoint.keep_best) return BestSoFar(goal);
+std::optional<BestTracker> best_so_far(const RunConfig& settings) {
+  for (const ValidationMetric& goal : validation_metrics(settings))
+    if (goal.figure == settings.checkpoint.keep_best) return BestTracker(goal);
   return std::nullopt;
 }
 
-void BestSoFar::save(Scalars& scalars) const {
+void BestTracker::save(Scalars& scalars) const {
   if (!best_) return;
   scalars.set(figure_scalar, best_->figure);
   scalars.set(step_scalar, best_->step);

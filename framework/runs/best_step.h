@@ -22,9 +22,9 @@ struct BestStep {
 std::optional<BestStep> best_step(const Scalars& scalars);
 
 // A value: what a run knows of its validations.
-class BestSoFar {
+class BestTracker {
  public:
-  explicit BestSoFar(Goal goal) : goal_(std::move(goal)) {}
+  explicit BestTracker(ValidationMetric goal) : goal_(std::move(goal)) {}
 
   // Whether this one is better than all before it. A figure that is no number never is, and of
   // equal ones the first stays.
@@ -35,7 +35,7 @@ class BestSoFar {
   // The state after that step is not saved: the best is the one before it again.
   void withdraw(std::int64_t step);
 
-  const Goal& goal() const { return goal_; }
+  const ValidationMetric& goal() const { return goal_; }
   const std::optional<BestStep>& best() const { return best_; }
   // What a checkpoint knew; its best by another figure says nothing.
   void restore(const Scalars& scalars);
@@ -43,12 +43,12 @@ class BestSoFar {
   void save(Scalars& scalars) const;
 
  private:
-  Goal goal_;
+  ValidationMetric goal_;
   std::optional<BestStep> best_;
   std::optional<BestStep> before_;  // that one was
 };
 
 // By checkpoint.best_metric; nothing where that is empty.
-std::optional<BestSoFar> best_so_far(const Settings& settings);
+std::optional<BestTracker> best_so_far(const RunConfig& settings);
 
 }  // namespace longspan

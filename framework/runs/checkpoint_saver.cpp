@@ -32,7 +32,7 @@ bool CheckpointSaver::save(const CheckpointInfo& info,
                            const Loss& loss) {
   begin();
   if (!std::isfinite(loss())) {
-    tell_unsound(info.step);
+    warn_not_saved(info.step);
     return false;
   }
   since_begin_ = {};  // the loss may have taken a step
@@ -43,9 +43,9 @@ bool CheckpointSaver::save(const CheckpointInfo& info,
   return true;
 }
 
-bool CheckpointSaver::save_beside(const CheckpointInfo& info,
-                                  TrainingState state,
-                                  const Loss& loss) {
+bool CheckpointSaver::save_async(const CheckpointInfo& info,
+                                 TrainingState state,
+                                 const Loss& loss) {
   // The first one of a directory is there before training goes on: what keeps it from being saved
   // is found at once, and metrics that go further without a checkpoint are of one that was lost.
   const bool is_first = step_ < 0;
@@ -59,16 +59,16 @@ bool CheckpointSaver::save_beside(const CheckpointInfo& info,
   return true;
 }
 
-bool CheckpointSaver::judge(double loss) {
+bool CheckpointSaver::confirm(double loss) {
   if (!beside_ || judged_) return true;
   judged_ = std::isfinite(loss);
   if (judged_) return true;
-  tell_unsound(step_);
+  warn_not_saved(step_);
   give_up();
   return false;
 }
 
-void CheckpointSaver::tell_unsound(std::int64_t step) const {
+void CheckpointSaver::warn_not_saved(std::int64_t step) const {
   log_.warning("step {} is not saved: its weights give no finite loss or gradient", step);
 }
 
@@ -93,7 +93,7 @@ bool CheckpointSaver::copy_fits(const TrainingState& state) {
     log_.warning(
         "some rank has no memory for a copy of what it saves ({} on the first): training waits for "
         "each checkpoint",
-        byte_text(bytes));
+        format_bytes(bytes));
   return *copy_fits_;
 }
 
@@ -142,7 +142,7 @@ void CheckpointSaver::remove_older() {
                         [directory = directory_,
                          step = whole_step_,
                          best = whole_best_,
-                         keep = static_cast<int>(options_.keep),
+                         keep = static_cast<int>(options_.keep_latest),
                          log = log_] {
                           try {
                             remove_old_checkpoints(directory, step, keep, best);

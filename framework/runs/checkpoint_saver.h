@@ -31,7 +31,7 @@ class CheckpointSaver {
                   const Log& log,
                   Timeline* timeline = nullptr);
 
-  // Collective, as are `save_beside`, `judge` and `finish`; they throw Failure on every rank when
+  // Collective, as are `save_async`, `judge` and `finish`; they throw Failure on every rank when
   // what was to be saved was not. Saves a state whose loss is finite; of another it says so in the
   // log, and returns false.
   bool save(const CheckpointInfo& info, const TrainingState& state, const Loss& loss);
@@ -43,11 +43,11 @@ class CheckpointSaver {
   // Starts a save. The same as `save` without checkpoint.async_save, for the first one of a
   // directory, and where a machine has no memory for a copy. The state's elements must not change
   // before `wait_for_copy` has returned.
-  bool save_beside(const CheckpointInfo& info, TrainingState state, const Loss& loss);
+  bool save_async(const CheckpointInfo& info, TrainingState state, const Loss& loss);
   // With the loss of each step, which is no number where its gradient is none: the first one after
   // a save was started is that of its state. A save whose state has none is given up, told and
   // false.
-  bool judge(double loss);
+  bool confirm(double loss);
   void wait_for_copy();
   bool under_way() const { return beside_.has_value(); }
   bool awaits_loss() const { return beside_ && !judged_; }
@@ -65,7 +65,7 @@ class CheckpointSaver {
  private:
   void begin();
   void give_up();
-  void tell_unsound(std::int64_t step) const;
+  void warn_not_saved(std::int64_t step) const;
   bool copy_fits(const TrainingState& state);
   void tell(const std::filesystem::path& path, double waited);
   std::optional<std::int64_t> best_of(const TrainingState& state) const;

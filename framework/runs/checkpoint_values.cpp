@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 4> prefixes = {
 enum class Need : std::uint8_t { required, optional };
 
 std::string found_text(const Scalars::Value& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) return in_quotes(*text);
+  if (const auto* text = std::get_if<std::string>(&value)) return quote(*text);
   return std::visit([](const auto& held) { return fmt::format("{}", held); }, value);
 }
 
@@ -124,7 +124,8 @@ void judge_loss_scale(Judgement& judgement) {
     return;
   judgement.number("loss_scale/value", "a power of two from 1", Need::required, [](double value) {
     int exponent = 0;
-    return std::isfinite(value) && value >= LossScale::least && std::frexp(value, &exponent) == 0.5;
+    return std::isfinite(value) && value >= LossScaler::least &&
+           std::frexp(value, &exponent) == 0.5;
   });
   judgement.integer("loss_scale/good_steps", 0, most_steps);
   judgement.integer("loss_scale/forgiven", 0, most_count);
@@ -237,7 +238,7 @@ std::vector<std::string> value_problems(const Checkpoint& checkpoint) {
   return std::move(judgement).problems();
 }
 
-Checkpoint open_run_checkpoint(const std::filesystem::path& path, const ReadWatch& watch) {
+Checkpoint open_run_checkpoint(const std::filesystem::path& path, const ReadProgress& watch) {
   Checkpoint checkpoint = Checkpoint::open(path, watch);
   if (const auto problems = value_problems(checkpoint); !problems.empty())
     throw DataError("{}", problems.front());

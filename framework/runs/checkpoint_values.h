@@ -1,5 +1,5 @@
 // What the values of a run's checkpoint may be: the one place that knows it of all of them. What
-// they are read for (Trainer, LossScale, ...) need not ask again.
+// they are read for (Trainer, LossScaler, ...) need not ask again.
 #pragma once
 
 #include <filesystem>
@@ -17,6 +17,6 @@ namespace longspan {
 std::vector<std::string> value_problems(const Checkpoint& checkpoint);
 
 // Checkpoint::open, and then throws DataError with the first of the above.
-Checkpoint open_run_checkpoint(const std::filesystem::path& path, const ReadWatch& watch = {});
+Checkpoint open_run_checkpoint(const std::filesystem::path& path, const ReadProgress& watch = {});
 
 }  // namespace longspan

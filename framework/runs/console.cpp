@@ -120,9 +120,9 @@ void Console::status(std::string_view text) const {
   state_->write(output);
 }
 
-std::string Console::painted(std::string_view word, Colour colour) const {
+std::string Console::colored(std::string_view word, Color colour) const {
   if (!state_ || !state_->terminal.has_colours) return std::string(word);
-  return fmt::format("\x1b[{}m{}\x1b[0m", colour == Colour::red ? 31 : 33, word);
+  return fmt::format("\x1b[{}m{}\x1b[0m", colour == Color::red ? 31 : 33, word);
 }
 
 namespace {

@@ -10,7 +10,7 @@
 
 namespace longspan {
 
-enum class Colour : std::uint8_t { red, yellow };
+enum class Color : std::uint8_t { red, yellow };
 
 // What the place that a console writes to can show. Without a terminal nothing but lines.
 struct Terminal {
@@ -34,7 +34,7 @@ class Console {
   // rows are cleared.
   void status(std::string_view text) const;
   // The word in that colour where there are colours.
-  std::string painted(std::string_view word, Colour colour) const;
+  std::string colored(std::string_view word, Color colour) const;
 
  private:
   struct State;

@@ -8,14 +8,16 @@
 namespace longspan {
 namespace {
 
-bool may_go_back(const RunParts& run, const RunHistory& history) {
+bool may_go_back(const TrainingContext& run, const RunHistory& history) {
   return history.skipped.times < run.settings.training.skip_after_divergence;
 }
 
 // What is being saved is of a state from before.
-void end_what_is_under_way(RunParts& run, const RunHistory& history, const DivergedError& error) {
+void end_what_is_under_way(TrainingContext& run,
+                           const RunHistory& history,
+                           const DivergedError& error) {
   try {
-    finish_save(run);
+    wait_for_save(run);
   } catch (const Failure& failure) {
     // It would go back to what is not there, and come to a save that fails again.
     if (may_go_back(run, history)) {
@@ -31,13 +33,13 @@ void end_what_is_under_way(RunParts& run, const RunHistory& history, const Diver
   }
 }
 
-[[noreturn]] void end_diverged(const RunParts& run,
+[[noreturn]] void end_diverged(const TrainingContext& run,
                                const RunHistory& history,
                                const DivergedError& error) {
   const std::int64_t allowed = run.settings.training.skip_after_divergence;
   // The first rank knows what is saved: another node may see it later.
   const std::string clause = run.mesh.world.broadcast(
-      run.speaks() ? where_to_go_on(run.directory.checkpoints(), run.life.wish) : "", 0);
+      run.is_root() ? resume_hint(run.directory.checkpoints(), run.life.resume_request) : "", 0);
   throw DivergedError("{}; {}{}",
                       error.what(),
                       allowed > 0
@@ -50,12 +52,12 @@ void end_what_is_under_way(RunParts& run, const RunHistory& history, const Diver
 
 }  // namespace
 
-bool has_saved(const RunParts& run, const RunHistory& history) {
+bool has_saved(const TrainingContext& run, const RunHistory& history) {
   return run.saver.step() > history.first_step;
 }
 
-Batch next_batch(RunParts& run, const RunHistory& history) {
-  const Timed timed(run.speed.times().reading);
+Batch next_batch(TrainingContext& run, const RunHistory& history) {
+  const ScopedTimer timed(run.speed.times().reading);
   const std::int64_t step = run.trainer.steps() + 1;
   const std::int64_t passed = history.skipped.before_step(step);
   if (passed == 0) return run.loader.next();
@@ -68,14 +70,14 @@ Batch next_batch(RunParts& run, const RunHistory& history) {
       passed,
       place);
   Batch batch = run.loader.next();
-  batch.fresh = true;  // it does not follow what its rows carry
+  batch.resets_state = true;  // it does not follow what its rows carry
   return batch;
 }
 
-void go_back(RunParts& run,
-             RunHistory& history,
-             const DivergedError& error,
-             std::int64_t last_update) {
+void roll_back(TrainingContext& run,
+               RunHistory& history,
+               const DivergedError& error,
+               std::int64_t last_update) {
   run.profiler.end_step();
   end_what_is_under_way(run, history, error);
   if (!may_go_back(run, history)) end_diverged(run, history, error);
@@ -87,7 +89,7 @@ void go_back(RunParts& run,
   std::int64_t newest = has_own ? run.saver.step() : history.first_step;
   std::int64_t first = 0;
   try {
-    newest = step_to_go_back_to(run.resuming(), newest, has_own);
+    newest = rollback_step(run.resuming(), newest, has_own);
     first = std::max(newest + 1, last_update);
     history.skipped.add(first, last);
     ++history.skipped.times;

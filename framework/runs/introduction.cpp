@@ -9,10 +9,10 @@ namespace longspan {
 namespace {
 
 // What makes a run on the CPU slower than it could be.
-void tell_of_processor(const Log& log, const IntroducedRun& run) {
-  const Settings& settings = run.settings;
+void tell_of_processor(const Log& log, const RunSummary& run) {
+  const RunConfig& settings = run.settings;
   if (settings.run.device == DeviceChoice::automatic) {
-    const std::vector<std::string> troubles = run.mesh.world.all_gather(gpu::trouble());
+    const std::vector<std::string> troubles = run.mesh.world.all_gather(gpu::unusable_reason());
     for (std::size_t rank = 0; rank < troubles.size(); ++rank)
       if (!troubles[rank].empty()) {
         log.warning("this trains on the CPU, since on rank {} {}", rank, troubles[rank]);
@@ -27,8 +27,8 @@ void tell_of_processor(const Log& log, const IntroducedRun& run) {
 
 }  // namespace
 
-void introduce(const Log& log, const IntroducedRun& run) {
-  const Settings& settings = run.settings;
+void log_run_summary(const Log& log, const RunSummary& run) {
+  const RunConfig& settings = run.settings;
   const ProcessMesh& mesh = run.mesh;
   const Device& device = run.device;
   for (const std::string& sentence : run.warnings) log.warning("{}", sentence);
@@ -47,12 +47,13 @@ void introduce(const Log& log, const IntroducedRun& run) {
   if (const std::int64_t trained = parameters.trained_elements();
       trained != parameters.global_elements())
     log.info("{} parameters are trained, the others stay as they are", trained);
-  log.info("{}; matrix products reach {:.0f} GFLOP/s", run.task.introduction(), run.peak / 1e9);
+  log.info("{}; matrix products reach {:.0f} GFLOP/s", run.task.overview(), run.peak / 1e9);
   for (const std::string& sentence : run.task.warnings()) log.warning("{}", sentence);
   if (device.on_gpu() && mesh.world.size() > 1)
     log.info("tensors travel between GPUs {}",
-             run.collectives.nccl() ? "by NCCL"
-                                    : "through memory of the host: " + run.collectives.absence());
+             run.collectives.nccl()
+                 ? "by NCCL"
+                 : "through memory of the host: " + run.collectives.unavailable_reason());
   const bool shares_out = std::ranges::any_of(
       parameters.buckets(), [](const ParameterBucket& bucket) { return bucket.ranks.size() > 1; });
   if (parameters.sharing().zero > 0 && !shares_out)
@@ -64,7 +65,7 @@ void introduce(const Log& log, const IntroducedRun& run) {
   if (!device.on_gpu()) tell_of_processor(log, run);
 }
 
-void tell_that_nothing_is_left(const Log& log, std::int64_t steps, std::int64_t wanted) {
+void log_nothing_to_train(const Log& log, std::int64_t steps, std::int64_t wanted) {
   log.info(
       "nothing is left to train: the run is at step {}, {} training.max_steps = {}; set "
       "training.max_steps "

@@ -13,8 +13,8 @@
 namespace longspan {
 
 // The run, made and ready.
-struct IntroducedRun {
-  const Settings& settings;
+struct RunSummary {
+  const RunConfig& settings;
   const std::vector<std::string>& warnings;  // of its configuration
   const ProcessMesh& mesh;
   const Device& device;
@@ -27,9 +27,9 @@ struct IntroducedRun {
 
 // Collective. The model, its layout and its text; what will be slower than it could be, and what
 // was asked for and has no effect.
-void introduce(const Log& log, const IntroducedRun& run);
+void log_run_summary(const Log& log, const RunSummary& run);
 
 // Instead of training, where a run is at or past training.max_steps, `wanted`.
-void tell_that_nothing_is_left(const Log& log, std::int64_t steps, std::int64_t wanted);
+void log_nothing_to_train(const Log& log, std::int64_t steps, std::int64_t wanted);
 
 }  // namespace longspan

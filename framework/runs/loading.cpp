@@ -71,7 +71,7 @@ RunLocation locate_run(const fs::path& path) {
       whole.filename() == checkpoints_name && is_there(run / configuration_name))
     return {.configuration = run / configuration_name, .run = run};
   if (!is_there(path)) {
-    const std::string help = NamedPath(path.string()).help_to_find();
+    const std::string help = ConfigPath(path.string()).not_found_hint();
     if (path.extension() == ".yaml" || path.extension() == ".yml")
       throw ConfigurationError("{}: there is no such file{}", path.string(), help);
     throw DataError("{}: there is no such run or checkpoint{}", path.string(), help);
@@ -89,13 +89,13 @@ RunLocation locate_run(const fs::path& path) {
 std::optional<OpenedCheckpoint> open_checkpoint(const std::optional<std::string>& named,
                                                 const fs::path& run_directory,
                                                 const Communicator& world,
-                                                const ReadWatch& watch) {
+                                                const ReadProgress& watch) {
   if (named) {
     NamedCheckpoint found = find_checkpoint(*named, run_directory, world, value_problems, watch);
     return OpenedCheckpoint{open_run_checkpoint(found.path, watch), std::move(found.skipped)};
   }
   const fs::path directory = run_directory / checkpoints_name;
-  CheckpointSearch search = latest_good_checkpoint(directory, world, value_problems, watch);
+  CheckpointSearch search = latest_valid_checkpoint(directory, world, value_problems, watch);
   if (!search.found) {
     if (search.skipped.empty()) return std::nullopt;
     throw DataError("{}: no checkpoint can be read; the newest: {}",

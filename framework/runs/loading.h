@@ -52,7 +52,7 @@ struct OpenedCheckpoint {
 std::optional<OpenedCheckpoint> open_checkpoint(const std::optional<std::string>& named,
                                                 const std::filesystem::path& run_directory,
                                                 const Communicator& world,
-                                                const ReadWatch& watch = {});
+                                                const ReadProgress& watch = {});
 
 // The tokenizer that the checkpoint was trained with; of the options where it says nothing.
 Tokenizer tokenizer_of(const Checkpoint& checkpoint, const DataOptions& options);

@@ -44,7 +44,7 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
  private:
   std::string painted(const std::string& word, spdlog::level::level_enum level) const {
     if (level < spdlog::level::warn) return word;
-    return console_.painted(word, level == spdlog::level::warn ? Colour::yellow : Colour::red);
+    return console_.colored(word, level == spdlog::level::warn ? Color::yellow : Color::red);
   }
 
   Console console_;

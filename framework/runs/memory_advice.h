@@ -13,23 +13,23 @@ std::string needs(const StepPlan& plan);
 // The keys that would help where a rank has only `there` bytes: a clause.
 std::string memory_advice(const StepPlan& plan,
                           double there,
-                          const ModelIds& ids,
+                          const DataSizes& ids,
                           const Reconfigure& reconfigure);
 
 // Collective over the ranks of a run. Throws ConfigurationError, the same on all, when the ranks of
 // a machine or a GPU need more memory than it has; the sentence names the keys that would help.
-void require_fits(const Settings& settings,
-                  const ProcessMesh& mesh,
-                  const Device& device,
-                  int local_ranks,
-                  const ModelIds& ids,
-                  const Reconfigure& reconfigure);
+void check_memory_fits(const RunConfig& settings,
+                       const ProcessMesh& mesh,
+                       const Device& device,
+                       int local_ranks,
+                       const DataSizes& ids,
+                       const Reconfigure& reconfigure);
 
 // After a run of that many ranks has ended so: what a rank needs by the plan, and what would help,
 // to be added to the sentence. Empty where no plan can be made. Not collective: ranks that wait for
 // this one end when it does.
 std::string advice_after(const OutOfMemory& error,
-                         const Settings& settings,
+                         const RunConfig& settings,
                          int ranks,
                          const Reconfigure& reconfigure);
 

@@ -24,7 +24,7 @@ ProcessMemory process_memory() {
   return memory;
 }
 
-std::string memory_text(const MemoryAccount& account) {
+std::string memory_text(const MemoryUsage& account) {
   const MemoryReport& report = account.report;
   std::string text;
   for (std::size_t i = 0; i < memory_tags; ++i)
@@ -36,9 +36,9 @@ std::string memory_text(const MemoryAccount& account) {
                             megabytes(account.program));
 }
 
-void log_memory(const Log& log, const MemoryAccount& account) {
+void log_memory(const Log& log, const MemoryUsage& account) {
   const std::int64_t peak = process_memory().peak;
-  log.info("peak memory of this rank: {}", byte_text(static_cast<double>(peak)));
+  log.info("peak memory of this rank: {}", format_bytes(static_cast<double>(peak)));
   log.note("of which are known {:.1f} MB: {}", megabytes(account.known()), memory_text(account));
 }
 

@@ -19,7 +19,7 @@ ProcessMemory process_memory();
 // The most bytes of each tag, what the allocator keeps beyond the most that were in use at once,
 // and `program`: what the process held before the run made anything (its code, its libraries and
 // theirs). Their sum is what is known of the process's memory.
-struct MemoryAccount {
+struct MemoryUsage {
   MemoryReport report;
   std::int64_t program = 0;
 
@@ -27,8 +27,8 @@ struct MemoryAccount {
 };
 
 // "weights 76.1 MB, gradients 76.1 MB, ...".
-std::string memory_text(const MemoryAccount& account);
+std::string memory_text(const MemoryUsage& account);
 // The account beside the process's own peak.
-void log_memory(const Log& log, const MemoryAccount& account);
+void log_memory(const Log& log, const MemoryUsage& account);
 
 }  // namespace longspan

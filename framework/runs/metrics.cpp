@@ -12,12 +12,12 @@ void add_training(std::vector<MetricField>& fields, const StepMetrics& metrics) 
   add("tokens", metrics.tokens);
   add("loss", metrics.loss);
   if (metrics.terms.size() > 1)
-    for (const TermLoss& term : metrics.terms) add("loss_" + term.name, term.loss);
-  for (const WatchedResult& watched : metrics.watched) {
+    for (const LossTermValue& term : metrics.terms) add("loss_" + term.name, term.loss);
+  for (const AuxiliaryMetricResult& watched : metrics.watched) {
     add(watched.name + "_mean", watched.mean);
     add(watched.name + "_largest", watched.largest);
   }
-  for (const auto& [name, value] : metrics.figures) add(name, value);
+  for (const auto& [name, value] : metrics.metric_values) add(name, value);
   add("learning_rate", metrics.learning_rate);
   add("gradient_norm", metrics.gradient_norm);
   if (metrics.loss_scale) add("loss_scale", *metrics.loss_scale);
@@ -58,7 +58,7 @@ MetricsRecord record_of(const StepMetrics& metrics) {
   MetricsRecord record = {.step = metrics.step, .time = seconds_of_the_clock(), .fields = {}};
   add_training(record.fields, metrics);
   if (metrics.timing) add_timing(record.fields, *metrics.timing);
-  for (const Figure& figure : metrics.validation) {
+  for (const MetricValue& figure : metrics.validation) {
     MetricField field = {MetricGroup::validation, figure.name, figure.value};
     if (figure.is_count) field.value = static_cast<std::int64_t>(figure.value);
     record.fields.push_back(std::move(field));

@@ -36,11 +36,12 @@ struct StepMetrics {
   std::optional<double> reconstruction_error = {};   // of reversible streams, where it was measured
   std::optional<std::int64_t> skipped_batches = {};  // so far, where data were passed over
   std::optional<StepTiming> timing = {};
-  std::vector<TermLoss> terms = {};  // where the loss has several, as "loss_NAME"
+  std::vector<LossTermValue> terms = {};  // where the loss has several, as "loss_NAME"
   // As "NAME_mean" and "NAME_largest".
-  std::vector<WatchedResult> watched = {};
-  std::vector<std::pair<std::string, double>> figures = {};  // of the body's weights, and of data
-  std::vector<Figure> validation = {};                       // of the task, as "validation_NAME"
+  std::vector<AuxiliaryMetricResult> watched = {};
+  std::vector<std::pair<std::string, double>> metric_values =
+      {};                                    // of the body's weights, and of data
+  std::vector<MetricValue> validation = {};  // of the task, as "validation_NAME"
 };
 
 // What a step has come to, without its timing, its validation and the figures of weights and data.

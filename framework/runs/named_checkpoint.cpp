@@ -48,7 +48,7 @@ std::optional<fs::path> folder_of_steps(const fs::path& path) {
   return std::nullopt;
 }
 
-fs::path step_of_run(const NamedPath& name, std::int64_t step, const fs::path& run) {
+fs::path step_of_run(const ConfigPath& name, std::int64_t step, const fs::path& run) {
   const fs::path folder = run / checkpoints_name;
   if (is_folder(folder / step_name(step))) return folder / step_name(step);
   const std::vector<std::int64_t> steps = steps_in(folder);
@@ -68,7 +68,7 @@ constexpr const char* best_name = "best";
 
 // What the name stands for, after a letter: 's' a step, 'f' a folder of which the newest step is
 // meant, 'b' one of which the best step is, 'e' an error.
-std::string meaning_of(const NamedPath& name, const fs::path& run) {
+std::string meaning_of(const ConfigPath& name, const fs::path& run) {
   const std::string& text = name.text();
   try {
     if (is_folder(text)) {
@@ -78,7 +78,7 @@ std::string meaning_of(const NamedPath& name, const fs::path& run) {
     } else if (text == best_name) {
       return 'b' + (run / checkpoints_name).string();
     } else if (!is_any(text)) {
-      throw DataError("{}: there is no such checkpoint{}", name.told(), name.help_to_find());
+      throw DataError("{}: there is no such checkpoint{}", name.describe(), name.not_found_hint());
     }
     return 's' + text;
   } catch (const std::exception& error) {
@@ -87,7 +87,7 @@ std::string meaning_of(const NamedPath& name, const fs::path& run) {
 }
 
 // The step that the newest one knows as the best. Collective.
-fs::path best_of_newest(const NamedPath& name, const Checkpoint& newest, const fs::path& run) {
+fs::path best_of_newest(const ConfigPath& name, const Checkpoint& newest, const fs::path& run) {
   const auto best = best_step(newest.scalars());
   if (!best)
     throw DataError(
@@ -100,18 +100,18 @@ fs::path best_of_newest(const NamedPath& name, const Checkpoint& newest, const f
 
 }  // namespace
 
-NamedCheckpoint find_checkpoint(const NamedPath& name,
+NamedCheckpoint find_checkpoint(const ConfigPath& name,
                                 const fs::path& run,
                                 const Communicator& world,
-                                const CheckpointJudge& judge,
-                                const ReadWatch& watch) {
+                                const CheckpointValidator& judge,
+                                const ReadProgress& watch) {
   // Another node may see the directory otherwise.
   const std::string meaning =
       world.broadcast(world.rank() == 0 ? meaning_of(name, run) : std::string(), 0);
   const std::string text = meaning.substr(1);
   if (meaning[0] == 'e') throw DataError("{}", text);
   if (meaning[0] == 's') return {text, {}};
-  CheckpointSearch search = latest_good_checkpoint(text, world, judge, watch);
+  CheckpointSearch search = latest_valid_checkpoint(text, world, judge, watch);
   if (search.found && meaning[0] == 'b')
     return {best_of_newest(name, open_run_checkpoint(search.found->path, watch), run), {}};
   if (search.found) return {search.found->path, std::move(search.skipped)};

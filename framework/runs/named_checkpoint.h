@@ -21,10 +21,10 @@ struct NamedCheckpoint {
 // checkpoints, of which the newest step is meant that verifies and that `judge` finds nothing wrong
 // with. Throws DataError, beginning with the place where it is named, where there is no such step
 // or none can be read; a step that is named is not read.
-NamedCheckpoint find_checkpoint(const NamedPath& name,
+NamedCheckpoint find_checkpoint(const ConfigPath& name,
                                 const std::filesystem::path& run,
                                 const Communicator& world,
-                                const CheckpointJudge& judge = {},
-                                const ReadWatch& watch = {});
+                                const CheckpointValidator& judge = {},
+                                const ReadProgress& watch = {});
 
 }  // namespace longspan

@@ -41,7 +41,7 @@ class ProfileFiles {
   void finish(const std::vector<std::string>& table) {
     attempt([&] {
       trace_->finish();
-      NewFile file(stem_.string() + ".txt");
+      AtomicFile file(stem_.string() + ".txt");
       for (const std::string& line : table) file.write(line + "\n");
       file.finish();
     });
@@ -64,7 +64,7 @@ class ProfileFiles {
   }
 
   std::filesystem::path stem_;
-  std::optional<NewFile> trace_;
+  std::optional<AtomicFile> trace_;
   std::string trouble_;
 };
 
@@ -105,7 +105,7 @@ Profiler::Profiler(const std::optional<ProfiledSteps>& steps,
       log_(log),
       clock_(steady_clock_of_machine()) {}
 
-void Profiler::tell_of_missed(std::int64_t done) const {
+void Profiler::warn_missed_steps(std::int64_t done) const {
   if (!steps_ || done < steps_->first) return;
   if (done >= steps_->last)
     log_.warning(
@@ -125,7 +125,7 @@ void Profiler::begin_step(std::int64_t step) {
   }
   recorded_.last = step;
   here_.emplace(&main_);
-  step_.emplace(SpanWords{.kind = ActivityKind::step, .number = static_cast<std::uint64_t>(step)});
+  step_.emplace(SpanInfo{.kind = ActivityKind::step, .number = static_cast<std::uint64_t>(step)});
 }
 
 void Profiler::begin() {
@@ -133,7 +133,7 @@ void Profiler::begin() {
   line_.begin_offset = offset.offset;
   line_.uncertainty = offset.uncertainty;
   line_.begin = clock_.now();
-  zero_ = mesh_.world.all_reduce(speaks() ? line_.begin : std::int64_t{0}, Reduction::sum);
+  zero_ = mesh_.world.all_reduce(is_root() ? line_.begin : std::int64_t{0}, Reduction::sum);
   for (Timeline* timeline : {&main_, &reader_, &saver_}) timeline->start();
 }
 
@@ -161,7 +161,7 @@ void Profiler::write() {
   const ProfiledSteps steps = std::exchange(recorded_, {});
   ProfileFiles files(directory_.path() / "profile" /
                      fmt::format("trace-{:09}-{:09}", steps.first, steps.last));
-  if (speaks()) files.begin();
+  if (is_root()) files.begin();
   files.write(trace_head(
       nlohmann::json(
           {{"first_step", steps.first}, {"last_step", steps.last}, {"ranks", mesh_.world.size()}})
@@ -172,7 +172,7 @@ void Profiler::write() {
       [&] { return text.next(); },
       [&](std::string_view block) { files.write(block); });
   files.write(trace_tail());
-  DearLines lines;
+  ProfileSummary lines;
   std::string mine = to_text(lines_of(trace.threads.front().recorded));
   gather_text(
       mesh_.world,
@@ -181,7 +181,7 @@ void Profiler::write() {
   const std::int64_t last =
       mesh_.world.all_reduce(last_whole_step(trace.threads.front().recorded), Reduction::maximum);
   const std::int64_t dropped = mesh_.world.all_reduce(dropped_of(trace), Reduction::sum);
-  if (!speaks()) return;
+  if (!is_root()) return;
   const std::vector<std::string> table = table_of(lines, {steps.first, last, mesh_.world.size()});
   files.finish(table);
   for (const std::string& line : table) log_.info("{}", line);
@@ -190,7 +190,7 @@ void Profiler::write() {
         "{} spans are not in the profile: a thread keeps {}; fewer steps have fewer, and "
         "the table is of those that are whole",
         dropped,
-        Timeline::usual_room);
+        Timeline::default_capacity);
   if (!files.trouble().empty())
     log_.warning("the profile is not written: {}", files.trouble());
   else

@@ -43,7 +43,7 @@ class Profiler {
   Timeline* saver() { return steps_ ? &saver_ : nullptr; }
 
   // Says so where a run that goes on behind `done` steps misses some of those that are wanted.
-  void tell_of_missed(std::int64_t done) const;
+  void warn_missed_steps(std::int64_t done) const;
   // Before and after each step. Collective before the first one that is profiled: clocks are
   // compared.
   void begin_step(std::int64_t step);
@@ -58,7 +58,7 @@ class Profiler {
  private:
   void begin();
   TraceOfRank stop();
-  bool speaks() const { return mesh_.world.rank() == 0; }
+  bool is_root() const { return mesh_.world.rank() == 0; }
 
   std::optional<ProfiledSteps> steps_;
   const ProcessMesh& mesh_;
@@ -67,7 +67,7 @@ class Profiler {
   Timeline main_;
   Timeline reader_;
   Timeline saver_;
-  std::optional<OnTimeline> here_;
+  std::optional<TimelineScope> here_;
   std::optional<Span> step_;
   ProfiledSteps recorded_;  // first is 0 while nothing is
   RankClock clock_;

@@ -17,15 +17,16 @@ using StoppedError = ErrorOf<ExitCode::stopped>;
 std::string reading_text(const ScanProgress& progress);
 
 // Says it every so many seconds, and each note at once.
-ScanListener say_reading(std::function<void(const std::string&)> say, double seconds = 3);
+ProgressCallback throttled_progress(std::function<void(const std::string&)> say,
+                                    double seconds = 3);
 
 // Of a run: says it on the log. Throws StoppedError, whose exit code asks to be started again, as
 // soon as this process is asked to stop: there is nothing yet to save. The other ranks end with it.
 // Both must outlive the listener.
-ScanListener reading(const StopRequest& stop, const Log& log);
+ProgressCallback reading(const StopRequest& stop, const Log& log);
 
 // Throws Failure when it takes longer than that: for what would be good to know but not at any
 // price.
-ScanListener reading_for(double seconds);
+ProgressCallback with_time_limit(double seconds);
 
 }  // namespace longspan

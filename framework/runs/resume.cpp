@@ -25,7 +25,7 @@ constexpr const char* new_run_with_its_weights =
 
 // In the run's directory; -1 where there is none. Decided by rank 0: another node may see the
 // directory later.
-std::int64_t newest_step(const ResumingRun& run) {
+std::int64_t newest_step(const ResumeContext& run) {
   std::int64_t newest = -1;
   if (run.world.rank() == 0) {
     const std::vector<std::int64_t> there = steps_in(run.directory.checkpoints());
@@ -43,7 +43,7 @@ bool must_have_saved(const MetricsEnd& end, std::int64_t every) {
 }
 
 // What keeps a run from going on with a checkpoint's values. Another configuration is not among it.
-std::vector<std::string> problems_of(const ResumingRun& run, const Checkpoint& checkpoint) {
+std::vector<std::string> problems_of(const ResumeContext& run, const Checkpoint& checkpoint) {
   std::vector<std::string> problems = value_problems(checkpoint);
   if (!problems.empty()) return problems;
   try {
@@ -67,12 +67,12 @@ fs::path put_aside(const fs::path& path, const std::string& run_id) {
 
 }  // namespace
 
-ReadWatch watch_of(const ResumingRun& run, const std::string& place) {
+ReadProgress watch_of(const ResumeContext& run, const std::string& place) {
   constexpr double seconds_between = 10;
   // What the run is made of by value: a checkpoint keeps the watch.
   return [run, place, since = Stopwatch(), read = std::int64_t{0}, told = 0.0](
              std::int64_t bytes) mutable {
-    if (run.stop.asked())
+    if (run.stop.requested())
       throw Error(ExitCode::stopped,
                   "stopped on request before the first step, while a checkpoint was read; "
                   "nothing is lost: start again to go on");
@@ -81,12 +81,12 @@ ReadWatch watch_of(const ResumingRun& run, const std::string& place) {
     told = since.seconds();
     run.log.info("{}: {} read by this rank to verify checkpoints, which goes on",
                  place.empty() ? run.directory.checkpoints().string() : place,
-                 byte_text(static_cast<double>(read)));
+                 format_bytes(static_cast<double>(read)));
   };
 }
 
-std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
-  const NamedPath& wish = run.settings.checkpoint.resume;
+std::optional<fs::path> resolve_resume_checkpoint(const ResumeContext& run) {
+  const ConfigPath& wish = run.settings.checkpoint.resume;
   const fs::path checkpoints = run.directory.checkpoints();
   if (wish == new_run_wish) {
     if (const std::int64_t newest = newest_step(run); newest >= 0)
@@ -98,7 +98,7 @@ std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
           step_name(newest));
     return std::nullopt;
   }
-  const CheckpointJudge judge = [&](const Checkpoint& checkpoint) {
+  const CheckpointValidator judge = [&](const Checkpoint& checkpoint) {
     return problems_of(run, checkpoint);
   };
   if (wish != newest_wish) {
@@ -107,7 +107,7 @@ std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
     for (const std::string& sentence : named.skipped) run.log.warning("{}", sentence);
     return named.path;
   }
-  CheckpointSearch search = latest_good_checkpoint(checkpoints, run.world, judge, watch_of(run));
+  CheckpointSearch search = latest_valid_checkpoint(checkpoints, run.world, judge, watch_of(run));
   for (const std::string& sentence : search.skipped) run.log.warning("{}", sentence);
   if (!search.found) {
     if (!search.skipped.empty())
@@ -122,22 +122,22 @@ std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
   return search.found->path;
 }
 
-NamedPath resume_after_divergence(const NamedPath& wish, bool has_saved) {
+ConfigPath resume_after_divergence(const ConfigPath& wish, bool has_saved) {
   // A new run begins anew in its own directory.
-  return has_saved || wish == new_run_wish ? NamedPath(newest_wish) : wish;
+  return has_saved || wish == new_run_wish ? ConfigPath(newest_wish) : wish;
 }
 
-std::int64_t step_to_go_back_to(const ResumingRun& run, std::int64_t step, bool has_saved) {
+std::int64_t rollback_step(const ResumeContext& run, std::int64_t step, bool has_saved) {
   const bool is_own =
       resume_after_divergence(run.settings.checkpoint.resume, has_saved) == newest_wish;
   return is_own ? std::clamp<std::int64_t>(newest_step(run), 0, step) : step;
 }
 
-std::string how_to_resume(const NamedPath& wish) {
+std::string resume_instructions(const ConfigPath& wish) {
   return wish == newest_wish ? "" : " with checkpoint.resume_from: auto";
 }
 
-SkippedData skipped_data_from(const ResumingRun& run,
+SkippedData skipped_data_from(const ResumeContext& run,
                               const fs::path& path,
                               const std::string& saved,
                               const std::string& run_id) {
@@ -183,12 +183,12 @@ void require_same_model(const Checkpoint& checkpoint,
                              remedy);
 }
 
-void judge_checkpoint(const ResumingRun& run,
-                      const Checkpoint& checkpoint,
-                      const Task& task,
-                      const CursorRows& rows) {
+void check_resumable(const ResumeContext& run,
+                     const Checkpoint& checkpoint,
+                     const Task& task,
+                     const CursorRows& rows) {
   const Tokenizer& tokenizer = task.tokenizer();
-  const Settings& settings = run.settings;
+  const RunConfig& settings = run.settings;
   const std::string path = checkpoint.path().string();
   if (!checkpoint.has(cursor_name))
     throw ConfigurationError(
@@ -241,9 +241,9 @@ void judge_checkpoint(const ResumingRun& run,
         : tokenizer.kind() == TokenizerKind::ids ? " (data.tokenizer.vocab_size too)"
                                                  : "",
         new_run_with_its_weights);
-  task.judge(checkpoint.scalars(), path);
+  task.check_compatible(checkpoint.scalars(), path);
   if (const std::string other =
-          change_of_text(checkpoint.scalars(), task.identity(), settings.data.train);
+          describe_data_change(checkpoint.scalars(), task.identity(), settings.data.train);
       !other.empty())
     run.log.warning("{}", other);
 }
@@ -254,7 +254,7 @@ void save_layout(Scalars& scalars, const RunLayout& layout) {
   scalars.set(device_scalar, layout.device);
 }
 
-void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout& layout) {
+void warn_layout_change(const Log& log, const Checkpoint& checkpoint, const RunLayout& layout) {
   const Scalars& scalars = checkpoint.scalars();
   const RunLayout saved = {checkpoint.info().layout,
                            scalars.get<std::int64_t>(threads_scalar),
@@ -273,7 +273,7 @@ void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout&
       saved.device);
 }
 
-void put_metrics_aside(const ResumingRun& run, const std::string& run_id) {
+void archive_metrics(const ResumeContext& run, const std::string& run_id) {
   const fs::path path = run.directory.metrics();
   const bool speaks = run.world.rank() == 0;
   const MetricsEnd found = speaks ? end_of_metrics(path) : MetricsEnd{};

@@ -38,8 +38,8 @@ struct RunLayout {
 };
 
 // The run that asks.
-struct ResumingRun {
-  const Settings& settings;
+struct ResumeContext {
+  const RunConfig& settings;
   const TrainingRunText& text;
   const RunDirectory& directory;
   const Communicator& world;
@@ -51,20 +51,20 @@ struct ResumingRun {
 // nothing for a new run. Throws ConfigurationError where it is never and there are checkpoints,
 // DataError where none can be read. While it reads long files the log says how far it is, and a
 // request to stop ends it with an Error of ExitCode::stopped.
-std::optional<std::filesystem::path> checkpoint_to_resume(const ResumingRun& run);
+std::optional<std::filesystem::path> resolve_resume_checkpoint(const ResumeContext& run);
 
 // checkpoint.resume_from for a run that goes back: to the newest step of its own directory, if it
 // has saved one since it began, and else to what it began from.
-NamedPath resume_after_divergence(const NamedPath& wish, bool has_saved);
+ConfigPath resume_after_divergence(const ConfigPath& wish, bool has_saved);
 
 // Collective. The step that a run goes back to, of which it knows that it was `step`, saved by
 // itself or what it began from: an older one where that is no longer in its directory, 0 where none
 // is.
-std::int64_t step_to_go_back_to(const ResumingRun& run, std::int64_t step, bool has_saved);
+std::int64_t rollback_step(const ResumeContext& run, std::int64_t step, bool has_saved);
 
 // Where who starts the run again has to set another checkpoint.resume_from to go on from the steps
 // in its directory: how, behind a verb.
-std::string how_to_resume(const NamedPath& wish);
+std::string resume_instructions(const ConfigPath& wish);
 
 // What has changed since the checkpoint was saved. Throws DataError, with its place, where the
 // configuration that it has cannot be read.
@@ -75,7 +75,7 @@ ConfigurationChange change_since(
 // For whoever reads checkpoints of the run, or of what is at `place`: says how far it is, and ends
 // with the request to stop.
 // What the run is made of must outlive it.
-ReadWatch watch_of(const ResumingRun& run, const std::string& place = "");
+ReadProgress watch_of(const ResumeContext& run, const std::string& place = "");
 
 // Throws ConfigurationError where what has changed since the checkpoint makes another model of it.
 // `remedy` is a clause.
@@ -85,26 +85,26 @@ void require_same_model(const Checkpoint& checkpoint,
 
 // Collective. Throws ConfigurationError when the run cannot go on from the checkpoint, DataError
 // when that was made with another tokenizer, and says what differs where it can.
-void judge_checkpoint(const ResumingRun& run,
-                      const Checkpoint& checkpoint,
-                      const Task& task,
-                      const CursorRows& rows);
+void check_resumable(const ResumeContext& run,
+                     const Checkpoint& checkpoint,
+                     const Task& task,
+                     const CursorRows& rows);
 
-// Adds to a state to be saved what `judge_layout` compares.
+// Adds to a state to be saved what `warn_layout_change` compares.
 void save_layout(Scalars& scalars, const RunLayout& layout);
 // Says when the run goes on to rounding only.
-void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout& layout);
+void warn_layout_change(const Log& log, const Checkpoint& checkpoint, const RunLayout& layout);
 
 // Collective. What a run passes over that begins at a checkpoint, or, where `path` is empty, anew.
 // `saved`: the checkpoint's scalar of it, empty where it has none. The file in the run's directory
 // goes with the steps there: any other beginning puts it aside, and writes what the checkpoint has.
-SkippedData skipped_data_from(const ResumingRun& run,
+SkippedData skipped_data_from(const ResumeContext& run,
                               const std::filesystem::path& path,
                               const std::string& saved,
                               const std::string& run_id);
 
 // Collective. Puts the files of metrics and of samples of an earlier run aside, for a new run that
 // finds no checkpoint. Throws DataError when there must have been one.
-void put_metrics_aside(const ResumingRun& run, const std::string& run_id);
+void archive_metrics(const ResumeContext& run, const std::string& run_id);
 
 }  // namespace longspan

@@ -41,16 +41,16 @@ bool is_taken(int lock) {
 }
 
 // Takes the lock; a sentence where it cannot be had. `made`: whether it made the directory.
-std::string take_lock(const NamedPath& named, Descriptor& lock, bool& made) {
+std::string take_lock(const ConfigPath& named, Descriptor& lock, bool& made) {
   const fs::path path = named.text();
   const std::string it = fmt::format("{}run.output_dir \"{}\"", named.before(), path.string());
   std::error_code error;
   made = fs::create_directories(path, error);
   if (error)
-    return fmt::format("{} cannot be made: {}{}", it, error.message(), named.help_to_find());
+    return fmt::format("{} cannot be made: {}{}", it, error.message(), named.not_found_hint());
   lock = Descriptor(open((path / lock_name).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
   if (!lock.defined())
-    return fmt::format("{} cannot be written: {}{}", it, system_message(), named.help_to_find());
+    return fmt::format("{} cannot be written: {}{}", it, errno_message(), named.not_found_hint());
   // Some network file systems have no locks: then the user's care has to do.
   if (is_taken(lock.get()))
     return fmt::format("{} is in use by another run; choose another one", it);
@@ -63,7 +63,7 @@ std::string trouble_with(const fs::path& folder) {
   fs::create_directories(folder, error);
   if (error) return fmt::format("\"{}\" cannot be made: {}", folder.string(), error.message());
   if (access(folder.c_str(), W_OK | X_OK) == 0) return "";
-  return fmt::format("\"{}\" cannot be written: {}", folder.string(), system_message());
+  return fmt::format("\"{}\" cannot be written: {}", folder.string(), errno_message());
 }
 
 // Files by which ranks find out whether they see one folder.
@@ -100,7 +100,7 @@ std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& wo
   if (world.rank() == 0) {
     const int descriptor = open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
     if (descriptor < 0)
-      sentence = fmt::format("\"{}\" cannot be written: {}", file.string(), system_message());
+      sentence = fmt::format("\"{}\" cannot be written: {}", file.string(), errno_message());
     if (descriptor >= 0) close(descriptor);
   }
   sentence = world.broadcast(sentence, 0);
@@ -113,7 +113,7 @@ std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& wo
                            first_host);
   else if (access(folder.c_str(), W_OK | X_OK) != 0)
     sentence = fmt::format(
-        "rank {} on {} cannot write there: {}", world.rank(), host_name(), system_message());
+        "rank {} on {} cannot write there: {}", world.rank(), host_name(), errno_message());
   const std::int64_t lowest = world.all_reduce(
       std::int64_t{sentence.empty() ? world.size() : world.rank()}, Reduction::minimum);
   std::error_code error;
@@ -135,7 +135,7 @@ void write_mark(const Descriptor& lock, const MeshShape& layout, bool has_ended)
 
 }  // namespace
 
-RunDirectory::RunDirectory(const NamedPath& path, const Communicator& world)
+RunDirectory::RunDirectory(const ConfigPath& path, const Communicator& world)
     : path_(path.text()), writes_(world.rank() == 0) {
   std::string sentence;
   if (writes_) {

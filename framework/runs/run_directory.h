@@ -21,7 +21,7 @@ class RunDirectory {
   // Collective. Throws ConfigurationError on every rank when this directory or that of checkpoints
   // cannot be made or written, is another one for some rank, or is held by another process for five
   // seconds.
-  RunDirectory(const NamedPath& path, const Communicator& world);
+  RunDirectory(const ConfigPath& path, const Communicator& world);
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
   // Writes that the run has ended, where it was marked.

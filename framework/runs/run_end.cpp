@@ -7,7 +7,7 @@ namespace {
 
 // The weights after the last step give no finite loss or gradient. Who asked the run to stop can
 // have it go on from what was saved before.
-ExitCode end_unsaved(const RunParts& run, const RunHistory& history, bool is_stopped) {
+ExitCode end_unsaved(const TrainingContext& run, const RunHistory& history, bool is_stopped) {
   const std::int64_t step = run.trainer.steps();
   const bool has_own = run.saver.step() >= 0;
   const std::int64_t before = has_own ? run.saver.step() : history.first_step;
@@ -16,21 +16,21 @@ ExitCode end_unsaved(const RunParts& run, const RunHistory& history, bool is_sto
         "stopped on request after step {}, which is not saved: started again{} the run goes on "
         "from step {}; if it comes to this again, {}",
         step,
-        has_own ? how_to_resume(run.life.wish) : "",
+        has_own ? resume_instructions(run.life.resume_request) : "",
         before,
-        calmer_training(run.settings.training));
+        divergence_advice(run.settings.training));
     return ExitCode::stopped;
   }
   throw DivergedError(
       "training diverged: the weights after step {} give no finite loss or gradient and are not "
       "saved; {}",
       step,
-      calmer_training(run.settings.training));
+      divergence_advice(run.settings.training));
 }
 
 }  // namespace
 
-ExitCode end_run(const RunParts& run, const RunHistory& history, const RunEnd& end) {
+ExitCode finish_run(const TrainingContext& run, const RunHistory& history, const RunEnd& end) {
   const Trainer& trainer = run.trainer;
   if (!end.is_saved) return end_unsaved(run, history, end.is_stopped);
   if (!end.end_of_data.empty())
@@ -38,7 +38,7 @@ ExitCode end_run(const RunParts& run, const RunHistory& history, const RunEnd& e
   if (end.is_stopped) {
     run.log.info("stopped on request after step {}; start again{} to go on",
                  trainer.steps(),
-                 how_to_resume(run.life.wish));
+                 resume_instructions(run.life.resume_request));
     return ExitCode::stopped;
   }
   const bool had_nothing_to_do = history.first_step >= run.settings.training.steps;

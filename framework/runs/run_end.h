@@ -18,6 +18,6 @@ struct RunEnd {
 // DataError where the data ended first, and DivergedError where the weights after the last step
 // give no finite loss or gradient, so that they are not saved, and who asked to stop has nothing to
 // go on from.
-ExitCode end_run(const RunParts& run, const RunHistory& history, const RunEnd& end);
+ExitCode finish_run(const TrainingContext& run, const RunHistory& history, const RunEnd& end);
 
 }  // namespace longspan

@@ -49,13 +49,13 @@ bool RunHistory::add(std::int64_t step,
   return is_best;
 }
 
-TrainingState state_of(const RunParts& run, const RunHistory& history) {
+TrainingState state_of(const TrainingContext& run, const RunHistory& history) {
   TrainingState state;
   const CursorRows rows = run.loader.cursor_rows();
   run.trainer.save(state, rows);
   state.add_part(
       cursor_name, run.loader.cursors(), 0, rows.begin, rows.total, saves_cursors(run.mesh, rows));
-  run.loader.save_rest(state);
+  run.loader.save_state(state);
   state.scalars.set(tokenizer_scalar, run.task->tokenizer().to_json());
   run.task->identity().save(state.scalars);
   run.task->save(state.scalars);
@@ -67,14 +67,14 @@ TrainingState state_of(const RunParts& run, const RunHistory& history) {
   return state;
 }
 
-void restore(RunParts& run, RunHistory& history, const Checkpoint& checkpoint) {
+void restore(TrainingContext& run, RunHistory& history, const Checkpoint& checkpoint) {
   history.losses = SavedLosses::of(checkpoint.scalars());
   history.imported = import_scalars(checkpoint.scalars(), true);
   const CursorRows rows = run.loader.cursor_rows();
   const Tensor now = run.loader.cursors();
   run.trainer.restore(checkpoint, rows, now.shape()[0]);
   run.loader.restore(read_cursors(checkpoint, now, rows));
-  run.loader.restore_rest(checkpoint);
+  run.loader.load_state(checkpoint);
 }
 
 }  // namespace longspan

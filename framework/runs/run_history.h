@@ -16,7 +16,7 @@ struct RunHistory {
   std::string id;
   std::int64_t first_step = 0;  // the one behind which it began here
   SavedLosses losses = {};
-  std::optional<BestSoFar> best = {};  // with checkpoint.best_metric
+  std::optional<BestTracker> best = {};  // with checkpoint.best_metric
   SkippedData skipped = {};
   Scalars imported = {};  // import_scalars
 
@@ -32,10 +32,10 @@ struct RunHistory {
 };
 
 // Collective. All that a run goes on from.
-TrainingState state_of(const RunParts& run, const RunHistory& history);
+TrainingState state_of(const TrainingContext& run, const RunHistory& history);
 
-// Collective. Takes it from a checkpoint that judge_checkpoint has judged; the best step and the
+// Collective. Takes it from a checkpoint that check_resumable has judged; the best step and the
 // data that are skipped depend on the run's directory, and are left to begin_run.h.
-void restore(RunParts& run, RunHistory& history, const Checkpoint& checkpoint);
+void restore(TrainingContext& run, RunHistory& history, const Checkpoint& checkpoint);
 
 }  // namespace longspan

@@ -12,7 +12,7 @@
 namespace longspan {
 namespace {
 
-ProcessMesh make_mesh(Session& session, const Settings& settings) {
+ProcessMesh make_mesh(Session& session, const RunConfig& settings) {
   session.set_time_limit(std::chrono::duration<double>(settings.run.time_limit));
   set_threads(settings.run.threads, session.local_size());
   const Communicator& world = session.world();
@@ -22,7 +22,7 @@ ProcessMesh make_mesh(Session& session, const Settings& settings) {
 }
 
 RunDirectory& opened(std::optional<RunDirectory>& directory,
-                     const NamedPath& path,
+                     const ConfigPath& path,
                      const ProcessMesh& mesh) {
   if (!directory) {
     directory.emplace(path, mesh.world);
@@ -40,16 +40,16 @@ Log open_log(Session& session,
   session.set_listener([file = directory.log()](const char* sentence) {
     append_to_log(file, LogLevel::error, sentence);
   });
-  log_sudden_end_in(directory.log());
+  set_crash_log(directory.log());
   if (session.world().rank() != 0) return {};
   return Log(console, directory.log(), least);
 }
 
-std::unique_ptr<Task> open_task(const Settings& settings,
+std::unique_ptr<Task> open_task(const RunConfig& settings,
                                 const ProcessMesh& mesh,
                                 const Device& device,
-                                const ScanListener& listener,
-                                const OpenDocuments& documents) {
+                                const ProgressCallback& listener,
+                                const DocumentStreamFactory& documents) {
   if (documents && !settings.task_kind().takes_documents)
     throw ConfigurationError(
         "run.task is {}, which learns from files; documents that a program gives are for "
@@ -68,24 +68,24 @@ std::unique_ptr<Task> open_task(const Settings& settings,
 }
 
 std::unique_ptr<Model> make_model(const Session& session,
-                                  const Settings& settings,
+                                  const RunConfig& settings,
                                   const Reconfigure& reconfigure,
-                                  const ModelIds& ids,
+                                  const DataSizes& ids,
                                   const ProcessMesh& mesh,
                                   const Device& device) {
-  require_fits(settings, mesh, device, session.local_size(), ids, reconfigure);
+  check_memory_fits(settings, mesh, device, session.local_size(), ids, reconfigure);
   return settings.make_model(model_setting(settings, ids, mesh, device));
 }
 
 // What the model, or the program, makes itself it makes when it is asked for.
-std::size_t batches_ahead(const Settings& settings, const TrainingHooks& hooks) {
-  const bool is_made = settings.task_kind().acts || hooks.documents;
+std::size_t batches_ahead(const RunConfig& settings, const TrainingHooks& hooks) {
+  const bool is_made = settings.task_kind().is_policy || hooks.documents;
   return is_made ? 0 : static_cast<std::size_t>(settings.data.read_ahead);
 }
 
 }  // namespace
 
-RunParts::RunParts(const RunInputs& inputs)
+TrainingContext::TrainingContext(const RunInputs& inputs)
     : RunInputs(inputs),
       mesh(make_mesh(session, settings)),
       threads(mesh.world.all_reduce(std::int64_t{omp_get_max_threads()}, Reduction::maximum)),
@@ -93,7 +93,7 @@ RunParts::RunParts(const RunInputs& inputs)
       device(run_device(settings.run, settings.precision, mesh.world, session.local_rank())),
       collectives(settings.parallel.transport, mesh, device),
       directory(opened(life.directory, settings.run.directory, mesh)),
-      console(speaks() && !hooks.is_quiet ? Console(stdout, terminal_of_output()) : Console()),
+      console(is_root() && !hooks.is_quiet ? Console(stdout, terminal_of_output()) : Console()),
       log(open_log(session, console, directory, settings.run.log_level)),
       profiler(hooks.profiled, mesh, directory, log),
       tracker(settings, directory, mesh.world),
@@ -112,14 +112,14 @@ RunParts::RunParts(const RunInputs& inputs)
             profiler.saver()),
       speed(settings, ids(), mesh, device) {}
 
-ModelIds RunParts::ids() const {
-  ModelIds ids(settings.task_kind().vocabulary(task->tokenizer(), settings.data), task->classes());
+DataSizes TrainingContext::ids() const {
+  DataSizes ids(settings.task_kind().vocabulary(task->tokenizer(), settings.data), task->classes());
   ids.batches = task->batches();
   ids.image = task->image();
   return ids;
 }
 
-RunLayout RunParts::layout() const {
+RunLayout TrainingContext::layout() const {
   return {mesh.shape,
           threads,
           settings.parallel.zero,
@@ -128,7 +128,7 @@ RunLayout RunParts::layout() const {
                                : "cuda"};
 }
 
-ResumingRun RunParts::resuming() const {
+ResumeContext TrainingContext::resuming() const {
   return {settings, text, directory, mesh.world, log, stop_request};
 }
 

@@ -28,8 +28,8 @@
 namespace longspan {
 
 // What stays when a run goes back (going_back.h) and another one goes on from what it saved.
-struct RunLife {
-  NamedPath wish = {};                         // the user's own checkpoint.resume_from
+struct RestartState {
+  ConfigPath resume_request = {};              // the user's own checkpoint.resume_from
   std::optional<RunDirectory> directory = {};  // its lock is held all the time
   std::string diverged = {};                   // why it went back; empty where it has not
 };
@@ -37,28 +37,28 @@ struct RunLife {
 // What a run is given: all of it outlives the run.
 struct RunInputs {
   Session& session;
-  const Settings& settings;
+  const RunConfig& settings;
   const TrainingRunText& text;
   const TrainingHooks& hooks;
   const StopRequest& stop_request;
-  RunLife& life;
+  RestartState& life;
 };
 
 // And what it makes of it: the parts, in the order in which they need one another.
-struct RunParts : RunInputs {
+struct TrainingContext : RunInputs {
   // Collective, and throws the same on every rank. Sets the threads and the time limit of the run,
   // and refuses what the memory cannot hold before anything of it is allocated.
-  explicit RunParts(const RunInputs& inputs);
-  RunParts(const RunParts&) = delete;
-  RunParts& operator=(const RunParts&) = delete;
+  explicit TrainingContext(const RunInputs& inputs);
+  TrainingContext(const TrainingContext&) = delete;
+  TrainingContext& operator=(const TrainingContext&) = delete;
 
-  bool speaks() const { return mesh.world.rank() == 0; }
-  bool wants_stop() const {
-    return stop_request.asked() || (hooks.wants_stop && hooks.wants_stop());
+  bool is_root() const { return mesh.world.rank() == 0; }
+  bool should_stop() const {
+    return stop_request.requested() || (hooks.should_stop && hooks.should_stop());
   }
-  ModelIds ids() const;
+  DataSizes ids() const;
   RunLayout layout() const;
-  ResumingRun resuming() const;
+  ResumeContext resuming() const;
 
   std::int64_t program_bytes = process_memory().now;  // before any of it was made
   ProcessMesh mesh;
@@ -76,7 +76,7 @@ struct RunParts : RunInputs {
   BatchLoader loader;
   Progress progress;
   CheckpointSaver saver;
-  RunSpeed speed;
+  ThroughputMeter speed;
 };
 
 }  // namespace longspan

@@ -11,13 +11,13 @@
 namespace longspan {
 
 // What its steps take, and what share that is of what its ranks could compute.
-class RunSpeed {
+class ThroughputMeter {
  public:
   // `mesh` and `device` outlive it.
-  RunSpeed(const Settings& settings,
-           const ModelIds& ids,
-           const ProcessMesh& mesh,
-           const Device& device)
+  ThroughputMeter(const RunConfig& settings,
+                  const DataSizes& ids,
+                  const ProcessMesh& mesh,
+                  const Device& device)
       : dtype_(settings.precision.compute),
         mesh_(mesh),
         device_(device),
@@ -32,7 +32,7 @@ class RunSpeed {
   // what the mathematics needs on all ranks. 0 on all but the first, which alone tells it.
   double flops_of(const Batch& batch, std::int64_t remembered, std::int64_t steps);
   void add(const StepCost& step) { meter_.add(step); }
-  void begin_again() { meter_.begin_again(); }
+  void reset() { meter_.reset(); }
 
   // Since it began again.
   double tokens_per_second() const { return meter_.tokens_per_second(); }
@@ -47,7 +47,7 @@ class RunSpeed {
   const ProcessMesh& mesh_;
   const Device& device_;
   double peak_ = 0;
-  NeededFlops needed_flops_;
+  ModelFlops needed_flops_;
   StepMeter meter_;
 };
 

@@ -52,8 +52,8 @@ bool begins_with(const std::string& name, const std::string& beginning) {
   return name == beginning || name.starts_with(beginning + "/");
 }
 
-Checkpoint open_meant(const StartingRun& run) {
-  const NamedPath& path = run.settings.training.start_from.path;
+Checkpoint open_meant(const InitFromContext& run) {
+  const ConfigPath& path = run.settings.training.start_from.path;
   require_start(path, run.world);
   const NamedCheckpoint found = find_checkpoint(
       path, run.settings.run.directory.text(), run.world, value_problems, run.watch);
@@ -68,10 +68,10 @@ bool has_adapters(const Checkpoint& checkpoint) {
 // What becomes of the parameters of a model.
 class WeightsTaken {
  public:
-  WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint, const Model& model);
+  WeightsTaken(const InitFromContext& run, const Checkpoint& checkpoint, const Model& model);
 
   void fill(const Parameters& parameters) const;
-  std::string told() const;
+  std::string describe() const;
   // A sentence where something begins anew that is not trained; else "".
   std::string told_of_untrained() const;
 
@@ -86,8 +86,8 @@ class WeightsTaken {
   Tensor read_table(const std::string& name) const;
   std::string place() const { return checkpoint_.path().string(); }
 
-  const StartingRun& run_;
-  const StartOptions& options_;
+  const InitFromContext& run_;
+  const InitFromOptions& options_;
   const Checkpoint& checkpoint_;
   const Model& model_;
   std::vector<std::string> anew_;
@@ -102,7 +102,9 @@ class WeightsTaken {
   std::int64_t saved_rows_ = 0;
 };
 
-WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint, const Model& model)
+WeightsTaken::WeightsTaken(const InitFromContext& run,
+                           const Checkpoint& checkpoint,
+                           const Model& model)
     : run_(run),
       options_(run.settings.training.start_from),
       checkpoint_(checkpoint),
@@ -119,7 +121,7 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
     const bool is_table = begins_with(name, "embedding") || begins_with(name, "source_embedding") ||
                           begins_with(name, "output");
     // What only the first steps read, a run that has made them has no more.
-    const bool is_gone = parameter->read_steps && !checkpoint.has(name);
+    const bool is_gone = parameter->active_steps && !checkpoint.has(name);
     const bool is_new = parameter->adapter && !checkpoint.has(name);
     if (is_anew(name) || is_gone || is_new)
       anew_.push_back(name);
@@ -155,7 +157,7 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
         "begins with, in training.init_from.reinitialize, or set the keys of the model as they "
         "were there",
         key,
-        some_of(missing_),
+        join_first(missing_),
         place());
   match_labels();
   if (!by_row_.empty()) match_vocabulary(tokenizer_of(checkpoint, run.settings.data));
@@ -296,8 +298,8 @@ void WeightsTaken::match_labels() {
         "{}: the labels of {} are {}, those of this run {}{}; {}",
         key,
         place(),
-        some_of(saved.names()),
-        some_of(names),
+        join_first(saved.names()),
+        join_first(names),
         absent == label_rows_.end() ? "" : fmt::format(" (it lacks \"{}\")", names[place_of]),
         otherwise);
   }
@@ -347,11 +349,11 @@ void WeightsTaken::fill(const Parameters& parameters) const {
   std::vector<StateTensor> whole;
   for (StateTensor& master : weights_state(parameters).tensors) {
     if (rows_ && by_row_.contains(master.name))
-      take_rows(read_table(master.name), *rows_, master);
+      gather_rows(read_table(master.name), *rows_, master);
     else if (by_label_.contains(master.name))
-      take_rows(read_table(master.name), label_rows_, master);
+      gather_rows(read_table(master.name), label_rows_, master);
     else if (merged_.contains(master.name))
-      take_rows(read_table(master.name), same_rows(master.global_shape[0]), master);
+      gather_rows(read_table(master.name), same_rows(master.global_shape[0]), master);
     else if (whole_.contains(master.name) || by_row_.contains(master.name))
       whole.push_back(std::move(master));
   }
@@ -359,7 +361,7 @@ void WeightsTaken::fill(const Parameters& parameters) const {
   parameters.refresh_compute();
 }
 
-std::string WeightsTaken::told() const {
+std::string WeightsTaken::describe() const {
   std::string text = fmt::format(
       "the weights are those of {}, step {}; left out: its optimizer, memory, place in the text "
       "and "
@@ -377,10 +379,10 @@ std::string WeightsTaken::told() const {
   std::vector<std::string> left_out;
   for (const CheckpointTensor& tensor : weights_of(checkpoint_))
     if (!found.contains(tensor.name)) left_out.push_back(tensor.name);
-  if (!left_out.empty()) text += fmt::format(", and {}", some_of(left_out));
+  if (!left_out.empty()) text += fmt::format(", and {}", join_first(left_out));
   if (!adapted.empty())
-    text += fmt::format("; adapters are merged into the weights of {}", some_of(adapted));
-  if (!anew_.empty()) text += fmt::format("; begun anew: {}", some_of(anew_));
+    text += fmt::format("; adapters are merged into the weights of {}", join_first(adapted));
+  if (!anew_.empty()) text += fmt::format("; begun anew: {}", join_first(anew_));
   if (rows_) {
     const auto fresh = std::ranges::count(*rows_, -1);
     const auto taken = std::ssize(*rows_) - fresh;
@@ -411,22 +413,23 @@ std::string WeightsTaken::told_of_untrained() const {
                      model_.parameters().tuning().adapters.rank
                          ? "training.lora.modules_to_save does not name it"
                          : "training.frozen_parameters names it",
-                     some_of(untrained));
+                     join_first(untrained));
 }
 
 }  // namespace
 
-void require_start(const NamedPath& path, const Communicator& world) {
+void require_start(const ConfigPath& path, const Communicator& world) {
   if (!is_there(path, world))
-    throw DataError("{}: there is no such run or checkpoint{}", path.told(), path.help_to_find());
+    throw DataError(
+        "{}: there is no such run or checkpoint{}", path.describe(), path.not_found_hint());
 }
 
-Scalars start_from(const StartingRun& run, Model& model) {
+Scalars init_from(const InitFromContext& run, Model& model) {
   if (run.settings.training.start_from.path.empty()) return {};
   const Checkpoint checkpoint = open_meant(run);
   const WeightsTaken taken(run, checkpoint, model);
   taken.fill(model.parameters());
-  run.log.info("{}", taken.told());
+  run.log.info("{}", taken.describe());
   const DataOptions& data = run.settings.data;
   if (data.starts_with_saved && data.saved_tokenizer == run.tokenizer &&
       run.tokenizer.kind() != TokenizerKind::bytes)

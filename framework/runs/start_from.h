@@ -10,18 +10,18 @@
 namespace longspan {
 
 // The run that asks.
-struct StartingRun {
-  const Settings& settings;
+struct InitFromContext {
+  const RunConfig& settings;
   const TrainingRunText& text;
   const Tokenizer& tokenizer;
   LabelSet labels;  // none where the task has none
   const Communicator& world;
   const Log& log;
-  ReadWatch watch = {};
+  ReadProgress watch = {};
 };
 
 // Collective. Throws DataError where there is nothing at the path of training.init_from.path.
-void require_start(const NamedPath& path, const Communicator& world);
+void require_start(const ConfigPath& path, const Communicator& world);
 
 // Collective. Fills a new model's weights, to the bit, from the checkpoint that
 // training.init_from.path means, on any layout; those that it is not to give, and rows that its
@@ -31,6 +31,6 @@ void require_start(const NamedPath& path, const Communicator& world);
 // what the new run retains of an import (loading.h): all where the tokens are the same, else its
 // folder and positions. Throws ConfigurationError where the two models do not fit, DataError where
 // there is no such checkpoint or it is damaged.
-Scalars start_from(const StartingRun& run, Model& model);
+Scalars init_from(const InitFromContext& run, Model& model);
 
 }  // namespace longspan

@@ -18,12 +18,12 @@ struct StepTimes {
 };
 
 // Adds the seconds of its life to a sum.
-class Timed {
+class ScopedTimer {
  public:
-  explicit Timed(double& sum) : sum_(sum) {}
-  Timed(const Timed&) = delete;
-  Timed& operator=(const Timed&) = delete;
-  ~Timed() { sum_ += stopwatch_.seconds(); }
+  explicit ScopedTimer(double& sum) : sum_(sum) {}
+  ScopedTimer(const ScopedTimer&) = delete;
+  ScopedTimer& operator=(const ScopedTimer&) = delete;
+  ~ScopedTimer() { sum_ += stopwatch_.seconds(); }
 
  private:
   double& sum_;
@@ -47,7 +47,7 @@ class StepMeter {
     ++steps_;
     ++recent_steps_;
   }
-  void begin_again() {
+  void reset() {
     recent_ = {};
     recent_steps_ = 0;
     times_ = {};

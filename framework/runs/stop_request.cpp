@@ -120,6 +120,6 @@ void StopRequest::answer_signals() const {
   answers = true;
 }
 
-bool StopRequest::asked() const { return stop_asked.load(std::memory_order_relaxed); }
+bool StopRequest::requested() const { return stop_asked.load(std::memory_order_relaxed); }
 
 }  // namespace longspan

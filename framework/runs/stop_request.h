@@ -22,7 +22,7 @@ class StopRequest {
   ~StopRequest();
 
   // Whether one of the signals has come to this process.
-  bool asked() const;
+  bool requested() const;
 
   // From now on a line on standard output and in the run's log answers the first of the signals,
   // once for all ranks: steps take their time. SIGINT has its own line on standard error.

@@ -64,7 +64,7 @@ std::string slow_ranks_text(const std::vector<StepWait>& of_ranks, std::int64_t 
       100 * own.waited / own.seconds);
 }
 
-void Stragglers::add(const StepWait& step, const Communicator& world, const Log& log) {
+void StragglerDetector::add(const StepWait& step, const Communicator& world, const Log& log) {
   if (world.size() == 1) return;
   sum_.seconds += step.seconds;
   sum_.waited += step.waited;

@@ -22,7 +22,7 @@ std::string slow_ranks_text(const std::vector<StepWait>& of_ranks, std::int64_t 
 
 // Compares the ranks now and then, so that a log says which one is to be looked after. Of what GPUs
 // wait for in NCCL the host knows nothing: there no rank is named.
-class Stragglers {
+class StragglerDetector {
  public:
   // Of a step, on every rank. Collective at every tenth step. On rank 0 the log names slow ranks
   // once there were enough seconds to compare, and again when they are others.

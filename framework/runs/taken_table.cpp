@@ -32,9 +32,9 @@ std::vector<std::int64_t> same_rows(std::int64_t count) {
   return rows;
 }
 
-void take_rows(const Tensor& table,
-               const std::vector<std::int64_t>& rows,
-               const StateTensor& piece) {
+void gather_rows(const Tensor& table,
+                 const std::vector<std::int64_t>& rows,
+                 const StateTensor& piece) {
   const Tensor values = piece.tensor.to_host();
   const bool from_wide = table.dtype() == DType::f64;
   const bool to_wide = values.dtype() == DType::f64;

@@ -7,7 +7,7 @@
 namespace longspan {
 
 // An even share of the cores that this process may use among the `local_ranks` of its machine.
-std::int64_t even_share(int local_ranks);
+std::int64_t core_share(int local_ranks);
 
 // Sets the threads of this rank's parallel loops: `wanted` of them (run.num_threads), or for 0 what
 // OMP_NUM_THREADS says, or where that is not set either an even share of the machine's cores among

@@ -24,7 +24,9 @@ void make_folder(const std::filesystem::path& folder) {
 
 }  // namespace
 
-Tracker::Tracker(const Settings& settings, const RunDirectory& directory, const Communicator& world)
+Tracker::Tracker(const RunConfig& settings,
+                 const RunDirectory& directory,
+                 const Communicator& world)
     : settings_(settings), directory_(directory), world_(world) {
   const MetricsOptions& options = settings.metrics;
   std::string sentence;
@@ -40,14 +42,14 @@ Tracker::Tracker(const Settings& settings, const RunDirectory& directory, const 
 
 void Tracker::begin(const TrackedRun& run, const Task& task, const Model& model, const Log& log) {
   const MetricsOptions& options = settings_.metrics;
-  if (options.tensorboard && options.images > 0 && settings_.task_kind().draw) {
+  if (options.tensorboard && options.images > 0 && settings_.task_kind().generate_images) {
     Scalars of_data;
     task.save(of_data);
     labels_ = labels_of(of_data, settings_.run.directory.text());
     image_ = task.image();
     // What it cannot draw is told now and not at the first validation.
     try {
-      draw(model, 0);
+      sample_images(model, 0);
     } catch (const ConfigurationError& error) {
       throw ConfigurationError("metrics.num_images: {}", error.what());
     }
@@ -67,8 +69,8 @@ void Tracker::open_files(const TrackedRun& run) {
   open_lines(directory_.metrics(), metrics_lines(), run.first_step, true);
   open_lines(directory_.samples(), samples_lines(), run.first_step, options.samples > 0);
   if (!options.exports.empty()) make_folder(directory_.exports());
-  const std::map<std::string, StepLineKind> services = {{"wandb", wandb_lines()},
-                                                        {"mlflow", mlflow_lines()}};
+  const std::map<std::string, JsonlFormat> services = {{"wandb", wandb_lines()},
+                                                       {"mlflow", mlflow_lines()}};
   for (const auto& [service, lines] : services)
     open_lines(directory_.exports() / (service + ".jsonl"),
                lines,
@@ -77,18 +79,18 @@ void Tracker::open_files(const TrackedRun& run) {
   if (options.tensorboard)
     sinks_.push_back(std::make_unique<TensorBoardFiles>(directory_.tensorboard(), run));
   else if (run.first_step > 0)
-    cut_events(directory_.tensorboard(), run.first_step);
+    truncate_events(directory_.tensorboard(), run.first_step);
 }
 
 // A file that an earlier part of the run wrote and this one does not is to tell of no step that the
 // run makes again: a later part may write it again. In the directory of a new run it is not ours.
 void Tracker::open_lines(const std::filesystem::path& path,
-                         const StepLineKind& kind,
+                         const JsonlFormat& kind,
                          std::int64_t first_step,
                          bool is_written) {
   std::error_code error;
   if (!is_written && (first_step == 0 || !std::filesystem::exists(path, error))) return;
-  auto file = std::make_unique<StepLines>(path, first_step, kind);
+  auto file = std::make_unique<JsonlFile>(path, first_step, kind);
   if (is_written) sinks_.push_back(std::move(file));
 }
 
@@ -97,31 +99,33 @@ bool Tracker::has_histograms(std::int64_t step) const {
   return options.tensorboard && options.histograms > 0 && step % options.histograms == 0;
 }
 
-void Tracker::take_gradients(const Trainer& trainer) {
+void Tracker::capture_gradients(const Trainer& trainer) {
   if (!has_histograms(trainer.steps())) return;
   const Span span({.name = "histograms of gradients"});
-  histograms_ =
-      summed(own_gradient_histograms(trainer.model().parameters(), trainer.scale()), world_);
+  histograms_ = all_reduce_histograms(
+      own_gradient_histograms(trainer.model().parameters(), trainer.scale()), world_);
 }
 
-void Tracker::take_weights(const Trainer& trainer) {
+void Tracker::capture_weights(const Trainer& trainer) {
   if (!has_histograms(trainer.steps())) return;
   const Span span({.name = "histograms of weights"});
-  for (auto& each : summed(own_weight_histograms(trainer.model().parameters()), world_))
+  for (auto& each :
+       all_reduce_histograms(own_weight_histograms(trainer.model().parameters()), world_))
     histograms_.push_back(std::move(each));
 }
 
-std::vector<PngImage> Tracker::draw(const Model& model, std::int64_t samples) const {
-  return settings_.task_kind().draw({.model = model,
-                                     .labels = labels_,
-                                     .image = *image_,
-                                     .samples = samples,
-                                     .seed = static_cast<std::uint64_t>(settings_.run.seed)});
+std::vector<PngImage> Tracker::sample_images(const Model& model, std::int64_t samples) const {
+  return settings_.task_kind().generate_images(
+      {.model = model,
+       .labels = labels_,
+       .image = *image_,
+       .samples = samples,
+       .seed = static_cast<std::uint64_t>(settings_.run.seed)});
 }
 
 void Tracker::take_images(const Model& model) {
   if (!image_) return;
-  const std::vector<PngImage> drawn = draw(model, settings_.metrics.images);
+  const std::vector<PngImage> drawn = sample_images(model, settings_.metrics.images);
   for (std::size_t i = 0; i < drawn.size(); ++i)
     images_.push_back({.name = fmt::format("samples/{}", i),
                        .width = drawn[i].shape.width,

@@ -22,20 +22,20 @@ class Tracker {
  public:
   // Collective. Opens the endpoint for Prometheus where there is to be one: throws
   // ConfigurationError on every rank where that cannot be.
-  Tracker(const Settings& settings, const RunDirectory& directory, const Communicator& world);
+  Tracker(const RunConfig& settings, const RunDirectory& directory, const Communicator& world);
 
   // Collective. Opens the files, which go on from the run's first step; later steps that they tell
   // of are cut off, also off files that this run does not write. Throws DataError and Failure as
-  // StepLines and TensorBoardFiles do, and ConfigurationError where the model cannot draw the
+  // JsonlFile and TensorBoardFiles do, and ConfigurationError where the model cannot draw the
   // images that are asked for.
   void begin(const TrackedRun& run, const Task& task, const Model& model, const Log& log);
 
   // What the next record is to have beside the numbers of a step, where it is asked for: gradients
   // before the update that uses them up, and weights after it. Both are collective, on steps that
   // have histograms.
-  void take_gradients(const Trainer& trainer);
-  void take_weights(const Trainer& trainer);
-  // Collective. Images that the model draws. Throws UnsoundLogits.
+  void capture_gradients(const Trainer& trainer);
+  void capture_weights(const Trainer& trainer);
+  // Collective. Images that the model draws. Throws InvalidLogits.
   void take_images(const Model& model);
   void take_texts(std::vector<TextSample> texts) { texts_ = std::move(texts); }
   // Whether something was taken: the same on every rank.
@@ -49,13 +49,13 @@ class Tracker {
  private:
   void open_files(const TrackedRun& run);
   void open_lines(const std::filesystem::path& path,
-                  const StepLineKind& kind,
+                  const JsonlFormat& kind,
                   std::int64_t first_step,
                   bool is_written);
   bool has_histograms(std::int64_t step) const;
-  std::vector<PngImage> draw(const Model& model, std::int64_t samples) const;
+  std::vector<PngImage> sample_images(const Model& model, std::int64_t samples) const;
 
-  const Settings& settings_;
+  const RunConfig& settings_;
   const RunDirectory& directory_;
   Communicator world_;
   std::unique_ptr<PrometheusEndpoint> endpoint_;  // until `begin`, then among the sinks

@@ -28,7 +28,7 @@ constexpr std::int64_t memory_settles_after = 3;  // steps, until every buffer h
 // The steps of a run from where it begins to its end.
 class TrainingLoop {
  public:
-  explicit TrainingLoop(RunParts& run) : run_(run), history_(begin_run(run)) {}
+  explicit TrainingLoop(TrainingContext& run) : run_(run), history_(resume_or_start(run)) {}
 
   // Nothing where it has diverged and is to begin again from what it saved, without the data on
   // which it did.
@@ -36,7 +36,7 @@ class TrainingLoop {
     make_steps();
     return end();
   } catch (const DivergedError& error) {
-    go_back(run_, history_, error, last_update_);
+    roll_back(run_, history_, error, last_update_);
     return std::nullopt;
   }
   bool has_saved() const { return longspan::has_saved(run_, history_); }
@@ -61,9 +61,9 @@ class TrainingLoop {
   bool at_last_step() const { return step() >= run_.settings.training.steps; }
   bool ends() const { return at_last_step() || stopping_; }
 
-  RunParts& run_;
+  TrainingContext& run_;
   RunHistory history_;
-  Stragglers stragglers_;
+  StragglerDetector stragglers_;
   bool stopping_ = false;
   std::string end_of_data_;  // what documents that are read only once said at their end
   Batch batch_ = {};         // of the last step
@@ -74,8 +74,8 @@ class TrainingLoop {
 };
 
 void TrainingLoop::make_steps() try {
-  if (at_last_step()) tell_that_nothing_is_left(run_.log, step(), run_.settings.training.steps);
-  run_.speed.begin_again();
+  if (at_last_step()) log_nothing_to_train(run_.log, step(), run_.settings.training.steps);
+  run_.speed.reset();
   if (!run_.hooks.is_quiet) run_.stop_request.answer_signals();
   while (!ends()) {
     run_.profiler.begin_step(step() + 1);
@@ -83,7 +83,7 @@ void TrainingLoop::make_steps() try {
     run_.profiler.end_step();
     if (run_.profiler.is_complete()) write_profile(run_);
   }
-} catch (const DocumentsEnded& error) {
+} catch (const EndOfDocuments& error) {
   if (step() == history_.first_step) throw;
   run_.profiler.end_step();
   end_of_data_ = error.what();
@@ -94,40 +94,40 @@ ExitCode TrainingLoop::end() {
   hear_stop();
   // Documents may end before the step that would have judged it.
   if (run_.saver.awaits_loss()) {
-    const Timed timed(run_.speed.times().saving);
+    const ScopedTimer timed(run_.speed.times().saving);
     judge_save(loss_of_weights());
   }
-  finish_save(run_);
+  wait_for_save(run_);
   const bool is_saved = run_.saver.step() == step() || save(false);
   // After a stop only the first step of the run that resumes shows what was saved to be good.
   if (is_saved && is_sound_ && !stopping_) remove_older(run_);
   // Whoever asked it to stop may not wait for long: the checkpoint comes first.
   write_profile(run_);
-  return end_run(run_,
-                 history_,
-                 {.is_saved = is_saved,
-                  .is_stopped = stopping_ && !at_last_step(),
-                  .end_of_data = end_of_data_});
+  return finish_run(run_,
+                    history_,
+                    {.is_saved = is_saved,
+                     .is_stopped = stopping_ && !at_last_step(),
+                     .end_of_data = end_of_data_});
 }
 
 // Reads a batch and trains on it.
 StepResult TrainingLoop::make_step() {
   const Stopwatch stopwatch;
-  if (run_.speaks()) tell_launcher(fmt::format("step {}", step() + 1));
+  if (run_.is_root()) notify_launcher(fmt::format("step {}", step() + 1));
   batch_ = next_batch(run_, history_);
-  const std::int64_t remembered = batch_.fresh     ? 0
-                                  : batch_.carried ? batch_.carried->length()
-                                                   : run_.trainer.carried_length();
+  const std::int64_t remembered = batch_.resets_state ? 0
+                                  : batch_.carried    ? batch_.carried->length()
+                                                      : run_.trainer.recurrent_state_length();
   const std::int64_t check = run_.settings.memory.reconstruction_check_every;
   const auto waited_before = run_.session.waited();
   StepRequest request;
-  request.stop = [this] { return run_.wants_stop(); };
+  request.stop = [this] { return run_.should_stop(); };
   request.measure = check > 0 && (step() + 1) % check == 0;
   request.writing = run_.saver.writing();
   request.after_loss = [this](double loss) { judge_save(loss); };
   request.before_update = [this] {
-    const Timed timed(run_.speed.times().saving);
-    run_.tracker.take_gradients(run_.trainer);
+    const ScopedTimer timed(run_.speed.times().saving);
+    run_.tracker.capture_gradients(run_.trainer);
     run_.saver.wait_for_copy();
   };
   const StepResult result = run_.trainer.step(batch_, request);
@@ -157,8 +157,8 @@ void TrainingLoop::after_step(const StepResult& result) {
   const bool is_best = report(result);
   if (result.reconstruction_error) judge_reconstruction(result);
   if (!result.skipped) last_update_ = step();
-  if (!result.writing) finish_save(run_);
-  is_sound_ = result.is_sound();
+  if (!result.writing) wait_for_save(run_);
+  is_sound_ = result.can_continue();
   if (is_sound_ || sound_batch_.fields.empty()) sound_batch_ = batch_;
   if (is_sound_) remove_older(run_);
   save_where_due(is_best);
@@ -170,11 +170,11 @@ bool TrainingLoop::report(const StepResult& result) {
   if (is_logged) keep_directory(run_);
   show_progress(run_, result, is_logged);
   const std::optional<Measurement> validation = validate_where_due();
-  tell_program(run_, history_, result, validation);
+  call_step_hook(run_, history_, result, validation);
   const bool is_best = history_.add(step(), result.loss, validation, run_.log);
   {
-    const Timed timed(run_.speed.times().saving);
-    run_.tracker.take_weights(run_.trainer);
+    const ScopedTimer timed(run_.speed.times().saving);
+    run_.tracker.capture_weights(run_.trainer);
   }
   if (is_logged || validation || result.reconstruction_error || run_.tracker.has_taken())
     record_step(run_, history_, result, validation);
@@ -191,7 +191,7 @@ std::optional<Measurement> TrainingLoop::validate_where_due() {
 // Collective. Validating and saving take their time: a stop that was requested meanwhile does not
 // wait for another step.
 void TrainingLoop::hear_stop() {
-  const std::int64_t asked = run_.wants_stop() ? 1 : 0;
+  const std::int64_t asked = run_.should_stop() ? 1 : 0;
   if (run_.mesh.world.all_reduce(asked, Reduction::maximum) == 1) stopping_ = true;
 }
 
@@ -201,7 +201,7 @@ void TrainingLoop::judge_reconstruction(const StepResult& result) const {
   run_.log.info("step {}: the rebuilt streams are {:.2e} of their size from the true ones",
                 step(),
                 *result.reconstruction_error);
-  longspan::judge_reconstruction(
+  longspan::check_reconstruction_error(
       step(), *result.reconstruction_error, run_.settings.memory.reconstruction_bound);
 }
 
@@ -223,7 +223,7 @@ bool TrainingLoop::save(bool beside) {
 // What it is of the state that is saved beside the training.
 void TrainingLoop::judge_save(double loss) {
   const std::int64_t saved = run_.saver.step();
-  if (run_.saver.judge(loss)) return;
+  if (run_.saver.confirm(loss)) return;
   save_is_due_ = true;
   if (history_.best) history_.best->withdraw(saved);
 }
@@ -242,9 +242,9 @@ double TrainingLoop::loss_of_weights() {
 // Of a step that is not counted, on a batch that has given a finite loss and gradient before: one
 // that never does says nothing of the weights.
 double TrainingLoop::tried_loss() {
-  if (run_.speaks()) tell_launcher(fmt::format("a trial of the weights of step {}", step()));
+  if (run_.is_root()) notify_launcher(fmt::format("a trial of the weights of step {}", step()));
   const Stopwatch stopwatch;
-  const StepResult tried = run_.trainer.try_step(sound_batch_);
+  const StepResult tried = run_.trainer.probe_step(sound_batch_);
   const double seconds = stopwatch.seconds();
   run_.speed.times().saving -= seconds;  // by which it is called
   run_.log.info("step {}: a trial of the weights took {:.2f} s: loss {:.4f}, gradient norm {:.4f}",
@@ -252,20 +252,21 @@ double TrainingLoop::tried_loss() {
                 seconds,
                 tried.loss,
                 tried.gradient_norm);
-  if (run_.speaks()) tell_launcher(fmt::format("the checkpoint of step {}", step()));
-  return tried.is_sound() ? tried.loss : std::numeric_limits<double>::quiet_NaN();
+  if (run_.is_root()) notify_launcher(fmt::format("the checkpoint of step {}", step()));
+  return tried.can_continue() ? tried.loss : std::numeric_limits<double>::quiet_NaN();
 }
 
 // Until it ends or may not begin again.
 ExitCode run_life(const RunInputs& given) try {
-  Settings now = given.settings;
+  RunConfig now = given.settings;
   while (true) {
-    RunParts run({given.session, now, given.text, given.hooks, given.stop_request, given.life});
+    TrainingContext run(
+        {given.session, now, given.text, given.hooks, given.stop_request, given.life});
     TrainingLoop loop(run);
     if (const auto code = loop.run()) return *code;
     now.checkpoint.resume = resume_after_divergence(now.checkpoint.resume, loop.has_saved());
   }
-} catch (const DocumentsEnded&) {
+} catch (const EndOfDocuments&) {
   // Before the first step.
   if (given.life.diverged.empty()) throw;
   throw DivergedError("{}; what is read only once cannot go back: start again",
@@ -273,18 +274,16 @@ ExitCode run_life(const RunInputs& given) try {
 }
 
 // A clause. One rank alone may ask.
-std::string after_failure(const Failure& failure, const RunLife& life) try {
+std::string after_failure(const Failure& failure, const RestartState& life) try {
   const std::string_view sentence = failure.what();
-  const auto says = [&](int error) {
-    return sentence.find(system_message(error)) != sentence.npos;
-  };
+  const auto says = [&](int error) { return sentence.find(errno_message(error)) != sentence.npos; };
   // The disk of TMPDIR may be the full one.
   const std::string place = life.directory->path().string() + "/";
   const bool is_full = (says(ENOSPC) || says(EDQUOT)) && sentence.find(place) != sentence.npos;
   if (!is_full && steps_in(life.directory->checkpoints()).empty()) return "";
   return fmt::format("; {}{}",
                      is_full ? "free space on the disk, then start the run again: " : "",
-                     where_to_go_on(life.directory->checkpoints(), life.wish));
+                     resume_hint(life.directory->checkpoints(), life.resume_request));
 } catch (const std::exception&) {
   return "";
 }
@@ -298,12 +297,12 @@ ExitCode run_life_in_directory(const RunInputs& given) try { return run_life(giv
 }  // namespace
 
 ExitCode run_training(Session& session,
-                      const Settings& settings,
+                      const RunConfig& settings,
                       const TrainingRunText& text,
                       const TrainingHooks& hooks) try {
   // First: a signal while a long text is read is not to kill the run.
   const StopRequest stop_request;
-  RunLife life = {.wish = settings.checkpoint.resume};
+  RestartState life = {.resume_request = settings.checkpoint.resume};
   try {
     return run_life_in_directory({session, settings, text, hooks, stop_request, life});
   } catch (const OutOfMemory&) {
@@ -314,7 +313,7 @@ ExitCode run_training(Session& session,
   }
 } catch (const OutOfMemory& error) {
   // Planning takes its time, in which other ranks run out of memory too: one is to speak.
-  const bool speaks = session.claim_report();
+  const bool speaks = session.claim_error_report();
   const int ranks = session.world().size();
   throw Failure("rank {}: {}{}",
                 session.world().rank(),

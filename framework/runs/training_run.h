@@ -36,12 +36,12 @@ struct StepMetrics;  // framework/runs/metrics.h
 
 // What a program that trains adds of its own, on each of its ranks.
 struct TrainingHooks {
-  OpenDocuments documents = {};  // to be learnt in place of data.train; empty: that is read
+  DocumentStreamFactory documents = {};  // to be learnt in place of data.train; empty: that is read
   // Told of each step after it, before it is saved: what metrics.jsonl says of one, but for what is
   // measured of time and memory. It throws nothing.
   std::function<void(const StepMetrics&)> after_step = {};
   // Asked at the end of each step whether to save and stop, as a signal asks.
-  std::function<bool()> wants_stop = {};
+  std::function<bool()> should_stop = {};
   std::optional<ProfiledSteps> profiled = {};  // steps whose time is recorded
   bool is_quiet = false;  // nothing goes to standard output: the log is in its file
 };
@@ -49,7 +49,7 @@ struct TrainingHooks {
 // Collective. Returns `ok` when the last step is done, `stopped` when a signal asked to stop and a
 // checkpoint was saved. Throws what goes wrong, with its exit code.
 ExitCode run_training(Session& session,
-                      const Settings& settings,
+                      const RunConfig& settings,
                       const TrainingRunText& text,
                       const TrainingHooks& hooks = {});
 

@@ -24,7 +24,7 @@ std::int64_t row_of_character(const Tokenizer& from, const Tokenizer& to, std::i
 // Tokens are the same that are called so. An id that stands for no text can only be what it is.
 std::int64_t row_of_token(const Tokenizer& from, const Tokenizer& to, std::int64_t id) {
   if (to.kind() == TokenizerKind::ids) return id < from.vocabulary() ? id : -1;
-  if (const SubwordModel* const model = to.subword_model())
+  if (const SentencePieceModel* const model = to.subword_model())
     return from.subword_model()->id_of(model->piece(id));
   const JsonTokenizer* const model = to.json_tokenizer();
   if (model == nullptr) return row_of_character(from, to, id);

@@ -136,7 +136,7 @@ void declare(OptionTable& table, CheckpointOptions& options) {
             "steps between checkpoints; 0: only when the run ends",
             at_least(0));
   table.add("checkpoint.keep_latest",
-            options.keep,
+            options.keep_latest,
             "newest checkpoints that are kept",
             between(1, 1000000));
   table.add("checkpoint.best_metric",

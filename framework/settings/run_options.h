@@ -19,7 +19,7 @@ enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 inline constexpr int most_threads = 4096;  // of a rank
 
 struct RunOptions {
-  NamedPath directory;                            // run.output_dir: all that the run writes
+  ConfigPath directory;                           // run.output_dir: all that the run writes
   std::int64_t seed = 1;                          // run.seed
   std::int64_t threads = 0;                       // run.num_threads: of a rank; 0: its share
   DeviceChoice device = DeviceChoice::automatic;  // run.device
@@ -37,11 +37,11 @@ struct ParallelOptions {
 };
 
 struct CheckpointOptions {
-  std::int64_t every = 500;    // checkpoint.save_interval: steps; 0: only when the run ends
-  std::int64_t keep = 3;       // checkpoint.keep_latest
-  std::string keep_best = {};  // checkpoint.best_metric: a figure of validation; empty: none
-  bool background = true;      // checkpoint.async_save: written while training goes on
-  NamedPath resume = "auto";   // checkpoint.resume_from: auto, never, or a checkpoint
+  std::int64_t every = 500;      // checkpoint.save_interval: steps; 0: only when the run ends
+  std::int64_t keep_latest = 3;  // checkpoint.keep_latest
+  std::string keep_best = {};    // checkpoint.best_metric: a figure of validation; empty: none
+  bool background = true;        // checkpoint.async_save: written while training goes on
+  ConfigPath resume = "auto";    // checkpoint.resume_from: auto, never, or a checkpoint
 };
 
 enum class ConsoleKind : std::uint8_t { automatic, plain, bar };

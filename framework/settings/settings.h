@@ -15,7 +15,7 @@
 
 namespace longspan {
 
-struct Settings {
+struct RunConfig {
   RunOptions run;
   std::string task = "language_modeling";  // run.task
   std::string family;                      // model.family
@@ -26,34 +26,34 @@ struct Settings {
   PrecisionOptions precision;
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
-  BodyFactory body;  // of the family
+  BackboneFactory body;  // of the family
 
-  const TaskKind& task_kind() const { return longspan::task_kind(task); }
+  const TaskSpec& task_kind() const { return longspan::task_kind(task); }
   // Tokens of a sequence that the model is to read in training.
   std::int64_t longest() const;
-  std::unique_ptr<Model> make_model(const ModelSetting& setting) const;
+  std::unique_ptr<Model> make_model(const ModelBuildOptions& setting) const;
 };
 
 // What the model of a run is built for.
-ModelSetting model_setting(const Settings& settings,
-                           const ModelIds& ids,
-                           const ProcessMesh& mesh,
-                           const Device& device);
+ModelBuildOptions model_setting(const RunConfig& settings,
+                                const DataSizes& ids,
+                                const ProcessMesh& mesh,
+                                const Device& device);
 
 // The figures of the run's validations that say how good a model is.
-std::vector<Goal> goals_of(const Settings& settings);
+std::vector<ValidationMetric> validation_metrics(const RunConfig& settings);
 // What is wrong with checkpoint.best_metric, as a sentence; empty where nothing is.
-std::string keep_best_problem(const Settings& settings);
+std::string keep_best_problem(const RunConfig& settings);
 
 // What is wrong with metrics.num_samples, as a sentence; empty where nothing is.
-std::string samples_problem(const Settings& settings);
+std::string samples_problem(const RunConfig& settings);
 
 // What forbids to divide the data of a run so, as a sentence; empty where nothing does.
-std::string batch_problem(const Settings& settings, std::int64_t data_ranks);
-std::string minibatch_problem(const Settings& settings, std::int64_t data_ranks);
-std::string segment_problem(const Settings& settings, std::int64_t context_ranks);
-std::string accumulation_problem(const Settings& settings, std::optional<std::int64_t> data_ranks);
+std::string batch_problem(const RunConfig& settings, std::int64_t data_ranks);
+std::string minibatch_problem(const RunConfig& settings, std::int64_t data_ranks);
+std::string segment_problem(const RunConfig& settings, std::int64_t context_ranks);
+std::string accumulation_problem(const RunConfig& settings, std::optional<std::int64_t> data_ranks);
 // Throws ConfigurationError with the first of them.
-void require_divisible(const Settings& settings, const MeshShape& mesh);
+void require_divisible(const RunConfig& settings, const MeshShape& mesh);
 
 }  // namespace longspan

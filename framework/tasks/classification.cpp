@@ -23,9 +23,9 @@ class ClassScores : public LabelScores {
     append_sums(found_, result);
     return result;
   }
-  std::vector<Figure> figures(std::span<const double> sums) override {
+  std::vector<MetricValue> figures(std::span<const double> sums) override {
     take_sums(found_, sums);
-    return longspan::figures(found_, names_);
+    return longspan::metric_values(found_, names_);
   }
 
  private:
@@ -34,8 +34,8 @@ class ClassScores : public LabelScores {
 };
 
 // What both kinds of data have in common.
-LabelledKind classes_of(const std::string& example) {
-  LabelledKind kind;
+LabeledTaskSpec classes_of(const std::string& example) {
+  LabeledTaskSpec kind;
   kind.task = "classification";
   kind.documentation =
       "the class of a text, a class, a tab and the text on every line; or with data.format: images "
@@ -46,43 +46,46 @@ LabelledKind classes_of(const std::string& example) {
   kind.count = "rows";
   kind.target = "label";
   kind.goals = {{"accuracy"}, {"macro_f1"}};
-  kind.readout = class_readout();
+  kind.readout = classification_head();
   kind.scores = [](const LabelSet&, const LabelSet& labels) {
     return std::make_unique<ClassScores>(labels);
   };
   return kind;
 }
 
-LabelledKind labelled_texts() {
-  LabelledKind kind = classes_of("text");
+LabeledTaskSpec labelled_texts() {
+  LabeledTaskSpec kind = classes_of("text");
   kind.unit = "nats a text";
   kind.line = "a class, a tab and a text";
   kind.problem = [texts = kind](const DataOptions& data) {
     return labelled_text_problem(texts, data);
   };
-  kind.learn = [](const DataOptions& data, const Communicator& all, const ScanListener& listener) {
-    return learn_labels(data.train, all, listener);
-  };
+  kind.learn =
+      [](const DataOptions& data, const Communicator& all, const ProgressCallback& listener) {
+        return learn_labels(data.train, all, listener);
+      };
   kind.open = [](const LabelledFile& file) {
     return open_labels(file.path, file.labels, file.tokenizer, file.all, file.listener);
   };
-  kind.read = [](const WriteRequest& request, std::size_t line) -> std::vector<LabelledLine> {
+  kind.read = [](const PredictRequest& request, std::size_t line) -> std::vector<LabelledLine> {
     const std::string place = request.place(line);
     std::vector<std::int64_t> ids = request.tokenizer.encode(request.lines[line], place);
     if (ids.empty()) return {LabelledLine()};
-    return {{.tokens = framed(TextFrame(request.tokenizer), std::move(ids), place)}};
+    return {{.tokens = add_special_tokens(
+                 SpecialTokenTemplate(request.tokenizer), std::move(ids), place)}};
   };
   return kind;
 }
 
-LabelledKind labelled_images() {
-  LabelledKind kind = classes_of("image");
+LabeledTaskSpec labelled_images() {
+  LabeledTaskSpec kind = classes_of("image");
   kind.unit = "nats an image";
   kind.field = "pixels";
   kind.problem = labelled_images_problem;
-  kind.learn = [](const DataOptions& data, const Communicator& all, const ScanListener& listener) {
-    return LearnedLabels{learn_labels_of_images(data, Unlabelled::refused, all, listener)};
-  };
+  kind.learn =
+      [](const DataOptions& data, const Communicator& all, const ProgressCallback& listener) {
+        return LearnedLabels{learn_labels_of_images(data, Unlabelled::refused, all, listener)};
+      };
   kind.open = [](const LabelledFile& file) {
     return open_labelled_images(file, Unlabelled::refused);
   };
@@ -92,7 +95,7 @@ LabelledKind labelled_images() {
 
 }  // namespace
 
-TaskKind classification_task() {
+TaskSpec classification_task() {
   return labelled_task([](const DataOptions& data) {
     return data.format == DataFormat::images ? labelled_images() : labelled_texts();
   });

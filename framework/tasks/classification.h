@@ -5,6 +5,6 @@
 
 namespace longspan {
 
-TaskKind classification_task();
+TaskSpec classification_task();
 
 }  // namespace longspan

@@ -15,7 +15,7 @@ constexpr std::int64_t written = 64;
 std::string text_after(const Tokenizer& tokenizer,
                        std::span<const std::int64_t> before,
                        std::span<const std::int64_t> tokens) {
-  TokenText text(tokenizer, before);
+  TextStreamer text(tokenizer, before);
   Utf8Stream characters;
   std::string whole;
   for (const std::int64_t token : tokens) whole += characters.push(text.push(token));

@@ -18,7 +18,7 @@ struct ContinuationOptions {
 // Of each passage of a text of at least two tokens: 32 tokens, or fewer of a shorter text, their
 // continuation by the model (64 tokens, drawn as they are likely), and the tokens that follow
 // there. Of bytes a passage begins with a character. Texts are the same at each call as far as the
-// logits are. Collective; the same on every rank, as is the UnsoundLogits that it throws where no
+// logits are. Collective; the same on every rank, as is the InvalidLogits that it throws where no
 // token can be drawn.
 std::vector<TextSample> continuations(const Model& model,
                                       const Corpus& corpus,

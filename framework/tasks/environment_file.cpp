@@ -16,14 +16,14 @@ constexpr std::int64_t most_bytes = std::int64_t{64} << 20;
 
 }  // namespace
 
-Environment read_environment(const NamedPath& path, const Communicator& all) {
+Environment read_environment(const ConfigPath& path, const Communicator& all) {
   const std::string text =
-      on_first_rank(all, path, 0, {}, [path = NamedPath(path)](const ScanListener&) {
+      run_on_rank_zero(all, path, 0, {}, [path = ConfigPath(path)](const ProgressCallback&) {
         std::string found = open_plain_text(path)->text(most_bytes);
-        parse_environment(found, path.told());  // here its mistakes are told once
+        parse_environment(found, path.describe());  // here its mistakes are told once
         return found;
       });
-  return parse_environment(text, path.told());
+  return parse_environment(text, path.describe());
 }
 
 void require_same_actions(const LabelSet& learnt,

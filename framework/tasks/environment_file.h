@@ -9,7 +9,7 @@
 namespace longspan {
 
 // Read on rank 0 for all. Throws DataError.
-Environment read_environment(const NamedPath& path, const Communicator& all);
+Environment read_environment(const ConfigPath& path, const Communicator& all);
 
 // Throws DataError, which begins with `place`, where an environment has others.
 void require_same_actions(const LabelSet& learnt,

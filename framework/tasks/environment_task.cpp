@@ -23,20 +23,20 @@ std::string problem_of(const std::string& name, const DataOptions& data) {
 
 }  // namespace
 
-EnvironmentTask::EnvironmentTask(const TaskSetting& setting)
+EnvironmentTask::EnvironmentTask(const TaskContext& setting)
     : environment_(read_environment(setting.data.train, setting.mesh.world)),
       identity_(identify_files({setting.data.train.parts.at(0).path}, setting.mesh.world)) {
   if (setting.data.validation.empty()) return;
   validation_ = read_environment(setting.data.validation, setting.mesh.world);
   require_same_actions(
-      LabelSet(environment_.actions), *validation_, setting.data.validation.told());
+      LabelSet(environment_.actions), *validation_, setting.data.validation.describe());
 }
 
 void EnvironmentTask::save(Scalars& scalars) const {
   scalars.set(labels_scalar, LabelSet(environment_.actions).to_json());
 }
 
-void EnvironmentTask::judge(const Scalars& saved, const std::string& place) const {
+void EnvironmentTask::check_compatible(const Scalars& saved, const std::string& place) const {
   require_same_actions(labels_of(saved, place), environment_, place);
 }
 
@@ -50,12 +50,12 @@ std::optional<Measurement> EnvironmentTask::validate(const Model& model) const {
 Environment environment_of(const EvaluateRequest& request) {
   const Environment environment =
       read_environment(request.file, request.model.parameters().mesh().world);
-  require_same_actions(request.labels, environment, request.file.told());
+  require_same_actions(request.labels, environment, request.file.describe());
   return environment;
 }
 
-TaskKind environment_task(const std::string& name) {
-  TaskKind kind;
+TaskSpec environment_task(const std::string& name) {
+  TaskSpec kind;
   kind.name = name;
   kind.has_labels = true;
   kind.reads_streams = true;
@@ -63,7 +63,7 @@ TaskKind environment_task(const std::string& name) {
   kind.vocabulary = [](const Tokenizer& tokenizer, const DataOptions&) {
     return tokenizer.vocabulary();
   };
-  kind.planned_classes = [](const DataOptions& data, const ScanListener&) -> std::int64_t {
+  kind.planned_classes = [](const DataOptions& data, const ProgressCallback&) -> std::int64_t {
     return std::ssize(read_environment(data.train, Communicator()).actions);
   };
   return kind;

@@ -13,13 +13,13 @@ namespace longspan {
 class EnvironmentTask : public Task {
  public:
   // Reads data.train and data.validation. Throws DataError.
-  explicit EnvironmentTask(const TaskSetting& setting);
+  explicit EnvironmentTask(const TaskContext& setting);
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
   std::int64_t classes() const override { return std::ssize(environment_.actions); }
-  const TextIdentity& identity() const override { return identity_; }
+  const DataFingerprint& identity() const override { return identity_; }
   void save(Scalars& scalars) const override;
-  void judge(const Scalars& saved, const std::string& place) const override;
+  void check_compatible(const Scalars& saved, const std::string& place) const override;
   std::optional<Measurement> validate(const Model& model) const override;
 
  protected:
@@ -31,7 +31,7 @@ class EnvironmentTask : public Task {
  private:
   Tokenizer tokenizer_;
   Environment environment_;
-  TextIdentity identity_;
+  DataFingerprint identity_;
   std::optional<Environment> validation_;
 };
 
@@ -40,6 +40,6 @@ class EnvironmentTask : public Task {
 Environment environment_of(const EvaluateRequest& request);
 
 // The kind of such a task: what does not depend on what is learnt.
-TaskKind environment_task(const std::string& name);
+TaskSpec environment_task(const std::string& name);
 
 }  // namespace longspan

@@ -14,7 +14,7 @@ namespace longspan {
 namespace {
 
 std::int64_t memory_of(const Model& model, const EvaluationOptions& options) {
-  if (options.memory.value_or(0) > 0 && model.body().carried_names().empty())
+  if (options.memory.value_or(0) > 0 && model.body().recurrent_state_names().empty())
     throw ConfigurationError("the model has no memory, evaluation asks for one of {} rows",
                              *options.memory);
   return options.memory.value_or(model.body().longest_memory());
@@ -65,7 +65,7 @@ class Evaluation {
                 mesh_.data.size(),
                 device_,
                 options.tokens_per_stream,
-                options.apart),
+                options.reset_attention_mask),
         by_position_(
             options.position_parts,
             std::min(options.segment, (corpus.tokens() + options.streams - 2) / options.streams)) {
@@ -94,18 +94,18 @@ class Evaluation {
     positions_ += std::ssize(values);
     if (by_position_.wanted()) {
       const std::int64_t time = batch.field("tokens").shape()[1];
-      by_position_.add(values, batch.field("targets"), divide_time(mesh_, time).inside());
+      by_position_.add(values, batch.field("targets"), shard_sequence(mesh_, time).inside());
     }
     result_.watched.resize(losses.watched.size());
     for (std::size_t i = 0; i < losses.watched.size(); ++i) {
-      Watched& all = result_.watched[i];
-      const Watched& here = losses.watched[i];
+      AuxiliaryMetric& all = result_.watched[i];
+      const AuxiliaryMetric& here = losses.watched[i];
       all = {here.name, all.sum + here.sum, std::max(all.largest, here.largest), here.count};
     }
   }
 
   EvaluationResult finish() {
-    result_.nats = unsigned_nan(sums_.total(streams_, mesh_, device_));
+    result_.nats = clear_nan_sign(sums_.total(streams_, mesh_, device_));
     result_.tokens = mesh_.data.all_reduce(result_.tokens, Reduction::sum);
     result_.bytes = mesh_.data.all_reduce(result_.bytes, Reduction::sum);
     if (result_.tokens == 0)
@@ -117,7 +117,7 @@ class Evaluation {
     // Windows that overlap read a position several times: a mean is over those that were read.
     const std::int64_t positions = mesh_.replicas.all_reduce(positions_, Reduction::sum);
     const double share = static_cast<double>(result_.tokens) / static_cast<double>(positions);
-    for (Watched& watched : result_.watched) {
+    for (AuxiliaryMetric& watched : result_.watched) {
       watched.sum = share * mesh_.replicas.all_reduce(watched.sum, Reduction::sum);
       watched.largest = mesh_.replicas.all_reduce(watched.largest, Reduction::maximum);
     }
@@ -132,7 +132,7 @@ class Evaluation {
   std::int64_t streams_;
   std::string path_;
   std::int64_t size_;
-  ScanListener listener_;
+  ProgressCallback listener_;
   std::int64_t passes_ = 0;
   std::int64_t positions_ = 0;  // that this rank read, in all passes
   double unknown_nats_;
@@ -163,11 +163,11 @@ class Windows {
 
   // [streams, tokens so far or `longest`]; of the targets only those of the last `count` columns
   // that were pushed, up to `column`, count.
-  Reading reading(const Batch& batch, std::int64_t column, std::int64_t count) const {
+  ModelInput reading(const Batch& batch, std::int64_t column, std::int64_t count) const {
     const auto rows = static_cast<std::int64_t>(streams_.size());
     const auto time = static_cast<std::int64_t>(streams_.front().size());
     const Tensor tokens = Tensor::empty({rows, time}, DType::i64, device_, MemoryTag::workspace);
-    const Tensor all_targets = tokens.like();
+    const Tensor all_targets = tokens.empty_like();
     for (std::int64_t row = 0; row < rows; ++row) {
       std::ranges::copy(streams_[static_cast<std::size_t>(row)],
                         tokens.slice(row, row + 1).span<std::int64_t>().begin());
@@ -225,7 +225,7 @@ std::string unknown_text(const EvaluationResult& result) {
 
 std::string watched_text(const EvaluationResult& result) {
   std::string text;
-  for (const Watched& watched : result.watched)
+  for (const AuxiliaryMetric& watched : result.watched)
     text += fmt::format("; {} {:.2f}, at most {}",
                         watched.name,
                         watched.sum / static_cast<double>(result.tokens),
@@ -237,23 +237,23 @@ EvaluationResult evaluate(const Model& model,
                           const Corpus& corpus,
                           const EvaluationOptions& options) {
   check_segment(model, options.segment);
-  const NoGradient unrecorded;
-  Reading reading = {.longest_memory = memory_of(model, options)};
+  const NoGradGuard unrecorded;
+  ModelInput reading = {.longest_memory = memory_of(model, options)};
   Evaluation evaluation(model, corpus, options);
   Batch batch;
   while (evaluation.next(batch)) {
     reading.fields = batch.fields;
-    Losses result = model.losses(reading, Pass{});
+    Losses result = model.losses(reading, ForwardContext{});
     reading.carried = std::move(result.carried);
     evaluation.add(result, batch);
   }
   return evaluation.finish();
 }
 
-EvaluationResult evaluate_recomputing(const Model& model,
-                                      const Corpus& corpus,
-                                      std::int64_t context,
-                                      const EvaluationOptions& options) {
+EvaluationResult evaluate_sliding_window(const Model& model,
+                                         const Corpus& corpus,
+                                         std::int64_t context,
+                                         const EvaluationOptions& options) {
   if (context < 1)
     throw ConfigurationError("a window of {} tokens; at least 1 is needed to predict", context);
   if (options.stride < 1 || options.stride > context)
@@ -262,7 +262,7 @@ EvaluationResult evaluate_recomputing(const Model& model,
         context,
         options.stride);
   check_segment(model, context);
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   EvaluationOptions whole_strides = options;
   whole_strides.position_parts = 0;
   whole_strides.segment =
@@ -275,7 +275,8 @@ EvaluationResult evaluate_recomputing(const Model& model,
     for (std::int64_t column = 0; column < columns; column += options.stride) {
       const std::int64_t count = std::min(options.stride, columns - column);
       for (std::int64_t i = 0; i < count; ++i) windows.push(batch, column + i);
-      const Losses result = model.losses(windows.reading(batch, column + count - 1, count), Pass{});
+      const Losses result =
+          model.losses(windows.reading(batch, column + count - 1, count), ForwardContext{});
       evaluation.add(result, batch);
     }
   }

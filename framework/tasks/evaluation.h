@@ -21,11 +21,11 @@ struct EvaluationOptions {
   std::int64_t stride = 1;             // of windows that are computed anew
   // The text is documents, or pieces of so many tokens, that neither see nor predict each other.
   // Not of windows that are computed anew.
-  std::optional<std::int64_t> apart = {};
+  std::optional<std::int64_t> reset_attention_mask = {};
   // Parts of a segment, or of a shorter text, whose losses are told apart: at most as many as it
   // has tokens; 0: none. Not of windows that are computed anew.
   std::int64_t position_parts = 0;
-  ScanListener listener = {};  // hears after each pass how much of the text is measured
+  ProgressCallback listener = {};  // hears after each pass how much of the text is measured
 };
 
 struct EvaluationResult {
@@ -38,7 +38,7 @@ struct EvaluationResult {
   std::optional<std::int64_t> unknown = {};
   double seconds = 0;  // in which this rank did it
   // What the body watched: a sum is the mean over the positions that were read, times `tokens`.
-  std::vector<Watched> watched = {};
+  std::vector<AuxiliaryMetric> watched = {};
   std::vector<PositionLoss> by_position = {};
 
   // Of another text by the same model.
@@ -70,9 +70,9 @@ EvaluationResult evaluate(const Model& model,
 // and its last s positions count, the first of which sees s - 1 tokens less. The streams' windows
 // make one pass. `options.memory` is not used; `options.segment` only says how much is read from
 // the file at once. Throws ConfigurationError for a stride that is longer than the window.
-EvaluationResult evaluate_recomputing(const Model& model,
-                                      const Corpus& corpus,
-                                      std::int64_t context,
-                                      const EvaluationOptions& options);
+EvaluationResult evaluate_sliding_window(const Model& model,
+                                         const Corpus& corpus,
+                                         std::int64_t context,
+                                         const EvaluationOptions& options);
 
 }  // namespace longspan

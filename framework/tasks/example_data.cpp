@@ -22,20 +22,20 @@ BatchShape full_batch(const BucketOptions& buckets, bool pairs) {
 
 }  // namespace
 
-ExampleData::ExampleData(const TaskSetting& setting, const Open& open)
+ExampleData::ExampleData(const TaskContext& setting, const Open& open)
     : data_(setting.data),
       seed_(setting.seed),
       division_{setting.mesh.data_coordinate(), setting.mesh.data.size(), setting.parts},
       examples_(open(setting.data.train, setting.data.train_target)),
       identity_(identify_files({setting.data.train.parts.at(0).path, setting.data.train_target},
                                setting.mesh.world)) {
-  const BatchLengths learnt(examples_, data_.buckets, EachCounts::no);
+  const ExampleLengths learnt(examples_, data_.buckets, EachCounts::no);
   if (data_.validation.empty()) return;
   validation_ = open(data_.validation, data_.validation_target);
-  const BatchLengths measured(validation_, data_.buckets, EachCounts::yes);
+  const ExampleLengths measured(validation_, data_.buckets, EachCounts::yes);
 }
 
-std::unique_ptr<Source> ExampleData::source() const {
+std::unique_ptr<BatchSource> ExampleData::source() const {
   return std::make_unique<BucketedSource>(examples_, data_.buckets, seed_, division_);
 }
 
@@ -43,7 +43,7 @@ std::vector<BatchShape> ExampleData::batches() const { return batches_of(example
 
 std::string ExampleData::introduction(const std::string& what) const {
   const BucketedSource source(examples_, data_.buckets, seed_, division_);
-  const std::string too_long = source.lengths().told();
+  const std::string too_long = source.lengths().describe();
   return fmt::format("{}: {}, {} steps in the first epoch{}",
                      data_.train,
                      what,
@@ -52,14 +52,15 @@ std::string ExampleData::introduction(const std::string& what) const {
 }
 
 void add_coverage(const ExampleCoverage& coverage, Measurement& measured) {
-  if (coverage.read < coverage.all) measured.figures.push_back({"fraction", coverage.fraction()});
+  if (coverage.read < coverage.all)
+    measured.metric_values.push_back({"fraction", coverage.fraction()});
   if (coverage.truncated > 0)
-    measured.figures.push_back(
+    measured.metric_values.push_back(
         {.name = "truncated", .value = static_cast<double>(coverage.truncated), .is_count = true});
   measured.text += coverage.text();
 }
 
-Batch dry_examples(const DryBatch& wanted, bool pairs, const FieldShapes& fields) {
+Batch meta_examples(const MetaBatch& wanted, bool pairs, const FieldShapes& fields) {
   const BatchShape shape = wanted.shape.value_or(full_batch(wanted.data.buckets, pairs));
   const std::int64_t each = wanted.mesh.data.size() * wanted.parts;
   const std::int64_t rows = (shape.rows + each - 1) / each * wanted.parts;
@@ -67,7 +68,7 @@ Batch dry_examples(const DryBatch& wanted, bool pairs, const FieldShapes& fields
   for (const auto& [name, of_field] : fields(rows, shape.columns))
     batch.fields[name] = Tensor::empty(of_field, DType::i64, wanted.host, MemoryTag::workspace);
   batch.first_row = rows * wanted.mesh.data_coordinate();
-  batch.fresh = true;
+  batch.resets_state = true;
   const std::int64_t tokens = rows * shape.columns.target;
   batch.counts = {{"tokens", tokens}, {"bytes", tokens}, {"rows", rows}};
   return batch;

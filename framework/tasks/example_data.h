@@ -19,21 +19,21 @@ class ExampleData {
  public:
   // Of data.train or data.validation and what belongs to it (data.*_target; empty where there is
   // none). Collective.
-  using Open = std::function<std::shared_ptr<const Examples>(const NamedPath& file,
-                                                             const NamedPath& target)>;
+  using Open = std::function<std::shared_ptr<const Examples>(const ConfigPath& file,
+                                                             const ConfigPath& target)>;
 
   // Collective. What does not fit the keys of batches is found here, not after hours of training:
-  // throws as BatchLengths does, and what `open` throws.
-  ExampleData(const TaskSetting& setting, const Open& open);
+  // throws as ExampleLengths does, and what `open` throws.
+  ExampleData(const TaskContext& setting, const Open& open);
 
   const Examples& examples() const { return *examples_; }
   // Null without data.validation.
   const std::shared_ptr<const Examples>& validation() const { return validation_; }
   const BucketOptions& buckets() const { return data_.buckets; }
-  const BatchDivision& division() const { return division_; }
+  const BatchShard& division() const { return division_; }
 
-  const TextIdentity& identity() const { return identity_; }
-  std::unique_ptr<Source> source() const;
+  const DataFingerprint& identity() const { return identity_; }
+  std::unique_ptr<BatchSource> source() const;
   // Of an epoch's batches.
   std::vector<BatchShape> batches() const;
   // "FILE: WHAT, 12 steps in the first epoch; ..."
@@ -42,9 +42,9 @@ class ExampleData {
  private:
   DataOptions data_;
   std::uint64_t seed_;
-  BatchDivision division_;
+  BatchShard division_;
   std::shared_ptr<const Examples> examples_;
-  TextIdentity identity_;
+  DataFingerprint identity_;
   std::shared_ptr<const Examples> validation_;
 };
 
@@ -65,9 +65,9 @@ using FieldShapes =
 
 // Of the wanted shape, or a full batch of examples of the longest length, those of pairs with as
 // many columns on each side.
-Batch dry_examples(const DryBatch& wanted, bool pairs, const FieldShapes& fields);
+Batch meta_examples(const MetaBatch& wanted, bool pairs, const FieldShapes& fields);
 
-// Of the batches of a run's first epoch, for TaskKind::planned_batches.
+// Of the batches of a run's first epoch, for TaskSpec::planned_batches.
 std::vector<BatchShape> batches_of(std::shared_ptr<const Examples> examples,
                                    const DataOptions& data,
                                    std::uint64_t seed);

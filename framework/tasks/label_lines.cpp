@@ -14,10 +14,10 @@ Fields fields_of(std::span<const LabelledLine> lines,
                  bool each_token) {
   const auto rows = std::ssize(batch);
   const std::int64_t time = std::ssize(lines[batch.front()].tokens);
-  Fields fields = {{field, filled({rows, time}, 0)},
-                   {"length", filled({rows}, 0)},
+  Fields fields = {{field, full_tensor({rows, time}, 0)},
+                   {"length", full_tensor({rows}, 0)},
                    {each_token ? "targets" : "label",
-                    filled(each_token ? Shape{rows, time} : Shape{rows}, ignored_target)}};
+                    full_tensor(each_token ? Shape{rows, time} : Shape{rows}, ignored_target)}};
   for (std::size_t row = 0; row < batch.size(); ++row) {
     const LabelledLine& line = lines[batch[row]];
     std::ranges::copy(line.tokens, row_of(fields[field], row).begin());
@@ -29,7 +29,7 @@ Fields fields_of(std::span<const LabelledLine> lines,
 
 }  // namespace
 
-std::vector<std::vector<std::int64_t>> label_lines(
+std::vector<std::vector<std::int64_t>> predict_labels(
     const Model& model,
     std::span<const LabelledLine> lines,
     const std::string& field,
@@ -55,8 +55,8 @@ std::vector<std::vector<std::int64_t>> label_lines(
   const auto batches = examples_of(sorted_batches(std::ssize(lines), tokens_of, batch_tokens));
   for (std::size_t b = static_cast<std::size_t>(mesh.data.rank()); b < batches.size();
        b += static_cast<std::size_t>(mesh.data.size())) {
-    const Answers answers =
-        model.answers({.fields = fields_of(lines, batches[b], field, each_token)}, Pass{});
+    const Predictions answers = model.predict(
+        {.fields = fields_of(lines, batches[b], field, each_token)}, ForwardContext{});
     for (std::size_t row = 0; row < batches[b].size(); ++row) {
       const std::size_t i = batches[b][row];
       if (!each_token) {

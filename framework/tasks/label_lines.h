@@ -24,7 +24,7 @@ struct LabelledLine {
 // all given the same lines. `after_batch` is called after each of this rank's batches; what it
 // throws ends the reading. Throws DataError, which begins with place(i), for a line that is longer
 // than the model reads.
-std::vector<std::vector<std::int64_t>> label_lines(
+std::vector<std::vector<std::int64_t>> predict_labels(
     const Model& model,
     std::span<const LabelledLine> lines,
     const std::string& field,

@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-ImageFiles image_files(const NamedPath& images, const NamedPath& labels, Unlabelled unlabelled) {
+ImageFiles image_files(const ConfigPath& images, const ConfigPath& labels, Unlabelled unlabelled) {
   std::error_code unused;
   if (unlabelled == Unlabelled::refused && labels.empty() &&
       std::filesystem::is_regular_file(images.text(), unused))
@@ -18,7 +18,7 @@ ImageFiles image_files(const NamedPath& images, const NamedPath& labels, Unlabel
         "{}: is a file, and none with its labels is named (data.train_target and so on, or "
         "--data-target); without one a folder is needed that has a folder of PNG files for each "
         "class",
-        images.told());
+        images.describe());
   return {images, labels};
 }
 
@@ -53,7 +53,7 @@ std::string labelled_images_problem(const DataOptions& data) {
 LabelSet learn_labels_of_images(const DataOptions& data,
                                 Unlabelled unlabelled,
                                 const Communicator& all,
-                                const ScanListener& listener) {
+                                const ProgressCallback& listener) {
   return learn_image_labels(image_files(data.train, data.train_target, unlabelled), all, listener);
 }
 
@@ -69,7 +69,7 @@ std::shared_ptr<const Examples> open_labelled_images(const LabelledFile& file,
   return images;
 }
 
-std::vector<LabelledLine> images_of_line(const WriteRequest& request, std::size_t line) {
+std::vector<LabelledLine> images_of_line(const PredictRequest& request, std::size_t line) {
   const std::string& path = request.lines[line];
   if (path.empty()) return {{}};
   std::vector<LabelledLine> result;

@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-// For LabelledKind::problem.
+// For LabeledTaskSpec::problem.
 std::string labelled_images_problem(const DataOptions& data);
 
 // What becomes of a file of IDX of which no file of labels is named, and of labels that training
@@ -17,16 +17,16 @@ std::string labelled_images_problem(const DataOptions& data);
 // labels that only matter to a model of classes (Examples::label_problem).
 enum class Unlabelled : bool { refused, taken };
 
-// For LabelledKind::learn and open. Throws DataError, also for images that data.max_length is too
-// short for.
+// For LabeledTaskSpec::learn and open. Throws DataError, also for images that data.max_length is
+// too short for.
 LabelSet learn_labels_of_images(const DataOptions& data,
                                 Unlabelled unlabelled,
                                 const Communicator& all,
-                                const ScanListener& listener);
+                                const ProgressCallback& listener);
 std::shared_ptr<const Examples> open_labelled_images(const LabelledFile& file,
                                                      Unlabelled unlabelled);
 
-// For LabelledKind::read: the images that a line names.
-std::vector<LabelledLine> images_of_line(const WriteRequest& request, std::size_t line);
+// For LabeledTaskSpec::read: the images that a line names.
+std::vector<LabelledLine> images_of_line(const PredictRequest& request, std::size_t line);
 
 }  // namespace longspan

@@ -20,10 +20,10 @@ struct TrainingLabels {
 };
 
 // Throws DataError where the columns of a text must be in the other order. Collective.
-TrainingLabels learn_training(const LabelledKind& kind,
+TrainingLabels learn_training(const LabeledTaskSpec& kind,
                               const DataOptions& data,
                               const Communicator& all,
-                              const ScanListener& listener) {
+                              const ProgressCallback& listener) {
   const LearnedLabels learned = kind.learn(data, all, listener);
   if (!learned.may_be_swapped()) return {learned.labels};
   const std::string found = fmt::format(
@@ -42,32 +42,35 @@ TrainingLabels learn_training(const LabelledKind& kind,
 }
 
 // Without a loss where no target has one.
-Measurement measurement(const LabelledKind& kind,
+Measurement measurement(const LabeledTaskSpec& kind,
                         std::optional<double> loss,
-                        std::vector<Figure> figures) {
+                        std::vector<MetricValue> figures) {
   Measurement measured;
-  if (loss) measured.figures = {{"loss", unsigned_nan(*loss), kind.unit}};
-  measured.text = loss ? fmt::format("loss {:.4f}", measured.figures.front().value)
+  if (loss) measured.metric_values = {{"loss", clear_nan_sign(*loss), kind.unit}};
+  measured.text = loss ? fmt::format("loss {:.4f}", measured.metric_values.front().value)
                        : fmt::format("without a loss: training lacks the {} of all sampled {}s",
                                      kind.labels,
                                      kind.example);
-  for (Figure& figure : figures) {
+  for (MetricValue& figure : figures) {
     std::string name = figure.name;
     std::ranges::replace(name, '_', ' ');
     const bool is_of_all = name.find('/') == std::string::npos;  // not "f1/noun", of which many are
     if (is_of_all)
       measured.text += figure.unit == "percent" ? fmt::format(", {} {:.2f}%", name, figure.value)
                                                 : fmt::format(", {} {:.4f}", name, figure.value);
-    measured.figures.push_back(std::move(figure));
+    measured.metric_values.push_back(std::move(figure));
   }
   return measured;
 }
 
 // Labels that the model did not read, as of words after the end of a sentence that was cut: they
 // have no loss.
-void add_left_out(const LabelledKind& kind, double left_out, double read, Measurement& measured) {
+void add_left_out(const LabeledTaskSpec& kind,
+                  double left_out,
+                  double read,
+                  Measurement& measured) {
   if (left_out == 0) return;
-  measured.figures.push_back({.name = "left_out", .value = left_out, .is_count = true});
+  measured.metric_values.push_back({.name = "left_out", .value = left_out, .is_count = true});
   measured.text +=
       fmt::format("; {:.0f} of {:.0f} {} were not read: errors, and no part of the loss",
                   left_out,
@@ -84,7 +87,7 @@ struct MeasuredFile {
 
 // Labels of training, then those of the file that training lacks. Those of training alone where the
 // file has none of them, which is then refused when it is opened. Collective.
-LabelSet labels_with_unseen(const LabelledKind& kind, const LabelledFile& file) {
+LabelSet labels_with_unseen(const LabeledTaskSpec& kind, const LabelledFile& file) {
   if (!kind.scores) return file.labels;
   DataOptions data = file.data;
   data.train = file.path;
@@ -97,10 +100,10 @@ LabelSet labels_with_unseen(const LabelledKind& kind, const LabelledFile& file) 
     any_known = any_known || known;
     if (!known) names.push_back(name);
   }
-  return any_known ? LabelSet::in_order(std::move(names), file.path.told()) : file.labels;
+  return any_known ? LabelSet::in_order(std::move(names), file.path.describe()) : file.labels;
 }
 
-MeasuredFile open_measured(const LabelledKind& kind, const LabelledFile& file) {
+MeasuredFile open_measured(const LabeledTaskSpec& kind, const LabelledFile& file) {
   LabelSet labels = labels_with_unseen(kind, file);
   auto examples = kind.open(
       {file.path, file.target, file.data, labels, file.tokenizer, file.all, file.listener});
@@ -125,44 +128,44 @@ struct TargetCounts {
 };
 
 // "unseen in training: 3 of 120 tags ("B-CITY")".
-std::string unseen_text(const LabelledKind& kind,
+std::string unseen_text(const LabeledTaskSpec& kind,
                         const LabelSet& learnt,
                         const LabelSet& labels,
                         const TargetCounts& counts) {
   std::string names;
   for (std::int64_t id = learnt.size(); id < labels.size(); ++id)
-    names += (names.empty() ? "" : ", ") + in_quotes(labels.name(id));
+    names += (names.empty() ? "" : ", ") + quote(labels.name(id));
   const std::string all = kind.each_token ? kind.labels : kind.example + "s by their " + kind.label;
   return fmt::format(
       "; unseen in training: {} of {} {} ({}), counted as errors and left out of the loss",
       counts.unseen,
       counts.all,
       all,
-      shortened(names, 100));
+      truncated(names, 100));
 }
 
 // Collective.
-Measurement measure(const LabelledKind& kind,
+Measurement measure(const LabeledTaskSpec& kind,
                     const LabelSet& learnt,
                     const Model& model,
                     const MeasuredFile& file,
                     const BucketOptions& buckets,
-                    const BatchDivision& division,
+                    const BatchShard& division,
                     const ExampleSample& sample,
                     const std::function<void(std::size_t)>& told = {}) {
   const ProcessMesh& mesh = model.parameters().mesh();
-  OrderedReader reader(file.examples, buckets, division, sample);
+  SequentialReader reader(file.examples, buckets, division, sample);
   const auto scores = kind.scores ? kind.scores(learnt, file.labels) : nullptr;
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   double nats = 0, counted = 0, left_out = 0;
   TargetCounts targets;
   while (!reader.done()) {
     const Batch batch = reader.next();
-    Answers answers;
+    Predictions answers;
     if (scores)
-      answers = model.answers({.fields = batch.fields}, Pass{});
+      answers = model.predict({.fields = batch.fields}, ForwardContext{});
     else
-      answers.terms = model.losses({.fields = batch.fields}, Pass{}).terms;
+      answers.terms = model.losses({.fields = batch.fields}, ForwardContext{}).terms;
     if (told) told(reader.examples_read());
     if (mesh.tensor.rank() != 0) continue;
     nats += sum(answers.terms.front().values).value().item();
@@ -192,7 +195,7 @@ Measurement measure(const LabelledKind& kind,
   add_coverage(reader.coverage(), measured);
   add_left_out(kind, own[0], counted, measured);
   if (file.labels.size() == learnt.size()) return measured;
-  measured.figures.push_back(
+  measured.metric_values.push_back(
       {.name = "unseen_" + kind.labels, .value = targets.unseen, .is_count = true});
   measured.text += unseen_text(kind, learnt, file.labels, targets);
   return measured;
@@ -215,7 +218,7 @@ void require_labels(const Model& model, const Examples& found) {
 
 class LabelledTask : public Task {
  public:
-  LabelledTask(const LabelledKind& kind, const TaskSetting& setting)
+  LabelledTask(const LabeledTaskSpec& kind, const TaskContext& setting)
       : kind_(kind),
         train_(setting.data.train.parts.at(0).path),
         sample_{setting.validation_batches, setting.seed},
@@ -224,7 +227,7 @@ class LabelledTask : public Task {
         learnt_(learn_training(kind, setting.data, setting.mesh.world, setting.listener)),
         labels_(learnt_.labels),
         validation_labels_(labels_),
-        data_(setting, [&](const NamedPath& file, const NamedPath& target) {
+        data_(setting, [&](const ConfigPath& file, const ConfigPath& target) {
           const LabelledFile opened = {file,
                                        target,
                                        setting.data,
@@ -241,16 +244,16 @@ class LabelledTask : public Task {
   }
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
-  const TextIdentity& identity() const override { return data_.identity(); }
+  const DataFingerprint& identity() const override { return data_.identity(); }
   std::int64_t classes() const override { return labels_.size(); }
   std::optional<ImageShape> image() const override { return data_.examples().image(); }
-  std::unique_ptr<Source> source() const override { return data_.source(); }
-  std::unique_ptr<Source> source_by(const Model& model) const override {
+  std::unique_ptr<BatchSource> source() const override { return data_.source(); }
+  std::unique_ptr<BatchSource> source_by(const Model& model) const override {
     if (data_.validation()) require_labels(model, *data_.validation());
     return source();
   }
   std::vector<BatchShape> batches() const override { return data_.batches(); }
-  std::string introduction() const override {
+  std::string overview() const override {
     const std::optional<ImageShape> image = data_.examples().image();
     const std::string remark = kind_.remark ? kind_.remark(labels_) : "";
     return data_.introduction(fmt::format("{} {}s{} with {} {}{}",
@@ -285,7 +288,7 @@ class LabelledTask : public Task {
     if (const std::optional<ImageShape> image = data_.examples().image())
       save_image(*image, scalars);
   }
-  void judge(const Scalars& saved, const std::string& place) const override {
+  void check_compatible(const Scalars& saved, const std::string& place) const override {
     require_image(image_of(saved), data_.examples());
     const LabelSet before = labels_of(saved, place);
     if (before == labels_) return;
@@ -321,8 +324,8 @@ class LabelledTask : public Task {
   }
 
  private:
-  LabelledKind kind_;
-  NamedPath train_;
+  LabeledTaskSpec kind_;
+  ConfigPath train_;
   ExampleSample sample_;  // of the validation data
   Tokenizer tokenizer_;
   TrainingLabels learnt_;
@@ -331,7 +334,7 @@ class LabelledTask : public Task {
   ExampleData data_;
 };
 
-FieldShapes fields_of(const LabelledKind& kind) {
+FieldShapes fields_of(const LabeledTaskSpec& kind) {
   return [kind](std::int64_t rows, const Lengths& columns) -> std::map<std::string, Shape> {
     const Shape each = {rows, columns.target};
     const Shape one = {rows};
@@ -339,8 +342,8 @@ FieldShapes fields_of(const LabelledKind& kind) {
   };
 }
 
-BatchWords batch_words_of(const LabelledKind& kind, const DataOptions& data) {
-  BatchWords words;
+BatchDescription batch_words_of(const LabeledTaskSpec& kind, const DataOptions& data) {
+  BatchDescription words;
   const std::int64_t tokens = data.buckets.batch_tokens;
   words.text = fmt::format("{}s in batches of {} tokens", kind.example, tokens);
   words.keys = kind.example == "image" ? "data.global_batch_tokens"
@@ -353,16 +356,16 @@ BatchWords batch_words_of(const LabelledKind& kind, const DataOptions& data) {
 }
 
 // Read by this rank alone.
-std::shared_ptr<const Examples> open_alone(const LabelledKind& kind,
+std::shared_ptr<const Examples> open_alone(const LabeledTaskSpec& kind,
                                            const DataOptions& data,
-                                           const ScanListener& listener) {
+                                           const ProgressCallback& listener) {
   const Communicator alone;
   const LabelSet labels = kind.learn(data, alone, listener).labels;
   const Tokenizer tokenizer = make_tokenizer(data, listener);
   return kind.open({data.train, data.train_target, data, labels, tokenizer, alone, listener});
 }
 
-Measurement evaluate_file(const LabelledKind& kind, const EvaluateRequest& request) {
+Measurement evaluate_file(const LabeledTaskSpec& kind, const EvaluateRequest& request) {
   const ProcessMesh& mesh = request.model.parameters().mesh();
   const MeasuredFile file = open_measured(kind,
                                           {request.file,
@@ -389,7 +392,7 @@ Measurement evaluate_file(const LabelledKind& kind, const EvaluateRequest& reque
 
 // Of each line its labels, with a space between them; of one that names several examples a line
 // each.
-std::vector<std::string> write_labels(const LabelledKind& kind, const WriteRequest& request) {
+std::vector<std::string> write_labels(const LabeledTaskSpec& kind, const PredictRequest& request) {
   std::vector<LabelledLine> lines;
   std::vector<std::size_t> numbers;  // of the lines that they are of
   for (std::size_t i = 0; i < request.lines.size(); ++i)
@@ -399,13 +402,13 @@ std::vector<std::string> write_labels(const LabelledKind& kind, const WriteReque
     }
   const auto place = [&](std::size_t i) { return request.place(numbers[i]); };
   std::vector<std::string> result;
-  for (const auto& ids : label_lines(request.model,
-                                     lines,
-                                     kind.field,
-                                     kind.each_token,
-                                     request.decoding.batch_tokens,
-                                     place,
-                                     request.after_batch)) {
+  for (const auto& ids : predict_labels(request.model,
+                                        lines,
+                                        kind.field,
+                                        kind.each_token,
+                                        request.decoding.batch_tokens,
+                                        place,
+                                        request.after_batch)) {
     std::string& line = result.emplace_back();
     for (const std::int64_t id : ids) line += (line.empty() ? "" : " ") + request.labels.name(id);
   }
@@ -433,9 +436,9 @@ std::optional<ImageShape> image_of(const Scalars& scalars) {
                     scalars.get<std::int64_t>(image_scalars[2])};
 }
 
-TaskKind labelled_task(const std::function<LabelledKind(const DataOptions&)>& kind_of) {
-  const LabelledKind usual = kind_of({});
-  std::vector<Goal> goals = {{"loss", false}};
+TaskSpec labelled_task(const std::function<LabeledTaskSpec(const DataOptions&)>& kind_of) {
+  const LabeledTaskSpec usual = kind_of({});
+  std::vector<ValidationMetric> goals = {{"loss", false}};
   goals.insert(goals.end(), usual.goals.begin(), usual.goals.end());
   return {
       .name = usual.task,
@@ -446,24 +449,24 @@ TaskKind labelled_task(const std::function<LabelledKind(const DataOptions&)>& ki
       .vocabulary = [](const Tokenizer& tokenizer,
                        const DataOptions&) { return tokenizer.vocabulary(); },
       .planned_classes =
-          [kind_of](const DataOptions& data, const ScanListener& listener) {
+          [kind_of](const DataOptions& data, const ProgressCallback& listener) {
             return learn_training(kind_of(data), data, Communicator(), listener).labels.size();
           },
-      .open = [kind_of](const TaskSetting& setting) -> std::unique_ptr<Task> {
+      .open = [kind_of](const TaskContext& setting) -> std::unique_ptr<Task> {
         return std::make_unique<LabelledTask>(kind_of(setting.data), setting);
       },
-      .dry_batch =
-          [kind_of](const DryBatch& wanted) {
-            return dry_examples(wanted, false, fields_of(kind_of(wanted.data)));
+      .meta_batch =
+          [kind_of](const MetaBatch& wanted) {
+            return meta_examples(wanted, false, fields_of(kind_of(wanted.data)));
           },
       .goals = std::move(goals),
       .words = [kind_of](const DataOptions& data) { return batch_words_of(kind_of(data), data); },
       .planned_batches =
-          [kind_of](const DataOptions& data, std::uint64_t seed, const ScanListener& listener) {
+          [kind_of](const DataOptions& data, std::uint64_t seed, const ProgressCallback& listener) {
             return batches_of(open_alone(kind_of(data), data, listener), data, seed);
           },
       .planned_image = [kind_of](const DataOptions& data,
-                                 const ScanListener& listener) -> std::optional<ImageShape> {
+                                 const ProgressCallback& listener) -> std::optional<ImageShape> {
         if (data.format != DataFormat::images) return std::nullopt;
         return open_alone(kind_of(data), data, listener)->image();
       },
@@ -472,7 +475,7 @@ TaskKind labelled_task(const std::function<LabelledKind(const DataOptions&)>& ki
             return evaluate_file(kind_of(request.data), request);
           },
       .write =
-          [kind_of](const WriteRequest& request) {
+          [kind_of](const PredictRequest& request) {
             return write_labels(kind_of(request.data), request);
           }};
 }

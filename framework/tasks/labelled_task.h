@@ -36,37 +36,38 @@ class LabelScores {
   // choices: as Readout::choices.
   virtual void add(const Batch& batch, const Tensor& choices) = 0;
   virtual std::vector<double> sums() const = 0;
-  virtual std::vector<Figure> figures(std::span<const double> sums) = 0;
+  virtual std::vector<MetricValue> figures(std::span<const double> sums) = 0;
 };
 
 // A file whose labels are to be among those that are known.
 struct LabelledFile {
-  const NamedPath& path;
-  const NamedPath& target;  // as data.train_target
+  const ConfigPath& path;
+  const ConfigPath& target;  // as data.train_target
   const DataOptions& data;
   const LabelSet& labels;
   const Tokenizer& tokenizer;
   const Communicator& all;
-  const ScanListener& listener;
+  const ProgressCallback& listener;
 };
 
-struct LabelledKind {
-  std::string task;              // run.task
-  std::string documentation;     // of the task
-  std::string label;             // "tag"
-  std::string labels;            // "tags"
-  std::string example;           // "sentence"
-  std::string unit;              // of the loss: "nats a tag"
-  std::string line = {};         // content of a line of the file, where it is a text
-  std::string count;             // what the loss is divided by: a count of a batch
-  std::string field = "tokens";  // the field that the model reads
-  std::string target;            // the field with what is wanted
-  bool each_token = false;       // it has one for each token
-  std::vector<Goal> goals;       // beside the loss
-  ReadoutFactory readout;
+struct LabeledTaskSpec {
+  std::string task;                     // run.task
+  std::string documentation;            // of the task
+  std::string label;                    // "tag"
+  std::string labels;                   // "tags"
+  std::string example;                  // "sentence"
+  std::string unit;                     // of the loss: "nats a tag"
+  std::string line = {};                // content of a line of the file, where it is a text
+  std::string count;                    // what the loss is divided by: a count of a batch
+  std::string field = "tokens";         // the field that the model reads
+  std::string target;                   // the field with what is wanted
+  bool each_token = false;              // it has one for each token
+  std::vector<ValidationMetric> goals;  // beside the loss
+  OutputHeadFactory readout;
   // What keeps it from such data beside what keeps all from them; "" where nothing does.
   std::function<std::string(const DataOptions&)> problem = {};
-  std::function<LearnedLabels(const DataOptions&, const Communicator&, const ScanListener&)> learn;
+  std::function<LearnedLabels(const DataOptions&, const Communicator&, const ProgressCallback&)>
+      learn;
   std::function<std::shared_ptr<const Examples>(const LabelledFile&)> open;
   // labels: those that are learnt, then those that only the measured file has.
   std::function<std::unique_ptr<LabelScores>(const LabelSet& learnt, const LabelSet& labels)>
@@ -74,14 +75,14 @@ struct LabelledKind {
   // A remark on labels that are learnt, for the log; "" where there is none.
   std::function<std::string(const LabelSet&)> remark = {};
   // In place of scores, of models that choose nothing: what else the mean loss says.
-  std::function<std::vector<Figure>(double loss)> figures_of_loss = {};
+  std::function<std::vector<MetricValue>(double loss)> figures_of_loss = {};
   // What the line of that number names, to be labelled: one, or of a file that holds several each.
   // Throws DataError. Collective.
-  std::function<std::vector<LabelledLine>(const WriteRequest&, std::size_t line)> read = {};
+  std::function<std::vector<LabelledLine>(const PredictRequest&, std::size_t line)> read = {};
 };
 
 // The same task may read data of several formats, each by a kind of its own; documentation and
 // readout are those of the usual data.
-TaskKind labelled_task(const std::function<LabelledKind(const DataOptions&)>& kind_of);
+TaskSpec labelled_task(const std::function<LabeledTaskSpec(const DataOptions&)>& kind_of);
 
 }  // namespace longspan

@@ -4,7 +4,7 @@
 
 namespace longspan {
 
-std::string labelled_text_problem(const LabelledKind& kind, const DataOptions& data) {
+std::string labelled_text_problem(const LabeledTaskSpec& kind, const DataOptions& data) {
   for (const auto& [path, name] : {std::pair(&data.train_target, "train"),
                                    std::pair(&data.validation_target, "validation"),
                                    std::pair(&data.test_target, "test")})

@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// For LabelledKind::problem, of text that has labels in its lines.
-std::string labelled_text_problem(const LabelledKind& kind, const DataOptions& data);
+// For LabeledTaskSpec::problem, of text that has labels in its lines.
+std::string labelled_text_problem(const LabeledTaskSpec& kind, const DataOptions& data);
 
 }  // namespace longspan

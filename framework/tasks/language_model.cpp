@@ -14,11 +14,11 @@ namespace longspan {
 namespace {
 
 // What has a weight is one text, and without weights all files are.
-std::vector<MixedText> texts_of(const std::vector<Corpus>& parts,
-                                const PathList& paths,
-                                std::int64_t piece) {
+std::vector<MixtureComponent> texts_of(const std::vector<Corpus>& parts,
+                                       const PathList& paths,
+                                       std::int64_t piece) {
   if (!paths.is_weighted()) return {{DocumentList(joined(paths.text(), parts), piece)}};
-  std::vector<MixedText> texts;
+  std::vector<MixtureComponent> texts;
   for (std::size_t i = 0; i < parts.size(); ++i)
     texts.push_back({DocumentList(parts[i], piece), *paths.parts[i].weight});
   return texts;
@@ -26,9 +26,9 @@ std::vector<MixedText> texts_of(const std::vector<Corpus>& parts,
 
 // What the order of documents depends on beside the texts: how they are grouped and cut. Neither
 // where they lie nor their weights, which are in the configuration.
-TextIdentity with_order(TextIdentity identity,
-                        const std::vector<Corpus>& parts,
-                        const DataOptions& data) {
+DataFingerprint with_order(DataFingerprint identity,
+                           const std::vector<Corpus>& parts,
+                           const DataOptions& data) {
   if (!data.reads_documents()) return identity;
   std::string order = fmt::format("{}", data.piece);
   for (const Corpus& part : parts) order += fmt::format(" {}", part.tokens());
@@ -53,12 +53,12 @@ std::string supply_problem(const DataOptions& data) {
 }
 
 // Of documents that are not known before they come nothing can be told from another text.
-TextIdentity supplied_identity() { return {.sample = Random(0).child("documents").place()}; }
+DataFingerprint supplied_identity() { return {.sample = Random(0).child("documents").place()}; }
 
 class LanguageModel : public Task {
  public:
   // Throws ConfigurationError as supply_problem says.
-  explicit LanguageModel(const TaskSetting& setting)
+  explicit LanguageModel(const TaskContext& setting)
       : data_(checked(setting)),
         mesh_(setting.mesh),
         host_(setting.host),
@@ -76,15 +76,16 @@ class LanguageModel : public Task {
   }
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
-  const TextIdentity& identity() const override { return identity_; }
-  std::unique_ptr<Source> source() const override {
+  const DataFingerprint& identity() const override { return identity_; }
+  std::unique_ptr<BatchSource> source() const override {
     if (documents_)
-      return supplied_source({documents_, data_.layout(), tokenizer_.vocabulary(), mesh_, host_});
+      return user_document_source(
+          {documents_, data_.layout(), tokenizer_.vocabulary(), mesh_, host_});
     if (data_.reads_documents()) return mixed();
-    return std::make_unique<StreamReader>(
+    return std::make_unique<StreamSource>(
         *corpus_, data_.layout(), mesh_.data_coordinate(), mesh_.data.size(), host_);
   }
-  std::string introduction() const override {
+  std::string overview() const override {
     if (documents_)
       return fmt::format("documents that the program gives, in {} streams", data_.batch);
     if (!data_.reads_documents())
@@ -94,7 +95,7 @@ class LanguageModel : public Task {
                          data_.batch,
                          data_.layout().batches_per_epoch(*corpus_));
     std::vector<std::string> texts;
-    for (const MixedText& text : texts_)
+    for (const MixtureComponent& text : texts_)
       texts.push_back(
           fmt::format("{}: {} tokens in {} documents{}",
                       text.documents.corpus().path(),
@@ -105,13 +106,13 @@ class LanguageModel : public Task {
                        fmt::join(texts, "; "),
                        data_.batch,
                        data_.shuffle ? ", shuffled" : "",
-                       data_.apart ? ", apart" : "");
+                       data_.reset_attention_mask ? ", apart" : "");
   }
 
   std::optional<Measurement> validate(const Model& model) const override {
     if (validation_.empty()) return std::nullopt;
     EvaluationResult result;
-    std::vector<Figure> of_each;
+    std::vector<MetricValue> of_each;
     double read = 0, all = 0;  // pairs of a token and the next
     for (const Corpus& corpus : validation_) {
       const EvaluationResult one =
@@ -120,7 +121,8 @@ class LanguageModel : public Task {
                    {.streams = data_.batch,
                     .segment = data_.segment,
                     .tokens_per_stream = validation_batches_ * data_.segment,
-                    .apart = data_.apart ? std::optional(data_.piece) : std::nullopt});
+                    .reset_attention_mask =
+                        data_.reset_attention_mask ? std::optional(data_.piece) : std::nullopt});
       result.add(one);
       const auto pairs = static_cast<double>(corpus.tokens() - 1);
       const auto most = static_cast<double>(data_.batch * validation_batches_ * data_.segment);
@@ -128,29 +130,29 @@ class LanguageModel : public Task {
       all += pairs;
       of_each.push_back({"loss:" + corpus.path(), one.loss(), "nats a token"});
     }
-    Measurement measured = {.figures = {{"loss", result.loss(), "nats a token"}},
+    Measurement measured = {.metric_values = {{"loss", result.loss(), "nats a token"}},
                             .text = fmt::format("validation loss {:.4f}", result.loss())};
     if (const auto bits = result.bits_per_byte()) {
-      measured.figures.push_back({"bits_per_byte", *bits, "bits a byte"});
+      measured.metric_values.push_back({"bits_per_byte", *bits, "bits a byte"});
       measured.text += fmt::format(", {:.4f} bits per byte", *bits);
     }
     measured.text += watched_text(result) + unknown_text(result);
     if (read < all) {
-      measured.figures.push_back({"fraction", read / all});
+      measured.metric_values.push_back({"fraction", read / all});
       measured.text += fmt::format("; {:.3g}% of the text", 100 * read / all);
     }
     if (of_each.size() > 1) {
-      for (const Figure& figure : of_each)
+      for (const MetricValue& figure : of_each)
         measured.text += fmt::format("; {} {:.4f}", figure.name.substr(5), figure.value);
-      std::ranges::move(of_each, std::back_inserter(measured.figures));
+      std::ranges::move(of_each, std::back_inserter(measured.metric_values));
     }
-    for (const Watched& watched : result.watched) {
-      measured.figures.push_back(
+    for (const AuxiliaryMetric& watched : result.watched) {
+      measured.metric_values.push_back(
           {watched.name + "_mean", watched.sum / static_cast<double>(result.tokens), "a token"});
-      measured.figures.push_back({watched.name + "_largest", watched.largest});
+      measured.metric_values.push_back({watched.name + "_largest", watched.largest});
     }
     if (result.unknown)
-      measured.figures.push_back(
+      measured.metric_values.push_back(
           {.name = "unknown", .value = static_cast<double>(*result.unknown), .is_count = true});
     return measured;
   }
@@ -162,30 +164,31 @@ class LanguageModel : public Task {
   }
 
  private:
-  static const DataOptions& checked(const TaskSetting& setting) {
-    if (setting.documents) refuse(supply_problem(setting.data));
+  static const DataOptions& checked(const TaskContext& setting) {
+    if (setting.documents) throw_if_error(supply_problem(setting.data));
     return setting.data;
   }
 
-  void open_files(const TaskSetting& setting) {
+  void open_files(const TaskContext& setting) {
     parts_ = open_parts(setting, setting.data.train);
     corpus_ = joined(setting.data.train.text(), parts_);
     identity_ = with_order(identify_text(*corpus_, setting.mesh.world), parts_, setting.data);
   }
 
-  std::vector<Corpus> open_parts(const TaskSetting& setting, const PathList& paths) const {
+  std::vector<Corpus> open_parts(const TaskContext& setting, const PathList& paths) const {
     return open_each(paths, setting.data, tokenizer_, setting.run, mesh_.world, setting.listener);
   }
 
-  std::unique_ptr<Source> mixed() const {
-    return std::make_unique<MixedReader>(texts_,
-                                         MixedReading{.layout = data_.layout(),
-                                                      .seed = seed_,
-                                                      .shuffle = data_.shuffle,
-                                                      .apart = data_.apart},
-                                         mesh_.data_coordinate(),
-                                         mesh_.data.size(),
-                                         host_);
+  std::unique_ptr<BatchSource> mixed() const {
+    return std::make_unique<WeightedMixtureSource>(
+        texts_,
+        MixtureOptions{.layout = data_.layout(),
+                       .seed = seed_,
+                       .shuffle = data_.shuffle,
+                       .reset_attention_mask = data_.reset_attention_mask},
+        mesh_.data_coordinate(),
+        mesh_.data.size(),
+        host_);
   }
 
   DataOptions data_;
@@ -194,15 +197,15 @@ class LanguageModel : public Task {
   std::int64_t validation_batches_;
   Tokenizer tokenizer_;
   std::uint64_t seed_;
-  OpenDocuments documents_;       // in place of files
-  std::vector<Corpus> parts_;     // of each path
-  std::optional<Corpus> corpus_;  // of all files
-  std::vector<MixedText> texts_;  // where documents are read
-  TextIdentity identity_;
+  DocumentStreamFactory documents_;      // in place of files
+  std::vector<Corpus> parts_;            // of each path
+  std::optional<Corpus> corpus_;         // of all files
+  std::vector<MixtureComponent> texts_;  // where documents are read
+  DataFingerprint identity_;
   std::vector<Corpus> validation_;  // of each path
 };
 
-Batch dry_batch(const DryBatch& wanted) {
+Batch meta_batch(const MetaBatch& wanted) {
   const StreamRange streams = streams_of_rank(wanted.data.batch,
                                               wanted.mesh.data_coordinate(),
                                               wanted.mesh.data.size(),
@@ -211,18 +214,18 @@ Batch dry_batch(const DryBatch& wanted) {
   Batch batch;
   for (const char* name : {"tokens", "targets"})
     batch.fields[name] = Tensor::empty(shape, DType::i64, wanted.host, MemoryTag::workspace);
-  if (wanted.data.apart)
+  if (wanted.data.reset_attention_mask)
     batch.fields["document_position"] =
         Tensor::empty(shape, DType::i64, wanted.host, MemoryTag::workspace);
   batch.first_row = streams.begin;
-  batch.fresh = wanted.fresh;
+  batch.resets_state = wanted.resets_state;
   batch.counts = {{"tokens", shape.elements()}};
   return batch;
 }
 
 }  // namespace
 
-TaskKind language_model_task() {
+TaskSpec language_model_task() {
   return {.name = "language_modeling",
           .documentation = "the next token of a text, read as streams",
           .reads_streams = true,
@@ -233,15 +236,15 @@ TaskKind language_model_task() {
             return "data.train_target is for run.task: translation, and run.task is "
                    "language_modeling; set one of them";
           },
-          .readout = vocabulary_readout(),
+          .readout = lm_head(),
           .vocabulary = [](const Tokenizer& tokenizer,
                            const DataOptions&) { return tokenizer.vocabulary(); },
-          .open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
+          .open = [](const TaskContext& setting) -> std::unique_ptr<Task> {
             return std::make_unique<LanguageModel>(setting);
           },
-          .dry_batch = dry_batch,
+          .meta_batch = meta_batch,
           .goals = {{"loss", false}, {"bits_per_byte", false}},
-          .words = [](const DataOptions& data) -> BatchWords {
+          .words = [](const DataOptions& data) -> BatchDescription {
             return {fmt::format("{} streams of {} tokens", data.batch, data.segment),
                     "data.seq_length, data.global_batch_size",
                     data.batch * data.segment,

@@ -5,6 +5,6 @@
 
 namespace longspan {
 
-TaskKind language_model_task();
+TaskSpec language_model_task();
 
 }  // namespace longspan

@@ -20,14 +20,14 @@ class MaskedReader {
         masked_(model.body().end().masked.value()),
         sources_(sources),
         options_(options) {
-    std::vector<UnfinishedRow> rows;
+    std::vector<MaskPredictRow> rows;
     for (std::int64_t i = 0; i < std::ssize(sources); ++i)
       rows.push_back({i, {options.vocabulary.end}});
     Fields fields = fields_of(rows);
     fields["targets"] = fields["tokens"].clone(MemoryTag::workspace);
     std::ranges::fill(fields["targets"].span<std::int64_t>(), ignored_target);
-    Answers answers = model.answers({.fields = std::move(fields)}, Pass{});
-    sides_ = std::move(answers.sides);
+    Predictions answers = model.predict({.fields = std::move(fields)}, ForwardContext{});
+    sides_ = std::move(answers.encoder_outputs);
     const auto classes = answers.choices.span<std::int64_t>();
     for (std::size_t i = 0; i < sources.size(); ++i)
       lengths_.push_back(
@@ -36,28 +36,28 @@ class MaskedReader {
 
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
 
-  BestWords operator()(std::span<const UnfinishedRow> rows) const {
-    Reading reading = {.fields = fields_of(rows)};
-    for (const Side& side : sides_) reading.sides.push_back(chosen(side, rows));
-    const Tensor scores = model_.scores(reading, Pass{}).scores.value();
+  ArgmaxTokens operator()(std::span<const MaskPredictRow> rows) const {
+    ModelInput reading = {.fields = fields_of(rows)};
+    for (const EncoderOutput& side : sides_) reading.encoder_outputs.push_back(chosen(side, rows));
+    const Tensor scores = model_.scores(reading, ForwardContext{}).scores.value();
     std::vector<std::int64_t> forbidden = options_.vocabulary.forbidden;
     forbidden.push_back(options_.vocabulary.end);
-    return best_words(scores,
-                      reading.time(),
-                      model_.readout().part(),
-                      model_.parameters().mesh(),
-                      options_.vocabulary.size,
-                      forbidden);
+    return argmax_tokens(scores,
+                         reading.time(),
+                         model_.readout().part(),
+                         model_.parameters().mesh(),
+                         options_.vocabulary.size,
+                         forbidden);
   }
 
  private:
-  const std::vector<std::int64_t>& source_of(const UnfinishedRow& row) const {
+  const std::vector<std::int64_t>& source_of(const MaskPredictRow& row) const {
     return sources_[static_cast<std::size_t>(row.of)];
   }
 
-  Fields fields_of(std::span<const UnfinishedRow> rows) const {
+  Fields fields_of(std::span<const MaskPredictRow> rows) const {
     std::vector<const std::vector<std::int64_t>*> sources, targets;
-    for (const UnfinishedRow& row : rows) {
+    for (const MaskPredictRow& row : rows) {
       sources.push_back(&source_of(row));
       targets.push_back(&row.tokens);
     }
@@ -70,16 +70,16 @@ class MaskedReader {
   }
 
   // Of each row what was encoded of its source.
-  Side chosen(const Side& side, std::span<const UnfinishedRow> rows) const {
+  EncoderOutput chosen(const EncoderOutput& side, std::span<const MaskPredictRow> rows) const {
     const Shape& shape = side.rows.shape();
     const auto count = std::ssize(rows);
     std::vector<std::int64_t> ids, lengths;
-    for (const UnfinishedRow& row : rows) {
+    for (const MaskPredictRow& row : rows) {
       ids.push_back(row.of);
       lengths.push_back(std::ssize(source_of(row)));
     }
     const Device& device = model_.parameters().device();
-    Side result = side;
+    EncoderOutput result = side;
     result.length = host_field(lengths, {count}, device);
     const std::int64_t width = shape[1] * shape[2];
     if (width == 0)
@@ -94,10 +94,10 @@ class MaskedReader {
   }
 
   const Model& model_;
-  MaskedTargets masked_;
+  NatTargets masked_;
   std::span<const std::vector<std::int64_t>> sources_;
   const MaskedSearchOptions& options_;
-  std::vector<Side> sides_;
+  std::vector<EncoderOutput> sides_;
   std::vector<std::int64_t> lengths_;
 };
 
@@ -121,32 +121,33 @@ std::vector<std::vector<Hypothesis>> masked_search(
     std::span<const std::vector<std::int64_t>> sources,
     std::span<const SearchInput> inputs,
     const MaskedSearchOptions& options) {
-  const NoGradient unrecorded;
-  refuse(problem_of(options));
-  const MaskedTargets masked = model.body().end().masked.value();
+  const NoGradGuard unrecorded;
+  throw_if_error(problem_of(options));
+  const NatTargets masked = model.body().end().masked.value();
   const MaskedReader reader(model, sources, options);
-  std::vector<MaskedInput> tried;
+  std::vector<MaskPredictInput> tried;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     tried.push_back(
         {.index = inputs[i].index,
-         .lengths = tried_lengths(reader.lengths()[i], options.lengths, inputs[i].longest)});
+         .lengths = candidate_lengths(reader.lengths()[i], options.lengths, inputs[i].longest)});
   MaskPredictOptions how = {
       .end = options.vocabulary.end,
       .mask = masked.mask,
-      .masks_again = masked.masking != WordMasking::refined,
+      .remask = masked.masking != NatObjective::refined,
       // What is said at once was never learnt beside words.
-      .iterations = masked.masking == WordMasking::all ? 1 : options.iterations,
+      .iterations = masked.masking == NatObjective::all ? 1 : options.iterations,
       .n_best = options.n_best};
-  if (masked.masking != WordMasking::random && masked.first == FirstWords::source)
+  if (masked.masking != NatObjective::random && masked.first == NatDecoderInput::source)
     how.first = [&](std::int64_t of, std::int64_t n) {
       const auto& source = sources[static_cast<std::size_t>(of)];
       std::vector<std::int64_t> words;
       for (std::int64_t t = 0; t < n; ++t)
-        words.push_back(source[static_cast<std::size_t>(copied_place(t, n, std::ssize(source)))]);
+        words.push_back(
+            source[static_cast<std::size_t>(uniform_copy_position(t, n, std::ssize(source)))]);
       return words;
     };
   return mask_predict(
-      [&](std::span<const UnfinishedRow> rows) { return reader(rows); }, tried, how);
+      [&](std::span<const MaskPredictRow> rows) { return reader(rows); }, tried, how);
 }
 
 }  // namespace longspan

@@ -21,12 +21,12 @@ using Ids = std::vector<std::int64_t>;
 constexpr std::int64_t most_examples = 1 << 20;
 
 // The same in tokens.
-struct Sentence {
+struct BeamState {
   Ids question;
   Ids answer;
   Ids end;
 
-  Sentence(const Tokenizer& tokenizer, const Needle& needle)
+  BeamState(const Tokenizer& tokenizer, const Needle& needle)
       : question(tokenizer.encode(needle.question, "a needle")),
         answer(tokenizer.encode(needle.answer, "a needle")),
         end(tokenizer.encode(needle.end, "a needle")) {}
@@ -41,7 +41,7 @@ struct Example {
 };
 
 Example make_example(const Corpus& corpus, const NeedleOptions& options, std::int64_t index) {
-  const Sentence sentence(corpus.tokenizer(), needle_of(index));
+  const BeamState sentence(corpus.tokenizer(), needle_of(index));
   const std::int64_t tail = std::ssize(sentence.question) + std::ssize(sentence.answer);
   const std::int64_t least = tail + sentence.size() - 1;
   const std::int64_t text = options.segment - least;
@@ -93,7 +93,7 @@ void read_examples(const Model& model,
   const Shape shape = {examples.count(), options.segment};
   const Device host = model.parameters().device().host();
   const Tensor tokens = Tensor::empty(shape, DType::i64, host, MemoryTag::workspace);
-  const Tensor targets = tokens.like();
+  const Tensor targets = tokens.empty_like();
   std::ranges::fill(targets.span<std::int64_t>(), ignored_target);
   const ProcessMesh& mesh = model.parameters().mesh();
   for (std::int64_t row = 0; row < examples.count(); ++row) {
@@ -110,9 +110,9 @@ void read_examples(const Model& model,
     if (index < all && mesh.context.rank() == 0)
       sums.distances[static_cast<std::size_t>(index)] = static_cast<double>(example.distance);
   }
-  const std::vector<double> losses =
-      row_losses(model.losses({.fields = {{"tokens", tokens}, {"targets", targets}}}, Pass{}));
-  const Ranges positions = divide_time(mesh, options.segment).inside();
+  const std::vector<double> losses = row_losses(
+      model.losses({.fields = {{"tokens", tokens}, {"targets", targets}}}, ForwardContext{}));
+  const Ranges positions = shard_sequence(mesh, options.segment).inside();
   auto loss = losses.begin();
   for (std::int64_t index = examples.begin; index < examples.end; ++index) {
     const auto wanted =
@@ -139,9 +139,9 @@ Needle needle_of(std::int64_t example) {
           ".\n"};
 }
 
-std::vector<NeedlePlace> find_needles(const Model& model,
-                                      const Corpus& corpus,
-                                      const NeedleOptions& options) {
+std::vector<NeedlePlace> evaluate_needles(const Model& model,
+                                          const Corpus& corpus,
+                                          const NeedleOptions& options) {
   check_segment(model, options.segment);
   if (options.count > most_examples / options.depths)
     throw ConfigurationError(
@@ -165,7 +165,7 @@ std::vector<NeedlePlace> find_needles(const Model& model,
   const std::int64_t examples = options.depths * options.count;
   const std::vector<double> none(static_cast<std::size_t>(examples));
   Sums sums = {.losses = none, .tokens = none, .mistaken = none, .distances = none};
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   for (std::int64_t first = 0; first < examples; first += options.batch) {
     read_examples(model, corpus, options, {first + own.begin, first + own.end}, sums);
     const double share = static_cast<double>(std::min(first + options.batch, examples)) /

@@ -17,7 +17,7 @@ struct NeedleOptions {
   std::int64_t depths = 10;  // places of the needle, from the beginning of the text to the question
   std::int64_t count = 1;    // examples of each place
   // Hears after each pass how much is done, in bytes of the corpus. What it throws ends the search.
-  ScanListener listener = {};
+  ProgressCallback listener = {};
 };
 
 // What became of the needles of one place.
@@ -40,8 +40,8 @@ Needle needle_of(std::int64_t example);
 // the way. Collective; the same result on every rank, by place from the farthest on. Throws
 // ConfigurationError for options that do not fit the model, the mesh or the sentences, DataError
 // for a corpus that is shorter than a segment or that has ids and no text.
-std::vector<NeedlePlace> find_needles(const Model& model,
-                                      const Corpus& corpus,
-                                      const NeedleOptions& options);
+std::vector<NeedlePlace> evaluate_needles(const Model& model,
+                                          const Corpus& corpus,
+                                          const NeedleOptions& options);
 
 }  // namespace longspan

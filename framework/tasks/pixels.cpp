@@ -13,8 +13,8 @@
 namespace longspan {
 namespace {
 
-LabelledKind pixels_of_images() {
-  LabelledKind kind;
+LabeledTaskSpec pixels_of_images() {
+  LabeledTaskSpec kind;
   kind.task = "image_generation";
   kind.documentation =
       "the values of the pixels of images, one after another, with data.format: images";
@@ -26,26 +26,28 @@ LabelledKind pixels_of_images() {
   kind.count = "tokens";
   kind.target = "label";
   kind.goals = {{"bits_per_dimension", false}};
-  kind.readout = pixel_readout();
+  kind.readout = pixel_head();
   kind.problem = [](const DataOptions& data) -> std::string {
     return data.format == DataFormat::images ? labelled_images_problem(data)
                                              : "run.task: image_generation learns images, and "
                                                "data.format is text; set it to images";
   };
-  kind.learn = [](const DataOptions& data, const Communicator& all, const ScanListener& listener) {
-    return LearnedLabels{learn_labels_of_images(data, Unlabelled::taken, all, listener)};
-  };
+  kind.learn =
+      [](const DataOptions& data, const Communicator& all, const ProgressCallback& listener) {
+        return LearnedLabels{learn_labels_of_images(data, Unlabelled::taken, all, listener)};
+      };
   kind.open = [](const LabelledFile& file) {
     return open_labelled_images(file, Unlabelled::taken);
   };
-  kind.figures_of_loss = [](double loss) -> std::vector<Figure> {
+  kind.figures_of_loss = [](double loss) -> std::vector<MetricValue> {
     return {{"bits_per_dimension", loss / std::numbers::ln2, "bits a value"}};
   };
   return kind;
 }
 
 // The classes of so many images.
-std::vector<std::int64_t> labels_of_images(const DrawRequest& request, std::int64_t count) {
+std::vector<std::int64_t> labels_of_images(const ImageGenerationRequest& request,
+                                           std::int64_t count) {
   std::vector<std::int64_t> labels(static_cast<std::size_t>(count), -1);
   const bool knows_classes = request.model.body().end().reads_classes;
   if (!request.classes.empty() && !knows_classes)
@@ -72,7 +74,7 @@ std::vector<std::int64_t> labels_of_images(const DrawRequest& request, std::int6
 }
 
 // The first images of the file.
-std::vector<Pixels> images_to_complete(const DrawRequest& request) {
+std::vector<Pixels> images_to_complete(const ImageGenerationRequest& request) {
   std::vector<Pixels> images =
       read_images(request.complete, request.model.parameters().mesh().world);
   if (std::ssize(images) > request.samples)
@@ -92,7 +94,7 @@ PngImage png_image_of(const ImageShape& shape, const std::vector<std::int64_t>& 
   return image;
 }
 
-std::vector<PngImage> draw_images(const DrawRequest& request) {
+std::vector<PngImage> draw_images(const ImageGenerationRequest& request) {
   const bool completes = !request.complete.empty();
   std::vector<Pixels> before;
   if (completes) before = images_to_complete(request);
@@ -100,13 +102,13 @@ std::vector<PngImage> draw_images(const DrawRequest& request) {
   const std::vector<std::int64_t> labels = labels_of_images(request, count);
   const std::int64_t given =
       request.image.height / 2 * request.image.width * request.image.channels;
-  std::vector<ImageDraft> drafts;
+  std::vector<PartialImage> drafts;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     std::vector<std::int64_t> values(static_cast<std::size_t>(request.image.values()), -1);
     if (completes) std::copy_n(before[i].values.begin(), given, values.begin());
     drafts.push_back({std::move(values), labels[i]});
   }
-  draw_pixels(request.model, drafts, {.sampling = request.sampling, .seed = request.seed});
+  sample_images(request.model, drafts, {.sampling = request.sampling, .seed = request.seed});
   std::vector<PngImage> images;
   for (std::size_t i = 0; i < drafts.size(); ++i) {
     if (completes) images.push_back(png_image_of(request.image, before[i].values));
@@ -117,10 +119,10 @@ std::vector<PngImage> draw_images(const DrawRequest& request) {
 
 }  // namespace
 
-TaskKind pixels_task() {
-  TaskKind task = labelled_task([](const DataOptions&) { return pixels_of_images(); });
+TaskSpec image_generation_task() {
+  TaskSpec task = labelled_task([](const DataOptions&) { return pixels_of_images(); });
   task.write = {};
-  task.draw = draw_images;
+  task.generate_images = draw_images;
   return task;
 }
 

@@ -5,6 +5,6 @@
 
 namespace longspan {
 
-TaskKind pixels_task();
+TaskSpec image_generation_task();
 
 }  // namespace longspan

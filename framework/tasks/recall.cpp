@@ -54,13 +54,13 @@ class RecallScores {
 };
 
 Measurement recall_measurement(const RecallSums& sums) {
-  const double loss = unsigned_nan(sums.nats / sums.asked);
+  const double loss = clear_nan_sign(sums.nats / sums.asked);
   const double accuracy = percent(sums.right, sums.asked);
   const double success = percent(sums.solved, sums.episodes);
-  return {.figures = {{"loss", loss, "nats an action"},
-                      {"accuracy", accuracy, "percent"},
-                      {"success", success, "percent"},
-                      {.name = "episodes", .value = sums.episodes, .is_count = true}},
+  return {.metric_values = {{"loss", loss, "nats an action"},
+                            {"accuracy", accuracy, "percent"},
+                            {"success", success, "percent"},
+                            {.name = "episodes", .value = sums.episodes, .is_count = true}},
           .text = fmt::format("loss {:.4f}, accuracy {:.2f}%, success {:.2f}% of {} episodes",
                               loss,
                               accuracy,
@@ -85,11 +85,11 @@ Measurement measure(const Environment& environment,
   const std::int64_t episodes = episodes_of(environment, layout.segment, most);
   RecallSums sums;
   RecallScores scores;
-  Reading reading = {.longest_memory = model.body().longest_memory()};
+  ModelInput reading = {.longest_memory = model.body().longest_memory()};
   for (std::int64_t i = 0; i < episodes * segments; ++i) {
     const Batch batch = source.next();
     reading.fields = batch.fields;
-    Answers answers = model.answers(reading, Pass{});
+    Predictions answers = model.predict(reading, ForwardContext{});
     reading.carried = std::move(answers.carried);
     if (told) told(static_cast<std::size_t>(i + 1));
     if (mesh.tensor.rank() != 0) continue;
@@ -110,7 +110,7 @@ Measurement measure(const Environment& environment,
 
 class Recall : public EnvironmentTask {
  public:
-  explicit Recall(const TaskSetting& setting)
+  explicit Recall(const TaskContext& setting)
       : EnvironmentTask(setting),
         layout_{setting.data.batch, setting.data.segment, true},
         mesh_(setting.mesh),
@@ -118,11 +118,11 @@ class Recall : public EnvironmentTask {
         random_(Random(setting.seed).child("episodes")),
         validation_batches_(setting.validation_batches) {}
 
-  std::unique_ptr<Source> source() const override {
+  std::unique_ptr<BatchSource> source() const override {
     return std::make_unique<EpisodeSource>(
         environment(), layout_, random_, mesh_.data_coordinate(), mesh_.data.size(), host_);
   }
-  std::string introduction() const override {
+  std::string overview() const override {
     return fmt::format("{}: {} steps an episode, {} streams of episodes in segments of {}",
                        environment().description,
                        environment().steps,
@@ -142,7 +142,7 @@ class Recall : public EnvironmentTask {
   std::int64_t validation_batches_;
 };
 
-Batch dry_recall(const DryBatch& wanted) {
+Batch dry_recall(const MetaBatch& wanted) {
   const StreamRange streams = streams_of_rank(wanted.data.batch,
                                               wanted.mesh.data_coordinate(),
                                               wanted.mesh.data.size(),
@@ -154,7 +154,7 @@ Batch dry_recall(const DryBatch& wanted) {
   batch.fields["earlier"] =
       Tensor::empty({streams.count()}, DType::i64, wanted.host, MemoryTag::workspace);
   batch.first_row = streams.begin;
-  batch.fresh = wanted.fresh;
+  batch.resets_state = wanted.resets_state;
   batch.counts = {{"tokens", shape.elements()}, {"rows", streams.count()}};
   return batch;
 }
@@ -168,7 +168,7 @@ std::vector<std::int64_t> actions_of(const Model& model,
     return Tensor::zeros(shape, DType::i64, host, MemoryTag::workspace);
   };
   std::vector<std::int64_t> actions;
-  Reading reading = {.longest_memory = model.body().longest_memory()};
+  ModelInput reading = {.longest_memory = model.body().longest_memory()};
   const std::int64_t steps = std::ssize(line);
   for (std::int64_t first = 0; first < steps; first += segment) {
     const std::int64_t count = std::min(segment, steps - first);
@@ -178,7 +178,7 @@ std::vector<std::int64_t> actions_of(const Model& model,
           static_cast<unsigned char>(line[static_cast<std::size_t>(first + i)]);
     earlier.span<std::int64_t>()[0] = first;
     reading.fields = {{"tokens", tokens}, {"targets", numbers({1, segment})}, {"earlier", earlier}};
-    Answers answers = model.answers(reading, Pass{});
+    Predictions answers = model.predict(reading, ForwardContext{});
     reading.carried = std::move(answers.carried);
     const auto choices = answers.choices.span<std::int64_t>();
     actions.insert(actions.end(), choices.begin(), choices.begin() + count);
@@ -187,7 +187,7 @@ std::vector<std::int64_t> actions_of(const Model& model,
 }
 
 // The actions of each line, with a space between.
-std::vector<std::string> write(const WriteRequest& request) {
+std::vector<std::string> write(const PredictRequest& request) {
   std::vector<std::string> result;
   for (const std::string& line : request.lines) {
     std::string& actions = result.emplace_back();
@@ -200,19 +200,19 @@ std::vector<std::string> write(const WriteRequest& request) {
 
 }  // namespace
 
-TaskKind recall_task() {
-  TaskKind kind = environment_task("behavior_cloning");
+TaskSpec behavior_cloning_task() {
+  TaskSpec kind = environment_task("behavior_cloning");
   kind.documentation =
       "the right action at each step of episodes of an environment, which is made by the "
       "description in data.train and data.validation: corridor, memory_maze or number_pad, with "
       "its numbers";
-  kind.readout = tag_readout();
-  kind.open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
+  kind.readout = tagging_head();
+  kind.open = [](const TaskContext& setting) -> std::unique_ptr<Task> {
     return std::make_unique<Recall>(setting);
   };
-  kind.dry_batch = dry_recall;
+  kind.meta_batch = dry_recall;
   kind.goals = {{"loss", false}, {"accuracy"}, {"success"}};
-  kind.words = [](const DataOptions& data) -> BatchWords {
+  kind.words = [](const DataOptions& data) -> BatchDescription {
     return {fmt::format("{} streams of {} steps", data.batch, data.segment),
             "data.seq_length, data.global_batch_size"};
   };

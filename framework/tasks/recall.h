@@ -5,6 +5,6 @@
 
 namespace longspan {
 
-TaskKind recall_task();
+TaskSpec behavior_cloning_task();
 
 }  // namespace longspan

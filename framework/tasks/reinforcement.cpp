@@ -26,13 +26,13 @@ struct PlayedSums {
 
 Measurement played_measurement(const PlayedSums& sums) {
   // Of weights that are no numbers no reward says anything.
-  const double entropy = unsigned_nan(sums.entropy / sums.actions);
+  const double entropy = clear_nan_sign(sums.entropy / sums.actions);
   const double reward = std::isfinite(entropy) ? sums.reward / sums.episodes : entropy;
   const double success = percent(sums.successes, sums.episodes);
-  return {.figures = {{"reward", reward, "an episode"},
-                      {"success", success, "percent"},
-                      {"entropy", entropy, "nats an action"},
-                      {.name = "episodes", .value = sums.episodes, .is_count = true}},
+  return {.metric_values = {{"reward", reward, "an episode"},
+                            {"success", success, "percent"},
+                            {"entropy", entropy, "nats an action"},
+                            {.name = "episodes", .value = sums.episodes, .is_count = true}},
           .text = fmt::format("reward {:.4f} an episode, success {:.2f}% of {} episodes, entropy "
                               "{:.4f}",
                               reward,
@@ -43,28 +43,28 @@ Measurement played_measurement(const PlayedSums& sums) {
 
 // The first `each` episodes of the rows of this rank.
 PlayedSums play(const Model& model,
-                Lives& lives,
+                VectorEnv& lives,
                 std::int64_t segment,
                 std::int64_t each,
                 const std::function<void(std::size_t)>& told) {
   PlayedSums sums;
-  StepReader reader(model, segment);
-  const auto is_done = [each](const Life& life) { return life.episode >= each; };
+  IncrementalReader reader(model, segment);
+  const auto is_done = [each](const EnvState& life) { return life.episode >= each; };
   while (!std::ranges::all_of(lives.rows(), is_done)) {
-    const std::vector<Choice> choices = lives.choose(reader.read(lives.sight()));
-    const std::vector<Outcome> outcomes = lives.act(choices);
+    const std::vector<ActionSample> choices = lives.choose(reader.read(lives.observations()));
+    const std::vector<EnvStep> outcomes = lives.step(choices);
     for (std::size_t row = 0; row < outcomes.size(); ++row) {
-      const Life& life = lives.rows()[row];
+      const EnvState& life = lives.rows()[row];
       if (is_done(life)) continue;
       sums.entropy += choices[row].entropy;
       sums.actions += 1;
-      if (outcomes[row].ending == Ending::none) continue;
+      if (outcomes[row].ending == Termination::none) continue;
       sums.reward += life.total;
       sums.episodes += 1;
       sums.successes += lives.environment().succeeded(life.now) ? 1 : 0;
     }
     if (told) told(static_cast<std::size_t>(sums.episodes));
-    lives.begin_ended(outcomes);
+    lives.reset_done(outcomes);
   }
   return sums;
 }
@@ -76,13 +76,14 @@ Measurement measure(const Environment& environment,
                     std::int64_t most,
                     const EvaluateRequest* request = nullptr) {
   const ProcessMesh& mesh = model.parameters().mesh();
-  Lives lives({.environment = environment,
-               .rows = streams_of_rank(
-                   data.batch, mesh.data_coordinate(), mesh.data.size(), "data.global_batch_size"),
-               .episodes = validation_episodes(),
-               .actions = Random(1).child("validation actions"),
-               .greedy = data.rollouts.greedy,
-               .host = model.parameters().device().host()});
+  VectorEnv lives(
+      {.environment = environment,
+       .rows = streams_of_rank(
+           data.batch, mesh.data_coordinate(), mesh.data.size(), "data.global_batch_size"),
+       .episodes = validation_episodes(),
+       .actions = Random(1).child("validation actions"),
+       .greedy = data.rollouts.greedy,
+       .host = model.parameters().device().host()});
   const std::int64_t each = episodes_of(environment, data.segment, most);
   std::function<void(std::size_t)> told;
   if (request)
@@ -104,7 +105,7 @@ Measurement measure(const Environment& environment,
 
 class Reinforcement : public EnvironmentTask {
  public:
-  explicit Reinforcement(const TaskSetting& setting)
+  explicit Reinforcement(const TaskContext& setting)
       : EnvironmentTask(setting),
         data_(setting.data),
         mesh_(setting.mesh),
@@ -112,13 +113,13 @@ class Reinforcement : public EnvironmentTask {
         random_(setting.seed),
         validation_batches_(setting.validation_batches) {}
 
-  std::unique_ptr<Source> source() const override {
+  std::unique_ptr<BatchSource> source() const override {
     throw Failure("the batches of run.task: reinforcement_learning are made by a model");
   }
-  std::unique_ptr<Source> source_by(const Model& model) const override {
+  std::unique_ptr<BatchSource> source_by(const Model& model) const override {
     const StreamRange rows = streams_of_rank(
         data_.batch, mesh_.data_coordinate(), mesh_.data.size(), "data.global_batch_size");
-    return std::make_unique<Rollouts>(
+    return std::make_unique<RolloutSource>(
         RolloutSetting{.lives = {.environment = environment(),
                                  .rows = rows,
                                  .episodes = random_.child("episodes"),
@@ -130,7 +131,7 @@ class Reinforcement : public EnvironmentTask {
                        .staggered = true},
         model);
   }
-  std::string introduction() const override {
+  std::string overview() const override {
     return fmt::format(
         "{}: at most {} steps an episode, {} environments acted in {} steps at a "
         "time, which {} epochs of {} minibatches are learnt from",
@@ -155,7 +156,7 @@ class Reinforcement : public EnvironmentTask {
 };
 
 // One minibatch.
-Batch dry_episodes(const DryBatch& wanted) {
+Batch dry_episodes(const MetaBatch& wanted) {
   const StreamRange streams = streams_of_rank(wanted.data.batch,
                                               wanted.mesh.data_coordinate(),
                                               wanted.mesh.data.size(),
@@ -172,27 +173,27 @@ Batch dry_episodes(const DryBatch& wanted) {
     batch.fields[name] = made(shape, DType::f64);
   batch.fields["earlier"] = made({shape[0]}, DType::i64);
   batch.first_row = streams.begin / groups;
-  batch.fresh = wanted.fresh;
+  batch.resets_state = wanted.resets_state;
   batch.counts = {{"tokens", shape.elements()}, {"rows", shape[0]}};
   return batch;
 }
 
 }  // namespace
 
-TaskKind reinforcement_task() {
-  TaskKind kind = environment_task("reinforcement_learning");
+TaskSpec reinforcement_learning_task() {
+  TaskSpec kind = environment_task("reinforcement_learning");
   kind.documentation =
       "acting in an environment by what actions are rewarded with: proximal policy optimization "
       "with generalized advantages; data.train and data.validation describe the environment: "
       "corridor, memory_maze or number_pad, with its numbers";
-  kind.acts = true;
-  kind.readout = policy_readout();
-  kind.open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
+  kind.is_policy = true;
+  kind.readout = policy_head();
+  kind.open = [](const TaskContext& setting) -> std::unique_ptr<Task> {
     return std::make_unique<Reinforcement>(setting);
   };
-  kind.dry_batch = dry_episodes;
+  kind.meta_batch = dry_episodes;
   kind.goals = {{"reward"}, {"success"}};
-  kind.words = [](const DataOptions& data) -> BatchWords {
+  kind.words = [](const DataOptions& data) -> BatchDescription {
     return {fmt::format("{} steps of {} environments", data.segment, data.batch),
             "data.seq_length, data.global_batch_size"};
   };

@@ -5,6 +5,6 @@
 
 namespace longspan {
 
-TaskKind reinforcement_task();
+TaskSpec reinforcement_learning_task();
 
 }  // namespace longspan

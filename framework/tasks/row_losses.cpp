@@ -6,7 +6,7 @@
 namespace longspan {
 
 std::vector<double> row_losses(const Losses& losses) {
-  const Tensor here = wide_on_host(losses.terms.front().values.value());
+  const Tensor here = to_host_f64(losses.terms.front().values.value());
   const auto numbers = here.span<double>();
   return {numbers.begin(), numbers.end()};
 }

@@ -21,7 +21,7 @@ constexpr const char* table_name = "data/documents";
 constexpr std::int64_t table_columns = 3;
 constexpr std::int64_t no_document = -1;
 
-class SuppliedSource : public Source {
+class SuppliedSource : public BatchSource {
  public:
   explicit SuppliedSource(SuppliedReading reading)
       : reading_(std::move(reading)),
@@ -35,17 +35,17 @@ class SuppliedSource : public Source {
 
   Tensor cursors() const override;
   CursorRows cursor_rows() const override { return {range_.begin, reading_.layout.streams}; }
-  // What a stream goes on with follows by `restore_rest`.
+  // What a stream goes on with follows by `load_state`.
   void restore(const Tensor& cursors) override;
-  void save_rest(TrainingState& state) const override;
-  void restore_rest(const Checkpoint& checkpoint) override;
+  void save_state(TrainingState& state) const override;
+  void load_state(const Checkpoint& checkpoint) override;
 
  private:
   struct Row {
-    DocumentPlace place = {0, no_document};  // of the document that was taken last
-    std::int64_t length = 0;                 // of that
-    std::int64_t left = 0;                   // tokens that are not read yet
-    std::vector<std::int64_t> ids = {};      // those from `read` on, where it is this rank's
+    DocumentCursor place = {0, no_document};  // of the document that was taken last
+    std::int64_t length = 0;                  // of that
+    std::int64_t left = 0;                    // tokens that are not read yet
+    std::vector<std::int64_t> ids = {};       // those from `read` on, where it is this rank's
     std::size_t read = 0;
 
     // Never negative where a batch is complete: the last document is taken only when fewer than
@@ -55,26 +55,26 @@ class SuppliedSource : public Source {
 
   bool is_mine(std::int64_t stream) const { return stream >= range_.begin && stream < range_.end; }
   std::vector<std::int64_t> take();
-  void judge(const std::vector<std::int64_t>& document, const DocumentPlace& place) const;
+  void check_document(const std::vector<std::int64_t>& document, const DocumentCursor& place) const;
   void fill(std::int64_t stream);
   void fill_all();
-  void agree() const;
+  void check_ranks_agree() const;
   static void append(Row& row, const std::vector<std::int64_t>& ids, std::int64_t begin);
   void replay();
 
   SuppliedReading reading_;
   StreamRange range_;
   std::vector<Row> rows_;  // of all streams
-  DocumentPlace next_;     // of the document that is taken next
-  NextDocument reader_;
+  DocumentCursor next_;    // of the document that is taken next
+  DocumentStream reader_;
   bool has_tokens_ = false;  // the epoch had some so far
   bool is_fresh_ = true;
-  std::optional<DocumentsEnded> end_;
+  std::optional<EndOfDocuments> end_;
   Random taken_ = Random(0).child("documents");  // knows all ids that were taken, in their order
 };
 
-void SuppliedSource::judge(const std::vector<std::int64_t>& document,
-                           const DocumentPlace& place) const {
+void SuppliedSource::check_document(const std::vector<std::int64_t>& document,
+                                    const DocumentCursor& place) const {
   const auto wrong = std::ranges::find_if(
       document, [&](std::int64_t id) { return id < 0 || id >= reading_.vocabulary; });
   if (wrong == document.end()) return;
@@ -92,7 +92,7 @@ std::vector<std::int64_t> SuppliedSource::take() {
     if (!reader_) {
       reader_ = reading_.open(next_);
       if (!reader_)
-        throw DocumentsEnded(
+        throw EndOfDocuments(
             "the program's data ended before the last step, and what is read only once, as an "
             "iterator is, cannot begin again; give a list, or a function of a place, or fewer "
             "training.max_steps");
@@ -106,7 +106,7 @@ std::vector<std::int64_t> SuppliedSource::take() {
       reader_ = {};
       continue;
     }
-    judge(*document, next_);
+    check_document(*document, next_);
     taken_ = taken_.child(static_cast<std::uint64_t>(next_.document));
     for (const std::int64_t id : *document) taken_ = taken_.child(static_cast<std::uint64_t>(id));
     ++next_.document;
@@ -136,13 +136,13 @@ void SuppliedSource::fill(std::int64_t stream) {
 // Where there are too few documents, the places of all streams are as they were before: so they can
 // be saved.
 void SuppliedSource::fill_all() {
-  const DocumentPlace next = next_;
+  const DocumentCursor next = next_;
   std::vector<Row> before;
   for (const Row& row : rows_)
     before.push_back({.place = row.place, .length = row.length, .left = row.left});
   try {
     for (std::int64_t stream = 0; stream < reading_.layout.streams; ++stream) fill(stream);
-  } catch (const DocumentsEnded& error) {
+  } catch (const EndOfDocuments& error) {
     next_ = next;
     rows_ = std::move(before);
     taken_ = taken_.child("end");
@@ -152,7 +152,7 @@ void SuppliedSource::fill_all() {
 
 // A rank with other documents than the others would learn something else, and wait in vain for them
 // where it takes another number of steps.
-void SuppliedSource::agree() const {
+void SuppliedSource::check_ranks_agree() const {
   const auto hash = static_cast<std::int64_t>(taken_.place() >> 1);  // its negative is one too
   const Tensor bounds = Tensor::from<std::int64_t>(
       std::vector<std::int64_t>{hash, -hash}, {2}, Device::cpu(), MemoryTag::workspace);
@@ -173,14 +173,14 @@ Batch SuppliedSource::next() {
       fmt::format("with document {} of epoch {} still to be taken", next_.document, next_.epoch);
   if (!end_) {
     fill_all();
-    agree();
+    check_ranks_agree();
   }
   if (end_) throw *end_;
   const Shape shape{range_.count(), segment};
   for (const char* name : {"tokens", "targets"})
     batch.fields[name] = Tensor::empty(shape, DType::i64, reading_.host, MemoryTag::workspace);
   batch.first_row = range_.begin;
-  batch.fresh = std::exchange(is_fresh_, false);
+  batch.resets_state = std::exchange(is_fresh_, false);
   batch.counts = {{"tokens", shape.elements()}};
   const auto tokens = batch.field("tokens").span<std::int64_t>();
   const auto targets = batch.field("targets").span<std::int64_t>();
@@ -221,7 +221,7 @@ void SuppliedSource::restore(const Tensor& cursors) {
         wanted.to_string());
 }
 
-void SuppliedSource::save_rest(TrainingState& state) const {
+void SuppliedSource::save_state(TrainingState& state) const {
   const std::int64_t streams = reading_.layout.streams;
   const Tensor table =
       Tensor::empty({streams + 1, table_columns}, DType::i64, reading_.host, MemoryTag::workspace);
@@ -236,7 +236,7 @@ void SuppliedSource::save_rest(TrainingState& state) const {
   state.add(table_name, table, reading_.mesh.world.rank() == 0);
 }
 
-void SuppliedSource::restore_rest(const Checkpoint& checkpoint) {
+void SuppliedSource::load_state(const Checkpoint& checkpoint) {
   const std::int64_t streams = reading_.layout.streams;
   const Shape wanted = {streams + 1, table_columns};
   if (!checkpoint.has(table_name) || checkpoint.shape_of(table_name) != wanted)
@@ -250,7 +250,7 @@ void SuppliedSource::restore_rest(const Checkpoint& checkpoint) {
   rows_.assign(static_cast<std::size_t>(streams), {});
   for (std::int64_t stream = 0; stream <= streams; ++stream) {
     const auto line = values.subspan(static_cast<std::size_t>(stream * table_columns));
-    const DocumentPlace place = {line[0], line[1]};
+    const DocumentCursor place = {line[0], line[1]};
     const bool is_row = stream < streams;
     const bool is_place = place.epoch >= 0 && line[2] >= 0 && (place.document >= 0 || is_row);
     if (!is_place || place.document < no_document)
@@ -270,11 +270,11 @@ void SuppliedSource::restore_rest(const Checkpoint& checkpoint) {
 
 // Takes the documents once more from the first that a stream has not read to its end.
 void SuppliedSource::replay() {
-  const DocumentPlace end = next_;
-  DocumentPlace begin = end;
-  std::map<DocumentPlace, std::int64_t> stream_of;
+  const DocumentCursor end = next_;
+  DocumentCursor begin = end;
+  std::map<DocumentCursor, std::int64_t> stream_of;
   for (std::int64_t stream = 0; stream < std::ssize(rows_); ++stream) {
-    const DocumentPlace& place = rows_[static_cast<std::size_t>(stream)].place;
+    const DocumentCursor& place = rows_[static_cast<std::size_t>(stream)].place;
     if (place.document == no_document) continue;
     begin = std::min(begin, place);
     if (!stream_of.emplace(place, stream).second)
@@ -288,7 +288,7 @@ void SuppliedSource::replay() {
   next_ = begin;
   while (!stream_of.empty()) {
     const std::vector<std::int64_t> document = take();
-    const DocumentPlace place = {next_.epoch, next_.document - 1};
+    const DocumentCursor place = {next_.epoch, next_.document - 1};
     const auto first = stream_of.begin();
     if (place < first->first) continue;
     Row& row = rows_[static_cast<std::size_t>(first->second)];
@@ -315,7 +315,7 @@ void SuppliedSource::replay() {
 
 }  // namespace
 
-std::unique_ptr<Source> supplied_source(SuppliedReading reading) {
+std::unique_ptr<BatchSource> user_document_source(SuppliedReading reading) {
   return std::make_unique<SuppliedSource>(std::move(reading));
 }
 

@@ -12,7 +12,7 @@
 namespace longspan {
 
 struct SuppliedReading {
-  OpenDocuments open;
+  DocumentStreamFactory open;
   StreamLayout layout;
   std::int64_t vocabulary = 0;
   ProcessMesh mesh = {};
@@ -30,9 +30,9 @@ struct SuppliedReading {
 //
 // Its batches are collective over the mesh. They throw DataError for an id outside of the
 // vocabulary, for an epoch without a token, on every rank where ranks are given different
-// documents, and on going on where a document is not as long as it was; DocumentsEnded on every
+// documents, and on going on where a document is not as long as it was; EndOfDocuments on every
 // rank where there are no more, and then the source is saved as it was before that batch; and what
 // the documents throw. Throws ConfigurationError when the data ranks do not divide the streams.
-std::unique_ptr<Source> supplied_source(SuppliedReading reading);
+std::unique_ptr<BatchSource> user_document_source(SuppliedReading reading);
 
 }  // namespace longspan

@@ -49,11 +49,11 @@ class TagScores : public LabelScores {
     if (spans_) append_sums(*spans_, result);
     return result;
   }
-  std::vector<Figure> figures(std::span<const double> sums) override {
+  std::vector<MetricValue> figures(std::span<const double> sums) override {
     sums = take_sums(found_, sums);
-    if (!spans_) return longspan::figures(found_, names_);
+    if (!spans_) return longspan::metric_values(found_, names_);
     take_sums(*spans_, sums);
-    std::vector<Figure> result = longspan::figures(*spans_, tags_->types());
+    std::vector<MetricValue> result = longspan::metric_values(*spans_, tags_->types());
     result.insert(
         result.begin(),
         {{"accuracy", found_.accuracy(), "percent"}, {"macro_f1", found_.macro_f1(), "percent"}});
@@ -68,7 +68,7 @@ class TagScores : public LabelScores {
 };
 
 // White space stands between the words.
-std::vector<LabelledLine> words_of_line(const WriteRequest& request, std::size_t line) {
+std::vector<LabelledLine> words_of_line(const PredictRequest& request, std::size_t line) {
   const WordTokens words(request.tokenizer);
   LabelledLine result;
   words.begin(result.tokens);
@@ -79,8 +79,8 @@ std::vector<LabelledLine> words_of_line(const WriteRequest& request, std::size_t
   return {result};
 }
 
-LabelledKind tagged_words() {
-  LabelledKind kind;
+LabeledTaskSpec tagged_words() {
+  LabeledTaskSpec kind;
   kind.task = "tagging";
   kind.documentation =
       "a tag for each word of a sentence; a word and its tag on every line, an empty line after a "
@@ -94,13 +94,14 @@ LabelledKind tagged_words() {
   kind.target = "targets";
   kind.each_token = true;
   kind.goals = {{"accuracy"}, {"macro_f1"}, {"span_f1"}};
-  kind.readout = tag_readout();
+  kind.readout = tagging_head();
   kind.problem = [words = kind](const DataOptions& data) {
     return labelled_text_problem(words, data);
   };
-  kind.learn = [](const DataOptions& data, const Communicator& all, const ScanListener& listener) {
-    return learn_tags(data.train, data.tag_columns, all, listener);
-  };
+  kind.learn =
+      [](const DataOptions& data, const Communicator& all, const ProgressCallback& listener) {
+        return learn_tags(data.train, data.tag_columns, all, listener);
+      };
   kind.open = [](const LabelledFile& file) {
     return open_tags(
         file.path, file.data.tag_columns, file.labels, file.tokenizer, file.all, file.listener);
@@ -115,7 +116,7 @@ LabelledKind tagged_words() {
 
 }  // namespace
 
-TaskKind tagging_task() {
+TaskSpec tagging_task() {
   return labelled_task([](const DataOptions&) { return tagged_words(); });
 }
 

@@ -5,6 +5,6 @@
 
 namespace longspan {
 
-TaskKind tagging_task();
+TaskSpec tagging_task();
 
 }  // namespace longspan

@@ -28,7 +28,7 @@
 namespace longspan {
 
 // What the data of a task are opened with.
-struct TaskSetting {
+struct TaskContext {
   const DataOptions& data;
   std::filesystem::path run;  // the run's directory
   ProcessMesh mesh = {};
@@ -37,8 +37,8 @@ struct TaskSetting {
   std::int64_t parts = 1;               // in which a rank's rows are worked through
   std::int64_t validation_batches = 0;  // that a validation reads; 0: all
   std::int64_t validation_decoded = 0;  // examples of which it makes and judges a result
-  ScanListener listener = {};
-  OpenDocuments documents = {};  // in place of data.train; empty: that is read
+  ProgressCallback listener = {};
+  DocumentStreamFactory documents = {};  // in place of data.train; empty: that is read
 };
 
 // A mean for each position of a sequence, as far as any reaches.
@@ -49,7 +49,7 @@ struct Curve {
 
 // What came of a validation.
 struct Measurement {
-  std::vector<Figure> figures;  // the loss is the first, where there is one
+  std::vector<MetricValue> metric_values;  // the loss is the first, where there is one
   std::vector<Curve> curves = {};
   std::string text = {};  // the same as a line of the log, without its step
 
@@ -68,45 +68,45 @@ class Task {
   // Of images the shape, which all have.
   virtual std::optional<ImageShape> image() const { return std::nullopt; }
   // Of the text that is learnt.
-  virtual const TextIdentity& identity() const = 0;
+  virtual const DataFingerprint& identity() const = 0;
   // The batches of training, from the beginning.
-  virtual std::unique_ptr<Source> source() const = 0;
+  virtual std::unique_ptr<BatchSource> source() const = 0;
   // The same where the batches are what that model does, as it is at each of them: it is to be
   // there as long as the source.
-  virtual std::unique_ptr<Source> source_by(const Model& /*model*/) const { return source(); }
+  virtual std::unique_ptr<BatchSource> source_by(const Model& /*model*/) const { return source(); }
   // Of the batches of an epoch, where they are not all of one shape.
   virtual std::vector<BatchShape> batches() const { return {}; }
   // "book.txt: 1000 tokens in 8 streams, 12 steps an epoch".
-  virtual std::string introduction() const = 0;
+  virtual std::string overview() const = 0;
   // What looks wrong with the data, a sentence each.
   virtual std::vector<std::string> warnings() const { return {}; }
   // What else a checkpoint is to keep of the data, and whether these are of the same kind: throws
   // DataError where the run cannot go on with them. `place` names the checkpoint.
   virtual void save(Scalars&) const {}
-  virtual void judge(const Scalars& /*saved*/, const std::string& /*place*/) const {}
+  virtual void check_compatible(const Scalars& /*saved*/, const std::string& /*place*/) const {}
   // On the validation data; nothing where there are none.
   virtual std::optional<Measurement> validate(const Model& model) const = 0;
   // At most `count` short texts, of the same inputs and with the same random numbers each time;
-  // none where there are no validation data or the task has no such texts (TaskKind::has_samples).
-  // Throws UnsoundLogits, on every rank, where the model's logits are no numbers.
+  // none where there are no validation data or the task has no such texts (TaskSpec::has_samples).
+  // Throws InvalidLogits, on every rank, where the model's logits are no numbers.
   virtual std::vector<TextSample> samples(const Model& /*model*/, std::int64_t /*count*/) const {
     return {};
   }
 };
 
 // What a batch of training is like before there are data: for plans.
-struct DryBatch {
+struct MetaBatch {
   const DataOptions& data;
   ProcessMesh mesh = {};
   Device host;
   std::int64_t parts = 1;
   std::int64_t segments = 1;  // of a stream, one after another
-  bool fresh = false;
+  bool resets_state = false;
   std::optional<BatchShape> shape = {};  // of examples; none: a full batch of the longest
 };
 
 // What the keys say of a task's batches.
-struct BatchWords {
+struct BatchDescription {
   std::string text;          // "8 streams of 256 tokens"
   std::string keys;          // that make them smaller: "data.seq_length, data.global_batch_size"
   std::int64_t counted = 0;  // about what the loss of one is divided by; 0: not known
@@ -120,16 +120,16 @@ struct EvaluateRequest {
   const LabelSet& labels;                // of classes or tags
   std::optional<ImageShape> image = {};  // of the images that it learnt
   const DataOptions& data;
-  NamedPath file;
-  NamedPath target;  // as data.train_target
+  ConfigPath file;
+  ConfigPath target;  // as data.train_target
   TranslateOptions decoding = {};
-  ScanListener listener = {};                        // hears of files that are read
+  ProgressCallback listener = {};                    // hears of files that are read
   std::function<void(const std::string&)> say = {};  // hears how far it is
   double say_every = 20;                             // seconds
 };
 
 // Lines that a trained model is to do something with.
-struct WriteRequest {
+struct PredictRequest {
   const Model& model;
   const Tokenizer& tokenizer;
   const LabelSet& labels;                // of classes or tags
@@ -144,7 +144,7 @@ struct WriteRequest {
 };
 
 // Images that a trained model is to make.
-struct DrawRequest {
+struct ImageGenerationRequest {
   const Model& model;
   const LabelSet& labels;
   ImageShape image;          // of the images that it learnt
@@ -157,64 +157,64 @@ struct DrawRequest {
 };
 
 // A figure of a validation that says how good the model is.
-struct Goal {
+struct ValidationMetric {
   std::string figure;
   bool more_is_better = true;
 };
 
-struct TaskKind {
+struct TaskSpec {
   std::string name;              // run.task
   std::string documentation;     // one line
   bool has_labels = false;       // its readout has labels, and no vocabulary
-  bool acts = false;             // labels are actions, and the model makes its batches itself
+  bool is_policy = false;        // labels are actions, and the model makes its batches itself
   bool reads_streams = false;    // data.global_batch_size streams in steps of data.seq_length
-  bool takes_documents = false;  // TaskSetting::documents
+  bool takes_documents = false;  // TaskContext::documents
   bool has_samples = false;      // Task::samples
   // What keeps it from the files that the options name, as a sentence; empty where nothing does.
   std::function<std::string(const DataOptions&)> problem;
-  ReadoutFactory readout;
+  OutputHeadFactory readout;
   // The ids that a model has for what the tokenizer makes.
   std::function<std::int64_t(const Tokenizer&, const DataOptions&)> vocabulary;
   // At most so many more than the tokenizer has; empty: none.
-  std::function<std::int64_t(const DataOptions&)> ids_beside = {};
+  std::function<std::int64_t(const DataOptions&)> extra_ids = {};
   // The classes that its data have, read by this rank alone; empty: it has none. Throws DataError.
-  std::function<std::int64_t(const DataOptions&, const ScanListener&)> planned_classes = {};
+  std::function<std::int64_t(const DataOptions&, const ProgressCallback&)> planned_classes = {};
   // Throws DataError, and what the listener throws.
-  std::function<std::unique_ptr<Task>(const TaskSetting&)> open;
-  std::function<Batch(const DryBatch&)> dry_batch;
+  std::function<std::unique_ptr<Task>(const TaskContext&)> open;
+  std::function<Batch(const MetaBatch&)> meta_batch;
   // Those that a validation may have; `decoded_goals` only where
   // training.validation.num_decoded_examples is not 0.
-  std::vector<Goal> goals = {};
-  std::vector<Goal> decoded_goals = {};
-  std::function<BatchWords(const DataOptions&)> words;
+  std::vector<ValidationMetric> goals = {};
+  std::vector<ValidationMetric> decoded_goals = {};
+  std::function<BatchDescription(const DataOptions&)> words;
   // Of examples: whether they are pairs.
   bool has_pairs = false;
   // As Task::batches of a run of that seed, read by this rank alone; none where the data are not
   // there, or cannot be read before the run has made something of them. Throws DataError.
   std::function<std::vector<BatchShape>(
-      const DataOptions&, std::uint64_t seed, const ScanListener&)>
+      const DataOptions&, std::uint64_t seed, const ProgressCallback&)>
       planned_batches = {};
   // The shape of the images of data.train, read by this rank alone. Throws DataError.
-  std::function<std::optional<ImageShape>(const DataOptions&, const ScanListener&)> planned_image =
-      {};
+  std::function<std::optional<ImageShape>(const DataOptions&, const ProgressCallback&)>
+      planned_image = {};
   // Of tasks that are no streams.
   std::function<Measurement(const EvaluateRequest&)> evaluate = {};
   // The lines that come of lines.
-  std::function<std::vector<std::string>(const WriteRequest&)> write = {};
+  std::function<std::vector<std::string>(const PredictRequest&)> write = {};
   // Images; of those that are completed each after what it was. Throws DataError and
   // ConfigurationError. Collective.
-  std::function<std::vector<PngImage>(const DrawRequest&)> draw = {};
+  std::function<std::vector<PngImage>(const ImageGenerationRequest&)> generate_images = {};
 };
 
 // In the order of the help. A new task is a line in registry.cpp.
-std::span<const TaskKind> task_kinds();
+std::span<const TaskSpec> task_kinds();
 // What a model of the task is to be planned for, before a run has opened the data. Throws
 // DataError.
-ModelIds planned_ids(const TaskKind& kind,
-                     const DataOptions& data,
-                     std::uint64_t seed,
-                     const ScanListener& listener);
+DataSizes planned_ids(const TaskSpec& kind,
+                      const DataOptions& data,
+                      std::uint64_t seed,
+                      const ProgressCallback& listener);
 // Throws Failure where there is none.
-const TaskKind& task_kind(std::string_view name);
+const TaskSpec& task_kind(std::string_view name);
 
 }  // namespace longspan

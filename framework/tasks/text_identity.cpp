@@ -20,7 +20,7 @@ constexpr std::int64_t second = 1'000'000'000;  // in nanoseconds
 std::int64_t time_of_change(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0)
-    throw DataError("{}: cannot be examined: {}", path, system_message());
+    throw DataError("{}: cannot be examined: {}", path, errno_message());
   return status.st_mtim.tv_sec * second + status.st_mtim.tv_nsec;
 }
 
@@ -32,13 +32,13 @@ std::string time_text(std::int64_t nanoseconds) {
 }
 
 // The last of the changes of a folder's images.
-std::int64_t time_of_folder(const NamedPath& path) {
+std::int64_t time_of_folder(const ConfigPath& path) {
   std::int64_t last = 0;
   for (const std::string& image : images_in(path)) last = std::max(last, time_of_change(image));
   return last;
 }
 
-TextIdentity identity_of(const Corpus& corpus) {
+DataFingerprint identity_of(const Corpus& corpus) {
   std::int64_t last = 0;
   for (const CorpusFile& file : corpus.files()) last = std::max(last, time_of_change(file.path()));
   return {corpus.fingerprint(), last, corpus.whole_hash(most_bytes)};
@@ -46,8 +46,8 @@ TextIdentity identity_of(const Corpus& corpus) {
 
 // What rank 0 finds, on every rank.
 template <typename Find>
-TextIdentity agreed(const Communicator& world, const Find& find) {
-  TextIdentity mine;
+DataFingerprint agreed(const Communicator& world, const Find& find) {
+  DataFingerprint mine;
   if (world.rank() == 0) mine = find();
   // The others add nothing.
   const auto of_first = [&](std::uint64_t value) {
@@ -56,7 +56,7 @@ TextIdentity agreed(const Communicator& world, const Find& find) {
   };
   const bool has_hash = of_first(mine.hash.has_value() ? 1 : 0) != 0;
   const std::uint64_t hash = of_first(mine.hash.value_or(0));
-  TextIdentity found = {
+  DataFingerprint found = {
       of_first(mine.sample),
       static_cast<std::int64_t>(of_first(static_cast<std::uint64_t>(mine.modified)))};
   if (has_hash) found.hash = hash;
@@ -65,21 +65,21 @@ TextIdentity agreed(const Communicator& world, const Find& find) {
 
 }  // namespace
 
-void TextIdentity::save(Scalars& scalars) const {
+void DataFingerprint::save(Scalars& scalars) const {
   scalars.set(corpus_scalar, sample);
   scalars.set(text_time_scalar, modified);
   if (hash) scalars.set(text_hash_scalar, *hash);
 }
 
-TextIdentity identify_text(const Corpus& corpus, const Communicator& world) {
+DataFingerprint identify_text(const Corpus& corpus, const Communicator& world) {
   return agreed(world, [&] { return identity_of(corpus); });
 }
 
-TextIdentity identify_files(std::initializer_list<NamedPath> files, const Communicator& world) {
-  std::optional<TextIdentity> all;
-  for (const NamedPath& file : files) {
+DataFingerprint identify_files(std::initializer_list<ConfigPath> files, const Communicator& world) {
+  std::optional<DataFingerprint> all;
+  for (const ConfigPath& file : files) {
     if (file.empty()) continue;
-    const TextIdentity one = agreed(world, [&]() -> TextIdentity {
+    const DataFingerprint one = agreed(world, [&]() -> DataFingerprint {
       std::error_code unused;
       if (!std::filesystem::is_directory(file.text(), unused))
         return identity_of(Corpus(std::make_shared<const InputFile>(file), Tokenizer()));
@@ -96,12 +96,12 @@ TextIdentity identify_files(std::initializer_list<NamedPath> files, const Commun
     else
       all->hash.reset();
   }
-  return all.value_or(TextIdentity());
+  return all.value_or(DataFingerprint());
 }
 
-std::string change_of_text(const Scalars& saved,
-                           const TextIdentity& found,
-                           const std::string& path) {
+std::string describe_data_change(const Scalars& saved,
+                                 const DataFingerprint& found,
+                                 const std::string& path) {
   const bool has_both = found.hash && saved.has(text_hash_scalar);
   if (saved.get<std::uint64_t>(corpus_scalar) != found.sample ||
       (has_both && saved.get<std::uint64_t>(text_hash_scalar) != *found.hash))

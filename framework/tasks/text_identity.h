@@ -17,7 +17,7 @@ inline constexpr const char* text_time_scalar = "data/modified";
 inline constexpr const char* text_hash_scalar = "data/hash";
 
 // As rank 0 sees it.
-struct TextIdentity {
+struct DataFingerprint {
   std::uint64_t sample = 0;   // Corpus::fingerprint: of a large text a part of it
   std::int64_t modified = 0;  // when the file was last changed, in nanoseconds of Unix time
   // Of every byte; none of bytes that are too many to be read at the start.
@@ -27,17 +27,17 @@ struct TextIdentity {
 };
 
 // Collective: the same on every rank. Reads a text of bytes of at most a gibibyte.
-TextIdentity identify_text(const Corpus& corpus, const Communicator& world);
+DataFingerprint identify_text(const Corpus& corpus, const Communicator& world);
 
 // Of files that belong together, or folders of images, in this order; empty paths name none.
 // Collective.
-TextIdentity identify_files(std::initializer_list<NamedPath> files, const Communicator& world);
+DataFingerprint identify_files(std::initializer_list<ConfigPath> files, const Communicator& world);
 
 // What has changed since a checkpoint was trained on it, as a sentence about `path`; empty where
 // nothing has. A file that was only touched is the same where every byte was compared. Throws
 // DataError where the checkpoint does not say.
-std::string change_of_text(const Scalars& saved,
-                           const TextIdentity& found,
-                           const std::string& path);
+std::string describe_data_change(const Scalars& saved,
+                                 const DataFingerprint& found,
+                                 const std::string& path);
 
 }  // namespace longspan

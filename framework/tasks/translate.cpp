@@ -39,8 +39,8 @@ class Reader {
     if (!is_first) kept_->choose(rows);
     if (is_first || model_.body().end().source.copies) add_sources(fields, sentences_);
     const Scores scores = model_.scores({.fields = std::move(fields), .only_last = true},
-                                        Pass{.random = Random(0), .kept = kept_});
-    return whole_logits(
+                                        ForwardContext{.random = Random(0), .kv_cache = kept_});
+    return all_gather_logits(
         scores.scores.value(), model_.readout().part(), model_.parameters().mesh().tensor);
   }
 
@@ -59,7 +59,7 @@ class Reader {
   const Model& model_;
   const SourceBatch& batch_;
   std::vector<std::int64_t> sentences_;  // of each hypothesis, its place in the batch
-  std::shared_ptr<KeptKeys> kept_ = std::make_shared<KeptKeys>();
+  std::shared_ptr<KVCache> kept_ = std::make_shared<KVCache>();
 };
 
 // The lines that are not empty, the longest first.
@@ -69,13 +69,13 @@ std::vector<SourceBatch> batches_of(const Model& model,
                                     const TranslateOptions& options,
                                     const std::function<std::string(std::size_t)>& place) {
   std::vector<std::vector<std::int64_t>> ids(lines.size());
-  const TextFrame frame(tokenizer);
+  const SpecialTokenTemplate frame(tokenizer);
   const std::int64_t longest = model.body().longest_segment();
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].empty()) continue;
     ids[i] = tokenizer.encode(lines[i], place(i));
     if (ids[i].empty()) continue;
-    ids[i] = framed(frame, std::move(ids[i]), place(i), options.longest_source);
+    ids[i] = add_special_tokens(frame, std::move(ids[i]), place(i), options.longest_source);
     if (longest > 0 && std::ssize(ids[i]) > longest)
       throw DataError("{}: the line has {} tokens, the model reads at most {}",
                       place(i),
@@ -102,7 +102,7 @@ std::vector<SourceBatch> batches_of(const Model& model,
   return batches;
 }
 
-SearchVocabulary vocabulary_of(const Tokenizer& tokenizer, const SentenceIds& special) {
+SearchVocabulary vocabulary_of(const Tokenizer& tokenizer, const SpecialTokenIds& special) {
   SearchVocabulary vocabulary = {.end = special.end, .size = special.vocabulary};
   if (!special.says_begin) vocabulary.forbidden.push_back(special.begin);
   // Its tokens may hold ends of lines with others, which the text is then freed of.
@@ -110,7 +110,7 @@ SearchVocabulary vocabulary_of(const Tokenizer& tokenizer, const SentenceIds& sp
   // None of its ids is known to be the end of a line.
   if (tokenizer.kind() == TokenizerKind::ids) return vocabulary;
   // A result is one line.
-  const SubwordModel* subwords = tokenizer.subword_model();
+  const SentencePieceModel* subwords = tokenizer.subword_model();
   const std::int64_t line_end = subwords ? subwords->line_end() : '\n';
   if (line_end >= 0 && line_end != special.end) vocabulary.forbidden.push_back(line_end);
   return vocabulary;
@@ -118,7 +118,7 @@ SearchVocabulary vocabulary_of(const Tokenizer& tokenizer, const SentenceIds& sp
 
 BeamOptions beam_of(const Tokenizer& tokenizer,
                     const TranslateOptions& options,
-                    const SentenceIds& special) {
+                    const SpecialTokenIds& special) {
   return {.vocabulary = vocabulary_of(tokenizer, special),
           .beam = options.beam,
           .n_best = options.n_best,
@@ -128,7 +128,7 @@ BeamOptions beam_of(const Tokenizer& tokenizer,
 
 MaskedSearchOptions masked_of(const Tokenizer& tokenizer,
                               const TranslateOptions& options,
-                              const SentenceIds& special) {
+                              const SpecialTokenIds& special) {
   return {.vocabulary = vocabulary_of(tokenizer, special),
           .iterations = options.iterations,
           .lengths = options.length_beam,
@@ -160,21 +160,21 @@ std::string decoder_problem(const TranslateOptions& options, bool masked) {
 void check(const Model& model,
            const Tokenizer& tokenizer,
            const TranslateOptions& options,
-           const SentenceIds& special) {
-  const std::optional<MaskedTargets> masked = model.body().end().masked;
-  refuse(decoder_problem(options, masked.has_value()));
+           const SpecialTokenIds& special) {
+  const std::optional<NatTargets> masked = model.body().end().masked;
+  throw_if_error(decoder_problem(options, masked.has_value()));
   if (masked) {
-    if (masked->masking == WordMasking::all && options.iterations > 1 &&
+    if (masked->masking == NatObjective::all && options.iterations > 1 &&
         options.iterations != TranslateOptions().iterations)
       throw ConfigurationError(
           "{} iterations are asked of a model of model.nat.objective: vanilla, which says all "
           "words once",
           options.iterations);
-    refuse(problem_of(masked_of(tokenizer, options, special)));
+    throw_if_error(problem_of(masked_of(tokenizer, options, special)));
     return;
   }
   if (!options.sampling) {
-    refuse(problem_of(beam_of(tokenizer, options, special)));
+    throw_if_error(problem_of(beam_of(tokenizer, options, special)));
     return;
   }
   check_sampling(*options.sampling);
@@ -185,13 +185,13 @@ void check(const Model& model,
 std::vector<std::vector<Hypothesis>> search(const Model& model,
                                             const Tokenizer& tokenizer,
                                             const SourceBatch& batch,
-                                            const SentenceIds& special,
+                                            const SpecialTokenIds& special,
                                             const TranslateOptions& options) {
   const std::int64_t longest = model.body().longest_segment();
   std::vector<SearchInput> inputs;
   const std::int64_t before = special.first ? 2 : 1;  // tokens that are read before any is said
   for (std::size_t i = 0; i < batch.lines.size(); ++i) {
-    std::int64_t most = std::ssize(batch.ids[i]) + options.longest_beyond;
+    std::int64_t most = std::ssize(batch.ids[i]) + options.max_extra_length;
     if (longest > 0) most = std::min(most, longest - before);
     inputs.push_back({.index = static_cast<std::int64_t>(batch.lines[i]),
                       .first = special.begin,
@@ -284,8 +284,8 @@ std::vector<std::vector<Translation>> translate(
     const TranslateOptions& options,
     const std::function<std::string(std::size_t)>& place,
     const std::function<void(std::size_t)>& told) {
-  const NoGradient unrecorded;
-  const SentenceIds special = sentence_ids(tokenizer, options.sentence);
+  const NoGradGuard unrecorded;
+  const SpecialTokenIds special = sentence_ids(tokenizer, options.special_tokens);
   check(model, tokenizer, options, special);
   const std::vector<SourceBatch> batches = batches_of(model, tokenizer, lines, options, place);
   const Communicator& data = model.parameters().mesh().data;
@@ -298,19 +298,19 @@ std::vector<std::vector<Translation>> translate(
     // Who asked may go on without translations, as every rank then must.
     if (mine < batches.size()) try {
         bytes = packed(search(model, tokenizer, batches[mine], special, options));
-      } catch (const UnsoundLogits& error) {
+      } catch (const InvalidLogits& error) {
         bytes = std::string(unsound_begin) + error.what();
       }
     for (std::size_t i = first; i < std::min(first + ranks, batches.size()); ++i) {
       const SourceBatch& batch = batches[i];
       std::string shared = data.broadcast(bytes, static_cast<int>(i - first));
       if (shared.starts_with(unsound_begin))
-        throw UnsoundLogits("{}", shared.substr(unsound_begin.size()));
+        throw InvalidLogits("{}", shared.substr(unsound_begin.size()));
       const auto found = unpacked(std::move(shared), batch.lines.size());
       for (std::size_t j = 0; j < batch.lines.size(); ++j)
         for (const Hypothesis& one : found[j])
           result[batch.lines[j]].push_back(
-              {decode_sentence(tokenizer, one.tokens, options.sentence),
+              {decode_sentence(tokenizer, one.tokens, options.special_tokens),
                one.score,
                one.log_probability});
       done += batch.lines.size();

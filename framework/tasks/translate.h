@@ -22,9 +22,9 @@ struct TranslateOptions {
   double alpha = 0.6;
   std::optional<SamplingOptions> sampling = {};  // instead of a beam: `n_best` samples
   std::uint64_t seed = 1;                        // of the samples
-  std::int64_t longest_beyond = 50;  // a result has at most so many tokens more than its source
-  std::int64_t longest_source = 0;   // a line is cut after so many tokens; 0: it is read whole
-  SentenceTokens sentence = {};      // as the model learnt them
+  std::int64_t max_extra_length = 50;  // a result has at most so many tokens more than its source
+  std::int64_t longest_source = 0;     // a line is cut after so many tokens; 0: it is read whole
+  SpecialTokenNames special_tokens = {};  // as the model learnt them
   // Of model.decoder_type: non_autoregressive, how often words are said, and how many lengths
   // around the predicted one are tried.
   std::int64_t iterations = 10;

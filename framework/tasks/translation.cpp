@@ -27,12 +27,12 @@ namespace longspan {
 namespace {
 
 Measurement measured_loss(const Likelihood& likelihood) {
-  Measurement measured = {.figures = figures(likelihood)};
-  for (Figure& figure : measured.figures) figure.value = unsigned_nan(figure.value);
+  Measurement measured = {.metric_values = metric_values(likelihood)};
+  for (MetricValue& figure : measured.metric_values) figure.value = clear_nan_sign(figure.value);
   measured.text = fmt::format("loss {:.4f}, perplexity {:.3f}, {:.4f} bits per byte",
-                              measured.figures[0].value,
-                              measured.figures[1].value,
-                              measured.figures[2].value);
+                              measured.metric_values[0].value,
+                              measured.metric_values[1].value,
+                              measured.metric_values[2].value);
   return measured;
 }
 
@@ -43,15 +43,15 @@ Measurement loss_of(const Model& model,
                     std::int64_t parts,
                     const ExampleSample& sample,
                     const std::function<void(std::size_t)>& told = {}) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const ProcessMesh& mesh = model.parameters().mesh();
-  OrderedReader reader(
+  SequentialReader reader(
       examples, buckets, {mesh.data_coordinate(), mesh.data.size(), parts}, sample);
   Likelihood likelihood;
-  WatchedSums watched(mesh);
+  AuxiliaryMetricSums watched(mesh);
   while (!reader.done()) {
     const Batch batch = model.body().prepared(reader.next(), std::nullopt);
-    const Losses losses = model.losses({.fields = batch.fields}, Pass{});
+    const Losses losses = model.losses({.fields = batch.fields}, ForwardContext{});
     watched.add(losses.watched, batch);
     if (told) told(reader.examples_read());
     if (mesh.tensor.rank() != 0) continue;
@@ -91,14 +91,14 @@ void add_decoded(Measurement& measured,
                  std::span<const std::string> targets,
                  const TranslateOptions& options,
                  BleuTokens bleu_tokenizer,
-                 const NamedPath& path,
+                 const ConfigPath& path,
                  const std::function<void(std::size_t)>& told) {
   const auto found = translate(
       model,
       tokenizer,
       sources,
       options,
-      [&](std::size_t i) { return line_place(path.text(), static_cast<std::int64_t>(i) + 1); },
+      [&](std::size_t i) { return line_location(path.text(), static_cast<std::int64_t>(i) + 1); },
       told);
   BleuSums bleu_sums;
   ChrfSums chrf;
@@ -112,13 +112,13 @@ void add_decoded(Measurement& measured,
     words.add(text, reference);
     exact.add(text, reference);
   }
-  const auto add = [&](const std::vector<Figure>& figures) {
-    measured.figures.insert(measured.figures.end(), figures.begin(), figures.end());
+  const auto add = [&](const std::vector<MetricValue>& figures) {
+    measured.metric_values.insert(measured.metric_values.end(), figures.begin(), figures.end());
   };
-  add(figures(bleu_sums));
-  add(figures(chrf));
-  add(figures(words, "word"));
-  add(figures(exact));
+  add(metric_values(bleu_sums));
+  add(metric_values(chrf));
+  add(metric_values(words, "word"));
+  add(metric_values(exact));
   const bool is_usual = bleu_tokenizer == BleuTokens::thirteen_a;
   const double score = bleu(bleu_sums).score;
   measured.text += fmt::format(", BLEU{} {:.2f}, chrF {:.2f}, word error rate {:.2f}%",
@@ -134,34 +134,34 @@ void add_decoded(Measurement& measured,
 
 class TranslationTask : public Task {
  public:
-  explicit TranslationTask(const TaskSetting& setting)
+  explicit TranslationTask(const TaskContext& setting)
       : world_(setting.mesh.world),
         sample_{setting.validation_batches, setting.seed},
         validation_decoded_(setting.validation_decoded),
         validation_sides_(setting.data.validation, setting.data.validation_target),
-        sentence_(setting.data.sentence),
+        sentence_(setting.data.special_tokens),
         bleu_tokenizer_(setting.data.bleu_tokenizer),
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
-        data_(setting, [&](const NamedPath& source, const NamedPath& target) {
+        data_(setting, [&](const ConfigPath& source, const ConfigPath& target) {
           const DataOptions& data = setting.data;
           const bool is_learnt =
               source.text() == data.train.text() && target.text() == data.train_target.text();
-          return open_pairs(source,
-                            target,
-                            tokenizer_,
-                            tokenizer_,
-                            setting.mesh.world,
-                            setting.listener,
-                            is_learnt ? data.train_alignments : NamedPath(),
-                            data.sentence);
+          return open_parallel_corpus(source,
+                                      target,
+                                      tokenizer_,
+                                      tokenizer_,
+                                      setting.mesh.world,
+                                      setting.listener,
+                                      is_learnt ? data.train_alignments : ConfigPath(),
+                                      data.special_tokens);
         }) {}
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
-  const TextIdentity& identity() const override { return data_.identity(); }
-  std::unique_ptr<Source> source() const override { return data_.source(); }
+  const DataFingerprint& identity() const override { return data_.identity(); }
+  std::unique_ptr<BatchSource> source() const override { return data_.source(); }
   std::vector<BatchShape> batches() const override { return data_.batches(); }
-  std::string introduction() const override {
+  std::string overview() const override {
     return data_.introduction(fmt::format("{} pairs", data_.examples().size()));
   }
 
@@ -170,7 +170,7 @@ class TranslationTask : public Task {
     Measurement measured =
         loss_of(model, data_.validation(), data_.buckets(), data_.division().accumulation, sample_);
     measured.text = "validation " + measured.text;
-    const bool is_sound = std::isfinite(measured.figures.front().value);
+    const bool is_sound = std::isfinite(measured.metric_values.front().value);
     if (validation_decoded_ == 0 || !is_sound) return measured;
     const auto [sources, targets] = first_pairs(validation_decoded_);
     add_decoded(measured,
@@ -188,9 +188,9 @@ class TranslationTask : public Task {
   std::vector<TextSample> samples(const Model& model, std::int64_t count) const override {
     if (!data_.validation()) return {};
     const auto [sources, targets] = first_pairs(count);
-    const NamedPath& path = validation_sides_.first;
+    const ConfigPath& path = validation_sides_.first;
     const auto found = translate(model, tokenizer_, sources, greedy(), [&](std::size_t i) {
-      return line_place(path.text(), static_cast<std::int64_t>(i) + 1);
+      return line_location(path.text(), static_cast<std::int64_t>(i) + 1);
     });
     std::vector<TextSample> samples;
     for (std::size_t i = 0; i < found.size(); ++i)
@@ -210,14 +210,14 @@ class TranslationTask : public Task {
     return {std::move(sources), std::move(targets)};
   }
   TranslateOptions greedy() const {
-    return {.beam = 1, .longest_source = data_.buckets().longest, .sentence = sentence_};
+    return {.beam = 1, .longest_source = data_.buckets().longest, .special_tokens = sentence_};
   }
 
   Communicator world_;
   ExampleSample sample_;  // of the validation data
   std::int64_t validation_decoded_;
-  std::pair<NamedPath, NamedPath> validation_sides_;
-  SentenceTokens sentence_;
+  std::pair<ConfigPath, ConfigPath> validation_sides_;
+  SpecialTokenNames sentence_;
   BleuTokens bleu_tokenizer_;
   Tokenizer tokenizer_;
   ExampleData data_;
@@ -230,7 +230,7 @@ std::string pairs_problem(const DataOptions& data) {
   if (!data.train_alignments.empty() && data.buckets.subword_sampling > 0)
     return "data.train_alignments counts the tokens of a line, which data.tokenizer.sampling_alpha "
            "changes; set one of them";
-  const std::pair<const NamedPath*, const NamedPath*> sides[] = {
+  const std::pair<const ConfigPath*, const ConfigPath*> sides[] = {
       {&data.train, &data.train_target},
       {&data.validation, &data.validation_target},
       {&data.test, &data.test_target}};
@@ -257,18 +257,18 @@ std::map<std::string, Shape> fields_of_pairs(std::int64_t rows, const Lengths& c
 
 std::vector<BatchShape> planned_batches(const DataOptions& data,
                                         std::uint64_t seed,
-                                        const ScanListener& listener) {
+                                        const ProgressCallback& listener) {
   const bool has_files = is_there(data.train.text()) && is_there(data.train_target.text());
   if (trains_tokenizer(data) || !has_files) return {};
   const Tokenizer tokenizer = make_tokenizer(data, listener);
-  return batches_of(open_pairs(data.train,
-                               data.train_target,
-                               tokenizer,
-                               tokenizer,
-                               Communicator(),
-                               listener,
-                               {},
-                               data.sentence),
+  return batches_of(open_parallel_corpus(data.train,
+                                         data.train_target,
+                                         tokenizer,
+                                         tokenizer,
+                                         Communicator(),
+                                         listener,
+                                         {},
+                                         data.special_tokens),
                     data,
                     seed);
 }
@@ -278,14 +278,14 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
   if (request.target.empty())
     throw ConfigurationError(
         "{}: its targets are not named; --data-target names them beside --data", request.file);
-  const auto examples = open_pairs(request.file,
-                                   request.target,
-                                   request.tokenizer,
-                                   request.tokenizer,
-                                   world,
-                                   request.listener,
-                                   {},
-                                   request.data.sentence);
+  const auto examples = open_parallel_corpus(request.file,
+                                             request.target,
+                                             request.tokenizer,
+                                             request.tokenizer,
+                                             world,
+                                             request.listener,
+                                             {},
+                                             request.data.special_tokens);
   Measurement measured = loss_of(
       request.model,
       examples,
@@ -294,10 +294,10 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
       {},
       progress(
           request.say, "pairs", static_cast<std::size_t>(examples->size()), request.say_every));
-  if (!std::isfinite(measured.figures.front().value)) return measured;
+  if (!std::isfinite(measured.metric_values.front().value)) return measured;
   TranslateOptions decoding = request.decoding;
   decoding.longest_source = request.data.buckets.longest;  // as the loss is
-  decoding.sentence = request.data.sentence;
+  decoding.special_tokens = request.data.special_tokens;
   const std::vector<std::string> sources = read_lines(request.file, world);
   const std::vector<std::string> targets = read_lines(request.target, world);
   add_decoded(measured,
@@ -312,9 +312,9 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
   return measured;
 }
 
-std::vector<std::string> write_targets(const WriteRequest& request) {
+std::vector<std::string> write_targets(const PredictRequest& request) {
   TranslateOptions decoding = request.decoding;
-  decoding.sentence = request.data.sentence;
+  decoding.special_tokens = request.data.special_tokens;
   const auto say = progress(request.say, "lines", request.lines.size());
   const auto found = translate(request.model,
                                request.tokenizer,
@@ -336,47 +336,48 @@ std::vector<std::string> write_targets(const WriteRequest& request) {
 
 }  // namespace
 
-TaskKind translation_task() {
-  return {
-      .name = "translation",
-      .documentation = "a line of one file from the same line of another",
-      .has_samples = true,
-      .problem = pairs_problem,
-      .readout = pair_readout(),
-      .vocabulary =
-          [](const Tokenizer& tokenizer, const DataOptions& data) {
-            return sentence_ids(tokenizer, data.sentence).vocabulary;
+TaskSpec translation_task() {
+  return {.name = "translation",
+          .documentation = "a line of one file from the same line of another",
+          .has_samples = true,
+          .problem = pairs_problem,
+          .readout = seq2seq_head(),
+          .vocabulary =
+              [](const Tokenizer& tokenizer, const DataOptions& data) {
+                return sentence_ids(tokenizer, data.special_tokens).vocabulary;
+              },
+          .extra_ids =
+              [](const DataOptions& data) {
+                return most_sentence_ids(data.tokenizer, data.special_tokens);
+              },
+          .open = [](const TaskContext& setting) -> std::unique_ptr<Task> {
+            return std::make_unique<TranslationTask>(setting);
           },
-      .ids_beside =
-          [](const DataOptions& data) { return most_sentence_ids(data.tokenizer, data.sentence); },
-      .open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
-        return std::make_unique<TranslationTask>(setting);
-      },
-      .dry_batch =
-          [](const DryBatch& wanted) {
-            Batch batch = dry_examples(wanted, true, fields_of_pairs);
-            // As many as there may be.
-            batch.counts["linked"] = batch.counts["tokens"];
-            batch.counts["cells"] = batch.counts["tokens"] * batch.field("source").shape()[1];
-            return batch;
+          .meta_batch =
+              [](const MetaBatch& wanted) {
+                Batch batch = meta_examples(wanted, true, fields_of_pairs);
+                // As many as there may be.
+                batch.counts["linked"] = batch.counts["tokens"];
+                batch.counts["cells"] = batch.counts["tokens"] * batch.field("source").shape()[1];
+                return batch;
+              },
+          .goals = {{"loss", false}, {"perplexity", false}, {"bits_per_byte", false}},
+          .decoded_goals = {{"bleu"},
+                            {"chrf"},
+                            {"word_error_rate", false},
+                            {"sequence_error_rate", false},
+                            {"exact_match"}},
+          .words = [](const DataOptions& data) -> BatchDescription {
+            return {fmt::format("pairs in batches of {} tokens of both sides",
+                                data.buckets.batch_tokens),
+                    "data.global_batch_tokens, data.max_length",
+                    data.buckets.batch_tokens,
+                    "data.global_batch_tokens"};
           },
-      .goals = {{"loss", false}, {"perplexity", false}, {"bits_per_byte", false}},
-      .decoded_goals = {{"bleu"},
-                        {"chrf"},
-                        {"word_error_rate", false},
-                        {"sequence_error_rate", false},
-                        {"exact_match"}},
-      .words = [](const DataOptions& data) -> BatchWords {
-        return {
-            fmt::format("pairs in batches of {} tokens of both sides", data.buckets.batch_tokens),
-            "data.global_batch_tokens, data.max_length",
-            data.buckets.batch_tokens,
-            "data.global_batch_tokens"};
-      },
-      .has_pairs = true,
-      .planned_batches = planned_batches,
-      .evaluate = evaluate_pairs,
-      .write = write_targets};
+          .has_pairs = true,
+          .planned_batches = planned_batches,
+          .evaluate = evaluate_pairs,
+          .write = write_targets};
 }
 
 }  // namespace longspan

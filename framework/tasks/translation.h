@@ -6,6 +6,6 @@
 
 namespace longspan {
 
-TaskKind translation_task();
+TaskSpec translation_task();
 
 }  // namespace longspan

@@ -15,10 +15,10 @@ std::vector<double> sum_over(const Communicator& ranks, std::vector<double> numb
   return {all.span<double>().begin(), all.span<double>().end()};
 }
 
-void WatchedSums::add(const std::vector<Watched>& watched, const Batch& batch) {
+void AuxiliaryMetricSums::add(const std::vector<AuxiliaryMetric>& watched, const Batch& batch) {
   sums_.resize(watched.size());
   for (std::size_t i = 0; i < watched.size(); ++i) {
-    const Watched& one = watched[i];
+    const AuxiliaryMetric& one = watched[i];
     Sums& all = sums_[i];
     all.name = one.name;
     all.largest = std::max(all.largest, one.largest);
@@ -34,13 +34,13 @@ void WatchedSums::add(const std::vector<Watched>& watched, const Batch& batch) {
   }
 }
 
-void WatchedSums::give(Measurement& measured) const {
+void AuxiliaryMetricSums::give(Measurement& measured) const {
   for (const Sums& each : sums_) {
     const std::vector<double> means = sum_over(mesh_.world, {each.sum, each.count});
     const double largest = mesh_.world.all_reduce(each.largest, Reduction::maximum);
     const double mean = means[0] / std::max(means[1], 1.0);
-    measured.figures.push_back({each.name + "_mean", mean});
-    measured.figures.push_back({each.name + "_largest", largest});
+    measured.metric_values.push_back({each.name + "_mean", mean});
+    measured.metric_values.push_back({each.name + "_largest", largest});
     measured.text += fmt::format(", {} {:.2f} (at most {})", each.name, mean, largest);
     const std::vector<double> at = sum_over(mesh_.world, each.at);
     Curve curve = {.name = each.name, .values = {}};

@@ -12,12 +12,12 @@ namespace longspan {
 // The sum over ranks of numbers, of which some ranks may have fewer than others. Collective.
 std::vector<double> sum_over(const Communicator& ranks, std::vector<double> numbers);
 
-class WatchedSums {
+class AuxiliaryMetricSums {
  public:
-  explicit WatchedSums(const ProcessMesh& mesh) : mesh_(mesh) {}
+  explicit AuxiliaryMetricSums(const ProcessMesh& mesh) : mesh_(mesh) {}
 
   // Of one batch, which counts what each is a mean over. All batches watch the same.
-  void add(const std::vector<Watched>& watched, const Batch& batch);
+  void add(const std::vector<AuxiliaryMetric>& watched, const Batch& batch);
 
   // Adds to what was measured, for "steps": the figures "steps_mean" and "steps_largest", the curve
   // "steps" where positions are known, and words. Collective over all ranks.

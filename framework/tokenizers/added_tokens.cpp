@@ -32,12 +32,12 @@ std::size_t with_blanks_behind(std::string_view text, std::size_t end) {
 
 }  // namespace
 
-std::vector<AddedToken> read_added_tokens(const JsonPlace& json) {
+std::vector<AddedToken> read_added_tokens(const JsonCursor& json) {
   std::vector<AddedToken> tokens;
   if (!json.is_there()) return tokens;
-  if (!json.is_list()) json.refuse("a list of tokens");
+  if (!json.is_list()) json.throw_data_error("a list of tokens");
   for (std::size_t i = 0; i < json.size(); ++i) {
-    const JsonPlace entry = json[i];
+    const JsonCursor entry = json[i];
     AddedToken& token = tokens.emplace_back();
     token.id = static_cast<std::int32_t>(entry["id"].integer(0, (1 << 24) - 1));
     token.content = entry["content"].text();

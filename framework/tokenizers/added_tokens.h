@@ -25,7 +25,7 @@ struct AddedToken {
 };
 
 // Of the member "added_tokens" of a file. Throws DataError.
-std::vector<AddedToken> read_added_tokens(const JsonPlace& json);
+std::vector<AddedToken> read_added_tokens(const JsonCursor& json);
 
 // Finds some of them in a text.
 class AddedTokenFinder {

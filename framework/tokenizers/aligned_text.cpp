@@ -19,7 +19,7 @@ AlignedWriter::AlignedWriter(const TextPiece& from)
   to_.ends_.reserve(from.text.size());
 }
 
-void AlignedWriter::keep(std::size_t begin, std::size_t end) {
+void AlignedWriter::copy_span(std::size_t begin, std::size_t end) {
   // What was taken away before is no part of it.
   if (to_.text_.empty()) to_.begin_ = from_.end_of(begin);
   to_.text_.append(from_.text.substr(begin, end - begin));

@@ -51,7 +51,7 @@ class AlignedWriter {
   // Throws DataError for a text of 4 GiB and more.
   explicit AlignedWriter(const TextPiece& from);
   // The bytes [begin, end) as they are.
-  void keep(std::size_t begin, std::size_t end);
+  void copy_span(std::size_t begin, std::size_t end);
   // Text for what is before byte `end` and not written yet.
   void put(std::string_view text, std::size_t end);
   AlignedText take() &&;

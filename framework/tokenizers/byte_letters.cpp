@@ -31,7 +31,7 @@ constexpr std::array<int, 324> bytes_by_letter = bytes_of_letters();
 
 }  // namespace
 
-const std::array<char32_t, 256>& byte_letters() { return letters_by_byte; }
+const std::array<char32_t, 256>& byte_to_unicode() { return letters_by_byte; }
 
 std::string to_byte_letters(std::string_view bytes) {
   std::string letters;

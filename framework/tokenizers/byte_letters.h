@@ -10,7 +10,7 @@
 namespace longspan {
 
 // Of each byte.
-const std::array<char32_t, 256>& byte_letters();
+const std::array<char32_t, 256>& byte_to_unicode();
 std::string to_byte_letters(std::string_view bytes);
 // The inverse; none where a character stands for no byte.
 std::optional<std::string> from_byte_letters(std::string_view letters);

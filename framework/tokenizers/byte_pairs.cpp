@@ -41,14 +41,14 @@ struct PossibleMerge {
 
 class BytePairs : public WordModel {
  public:
-  BytePairs(const JsonPlace& json, const WordVocabulary& vocabulary, bool bytes);
+  BytePairs(const JsonCursor& json, const WordVocabulary& vocabulary, bool bytes);
   void encode(std::string_view word, std::vector<WordToken>& tokens) const override;
   bool takes_bytes() const override { return of_bytes_; }
   bool cuts_words() const override { return cuts_words_; }
   std::size_t part_of(std::string_view word) const override;
 
  private:
-  void read_merges(const JsonPlace& json, const WordVocabulary& vocabulary);
+  void read_merges(const JsonCursor& json, const WordVocabulary& vocabulary);
   void take_bytes(const WordVocabulary& vocabulary);
   void add_characters(std::string_view word, std::vector<WordToken>& tokens) const;
   void merge_short(std::vector<WordToken>& tokens, std::size_t begin) const;
@@ -67,19 +67,19 @@ class BytePairs : public WordModel {
   bool cuts_words_ = true;
 };
 
-BytePairs::BytePairs(const JsonPlace& json, const WordVocabulary& vocabulary, bool bytes)
+BytePairs::BytePairs(const JsonCursor& json, const WordVocabulary& vocabulary, bool bytes)
     : ids_(vocabulary.ids),
       prefix_(json["continuing_subword_prefix"].text_or("")),
       suffix_(json["end_of_word_suffix"].text_or("")),
       fuses_unknown_(json["fuse_unk"].flag(false)),
       ignores_merges_(json["ignore_merges"].flag(false)) {
-  const JsonPlace dropout = json["dropout"];
+  const JsonCursor dropout = json["dropout"];
   if (dropout.is_there() && dropout.number() != 0)
-    dropout.refuse("null: each text has one encoding");
-  const JsonPlace unknown = json["unk_token"];
+    dropout.throw_data_error("null: each text has one encoding");
+  const JsonCursor unknown = json["unk_token"];
   if (unknown.is_there()) {
     unknown_ = ids_.find(unknown.text());
-    if (unknown_ < 0) unknown.refuse("a piece of the vocabulary");
+    if (unknown_ < 0) unknown.throw_data_error("a piece of the vocabulary");
   }
   if (json["byte_fallback"].flag(false)) byte_ids_ = byte_piece_ids(ids_);
   read_merges(json["merges"], vocabulary);
@@ -90,8 +90,8 @@ BytePairs::BytePairs(const JsonPlace& json, const WordVocabulary& vocabulary, bo
                 !of_bytes_ && ids_.find(space_letter) >= 0;
 }
 
-void BytePairs::read_merges(const JsonPlace& json, const WordVocabulary& vocabulary) {
-  if (!json.is_list()) json.refuse("a list of merges");
+void BytePairs::read_merges(const JsonCursor& json, const WordVocabulary& vocabulary) {
+  if (!json.is_list()) json.throw_data_error("a list of merges");
   merges_.reserve(json.size());
   for (std::size_t i = 0; i < json.size(); ++i) {
     const auto& entry = json.value()[i];
@@ -101,7 +101,7 @@ void BytePairs::read_merges(const JsonPlace& json, const WordVocabulary& vocabul
       const auto& both = entry.get_ref<const std::string&>();
       const std::size_t space = both.find(' ');
       if (space == std::string::npos || both.find(' ', space + 1) != std::string::npos)
-        json[i].refuse("two pieces with a space between them");
+        json[i].throw_data_error("two pieces with a space between them");
       left = both.substr(0, space);
       right = both.substr(space + 1);
     } else if (entry.is_array() && entry.size() == 2 && entry[0].is_string() &&
@@ -109,14 +109,15 @@ void BytePairs::read_merges(const JsonPlace& json, const WordVocabulary& vocabul
       left = entry[0].get<std::string>();
       right = entry[1].get<std::string>();
     } else {
-      json[i].refuse("two pieces");
+      json[i].throw_data_error("two pieces");
     }
-    if (right.size() < prefix_.size()) json[i].refuse("pieces that begin as they go on in a word");
+    if (right.size() < prefix_.size())
+      json[i].throw_data_error("pieces that begin as they go on in a word");
     const std::int32_t left_id = vocabulary.ids.find(left);
     const std::int32_t right_id = vocabulary.ids.find(right);
     const std::int32_t whole = vocabulary.ids.find(left + right.substr(prefix_.size()));
     if (left_id < 0 || right_id < 0 || whole < 0)
-      json[i].refuse("two pieces of the vocabulary, whose merge is one too");
+      json[i].throw_data_error("two pieces of the vocabulary, whose merge is one too");
     merges_.set(pair_key(left_id, right_id), static_cast<std::uint32_t>(i), whole);
     if (right.starts_with(space_letter) && !left.ends_with(space_letter)) cuts_words_ = false;
   }
@@ -125,7 +126,7 @@ void BytePairs::read_merges(const JsonPlace& json, const WordVocabulary& vocabul
 void BytePairs::take_bytes(const WordVocabulary& vocabulary) {
   if (!prefix_.empty() || !suffix_.empty()) return;
   for (std::size_t byte = 0; byte < letters_.size(); ++byte) {
-    letters_[byte] = ids_.find(utf8_of(byte_letters()[byte]));
+    letters_[byte] = ids_.find(utf8_of(byte_to_unicode()[byte]));
     if (letters_[byte] < 0) return;
   }
   of_bytes_ = true;
@@ -265,9 +266,9 @@ void BytePairs::merge_long(std::vector<WordToken>& tokens, std::size_t begin) co
 
 }  // namespace
 
-std::unique_ptr<const WordModel> read_byte_pairs(const JsonPlace& json,
-                                                 const WordVocabulary& vocabulary,
-                                                 bool bytes) {
+std::unique_ptr<const WordModel> read_bpe(const JsonCursor& json,
+                                          const WordVocabulary& vocabulary,
+                                          bool bytes) {
   return std::make_unique<BytePairs>(json, vocabulary, bytes);
 }
 

@@ -68,8 +68,8 @@ Texts of_byte_pieces(const Texts& texts) {
   return result;
 }
 
-TokenDecoder read_metaspace_decoder(const JsonPlace& json) {
-  const JsonPlace replacement = json["replacement"];
+TokenDecoder read_metaspace_decoder(const JsonCursor& json) {
+  const JsonCursor replacement = json["replacement"];
   const std::string letter = replacement.is_there() ? utf8_of(replacement.character()) : "\u2581";
   std::string scheme = json["add_prefix_space"].flag(true) ? "always" : "never";
   scheme = json["prepend_scheme"].text_or(scheme);
@@ -96,7 +96,7 @@ void clean_up(std::string& text) {
     replace_all(text, from, to);
 }
 
-TokenDecoder read_word_piece(const JsonPlace& json) {
+TokenDecoder read_word_piece(const JsonCursor& json) {
   return [prefix = json["prefix"].text_or("##"), cleans = json["cleanup"].flag(true)](Texts texts) {
     for (std::size_t i = 0; i < texts.size(); ++i) {
       if (i > 0 && texts[i].starts_with(prefix))
@@ -109,7 +109,7 @@ TokenDecoder read_word_piece(const JsonPlace& json) {
   };
 }
 
-TokenDecoder read_word_ends(const JsonPlace& json) {
+TokenDecoder read_word_ends(const JsonCursor& json) {
   return [suffix = json["suffix"].text_or("</w>")](Texts texts) {
     if (suffix.empty()) return texts;
     for (std::size_t i = 0; i < texts.size(); ++i)
@@ -118,7 +118,7 @@ TokenDecoder read_word_ends(const JsonPlace& json) {
   };
 }
 
-TokenDecoder read_strip(const JsonPlace& json) {
+TokenDecoder read_strip(const JsonCursor& json) {
   const auto count = [&json](std::string_view key) {
     return static_cast<std::size_t>(json[key].integer(0, INT32_MAX));
   };
@@ -135,7 +135,7 @@ TokenDecoder read_strip(const JsonPlace& json) {
   };
 }
 
-TokenDecoder read_replace_decoder(const JsonPlace& json) {
+TokenDecoder read_replace_decoder(const JsonCursor& json) {
   return [pattern = TextPattern::from_json(json["pattern"]),
           content = json["content"].text()](Texts texts) {
     for (std::string& text : texts) {
@@ -167,9 +167,9 @@ Texts of_characters(Texts texts) {
   return texts;
 }
 
-TokenDecoder read_sequence_decoder(const JsonPlace& json) {
+TokenDecoder read_sequence_decoder(const JsonCursor& json) {
   std::vector<TokenDecoder> steps;
-  const JsonPlace list = json["decoders"];
+  const JsonCursor list = json["decoders"];
   for (std::size_t i = 0; i < list.size(); ++i) steps.push_back(read_token_decoder(list[i]));
   return [steps](Texts texts) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -182,9 +182,9 @@ TokenDecoder read_sequence_decoder(const JsonPlace& json) {
 
 }  // namespace
 
-TokenDecoder read_token_decoder(const JsonPlace& json) {
+TokenDecoder read_token_decoder(const JsonCursor& json) {
   if (!json.is_there()) return {};
-  const JsonPlace type = json["type"];
+  const JsonCursor type = json["type"];
   const std::string& kind = type.text();
   if (kind == "ByteLevel") return of_byte_letters;
   if (kind == "ByteFallback") return of_byte_pieces;

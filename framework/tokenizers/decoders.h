@@ -14,6 +14,6 @@ using TokenDecoder = std::function<std::vector<std::string>(std::vector<std::str
 
 // Of the member "decoder" of a file; empty where it is null: tokens then stand with spaces between
 // them. Throws DataError for a kind that is not known.
-TokenDecoder read_token_decoder(const JsonPlace& json);
+TokenDecoder read_token_decoder(const JsonCursor& json);
 
 }  // namespace longspan

@@ -13,72 +13,74 @@ std::string found_text(const nlohmann::json& value) {
   if (value.is_null()) return "nothing";
   if (value.is_object()) return "an object";
   if (value.is_array()) return fmt::format("a list of {}", value.size());
-  if (value.is_string()) return in_quotes(value.get_ref<const std::string&>());
-  return shortened(value.dump());
+  if (value.is_string()) return quote(value.get_ref<const std::string&>());
+  return truncated(value.dump());
 }
 
 }  // namespace
 
-JsonPlace JsonPlace::operator[](std::string_view key) const {
-  if (!value_->is_object()) refuse("an object");
+JsonCursor JsonCursor::operator[](std::string_view key) const {
+  if (!value_->is_object()) throw_data_error("an object");
   const auto found = value_->find(key);
   return {found == value_->end() ? nothing : *found,
           place_,
           path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key)};
 }
 
-JsonPlace JsonPlace::operator[](std::size_t index) const {
-  if (index >= size() || !value_->is_array()) refuse(fmt::format("a list of more than {}", index));
+JsonCursor JsonCursor::operator[](std::size_t index) const {
+  if (index >= size() || !value_->is_array())
+    throw_data_error(fmt::format("a list of more than {}", index));
   return {(*value_)[index], place_, fmt::format("{}[{}]", path_, index)};
 }
 
-std::size_t JsonPlace::size() const {
-  if (!value_->is_structured()) refuse("a list");
+std::size_t JsonCursor::size() const {
+  if (!value_->is_structured()) throw_data_error("a list");
   return value_->size();
 }
 
-const std::string& JsonPlace::text() const {
-  if (!value_->is_string()) refuse("a text");
+const std::string& JsonCursor::text() const {
+  if (!value_->is_string()) throw_data_error("a text");
   return value_->get_ref<const std::string&>();
 }
 
-std::string JsonPlace::text_or(std::string_view otherwise) const {
+std::string JsonCursor::text_or(std::string_view otherwise) const {
   return is_there() ? text() : std::string(otherwise);
 }
 
-char32_t JsonPlace::character() const {
+char32_t JsonCursor::character() const {
   const std::string& bytes = text();
-  if (bytes.empty() || next_character(bytes).width != bytes.size()) refuse("one character");
+  if (bytes.empty() || next_character(bytes).width != bytes.size())
+    throw_data_error("one character");
   return next_character(bytes).code_point;
 }
 
-bool JsonPlace::flag(bool otherwise) const {
+bool JsonCursor::flag(bool otherwise) const {
   if (!is_there()) return otherwise;
-  if (!value_->is_boolean()) refuse("true or false");
+  if (!value_->is_boolean()) throw_data_error("true or false");
   return value_->get<bool>();
 }
 
-std::int64_t JsonPlace::integer(std::int64_t least, std::int64_t most) const {
+std::int64_t JsonCursor::integer(std::int64_t least, std::int64_t most) const {
   const bool fits = value_->is_number_unsigned()
                         ? value_->get<std::uint64_t>() <= static_cast<std::uint64_t>(most) &&
                               value_->get<std::int64_t>() >= least
                         : value_->is_number_integer() && value_->get<std::int64_t>() >= least &&
                               value_->get<std::int64_t>() <= most;
-  if (!fits) refuse(fmt::format("an integer from {} to {}", least, most));
+  if (!fits) throw_data_error(fmt::format("an integer from {} to {}", least, most));
   return value_->get<std::int64_t>();
 }
 
-double JsonPlace::number() const {
-  if (!value_->is_number()) refuse("a number");
+double JsonCursor::number() const {
+  if (!value_->is_number()) throw_data_error("a number");
   return value_->get<double>();
 }
 
-void JsonPlace::refuse(std::string_view wanted) const {
-  throw DataError("{}: found {}; wanted {}", shortened(place(), 300), found_text(*value_), wanted);
+void JsonCursor::throw_data_error(std::string_view wanted) const {
+  throw DataError("{}: found {}; wanted {}", truncated(place(), 300), found_text(*value_), wanted);
 }
 
-void JsonPlace::unknown(std::string_view known) const {
-  refuse(fmt::format("one that Longspan knows: {}", known));
+void JsonCursor::unknown(std::string_view known) const {
+  throw_data_error(fmt::format("one that Longspan knows: {}", known));
 }
 
 }  // namespace longspan

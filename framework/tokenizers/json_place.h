@@ -10,9 +10,9 @@ namespace longspan {
 
 // A view: the JSON must outlive it. Null is as good as not there. What does not fit throws
 // DataError: the place, what was found and what was wanted.
-class JsonPlace {
+class JsonCursor {
  public:
-  JsonPlace(const nlohmann::json& value, std::string place)
+  JsonCursor(const nlohmann::json& value, std::string place)
       : value_(&value), place_(std::move(place)) {}
 
   bool is_there() const { return !value_->is_null(); }
@@ -24,9 +24,9 @@ class JsonPlace {
   std::string place() const { return path_.empty() ? place_ : place_ + ": " + path_; }
 
   // Of an object; null where it has no such key.
-  JsonPlace operator[](std::string_view key) const;
+  JsonCursor operator[](std::string_view key) const;
   // Of a list.
-  JsonPlace operator[](std::size_t index) const;
+  JsonCursor operator[](std::size_t index) const;
   // Of a list, or an object.
   std::size_t size() const;
   const std::string& text() const;
@@ -37,12 +37,12 @@ class JsonPlace {
   std::int64_t integer(std::int64_t least, std::int64_t most) const;
   double number() const;
 
-  [[noreturn]] void refuse(std::string_view wanted) const;
+  [[noreturn]] void throw_data_error(std::string_view wanted) const;
   // For a value that is not one of those known here.
   [[noreturn]] void unknown(std::string_view known) const;
 
  private:
-  JsonPlace(const nlohmann::json& value, std::string place, std::string path)
+  JsonCursor(const nlohmann::json& value, std::string place, std::string path)
       : value_(&value), place_(std::move(place)), path_(std::move(path)) {}
 
   const nlohmann::json* value_;

@@ -29,11 +29,11 @@ constexpr std::size_t part_bytes = std::size_t{1} << 16;  // at least, of a part
 nlohmann::json parse(const std::string& text, const std::string& place) {
   if (text.size() > most_json_bytes)
     throw DataError("{}: has {} bytes; a tokenizer.json is needed", place, text.size());
-  require_json_bounds(text, place, false);
+  check_json_limits(text, place, false);
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& error) {
-    throw DataError("{}: is not JSON: {}", place, shortened(error.what(), 200));
+    throw DataError("{}: is not JSON: {}", place, truncated(error.what(), 200));
   }
 }
 
@@ -78,16 +78,16 @@ struct JsonTokenizer::Loaded {
   }
 
  private:
-  void add_tokens(const JsonPlace& json);
+  void add_tokens(const JsonCursor& json);
   bool cuts_alike(PartCut cut) const;
-  void find_parts(const JsonPlace& file);
+  void find_parts(const JsonCursor& file);
 };
 
 JsonTokenizer::Loaded::Loaded(std::string text, const std::string& place) : bytes(std::move(text)) {
   const nlohmann::json parsed = parse(bytes, place);
-  const JsonPlace file(parsed, place);
+  const JsonCursor file(parsed, place);
   normalizer = read_normalizer(file["normalizer"]);
-  const JsonPlace cuts = file["pre_tokenizer"];
+  const JsonCursor cuts = file["pre_tokenizer"];
   ReadPreTokenizer cut = read_pre_tokenizer(cuts, true);
   model = read_word_model(file["model"], cut.ends_in_bytes);
   if (cut.ends_in_bytes && !model.model->takes_bytes()) cut = read_pre_tokenizer(cuts, false);
@@ -103,7 +103,7 @@ JsonTokenizer::Loaded::Loaded(std::string text, const std::string& place) : byte
             "{}.post_processor: found id {}; wanted one below {}", place, id, texts.size());
 }
 
-void JsonTokenizer::Loaded::add_tokens(const JsonPlace& json) {
+void JsonTokenizer::Loaded::add_tokens(const JsonCursor& json) {
   added = read_added_tokens(json);
   texts = model.vocabulary.texts;
   for (std::size_t i = 0; i < added.size(); ++i) {
@@ -111,13 +111,13 @@ void JsonTokenizer::Loaded::add_tokens(const JsonPlace& json) {
     const auto id = static_cast<std::size_t>(token.id);
     const std::int32_t known = model.vocabulary.ids.find(token.content);
     if (known >= 0 && known != token.id)
-      json[i]["id"].refuse(fmt::format("{}, as the vocabulary has it", known));
+      json[i]["id"].throw_data_error(fmt::format("{}, as the vocabulary has it", known));
     // The package numbers what is behind a gap anew.
     if (id > texts.size())
-      json[i]["id"].refuse(fmt::format("at most {}, the next id", texts.size()));
+      json[i]["id"].throw_data_error(fmt::format("at most {}, the next id", texts.size()));
     if (id == texts.size()) texts.emplace_back();
     if (!texts[id].empty() && texts[id] != token.content)
-      json[i].refuse(fmt::format("another id: {} is that of {}", id, in_quotes(texts[id])));
+      json[i].throw_data_error(fmt::format("another id: {} is that of {}", id, quote(texts[id])));
     texts[id] = token.content;
     model.vocabulary.ids.set(token.content, token.id);
   }
@@ -159,7 +159,7 @@ bool JsonTokenizer::Loaded::cuts_alike(PartCut cut) const {
   return true;
 }
 
-void JsonTokenizer::Loaded::find_parts(const JsonPlace& file) {
+void JsonTokenizer::Loaded::find_parts(const JsonCursor& file) {
   const auto later = normalizer_of_later_parts(file["normalizer"].value());
   const PartCut cut = cut_of_parts(file["pre_tokenizer"].value());
   if (!later || cut == PartCut::depends) return;
@@ -174,7 +174,7 @@ void JsonTokenizer::Loaded::find_parts(const JsonPlace& file) {
       return token.is_normalized != normalized || stays_in_a_part(token);
     });
   };
-  later_normalizer = read_normalizer(JsonPlace(*later, "the normalizer of later parts"));
+  later_normalizer = read_normalizer(JsonCursor(*later, "the normalizer of later parts"));
   goes_by_parts = stays(true) && cuts_alike(cut);
   whole_goes_by_parts = goes_by_parts && stays(false);
 }
@@ -283,9 +283,9 @@ std::int64_t JsonTokenizer::vocabulary() const {
   return static_cast<std::int64_t>(loaded_->texts.size());
 }
 
-bool JsonTokenizer::goes_by_parts() const { return loaded_->whole_goes_by_parts; }
+bool JsonTokenizer::supports_chunking() const { return loaded_->whole_goes_by_parts; }
 
-std::size_t JsonTokenizer::place_to_cut(std::string_view text, std::size_t least) const {
+std::size_t JsonTokenizer::chunk_boundary(std::string_view text, std::size_t least) const {
   // What stands behind a token is the beginning of a text to the normalizer.
   const auto is_behind_token = [&](std::size_t at) {
     return std::ranges::any_of(loaded_->added, [&](const AddedToken& token) {

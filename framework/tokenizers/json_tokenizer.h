@@ -58,8 +58,8 @@ class JsonTokenizer {
   // Whether a text may be given in parts, one call of `encode` each, whose tokens are those of the
   // whole; and where a part may end: the first place at byte `least` or later, npos where there is
   // none.
-  bool goes_by_parts() const;
-  std::size_t place_to_cut(std::string_view text, std::size_t least) const;
+  bool supports_chunking() const;
+  std::size_t chunk_boundary(std::string_view text, std::size_t least) const;
   // The ids; with what begins and ends a text where `with_template`.
   std::vector<std::int64_t> ids(std::string_view text,
                                 std::string_view place,

@@ -110,7 +110,7 @@ AlignedText in_normal_form(const TextPiece& piece, NormalForm form) {
     std::size_t begin = plain_end(text, at, form);
     // The last plain character may go into one with what is behind it.
     if (begin > at && begin < text.size()) begin = previous_character(text, begin);
-    writer.keep(at, begin);
+    writer.copy_span(at, begin);
     at = begin < text.size() ? section_end(text, begin) : begin;
     put_section(text, begin, at, form, parts, writer);
   }

@@ -25,7 +25,7 @@ AlignedText by_character(const TextPiece& piece, F&& f) {
     if (f(next.code_point, text))
       writer.put(text, end);
     else
-      writer.keep(at, end);
+      writer.copy_span(at, end);
     at = end;
   }
   return std::move(writer).take();
@@ -61,7 +61,7 @@ AlignedText stripped(const TextPiece& piece, bool left, bool right) {
   }
   AlignedWriter writer(piece);
   if (is_blank && (left || right)) return std::move(writer).take();
-  writer.keep(left ? begin : 0, right ? end : piece.text.size());
+  writer.copy_span(left ? begin : 0, right ? end : piece.text.size());
   return std::move(writer).take();
 }
 
@@ -101,7 +101,7 @@ AlignedText of_bytes(const TextPiece& piece) {
   return std::move(writer).take();
 }
 
-TextNormalizer read_bert(const JsonPlace& json) {
+TextNormalizer read_bert(const JsonCursor& json) {
   const bool cleans = json["clean_text"].flag(true);
   const bool parts_chinese = json["handle_chinese_chars"].flag(true);
   const bool lower = json["lowercase"].flag(true);
@@ -118,7 +118,7 @@ TextNormalizer read_bert(const JsonPlace& json) {
   };
 }
 
-TextNormalizer read_replace(const JsonPlace& json) {
+TextNormalizer read_replace(const JsonCursor& json) {
   return [pattern = TextPattern::from_json(json["pattern"]),
           content = json["content"].text()](const TextPiece& piece) {
     AlignedWriter writer(piece);
@@ -128,25 +128,25 @@ TextNormalizer read_replace(const JsonPlace& json) {
       if (span.is_match)
         writer.put(content, span.end);
       else
-        writer.keep(span.begin, span.end);
+        writer.copy_span(span.begin, span.end);
     }
     return std::move(writer).take();
   };
 }
 
-TextNormalizer read_prepend(const JsonPlace& json) {
+TextNormalizer read_prepend(const JsonCursor& json) {
   return [text = json["prepend"].text()](const TextPiece& piece) {
     if (piece.text.empty()) return AlignedText(piece);
     AlignedWriter writer(piece);
     writer.put(text, 0);
-    writer.keep(0, piece.text.size());
+    writer.copy_span(0, piece.text.size());
     return std::move(writer).take();
   };
 }
 
-TextNormalizer read_sequence(const JsonPlace& json) {
+TextNormalizer read_sequence(const JsonCursor& json) {
   std::vector<TextNormalizer> steps;
-  const JsonPlace list = json["normalizers"];
+  const JsonCursor list = json["normalizers"];
   for (std::size_t i = 0; i < list.size(); ++i) steps.push_back(read_normalizer(list[i]));
   return [steps](const TextPiece& piece) {
     AlignedText text(piece);
@@ -158,9 +158,9 @@ TextNormalizer read_sequence(const JsonPlace& json) {
 
 }  // namespace
 
-TextNormalizer read_normalizer(const JsonPlace& json) {
+TextNormalizer read_normalizer(const JsonCursor& json) {
   if (!json.is_there()) return {};
-  const JsonPlace type = json["type"];
+  const JsonCursor type = json["type"];
   const std::string& kind = type.text();
   if (kind == "Sequence") return read_sequence(json);
   if (kind == "BertNormalizer") return read_bert(json);

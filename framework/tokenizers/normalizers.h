@@ -14,7 +14,7 @@ using TextNormalizer = std::function<AlignedText(const TextPiece&)>;
 
 // Of the member "normalizer" of a file; empty where it is null. Throws DataError for a kind that is
 // not known.
-TextNormalizer read_normalizer(const JsonPlace& json);
+TextNormalizer read_normalizer(const JsonCursor& json);
 
 // Unicode's normal forms (UAX 15), of which the package `tokenizers` knows Unicode of some years
 // ago (unicode_tables.h).
@@ -26,6 +26,6 @@ AlignedText in_normal_form(const TextPiece& piece, NormalForm form);
 
 // The table of replacements of a model of SentencePiece ("precompiled_charsmap"): a double array of
 // texts and the texts that replace them. Throws DataError for one that is damaged.
-TextNormalizer read_precompiled(const JsonPlace& json);
+TextNormalizer read_precompiled(const JsonCursor& json);
 
 }  // namespace longspan

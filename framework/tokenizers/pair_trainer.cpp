@@ -17,7 +17,7 @@ std::uint64_t key_of(std::int32_t left, std::int32_t right) {
 
 }  // namespace
 
-PairTrainer::PairTrainer(std::vector<std::string> symbols, PairRules rules)
+BpeTrainer::BpeTrainer(std::vector<std::string> symbols, PairRules rules)
     : rules_(std::move(rules)), texts_(std::move(symbols)) {
   for (std::size_t id = 0; id < texts_.size(); ++id)
     ids_.set(texts_[id], static_cast<std::int32_t>(id));
@@ -26,7 +26,7 @@ PairTrainer::PairTrainer(std::vector<std::string> symbols, PairRules rules)
   pairs_of_.resize(texts_.size());
 }
 
-void PairTrainer::add_word(std::span<const std::int32_t> symbols, std::int64_t count) {
+void BpeTrainer::add_word(std::span<const std::int32_t> symbols, std::int64_t count) {
   if (places_.size() + symbols.size() > INT32_MAX)
     throw DataError("its different words have more than {} symbols", INT32_MAX);
   const auto word = static_cast<std::int32_t>(counts_.size());
@@ -40,24 +40,24 @@ void PairTrainer::add_word(std::span<const std::int32_t> symbols, std::int64_t c
   }
 }
 
-double PairTrainer::score_of(const Pair& pair) const {
+double BpeTrainer::score_of(const Pair& pair) const {
   const auto count = static_cast<double>(pair.count);
-  if (rules_.score == PairScore::frequency) return count;
+  if (rules_.score == MergeScore::frequency) return count;
   return count / (static_cast<double>(frequencies_[static_cast<std::size_t>(pair.left)]) *
                   static_cast<double>(frequencies_[static_cast<std::size_t>(pair.right)]));
 }
 
-bool PairTrainer::is_worse(const Candidate& a, const Candidate& b) const {
+bool BpeTrainer::is_worse(const Candidate& a, const Candidate& b) const {
   if (a.score != b.score) return a.score < b.score;
   const Pair& one = pairs_[a.pair];
   const Pair& other = pairs_[b.pair];
-  if (rules_.ties == PairTies::ids)
+  if (rules_.ties == TieBreak::ids)
     return std::pair(one.left, one.right) > std::pair(other.left, other.right);
   if (one.left != other.left) return text(one.left) > text(other.left);
   return one.right != other.right && text(one.right) > text(other.right);
 }
 
-void PairTrainer::push(std::uint32_t pair) {
+void BpeTrainer::push(std::uint32_t pair) {
   if (pairs_[pair].count < rules_.least_count) return;
   queue_.push_back({score_of(pairs_[pair]), pair});
   std::ranges::push_heap(queue_,
@@ -65,7 +65,7 @@ void PairTrainer::push(std::uint32_t pair) {
 }
 
 // Those that are there; of those that were, too many may have gathered.
-void PairTrainer::rebuild_queue() {
+void BpeTrainer::rebuild_queue() {
   queue_.clear();
   for (std::size_t i = 0; i < pairs_.size(); ++i)
     if (pairs_[i].count >= rules_.least_count)
@@ -74,7 +74,7 @@ void PairTrainer::rebuild_queue() {
                          [this](const Candidate& a, const Candidate& b) { return is_worse(a, b); });
 }
 
-std::uint32_t PairTrainer::pair_of(std::int32_t left, std::int32_t right) {
+std::uint32_t BpeTrainer::pair_of(std::int32_t left, std::int32_t right) {
   const std::uint64_t key = key_of(left, right);
   if (const auto* const found = pair_ids_.find(key)) return found->first;
   const auto pair = static_cast<std::uint32_t>(pairs_.size());
@@ -83,28 +83,28 @@ std::uint32_t PairTrainer::pair_of(std::int32_t left, std::int32_t right) {
   return pair;
 }
 
-void PairTrainer::add(std::int32_t left,
-                      std::int32_t right,
-                      std::int32_t place,
-                      std::int64_t count) {
+void BpeTrainer::add(std::int32_t left,
+                     std::int32_t right,
+                     std::int32_t place,
+                     std::int64_t count) {
   const std::uint32_t number = pair_of(left, right);
   Pair& pair = pairs_[number];
   pair.count += count;
   pair.places.push_back(place);
-  if (rules_.score == PairScore::likelihood && !std::exchange(pair.is_listed, true)) {
+  if (rules_.score == MergeScore::likelihood && !std::exchange(pair.is_listed, true)) {
     pairs_of_[static_cast<std::size_t>(left)].push_back(number);
     if (right != left) pairs_of_[static_cast<std::size_t>(right)].push_back(number);
   }
   if (std::exchange(pair.touched, merges_) != merges_) touched_.push_back(number);
 }
 
-void PairTrainer::take(std::int32_t left, std::int32_t right, std::int64_t count) {
+void BpeTrainer::take(std::int32_t left, std::int32_t right, std::int64_t count) {
   Pair& pair = pairs_[pair_of(left, right)];
   pair.count -= count;
   if (pair.count == 0) pair.places = {};
 }
 
-std::int32_t PairTrainer::symbol_of(std::int32_t left, std::int32_t right) {
+std::int32_t BpeTrainer::symbol_of(std::int32_t left, std::int32_t right) {
   std::string_view rest = text(right);
   if (rest.starts_with(rules_.prefix)) rest.remove_prefix(rules_.prefix.size());
   const std::string whole = text(left) + std::string(rest);
@@ -118,7 +118,7 @@ std::int32_t PairTrainer::symbol_of(std::int32_t left, std::int32_t right) {
 }
 
 // Left to right: of three symbols that are the same the first two are merged.
-void PairTrainer::merge(const PairMerge& merge, std::vector<std::int32_t> places) {
+void BpeTrainer::merge(const PairMerge& merge, std::vector<std::int32_t> places) {
   if (!std::ranges::is_sorted(places)) std::ranges::sort(places);
   for (const std::int32_t place : places) {
     Place& left = at(place);
@@ -142,9 +142,9 @@ void PairTrainer::merge(const PairMerge& merge, std::vector<std::int32_t> places
 
 // The pairs whose scores may have grown: those that were made, and for the likelihood those of
 // symbols that have become rarer.
-void PairTrainer::push_touched(const PairMerge& merge) {
+void BpeTrainer::push_touched(const PairMerge& merge) {
   for (const std::uint32_t pair : touched_) push(pair);
-  if (rules_.score == PairScore::frequency) return;
+  if (rules_.score == MergeScore::frequency) return;
   for (const std::int32_t symbol : {merge.left, merge.right, merge.whole}) {
     auto& pairs = pairs_of_[static_cast<std::size_t>(symbol)];
     for (const std::uint32_t pair : pairs)
@@ -158,7 +158,7 @@ void PairTrainer::push_touched(const PairMerge& merge) {
   }
 }
 
-std::vector<PairMerge> PairTrainer::train(std::int64_t symbols, const MergeListener& listener) {
+std::vector<PairMerge> BpeTrainer::train(std::int64_t symbols, const MergeListener& listener) {
   const auto is_worse_than = [this](const Candidate& a, const Candidate& b) {
     return is_worse(a, b);
   };

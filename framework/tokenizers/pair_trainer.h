@@ -15,14 +15,14 @@ namespace longspan {
 
 // Which pair is merged next: the one that is there most often, or the one that is there most often
 // for the frequencies of its two symbols, count / (frequency of one x frequency of the other).
-enum class PairScore : std::uint8_t { frequency, likelihood };
+enum class MergeScore : std::uint8_t { frequency, likelihood };
 // Which of several pairs of one score: that of the smaller bytes of the left symbol and then of the
 // right one, or that of the smaller ids, as the package `tokenizers` takes them.
-enum class PairTies : std::uint8_t { bytes, ids };
+enum class TieBreak : std::uint8_t { bytes, ids };
 
 struct PairRules {
-  PairScore score = PairScore::frequency;
-  PairTies ties = PairTies::bytes;
+  MergeScore score = MergeScore::frequency;
+  TieBreak ties = TieBreak::bytes;
   std::int64_t least_count = 2;  // of a pair that is merged
   // What all symbols of a word but the first begin with; a merge leaves out that of its right one.
   std::string prefix;
@@ -39,10 +39,10 @@ using MergeListener = std::function<void(std::int64_t)>;
 
 // Counts are kept up to date where something is merged, and nothing is counted again. The result
 // depends neither on the order of the words nor on the machine. Single use.
-class PairTrainer {
+class BpeTrainer {
  public:
   // The symbols there are, by id; none of them twice.
-  PairTrainer(std::vector<std::string> symbols, PairRules rules);
+  BpeTrainer(std::vector<std::string> symbols, PairRules rules);
   // A word that is there so many times. All words together have less than 2^31 symbols; throws
   // DataError where they have more.
   void add_word(std::span<const std::int32_t> symbols, std::int64_t count);

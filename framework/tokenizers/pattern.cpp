@@ -46,7 +46,7 @@ TextPattern TextPattern::regex(const std::string& expression, const std::string&
     pcre2_get_error_message(error, message.data(), message.size());
     throw DataError("{}: found {}; wanted a regular expression: {}",
                     place,
-                    in_quotes(expression),
+                    quote(expression),
                     reinterpret_cast<const char*>(message.data()));
   }
   compiled->is_fast = pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE) == 0;
@@ -61,9 +61,9 @@ TextPattern TextPattern::literal(std::string text) {
   return pattern;
 }
 
-TextPattern TextPattern::from_json(const JsonPlace& json) {
+TextPattern TextPattern::from_json(const JsonCursor& json) {
   if (json.has("Regex")) {
-    const JsonPlace expression = json["Regex"];
+    const JsonCursor expression = json["Regex"];
     return regex(expression.text(), expression.place());
   }
   return literal(json["String"].text());

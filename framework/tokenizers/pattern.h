@@ -31,7 +31,7 @@ class TextPattern {
   static TextPattern regex(const std::string& expression, const std::string& place);
   static TextPattern literal(std::string text);
   // Of {"Regex": expression} or {"String": text}.
-  static TextPattern from_json(const JsonPlace& json);
+  static TextPattern from_json(const JsonCursor& json);
 
  private:
   friend class PatternScan;

@@ -41,8 +41,8 @@ class PatternWriter {
         "{}: found {} in {}; wanted an expression without it: it may mean something "
         "else here",
         place_,
-        in_quotes(what),
-        in_quotes(expression_));
+        quote(what),
+        quote(expression_));
   }
   void copy(std::size_t count) {
     text_ += expression_.substr(at_, count);

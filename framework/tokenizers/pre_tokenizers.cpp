@@ -17,7 +17,7 @@ constexpr std::string_view known_pre_tokenizers =
 // What becomes of matches.
 enum class CutBehavior : std::uint8_t { removed, isolated, with_previous, with_next, contiguous };
 
-CutBehavior behavior_of(const JsonPlace& json, CutBehavior otherwise) {
+CutBehavior behavior_of(const JsonCursor& json, CutBehavior otherwise) {
   if (!json.is_there()) return otherwise;
   const std::string& text = json.text();
   if (text == "Removed") return CutBehavior::removed;
@@ -150,7 +150,7 @@ PreTokenizer with_space_before() {
     if (piece.text.starts_with(' ')) return sink(piece);
     AlignedWriter writer(piece);
     writer.put(" ", 0);
-    writer.keep(0, piece.text.size());
+    writer.copy_span(0, piece.text.size());
     const AlignedText text = std::move(writer).take();
     sink(text.piece());
   };
@@ -164,7 +164,7 @@ void write_byte_letters(const TextPiece& piece, const PieceSink& sink) {
   sink(text.piece());
 }
 
-PreTokenizer read_byte_level(const JsonPlace& json, bool leaves_bytes) {
+PreTokenizer read_byte_level(const JsonCursor& json, bool leaves_bytes) {
   std::vector<PreTokenizer> steps;
   if (json["add_prefix_space"].flag(true)) steps.push_back(with_space_before());
   if (json["use_regex"].flag(true))
@@ -175,11 +175,11 @@ PreTokenizer read_byte_level(const JsonPlace& json, bool leaves_bytes) {
 }
 
 // Spaces become a letter, with which words begin (Kudo and Richardson 2018).
-PreTokenizer read_metaspace(const JsonPlace& json) {
-  const JsonPlace replacement = json["replacement"];
+PreTokenizer read_metaspace(const JsonCursor& json) {
+  const JsonCursor replacement = json["replacement"];
   const std::string letter = replacement.is_there() ? utf8_of(replacement.character()) : "\u2581";
   std::string scheme = json["add_prefix_space"].flag(true) ? "always" : "never";
-  const JsonPlace prepend = json["prepend_scheme"];
+  const JsonCursor prepend = json["prepend_scheme"];
   if (prepend.is_there()) scheme = prepend.text();
   if (scheme != "always" && scheme != "never" && scheme != "first")
     prepend.unknown("always, first and never");
@@ -193,7 +193,7 @@ PreTokenizer read_metaspace(const JsonPlace& json) {
     if (prepends && !begins_so) writer.put(letter, 0);
     for (std::size_t at = 0; at < piece.text.size();) {
       const std::size_t space = std::min(piece.text.find(' ', at), piece.text.size());
-      writer.keep(at, space);
+      writer.copy_span(at, space);
       if (space < piece.text.size()) writer.put(letter, space + 1);
       at = space + 1;
     }
@@ -205,8 +205,8 @@ PreTokenizer read_metaspace(const JsonPlace& json) {
   };
 }
 
-PreTokenizer read_one(const JsonPlace& json, bool leaves_bytes) {
-  const JsonPlace type = json["type"];
+PreTokenizer read_one(const JsonCursor& json, bool leaves_bytes) {
+  const JsonCursor type = json["type"];
   const std::string& kind = type.text();
   if (kind == "ByteLevel") return read_byte_level(json, leaves_bytes);
   if (kind == "Metaspace") return read_metaspace(json);
@@ -232,20 +232,20 @@ PreTokenizer read_one(const JsonPlace& json, bool leaves_bytes) {
 }
 
 // The steps, with those of sequences in sequences.
-void add_steps(const JsonPlace& json, std::vector<JsonPlace>& steps) {
+void add_steps(const JsonCursor& json, std::vector<JsonCursor>& steps) {
   if (!json["type"].is_there() || json["type"].text() != "Sequence") {
     steps.push_back(json);
     return;
   }
-  const JsonPlace list = json["pretokenizers"];
+  const JsonCursor list = json["pretokenizers"];
   for (std::size_t i = 0; i < list.size(); ++i) add_steps(list[i], steps);
 }
 
 }  // namespace
 
-ReadPreTokenizer read_pre_tokenizer(const JsonPlace& json, bool leaves_bytes) {
+ReadPreTokenizer read_pre_tokenizer(const JsonCursor& json, bool leaves_bytes) {
   if (!json.is_there()) return {};
-  std::vector<JsonPlace> places;
+  std::vector<JsonCursor> places;
   add_steps(json, places);
   ReadPreTokenizer read;
   std::vector<PreTokenizer> steps;

@@ -20,8 +20,8 @@ struct ReadPreTokenizer {
 };
 
 // Of the member "pre_tokenizer" of a file. A last step of the kind ByteLevel writes bytes as
-// letters (byte_letters.h), which is left to who asks where `leaves_bytes`. Throws DataError for a
-// kind that is not known.
-ReadPreTokenizer read_pre_tokenizer(const JsonPlace& json, bool leaves_bytes);
+// letters (byte_to_unicode.h), which is left to who asks where `leaves_bytes`. Throws DataError for
+// a kind that is not known.
+ReadPreTokenizer read_pre_tokenizer(const JsonCursor& json, bool leaves_bytes);
 
 }  // namespace longspan

@@ -21,7 +21,7 @@ int sextet(char letter) {
   return letter == '/' ? 63 : -1;
 }
 
-std::string from_base64(const JsonPlace& json) {
+std::string from_base64(const JsonCursor& json) {
   std::string_view text = json.text();
   while (text.ends_with('=')) text.remove_suffix(1);
   std::string bytes;
@@ -29,7 +29,7 @@ std::string from_base64(const JsonPlace& json) {
   int count = 0;
   for (const char letter : text) {
     const int value = sextet(letter);
-    if (value < 0) json.refuse("bytes in base64");
+    if (value < 0) json.throw_data_error("bytes in base64");
     bits = bits << 6 | static_cast<std::uint32_t>(value);
     count += 6;
     if (count < 8) continue;
@@ -42,16 +42,16 @@ std::string from_base64(const JsonPlace& json) {
 // A double array (Aoe 1989) as the library darts-clone keeps it, and the texts that it points into.
 class Replacements {
  public:
-  explicit Replacements(const JsonPlace& json) {
+  explicit Replacements(const JsonCursor& json) {
     const std::string bytes = from_base64(json);
     std::uint32_t size = 0;
     if (bytes.size() >= sizeof(size)) std::memcpy(&size, bytes.data(), sizeof(size));
     if (bytes.size() < sizeof(size) + size || size % sizeof(std::uint32_t) != 0 || size == 0)
-      json.refuse("a table of replacements in base64");
+      json.throw_data_error("a table of replacements in base64");
     units_.resize(size / sizeof(std::uint32_t));
     std::memcpy(units_.data(), bytes.data() + sizeof(size), size);
     texts_ = bytes.substr(sizeof(size) + size);
-    if (valid_utf8_bytes(texts_) != texts_.size()) json.refuse("replacements in UTF-8");
+    if (valid_utf8_bytes(texts_) != texts_.size()) json.throw_data_error("replacements in UTF-8");
   }
 
   // What replaces the shortest text of the table that `text` begins with; null where there is none.
@@ -113,7 +113,7 @@ AlignedText replaced(const TextPiece& piece, const Replacements& replacements) {
     if (end - at >= longest_cluster || !put(at, end)) {
       for (std::size_t begin = at; begin < end;) {
         const std::size_t next = begin + next_character(piece.text.substr(begin)).width;
-        if (!put(begin, next)) writer.keep(begin, next);
+        if (!put(begin, next)) writer.copy_span(begin, next);
         begin = next;
       }
     }
@@ -124,8 +124,8 @@ AlignedText replaced(const TextPiece& piece, const Replacements& replacements) {
 
 }  // namespace
 
-TextNormalizer read_precompiled(const JsonPlace& json) {
-  if (!json.is_there()) json.refuse("a table of replacements");
+TextNormalizer read_precompiled(const JsonCursor& json) {
+  if (!json.is_there()) json.throw_data_error("a table of replacements");
   if (json.text().empty()) return {};
   return [table = std::make_shared<const Replacements>(json)](const TextPiece& piece) {
     return replaced(piece, *table);

@@ -115,19 +115,19 @@ std::string to_base64(std::string_view bytes) {
 
 nlohmann::json parsed(const NamedText& file) {
   if (!file.is_there()) return nlohmann::json::object();
-  require_json_bounds(file.text, file.place, false);
+  check_json_limits(file.text, file.place, false);
   try {
     nlohmann::json found = nlohmann::json::parse(file.text);
     if (!found.is_object()) throw DataError("{}: expected a JSON object", file.place);
     return found;
   } catch (const nlohmann::json::exception& error) {
-    throw DataError("{}: is not JSON: {}", file.place, shortened(error.what(), 200));
+    throw DataError("{}: is not JSON: {}", file.place, truncated(error.what(), 200));
   }
 }
 
 // An entry of "added_tokens" of a tokenizer.json, without its id. `json`: the token's text, or an
 // object as the package writes one.
-Json added_token(const JsonPlace& json, bool is_special) {
+Json added_token(const JsonCursor& json, bool is_special) {
   const bool is_object = !json.is_text();
   const auto flag = [&](const char* key, bool otherwise) {
     return is_object ? json[key].flag(otherwise) : otherwise;
@@ -154,7 +154,7 @@ class SlowTokenizer {
   void take_pieces(const SentencePieceFile& model);
   void take_byte_pairs(const SentencePieceFile& model);
   void read_special_tokens();
-  void add_special(const std::string& role, const JsonPlace& json);
+  void add_special(const std::string& role, const JsonCursor& json);
   void add_tokens();
   void refuse_other_ids() const;
   void add_byte_level();
@@ -172,7 +172,7 @@ class SlowTokenizer {
 
   const SlowTokenizerFiles& files_;
   nlohmann::json config_json_, map_json_, added_json_, model_json_;
-  JsonPlace config_;
+  JsonCursor config_;
   SlowKind kind_ = SlowKind::gpt2;
   bool has_word_ends_ = false;
   std::optional<SentencePieceFile> pieces_;
@@ -195,7 +195,7 @@ SlowTokenizer::SlowTokenizer(const SlowTokenizerFiles& files)
 std::optional<SlowKind> SlowTokenizer::said_kind() const {
   for (const auto& [json, place] : {std::pair(&config_json_, &files_.tokenizer_config.place),
                                     std::pair(&model_json_, &files_.config.place)}) {
-    const JsonPlace named = JsonPlace(*json, *place)["tokenizer_class"];
+    const JsonCursor named = JsonCursor(*json, *place)["tokenizer_class"];
     if (!named.is_there()) continue;
     std::string name = named.text();
     if (name.ends_with("Fast")) name.resize(name.size() - 4);
@@ -205,7 +205,7 @@ std::optional<SlowKind> SlowTokenizer::said_kind() const {
           "{}: \"tokenizer_class\": found {}, of which {} is not read; save the tokenizer as "
           "tokenizer.json",
           *place,
-          in_quotes(named.text()),
+          quote(named.text()),
           files_.vocabulary.place);
     return known->kind;
   }
@@ -241,7 +241,7 @@ std::pair<std::string, std::int64_t> SlowTokenizer::special(const char* role) co
   if (id < 0)
     throw DataError("{}: has no token {}, the {}_token, which a text has around it",
                     files_.vocabulary.place,
-                    in_quotes(text),
+                    quote(text),
                     role);
   return {text, id};
 }
@@ -288,7 +288,7 @@ void SlowTokenizer::read_lines() {
 
 void SlowTokenizer::read_merges() {
   const nlohmann::json vocabulary = parsed(files_.vocabulary);
-  const WordVocabulary read = read_word_vocabulary(JsonPlace(vocabulary, files_.vocabulary.place));
+  const WordVocabulary read = read_word_vocabulary(JsonCursor(vocabulary, files_.vocabulary.place));
   for (std::size_t id = 0; id < read.texts.size(); ++id)
     if (read.ids.find(read.texts[id]) == static_cast<std::int32_t>(id))
       ids_[read.texts[id]] = static_cast<std::int64_t>(id);
@@ -307,7 +307,7 @@ void SlowTokenizer::read_merges() {
       throw DataError("{}:{}: found {}; wanted two pieces with a space between them",
                       files_.merges.place,
                       line_number,
-                      in_quotes(line));
+                      quote(line));
     pairs.push_back({line.substr(0, blank), line.substr(blank + 1)});
     has_word_ends_ = has_word_ends_ || line.ends_with(word_end);
   }
@@ -388,7 +388,7 @@ void SlowTokenizer::read_vocabulary() {
     take_pieces(*pieces_);
 }
 
-void SlowTokenizer::add_special(const std::string& role, const JsonPlace& json) {
+void SlowTokenizer::add_special(const std::string& role, const JsonCursor& json) {
   Json token = added_token(json, true);
   // As the package has it of a text alone.
   if (role == "mask" && kind_ == SlowKind::roberta && json.is_text()) token["lstrip"] = true;
@@ -401,11 +401,11 @@ void SlowTokenizer::add_special(const std::string& role, const JsonPlace& json) 
 void SlowTokenizer::read_special_tokens() {
   for (const auto& [role, text] : usual_special_tokens(kind_)) {
     const nlohmann::json json = text;
-    add_special(role, JsonPlace(json, files_.vocabulary.place));
+    add_special(role, JsonCursor(json, files_.vocabulary.place));
   }
   for (const auto& [json, place] : {std::pair(&config_json_, &files_.tokenizer_config.place),
                                     std::pair(&map_json_, &files_.special_tokens_map.place)}) {
-    const JsonPlace object(*json, *place);
+    const JsonCursor object(*json, *place);
     for (const char* const role : roles) {
       const std::string key = std::string(role) + "_token";
       if (!object.has(key)) continue;
@@ -415,7 +415,7 @@ void SlowTokenizer::read_special_tokens() {
         special_.erase(role);
     }
     for (const char* const key : {"additional_special_tokens", "extra_special_tokens"}) {
-      const JsonPlace more = object[key];
+      const JsonCursor more = object[key];
       if (!more.is_there()) continue;
       if (more.is_list())
         for (std::size_t i = 0; i < more.size(); ++i) add_special("", more[i]);
@@ -425,12 +425,12 @@ void SlowTokenizer::read_special_tokens() {
   }
   // What T5 fills gaps with has the ids after the model's, backwards.
   if (kind_ != SlowKind::t5) return;
-  const JsonPlace count = config_["extra_ids"];
+  const JsonCursor count = config_["extra_ids"];
   const std::int64_t extra = count.is_there() ? count.integer(0, 1 << 16) : 100;
   for (std::int64_t i = extra - 1; i >= 0; --i) {
     const std::string text = fmt::format("<extra_id_{}>", i);
     const nlohmann::json json = text;
-    add_special("", JsonPlace(json, files_.vocabulary.place));
+    add_special("", JsonCursor(json, files_.vocabulary.place));
     if (has(text)) continue;
     const auto id = static_cast<std::int64_t>(pieces_->pieces.size());
     pieces_->pieces.push_back({text});
@@ -453,28 +453,28 @@ void SlowTokenizer::add_tokens() {
     if (!is_new && entry->second != id)
       throw DataError("{}: token {} is said to be {}, and {} in {}",
                       place,
-                      in_quotes(text),
+                      quote(text),
                       id,
                       entry->second,
                       files_.vocabulary.place);
     added_.insert_or_assign(id, std::move(token));
   };
-  const JsonPlace decoder = config_["added_tokens_decoder"];
+  const JsonCursor decoder = config_["added_tokens_decoder"];
   if (decoder.is_there()) {
     for (const auto& [number, token] : decoder.value().items()) {
       std::int64_t id = -1;
       const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
       if (error != std::errc() || end != number.data() + number.size() || id < 0 || id >= 1 << 24)
-        decoder.refuse("ids and their tokens");
+        decoder.throw_data_error("ids and their tokens");
       add(id, added_token(decoder[number], false), files_.tokenizer_config.place);
     }
   } else {
-    const JsonPlace added(added_json_, files_.added_tokens.place);
+    const JsonCursor added(added_json_, files_.added_tokens.place);
     for (const auto& [text, id] : added_json_.items()) {
       const Json* const known = special_of(text);
       const nlohmann::json json = text;
       add(added[text].integer(0, (1 << 24) - 1),
-          known ? *known : added_token(JsonPlace(json, files_.added_tokens.place), false),
+          known ? *known : added_token(JsonCursor(json, files_.added_tokens.place), false),
           files_.added_tokens.place);
     }
   }
@@ -491,7 +491,7 @@ void SlowTokenizer::add_tokens() {
       if (!is_control && piece.type != SentencePieceFile::PieceType::user_defined) continue;
       const nlohmann::json json = {{"content", piece.text}, {"normalized", false}};
       added_.try_emplace(static_cast<std::int64_t>(id),
-                         added_token(JsonPlace(json, files_.vocabulary.place), is_control));
+                         added_token(JsonCursor(json, files_.vocabulary.place), is_control));
     }
   for (const auto& [id, token] : added_) {
     Json entry = {{"id", id}};
@@ -511,7 +511,7 @@ void SlowTokenizer::refuse_other_ids() const {
   if (flag("split_special_tokens", false)) refuse("split_special_tokens", "true", "false");
   if (kind_ != SlowKind::bert) return;
   if (!flag("do_basic_tokenize", true)) refuse("do_basic_tokenize", "false", "true");
-  const JsonPlace never = config_["never_split"];
+  const JsonCursor never = config_["never_split"];
   if (never.is_there() && never.size() > 0) refuse("never_split", "words", "none");
 }
 
@@ -523,7 +523,7 @@ void SlowTokenizer::add_byte_level() {
         files_.vocabulary.place,
         has_word_ends_ ? "has pieces that end in </w> and no <|startoftext|>"
                        : "has no piece for a space",
-        in_quotes(gpt2_space));
+        quote(gpt2_space));
   const bool is_qwen2 = kind_ == SlowKind::qwen2;
   const Json level = {{"type", "ByteLevel"},
                       {"add_prefix_space", flag("add_prefix_space", false)},
@@ -586,7 +586,7 @@ void SlowTokenizer::add_bert() {
     return !token.starts_with('[') &&
            std::ranges::any_of(token, [](char c) { return c >= 'A' && c <= 'Z'; });
   });
-  const JsonPlace accents = config_["strip_accents"];
+  const JsonCursor accents = config_["strip_accents"];
   file_["normalizer"] = {{"type", "BertNormalizer"},
                          {"clean_text", true},
                          {"handle_chinese_chars", flag("tokenize_chinese_chars", true)},

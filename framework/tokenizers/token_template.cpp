@@ -3,33 +3,34 @@
 namespace longspan {
 namespace {
 
-std::int64_t id_of(const JsonPlace& json) { return json.integer(0, (1 << 24) - 1); }
+std::int64_t id_of(const JsonCursor& json) { return json.integer(0, (1 << 24) - 1); }
 
-TokenTemplate read_single(const JsonPlace& json) {
+TokenTemplate read_single(const JsonCursor& json) {
   TokenTemplate result;
-  const JsonPlace single = json["single"];
+  const JsonCursor single = json["single"];
   bool has_text = false;
   for (std::size_t i = 0; i < single.size(); ++i) {
-    const JsonPlace part = single[i];
+    const JsonCursor part = single[i];
     if (part.has("Sequence")) {
-      if (has_text || part["Sequence"]["id"].text() != "A") part.refuse("the sequence A, once");
+      if (has_text || part["Sequence"]["id"].text() != "A")
+        part.throw_data_error("the sequence A, once");
       has_text = true;
       continue;
     }
-    const JsonPlace token = json["special_tokens"][part["SpecialToken"]["id"].text()];
-    const JsonPlace ids = token["ids"];
+    const JsonCursor token = json["special_tokens"][part["SpecialToken"]["id"].text()];
+    const JsonCursor ids = token["ids"];
     for (std::size_t j = 0; j < ids.size(); ++j)
       (has_text ? result.after : result.before).push_back(id_of(ids[j]));
   }
-  if (!has_text) single.refuse("the sequence A in it");
+  if (!has_text) single.throw_data_error("the sequence A in it");
   return result;
 }
 
 }  // namespace
 
-TokenTemplate read_token_template(const JsonPlace& json) {
+TokenTemplate read_token_template(const JsonCursor& json) {
   if (!json.is_there()) return {};
-  const JsonPlace type = json["type"];
+  const JsonCursor type = json["type"];
   const std::string& kind = type.text();
   if (kind == "TemplateProcessing") return read_single(json);
   if (kind == "BertProcessing" || kind == "RobertaProcessing")
@@ -38,7 +39,7 @@ TokenTemplate read_token_template(const JsonPlace& json) {
   if (kind != "Sequence")
     type.unknown("TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel and Sequence");
   TokenTemplate result;
-  const JsonPlace list = json["processors"];
+  const JsonCursor list = json["processors"];
   for (std::size_t i = 0; i < list.size(); ++i) {
     const TokenTemplate step = read_token_template(list[i]);
     result.before.insert(result.before.begin(), step.before.begin(), step.before.end());

@@ -16,6 +16,6 @@ struct TokenTemplate {
 
 // Of the member "post_processor" of a file: TemplateProcessing, BertProcessing, RobertaProcessing,
 // ByteLevel (which adds nothing) and sequences of them. Throws DataError for another kind.
-TokenTemplate read_token_template(const JsonPlace& json);
+TokenTemplate read_token_template(const JsonCursor& json);
 
 }  // namespace longspan

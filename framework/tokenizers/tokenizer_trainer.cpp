@@ -100,9 +100,9 @@ TokenizerRules checked(TokenizerRules rules) {
   std::set<std::string> seen;
   for (const std::string& token : rules.special) {
     if (token.empty() || valid_utf8_bytes(token) != token.size())
-      throw ConfigurationError("special token {}: wanted a text in UTF-8", in_quotes(token));
+      throw ConfigurationError("special token {}: wanted a text in UTF-8", quote(token));
     if (!seen.insert(token).second)
-      throw ConfigurationError("special token {} is there twice", in_quotes(token));
+      throw ConfigurationError("special token {} is there twice", quote(token));
   }
   return rules;
 }
@@ -143,7 +143,7 @@ class ByteSymbols : public Symbols {
       add(from_byte_letters(token).value_or(no_byte_of_text + token));
     std::array<std::size_t, 256> bytes{};
     std::iota(bytes.begin(), bytes.end(), std::size_t{0});
-    std::ranges::sort(bytes, {}, [](std::size_t byte) { return byte_letters()[byte]; });
+    std::ranges::sort(bytes, {}, [](std::size_t byte) { return byte_to_unicode()[byte]; });
     for (const std::size_t byte : bytes) ids_[byte] = add(std::string(1, static_cast<char>(byte)));
   }
   void append_ids(std::string_view word, std::vector<std::int32_t>& ids) const override {
@@ -232,8 +232,8 @@ struct TokenizerTrainer::FrontEnd {
   explicit FrontEnd(const TokenizerRules& rules)
       : normalizer_json(normalizer_of(rules)),
         pre_tokenizer_json(pre_tokenizer_of(rules)),
-        normalizer(read_normalizer(JsonPlace(normalizer_json, "the normalizer"))),
-        cut(read_pre_tokenizer(JsonPlace(pre_tokenizer_json, "the pre-tokenizer"), true).cut) {}
+        normalizer(read_normalizer(JsonCursor(normalizer_json, "the normalizer"))),
+        cut(read_pre_tokenizer(JsonCursor(pre_tokenizer_json, "the pre-tokenizer"), true).cut) {}
 
   nlohmann::json normalizer_json;
   nlohmann::json pre_tokenizer_json;
@@ -245,7 +245,7 @@ TokenizerRules usual_rules(TrainedKind kind) {
   if (kind == TrainedKind::byte_pairs) return {.kind = kind, .special = {"<|endoftext|>"}};
   return {.kind = kind,
           .special = {"[PAD]", unknown_piece, "[CLS]", "[SEP]", "[MASK]"},
-          .score = PairScore::likelihood};
+          .score = MergeScore::likelihood};
 }
 
 TokenizerTrainer::TokenizerTrainer(TokenizerRules rules)
@@ -281,10 +281,10 @@ std::string TokenizerTrainer::train(const WordCounts& words,
         rules_.vocabulary,
         rules_.kind == TrainedKind::byte_pairs ? "256 bytes" : "characters",
         symbols->texts().size());
-  PairTrainer trainer(symbols->texts(),
-                      {.score = rules_.score,
-                       .ties = rules_.ties,
-                       .prefix = rules_.kind == TrainedKind::byte_pairs ? "" : continuing});
+  BpeTrainer trainer(symbols->texts(),
+                     {.score = rules_.score,
+                      .ties = rules_.ties,
+                      .prefix = rules_.kind == TrainedKind::byte_pairs ? "" : continuing});
   std::vector<std::int32_t> ids;
   for (const CountedWord& word : sorted) {
     ids.clear();

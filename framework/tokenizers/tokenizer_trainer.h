@@ -25,8 +25,8 @@ struct TokenizerRules {
   std::vector<std::string> special;
   WordCut cut = WordCut::gpt2;  // of byte pairs
   bool lowercase = true;        // of WordPiece: small letters without accents
-  PairScore score = PairScore::frequency;
-  PairTies ties = PairTies::bytes;
+  MergeScore score = MergeScore::frequency;
+  TieBreak ties = TieBreak::bytes;
 };
 
 // Where nothing else is asked for. Byte pairs: the most frequent first, <|endoftext|>. WordPiece:

@@ -13,7 +13,7 @@ constexpr double unknown_penalty = 10;  // below the least likely piece, as in S
 
 class Unigram : public WordModel {
  public:
-  Unigram(const JsonPlace& json, const WordVocabulary& vocabulary);
+  Unigram(const JsonCursor& json, const WordVocabulary& vocabulary);
   void encode(std::string_view word, std::vector<WordToken>& tokens) const override;
 
  private:
@@ -37,8 +37,8 @@ class Unigram : public WordModel {
   double unknown_score_ = 0;
 };
 
-Unigram::Unigram(const JsonPlace& json, const WordVocabulary& vocabulary) : ids_(vocabulary.ids) {
-  const JsonPlace pieces = json["vocab"];
+Unigram::Unigram(const JsonCursor& json, const WordVocabulary& vocabulary) : ids_(vocabulary.ids) {
+  const JsonCursor pieces = json["vocab"];
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < vocabulary.texts.size(); ++i) {
     scores_.push_back(pieces.value()[i][1].get<double>());
@@ -46,7 +46,7 @@ Unigram::Unigram(const JsonPlace& json, const WordVocabulary& vocabulary) : ids_
     tree_.add(vocabulary.texts[i], ids_.find(vocabulary.texts[i]));
   }
   unknown_score_ = least - unknown_penalty;
-  const JsonPlace unknown = json["unk_id"];
+  const JsonCursor unknown = json["unk_id"];
   if (unknown.is_there())
     unknown_ = static_cast<std::int32_t>(
         unknown.integer(0, static_cast<std::int64_t>(vocabulary.texts.size()) - 1));
@@ -105,7 +105,7 @@ void Unigram::encode(std::string_view word, std::vector<WordToken>& tokens) cons
 
 }  // namespace
 
-std::unique_ptr<const WordModel> read_unigram(const JsonPlace& json,
+std::unique_ptr<const WordModel> read_unigram(const JsonCursor& json,
                                               const WordVocabulary& vocabulary) {
   return std::make_unique<Unigram>(json, vocabulary);
 }

@@ -14,7 +14,7 @@ constexpr std::size_t most_gap = std::size_t{1} << 18;
 // The word itself.
 class WholeWords : public WordModel {
  public:
-  WholeWords(const JsonPlace& json, const WordVocabulary& vocabulary)
+  WholeWords(const JsonCursor& json, const WordVocabulary& vocabulary)
       : ids_(vocabulary.ids), unknown_(ids_.find(json["unk_token"].text_or("<unk>"))) {}
   void encode(std::string_view word, std::vector<WordToken>& tokens) const override {
     const std::int32_t found = ids_.find(word);
@@ -30,22 +30,22 @@ class WholeWords : public WordModel {
 };
 
 // Of [["piece", score], ...].
-WordVocabulary read_piece_list(const JsonPlace& json) {
+WordVocabulary read_piece_list(const JsonCursor& json) {
   WordVocabulary vocabulary;
-  if (!json.is_list()) json.refuse("a list of pieces and their scores");
-  if (json.size() > most_ids) json.refuse(fmt::format("at most {} pieces", most_ids));
+  if (!json.is_list()) json.throw_data_error("a list of pieces and their scores");
+  if (json.size() > most_ids) json.throw_data_error(fmt::format("at most {} pieces", most_ids));
   for (std::size_t i = 0; i < json.size(); ++i) {
     const auto& entry = json.value()[i];
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
-      json[i].refuse("a piece and its score");
+      json[i].throw_data_error("a piece and its score");
     vocabulary.texts.push_back(entry[0].get<std::string>());
     vocabulary.ids.set(vocabulary.texts.back(), static_cast<std::int32_t>(i));
   }
   return vocabulary;
 }
 
-std::string kind_of(const JsonPlace& json) {
-  const JsonPlace type = json["type"];
+std::string kind_of(const JsonCursor& json) {
+  const JsonCursor type = json["type"];
   if (type.is_there()) return type.text();
   // Files of old did not say it.
   if (json["merges"].is_there()) return "BPE";
@@ -55,13 +55,13 @@ std::string kind_of(const JsonPlace& json) {
 
 }  // namespace
 
-WordVocabulary read_word_vocabulary(const JsonPlace& json) {
-  if (!json.value().is_object()) json.refuse("an object of pieces and their ids");
+WordVocabulary read_word_vocabulary(const JsonCursor& json) {
+  if (!json.value().is_object()) json.throw_data_error("an object of pieces and their ids");
   WordVocabulary vocabulary;
   const std::size_t most = std::min(most_ids, 8 * json.size() + most_gap);
   for (const auto& [piece, id] : json.value().items()) {
     const auto number =
-        JsonPlace(id, json.place() + "." + piece).integer(0, static_cast<std::int64_t>(most) - 1);
+        JsonCursor(id, json.place() + "." + piece).integer(0, static_cast<std::int64_t>(most) - 1);
     const auto place = static_cast<std::size_t>(number);
     if (vocabulary.texts.size() <= place) vocabulary.texts.resize(place + 1);
     vocabulary.texts[place] = piece;
@@ -70,19 +70,19 @@ WordVocabulary read_word_vocabulary(const JsonPlace& json) {
   return vocabulary;
 }
 
-ReadModel read_word_model(const JsonPlace& json, bool bytes) {
+ReadModel read_word_model(const JsonCursor& json, bool bytes) {
   const std::string kind = kind_of(json);
   ReadModel read;
-  const JsonPlace pieces = json["vocab"];
+  const JsonCursor pieces = json["vocab"];
   if (kind != "BPE" && kind != "Unigram" && kind != "WordPiece" && kind != "WordLevel")
     json["type"].unknown("BPE, Unigram, WordPiece and WordLevel");
   read.vocabulary = kind == "Unigram" ? read_piece_list(pieces) : read_word_vocabulary(pieces);
   if (kind == "BPE")
-    read.model = read_byte_pairs(json, read.vocabulary, bytes);
+    read.model = read_bpe(json, read.vocabulary, bytes);
   else if (kind == "Unigram")
     read.model = read_unigram(json, read.vocabulary);
   else if (kind == "WordPiece")
-    read.model = read_word_pieces(json, read.vocabulary);
+    read.model = read_wordpiece(json, read.vocabulary);
   else
     read.model = std::make_unique<WholeWords>(json, read.vocabulary);
   return read;

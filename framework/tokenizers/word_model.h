@@ -25,7 +25,7 @@ class WordModel {
   // for, and no id for what is unknown.
   virtual void encode(std::string_view word, std::vector<WordToken>& tokens) const = 0;
   // Whether words may come as the bytes of a text, which the model knows by the characters that
-  // byte-level tokenizers write for them (byte_letters.h).
+  // byte-level tokenizers write for them (byte_to_unicode.h).
   virtual bool takes_bytes() const { return false; }
   // Whether words are cut before each letter that stands for a space (U+2581) behind another
   // character: of such parts one by one come the tokens of the word.
@@ -42,7 +42,7 @@ struct WordVocabulary {
   std::vector<std::string> texts;
 };
 // Of {"piece": id, ...}. Throws DataError for ids of no sense, such as many without a piece.
-WordVocabulary read_word_vocabulary(const JsonPlace& json);
+WordVocabulary read_word_vocabulary(const JsonCursor& json);
 
 // Of the member "model" of a file; gives its vocabulary too. `bytes`: words will come as bytes, if
 // the model takes them. Throws DataError.
@@ -50,16 +50,16 @@ struct ReadModel {
   std::unique_ptr<const WordModel> model;
   WordVocabulary vocabulary;
 };
-ReadModel read_word_model(const JsonPlace& json, bool bytes);
+ReadModel read_word_model(const JsonCursor& json, bool bytes);
 
 // Each kind, with its "type".
-std::unique_ptr<const WordModel> read_byte_pairs(const JsonPlace& json,
-                                                 const WordVocabulary& vocabulary,
-                                                 bool bytes);
-std::unique_ptr<const WordModel> read_unigram(const JsonPlace& json,
+std::unique_ptr<const WordModel> read_bpe(const JsonCursor& json,
+                                          const WordVocabulary& vocabulary,
+                                          bool bytes);
+std::unique_ptr<const WordModel> read_unigram(const JsonCursor& json,
                                               const WordVocabulary& vocabulary);
-std::unique_ptr<const WordModel> read_word_pieces(const JsonPlace& json,
-                                                  const WordVocabulary& vocabulary);
+std::unique_ptr<const WordModel> read_wordpiece(const JsonCursor& json,
+                                                const WordVocabulary& vocabulary);
 
 // The ids of <0x00> to <0xFF>; -1 where the vocabulary lacks one.
 std::vector<std::int32_t> byte_piece_ids(const TokenTable& ids);

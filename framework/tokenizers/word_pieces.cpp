@@ -11,12 +11,12 @@ namespace {
 
 class WordPieces : public WordModel {
  public:
-  WordPieces(const JsonPlace& json, const WordVocabulary& vocabulary)
+  WordPieces(const JsonCursor& json, const WordVocabulary& vocabulary)
       : ids_(vocabulary.ids), prefix_(json["continuing_subword_prefix"].text_or("##")) {
-    const JsonPlace unknown = json["unk_token"];
+    const JsonCursor unknown = json["unk_token"];
     unknown_ = ids_.find(unknown.text_or("[UNK]"));
-    if (unknown_ < 0) unknown.refuse("a piece of the vocabulary");
-    const JsonPlace most = json["max_input_chars_per_word"];
+    if (unknown_ < 0) unknown.throw_data_error("a piece of the vocabulary");
+    const JsonCursor most = json["max_input_chars_per_word"];
     most_characters_ = most.is_there() ? most.integer(0, INT32_MAX) : 100;
     for (const std::string& text : vocabulary.texts) longest_ = std::max(longest_, text.size());
   }
@@ -63,8 +63,8 @@ class WordPieces : public WordModel {
 
 }  // namespace
 
-std::unique_ptr<const WordModel> read_word_pieces(const JsonPlace& json,
-                                                  const WordVocabulary& vocabulary) {
+std::unique_ptr<const WordModel> read_wordpiece(const JsonCursor& json,
+                                                const WordVocabulary& vocabulary) {
   return std::make_unique<WordPieces>(json, vocabulary);
 }
 

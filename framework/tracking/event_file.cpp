@@ -134,16 +134,18 @@ std::string record_frame(std::string_view data) {
   return frame + bytes_of(masked_crc32c(data));
 }
 
-EventFile::EventFile(const fs::path& path) : path_(path) {
+TensorBoardEventFile::TensorBoardEventFile(const fs::path& path) : path_(path) {
   file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0) fail_with_errno(path_, "cannot be made");
 }
 
-EventFile::~EventFile() { ::close(file_); }
+TensorBoardEventFile::~TensorBoardEventFile() { ::close(file_); }
 
-void EventFile::write(std::string_view event) { append_whole(file_, path_, record_frame(event)); }
+void TensorBoardEventFile::write(std::string_view event) {
+  write_all(file_, path_, record_frame(event));
+}
 
-void EventFile::sync() { bring_to_disk(file_, path_); }
+void TensorBoardEventFile::sync() { fsync_file(file_, path_); }
 
 std::string next_event_file(const fs::path& folder, std::int64_t now) {
   for (const fs::path& file : event_files(folder))
@@ -151,7 +153,7 @@ std::string next_event_file(const fs::path& folder, std::int64_t now) {
   return fmt::format("{}{:010}{}", name_begin, now, name_end);
 }
 
-void cut_events(const fs::path& folder, std::int64_t last_step) {
+void truncate_events(const fs::path& folder, std::int64_t last_step) {
   for (const fs::path& path : event_files(folder)) {
     const OpenFile file(path);
     const std::int64_t end = end_of_steps(file, last_step);

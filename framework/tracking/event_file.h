@@ -13,13 +13,13 @@ std::string record_frame(std::string_view data);
 
 // A file of events that is begun, open to append. Each event is written by one write(2): what a
 // killed run has written can be read.
-class EventFile {
+class TensorBoardEventFile {
  public:
   // Throws Failure where it is there already or cannot be made.
-  explicit EventFile(const std::filesystem::path& path);
-  EventFile(const EventFile&) = delete;
-  EventFile& operator=(const EventFile&) = delete;
-  ~EventFile();
+  explicit TensorBoardEventFile(const std::filesystem::path& path);
+  TensorBoardEventFile(const TensorBoardEventFile&) = delete;
+  TensorBoardEventFile& operator=(const TensorBoardEventFile&) = delete;
+  ~TensorBoardEventFile();
 
   // Throws Failure when the event cannot be written whole.
   void write(std::string_view event);
@@ -37,6 +37,6 @@ std::string next_event_file(const std::filesystem::path& folder, std::int64_t no
 // Cuts the events of steps after `last_step` off the files of events of a folder that this program
 // wrote, and what a killed run left unfinished at their ends. From where a file cannot be read it
 // stays as it is. Throws Failure where a file cannot be opened, read or cut.
-void cut_events(const std::filesystem::path& folder, std::int64_t last_step);
+void truncate_events(const std::filesystem::path& folder, std::int64_t last_step);
 
 }  // namespace longspan

@@ -123,7 +123,7 @@ std::string json_line(const MetricsRecord& record) {
   return line + "}";
 }
 
-StepLineKind metrics_lines() {
+JsonlFormat metrics_lines() {
   return {.begin = "{\"step\": ",
           .step_key = "step",
           .loss_key = "loss",
@@ -131,7 +131,7 @@ StepLineKind metrics_lines() {
           .lines = [](const MetricsRecord& record) { return json_line(record) + "\n"; }};
 }
 
-StepLineKind samples_lines() {
+JsonlFormat samples_lines() {
   return {.begin = "{\"step\": ",
           .step_key = "step",
           .text_key = "output",
@@ -139,11 +139,11 @@ StepLineKind samples_lines() {
           .lines = sample_lines_of};
 }
 
-StepLineKind wandb_lines() {
+JsonlFormat wandb_lines() {
   return {.begin = "{\"_step\": ", .step_key = "_step", .lines = wandb_line};
 }
 
-StepLineKind mlflow_lines() {
+JsonlFormat mlflow_lines() {
   return {.begin = "{\"key\": ", .step_key = "step", .lines = mlflow_lines_of};
 }
 

@@ -16,7 +16,7 @@ std::vector<NamedHistogram> own_histograms(const Parameters& parameters,
   for (const auto& parameter : parameters.trained()) {
     if (!parameters.reads(*parameter)) continue;
     const bool counts =
-        parameters.answers_for(*parameter) && parameter->own_begin < parameter->own_end;
+        parameters.is_primary_owner(*parameter) && parameter->shard_begin < parameter->shard_end;
     result.push_back({what + "/" + parameter->name, {}});
     // One after another: of a GPU's weights the host needs room for one.
     if (counts) result.back().histogram = histogram_of(values(*parameter).to_host(), factor);
@@ -28,15 +28,17 @@ std::vector<NamedHistogram> own_histograms(const Parameters& parameters,
 
 std::vector<NamedHistogram> own_weight_histograms(const Parameters& parameters) {
   return own_histograms(
-      parameters, "weights", 1, [](const Parameter& each) { return each.own_master; });
+      parameters, "weights", 1, [](const Parameter& each) { return each.shard_master; });
 }
 
 std::vector<NamedHistogram> own_gradient_histograms(const Parameters& parameters, double scale) {
-  return own_histograms(
-      parameters, "gradients", 1 / scale, [](const Parameter& each) { return each.own_gradient; });
+  return own_histograms(parameters, "gradients", 1 / scale, [](const Parameter& each) {
+    return each.shard_gradient;
+  });
 }
 
-std::vector<NamedHistogram> summed(std::vector<NamedHistogram> own, const Communicator& world) {
+std::vector<NamedHistogram> all_reduce_histograms(std::vector<NamedHistogram> own,
+                                                  const Communicator& world) {
   constexpr double none = std::numeric_limits<double>::infinity();
   const std::size_t buckets = histogram_buckets();
   const auto rows = std::ssize(own);

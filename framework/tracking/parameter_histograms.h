@@ -19,6 +19,7 @@ std::vector<NamedHistogram> own_gradient_histograms(const Parameters& parameters
 
 // Collective. Counts over all ranks: each element once, on every rank alike. The counts, the
 // smallest and the largest do not know the layout, sums do to rounding.
-std::vector<NamedHistogram> summed(std::vector<NamedHistogram> own, const Communicator& world);
+std::vector<NamedHistogram> all_reduce_histograms(std::vector<NamedHistogram> own,
+                                                  const Communicator& world);
 
 }  // namespace longspan

@@ -79,7 +79,7 @@ class Place {
 
  private:
   void note(bool is_well) {
-    if (!is_well) trouble_ = system_message();
+    if (!is_well) trouble_ = errno_message();
   }
 
   std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> place_{nullptr, ::freeaddrinfo};

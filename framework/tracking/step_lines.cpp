@@ -36,7 +36,7 @@ struct Line {
 };
 
 // What a line says, or nothing when it is not one of ours.
-std::optional<Line> read_line(std::string_view text, const StepLineKind& kind) {
+std::optional<Line> read_line(std::string_view text, const JsonlFormat& kind) {
   const auto object = nlohmann::json::parse(text, nullptr, false);
   if (!object.is_object()) return std::nullopt;
   const auto step = object.find(kind.step_key);
@@ -53,7 +53,7 @@ std::optional<Line> read_line(std::string_view text, const StepLineKind& kind) {
               !kind.loss_key.empty() && has_number(kind.loss_key) && has_number(kind.norm_key)};
 }
 
-[[noreturn]] void refuse(const std::filesystem::path& path, int number, const StepLineKind& kind) {
+[[noreturn]] void refuse(const std::filesystem::path& path, int number, const JsonlFormat& kind) {
   throw DataError("{}:{}: found something else than {}; move the file away",
                   path.string(),
                   number,
@@ -69,7 +69,7 @@ struct Kept {
 Kept lines_up_to(std::int64_t last_step,
                  std::string_view text,
                  const std::filesystem::path& path,
-                 const StepLineKind& kind) {
+                 const JsonlFormat& kind) {
   Kept kept;
   for (int number = 1;; ++number) {
     const std::string_view rest = text.substr(kept.bytes);
@@ -90,7 +90,7 @@ Kept lines_up_to(std::int64_t last_step,
 
 }  // namespace
 
-MetricsEnd end_of_lines(const std::filesystem::path& path, const StepLineKind& kind) {
+MetricsEnd end_of_lines(const std::filesystem::path& path, const JsonlFormat& kind) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) {
     if (errno == ENOENT) return {};
@@ -107,7 +107,7 @@ MetricsEnd end_of_lines(const std::filesystem::path& path, const StepLineKind& k
   return lines_up_to(std::numeric_limits<std::int64_t>::max(), text, path, kind).end;
 }
 
-StepLines::StepLines(const std::filesystem::path& path, std::int64_t last_step, StepLineKind kind)
+JsonlFile::JsonlFile(const std::filesystem::path& path, std::int64_t last_step, JsonlFormat kind)
     : path_(path), kind_(std::move(kind)) {
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0) fail_with_errno(path_, "cannot be opened");
@@ -126,15 +126,15 @@ StepLines::StepLines(const std::filesystem::path& path, std::int64_t last_step, 
   }
 }
 
-StepLines::~StepLines() {
+JsonlFile::~JsonlFile() {
   if (file_ >= 0) ::close(file_);
 }
 
-void StepLines::write(const MetricsRecord& record) {
+void JsonlFile::write(const MetricsRecord& record) {
   const std::string lines = kind_.lines(record);
-  if (!lines.empty()) append_whole(file_, path_, lines);
+  if (!lines.empty()) write_all(file_, path_, lines);
 }
 
-void StepLines::sync() { bring_to_disk(file_, path_); }
+void JsonlFile::sync() { fsync_file(file_, path_); }
 
 }  // namespace longspan

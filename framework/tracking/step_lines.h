@@ -12,7 +12,7 @@
 namespace longspan {
 
 // The lines of a kind of file: JSON objects in the order of their steps.
-struct StepLineKind {
+struct JsonlFormat {
   std::string_view begin;                                  // of every line
   std::string_view step_key;                               // of the step
   std::string_view loss_key = {};                          // of the loss, where the kind has one
@@ -29,28 +29,28 @@ struct MetricsEnd {
   std::int64_t with_loss = 0;         // of the last one whose loss and gradient are finite
   std::int64_t with_loss_before = 0;  // and of the last such one before it
 };
-// Throws DataError as StepLines does.
-MetricsEnd end_of_lines(const std::filesystem::path& path, const StepLineKind& kind);
+// Throws DataError as JsonlFile does.
+MetricsEnd end_of_lines(const std::filesystem::path& path, const JsonlFormat& kind);
 
 // The file, open for one rank to append. What was written before `last_step` stays; lines after it,
 // and a last line that a killed run left unfinished, are cut off, so that a resumed run's file is
 // that of an unbroken run. The lines of a record are written by one write(2).
-class StepLines : public MetricsSink {
+class JsonlFile : public MetricsSink {
  public:
   // last_step: of the checkpoint that the run goes on from; 0 for a new run, which begins an empty
   // file. Throws DataError, naming the line, when what is there is no file of that kind, which is
   // left as it is, and Failure when it cannot be opened or cut.
-  StepLines(const std::filesystem::path& path, std::int64_t last_step, StepLineKind kind);
-  StepLines(const StepLines&) = delete;
-  StepLines& operator=(const StepLines&) = delete;
-  ~StepLines() override;
+  JsonlFile(const std::filesystem::path& path, std::int64_t last_step, JsonlFormat kind);
+  JsonlFile(const JsonlFile&) = delete;
+  JsonlFile& operator=(const JsonlFile&) = delete;
+  ~JsonlFile() override;
 
   void write(const MetricsRecord& record) override;
   void sync() override;
 
  private:
   std::filesystem::path path_;
-  StepLineKind kind_;
+  JsonlFormat kind_;
   int file_ = -1;
 };
 

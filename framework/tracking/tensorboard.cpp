@@ -15,7 +15,7 @@ fs::path place_of_events(const fs::path& folder, const TrackedRun& run) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw Failure("{}: cannot be made: {}", folder.string(), error.message());
-  cut_events(folder, run.first_step);
+  truncate_events(folder, run.first_step);
   return folder / next_event_file(folder, static_cast<std::int64_t>(seconds_of_the_clock()));
 }
 

@@ -32,7 +32,7 @@ class TensorBoardFiles : public MetricsSink {
   void sync() override { file_.sync(); }
 
  private:
-  EventFile file_;
+  TensorBoardEventFile file_;
 };
 
 }  // namespace longspan

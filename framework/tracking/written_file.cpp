@@ -10,10 +10,10 @@
 namespace longspan {
 
 void fail_with_errno(const std::filesystem::path& path, const char* what) {
-  throw Failure("{}: {}: {}", path.string(), what, system_message());
+  throw Failure("{}: {}: {}", path.string(), what, errno_message());
 }
 
-void append_whole(int file, const std::filesystem::path& path, std::string_view bytes) {
+void write_all(int file, const std::filesystem::path& path, std::string_view bytes) {
   ssize_t count = 0;
   do {
     count = ::write(file, bytes.data(), bytes.size());
@@ -25,7 +25,7 @@ void append_whole(int file, const std::filesystem::path& path, std::string_view 
         "{}: {} of {} bytes written; is the disk full?", path.string(), count, bytes.size());
 }
 
-void bring_to_disk(int file, const std::filesystem::path& path) {
+void fsync_file(int file, const std::filesystem::path& path) {
   if (::fdatasync(file) != 0) fail_with_errno(path, "cannot be brought to the disk");
 }
 

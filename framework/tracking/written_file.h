@@ -10,9 +10,9 @@ namespace longspan {
 [[noreturn]] void fail_with_errno(const std::filesystem::path& path, const char* what);
 
 // Appends the bytes to an open file by one write(2). Throws Failure when it cannot take them whole.
-void append_whole(int file, const std::filesystem::path& path, std::string_view bytes);
+void write_all(int file, const std::filesystem::path& path, std::string_view bytes);
 
 // Brings what was written to the disk. Throws Failure.
-void bring_to_disk(int file, const std::filesystem::path& path);
+void fsync_file(int file, const std::filesystem::path& path);
 
 }  // namespace longspan

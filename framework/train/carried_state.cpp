@@ -5,19 +5,19 @@
 
 namespace longspan {
 
-void add_carried(TrainingState& state,
-                 const Carried& carried,
-                 std::int64_t first,
-                 std::int64_t rows,
-                 const ProcessMesh& mesh,
-                 const std::string& prefix,
-                 std::int64_t before) {
+void save_recurrent_state(TrainingState& state,
+                          const RecurrentState& carried,
+                          std::int64_t first,
+                          std::int64_t rows,
+                          const ProcessMesh& mesh,
+                          const std::string& prefix,
+                          std::int64_t before) {
   const bool owner = mesh.shape.sequence || mesh.tensor.rank() == 0;
   const std::int64_t length = carried.length();
   // What is carried is one run along its time.
-  const Ranges held = divide_memory(mesh, length).outside();
-  if (count_of(held) == 0) return;
-  for (const CarriedTensor& piece : carried.tensors) {
+  const Ranges held = shard_memory(mesh, length).outside();
+  if (pluralize(held) == 0) return;
+  for (const RecurrentStateTensor& piece : carried.tensors) {
     const Shape whole = piece.tensor.shape().with(0, rows).with(1, before + length);
     std::vector<std::int64_t> offset(static_cast<std::size_t>(whole.dimensions()), 0);
     offset[0] = first;
@@ -26,25 +26,25 @@ void add_carried(TrainingState& state,
   }
 }
 
-Carried room_for_carried(const Checkpoint& checkpoint,
-                         const std::vector<std::string>& names,
-                         std::int64_t count,
-                         const ProcessMesh& mesh,
-                         const Device& device,
-                         const std::string& prefix,
-                         std::optional<std::int64_t> longest) {
+RecurrentState allocate_recurrent_state(const Checkpoint& checkpoint,
+                                        const std::vector<std::string>& names,
+                                        std::int64_t count,
+                                        const ProcessMesh& mesh,
+                                        const Device& device,
+                                        const std::string& prefix,
+                                        std::optional<std::int64_t> longest) {
   const std::int64_t saved = saved_length(checkpoint, names, prefix);
   const std::int64_t length = std::min(saved, longest.value_or(saved));
   if (length == 0) return {};
-  const std::int64_t held = count_of(divide_memory(mesh, length).outside());
-  Carried carried = {.tensors = {}, .all = length};
+  const std::int64_t held = pluralize(shard_memory(mesh, length).outside());
+  RecurrentState carried = {.tensors = {}, .all = length};
   for (const std::string& name : names)
     carried.tensors.push_back(
         {name,
          Tensor::empty(checkpoint.shape_of(prefix + name).with(0, count).with(1, held),
                        checkpoint.dtype_of(prefix + name),
                        device,
-                       MemoryTag::memory)});
+                       MemoryTag::recurrent_state)});
   return carried;
 }
 
@@ -55,8 +55,8 @@ std::int64_t saved_length(const Checkpoint& checkpoint,
   return checkpoint.shape_of(prefix + names.front())[1];
 }
 
-void cast_carried(Carried& carried, DType compute) {
-  for (CarriedTensor& piece : carried.tensors)
+void cast_recurrent_state(RecurrentState& carried, DType compute) {
+  for (RecurrentStateTensor& piece : carried.tensors)
     piece.tensor = cast(Variable(piece.tensor), compute).value();
 }
 

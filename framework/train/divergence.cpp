@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-std::string calmer_training(const TrainingOptions& options) {
+std::string divergence_advice(const TrainingOptions& options) {
   return fmt::format(
       "set a smaller training.learning_rate (it is {}) or {} training.max_grad_norm (it is {})",
       options.learning_rate,
@@ -17,7 +17,7 @@ std::string calmer_training(const TrainingOptions& options) {
       options.clip_norm > 0 ? fmt::format("{}", options.clip_norm) : "0, which clips nothing");
 }
 
-std::string where_to_go_on(const std::filesystem::path& checkpoints, const std::string& resume) {
+std::string resume_hint(const std::filesystem::path& checkpoints, const std::string& resume) {
   const std::vector<std::int64_t> steps = steps_in(checkpoints);
   const bool is_named = resume != "auto" && resume != "never";
   if (steps.empty() && is_named)
@@ -36,7 +36,7 @@ std::string where_to_go_on(const std::filesystem::path& checkpoints, const std::
   return clause;
 }
 
-void judge_reconstruction(std::int64_t step, double error, double bound) {
+void check_reconstruction_error(std::int64_t step, double error, double bound) {
   // What is no number is past the bound too.
   if (error <= bound) return;
   throw DivergedError(

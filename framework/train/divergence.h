@@ -10,15 +10,15 @@
 namespace longspan {
 
 // What keeps weights from growing without bound, with what is set now: a clause.
-std::string calmer_training(const TrainingOptions& options);
+std::string divergence_advice(const TrainingOptions& options);
 
 // Which of the steps in a folder of checkpoints a run goes on from, and which is an earlier one: a
 // clause, also where there is none.
 // `resume`: checkpoint.resume_from.
-std::string where_to_go_on(const std::filesystem::path& checkpoints, const std::string& resume);
+std::string resume_hint(const std::filesystem::path& checkpoints, const std::string& resume);
 
 // Throws DivergedError where what a reversible stack rebuilt in a step is further from the truth
 // than memory.reconstruction_tolerance, or no number.
-void judge_reconstruction(std::int64_t step, double error, double bound);
+void check_reconstruction_error(std::int64_t step, double error, double bound);
 
 }  // namespace longspan

@@ -19,32 +19,32 @@ void write(const Tensor& from, const Tensor& to, bool add) {
 
 }  // namespace
 
-GradientReduction::GradientReduction(const Parameters& parameters, DType traffic)
+GradientReducer::GradientReducer(const Parameters& parameters, DType traffic)
     : parameters_(parameters), sharing_(parameters.sharing()), traffic_(traffic) {
   for (const ParameterBucket& bucket : parameters.buckets())
     if (bucket.ranks.size() > 1 && !bucket.frozen()) flows_.emplace_back(bucket);
   // Only now do the flows stay where they are.
-  for (Flow& flow : flows_)
+  for (BucketReduction& flow : flows_)
     for (std::size_t i = 0; i < flow.bucket->parameters.size(); ++i) {
       const Variable& variable = flow.bucket->parameters[i]->variable;
-      variable.when_gradient_ready([this, &flow] { ready(flow); });
+      variable.register_gradient_hook([this, &flow] { ready(flow); });
       if (shares_gradients())
-        variable.collect_gradient_in([this, &flow, i] { return gradient_of(flow, i); });
+        variable.set_gradient_buffer([this, &flow, i] { return gradient_of(flow, i); });
     }
 }
 
-GradientReduction::~GradientReduction() {
-  for (const Flow& flow : flows_)
+GradientReducer::~GradientReducer() {
+  for (const BucketReduction& flow : flows_)
     for (const auto& parameter : flow.bucket->parameters) {
-      parameter->variable.when_gradient_ready({});
-      if (shares_gradients()) parameter->variable.collect_gradient_in({});
+      parameter->variable.register_gradient_hook({});
+      if (shares_gradients()) parameter->variable.set_gradient_buffer({});
     }
 }
 
-void GradientReduction::begin(std::size_t part, std::size_t parts) {
+void GradientReducer::begin(std::size_t part, std::size_t parts) {
   active_ = shares_gradients() || part + 1 == parts;
   adds_ = shares_gradients() && part > 0;
-  for (Flow& flow : flows_) {
+  for (BucketReduction& flow : flows_) {
     // Nothing reaches what is read no more.
     flow.missing = static_cast<std::size_t>(std::ranges::count_if(
         flow.bucket->parameters, [this](const auto& each) { return parameters_.reads(*each); }));
@@ -53,9 +53,9 @@ void GradientReduction::begin(std::size_t part, std::size_t parts) {
 }
 
 // The place of a parameter's gradient in a bucket that has memory only now.
-Tensor GradientReduction::gradient_of(Flow& flow, std::size_t parameter) {
+Tensor GradientReducer::gradient_of(BucketReduction& flow, std::size_t parameter) {
   const ParameterBucket& bucket = *flow.bucket;
-  const Tensor& own = bucket.own_gradient;
+  const Tensor& own = bucket.shard_gradient;
   if (!flow.gradient.defined())
     flow.gradient =
         Tensor::zeros({bucket.elements}, own.dtype(), own.device(), MemoryTag::gradients);
@@ -64,11 +64,11 @@ Tensor GradientReduction::gradient_of(Flow& flow, std::size_t parameter) {
   return flow.gradient.slice(place, place + shape.elements()).reshape(shape);
 }
 
-void GradientReduction::ready(Flow& flow) {
+void GradientReducer::ready(BucketReduction& flow) {
   if (active_ && --flow.missing == 0) start(flow);
 }
 
-void GradientReduction::start(Flow& flow) {
+void GradientReducer::start(BucketReduction& flow) {
   // Ranks that are ahead of others would gather buckets. All start them in one order: waiting for
   // an earlier one cannot lock.
   if (shares_gradients()) wait_for_all();
@@ -76,7 +76,7 @@ void GradientReduction::start(Flow& flow) {
   for (const auto& parameter : bucket.parameters)
     if (!parameter->variable.gradient().defined()) parameter->variable.zero_gradient();
   flow.started = true;
-  const Tensor& own = bucket.own_gradient;
+  const Tensor& own = bucket.shard_gradient;
   const auto rounded = [&](const Tensor& like) {
     return Tensor::empty(like.shape(), traffic_, like.device(), MemoryTag::gradients);
   };
@@ -94,12 +94,12 @@ void GradientReduction::start(Flow& flow) {
   if (rounds)
     flow.received = rounded(own);
   else
-    flow.received = adds_ ? own.like(MemoryTag::gradients) : own;
+    flow.received = adds_ ? own.empty_like(MemoryTag::gradients) : own;
   flow.request = bucket.ranks.start_reduce_scatter(flow.sent, flow.received);
 }
 
-void GradientReduction::complete(Flow& flow) {
-  const Tensor& own = flow.bucket->own_gradient;
+void GradientReducer::complete(BucketReduction& flow) {
+  const Tensor& own = flow.bucket->shard_gradient;
   if (flow.received.bytes() != own.bytes()) write(flow.received, own, adds_);
   flow.request = {};
   flow.sent = {};
@@ -109,12 +109,12 @@ void GradientReduction::complete(Flow& flow) {
   flow.gradient = {};
 }
 
-void GradientReduction::progress() {
-  for (Flow& flow : flows_)
+void GradientReducer::progress() {
+  for (BucketReduction& flow : flows_)
     if (flow.sent.defined() && flow.request.test()) complete(flow);
 }
 
-void GradientReduction::finish() {
+void GradientReducer::finish() {
   if (!active_) return;
   active_ = false;
   // Last bucket first, as the backward pass would have started them.
@@ -123,8 +123,8 @@ void GradientReduction::finish() {
   wait_for_all();
 }
 
-void GradientReduction::wait_for_all() {
-  for (Flow& flow : flows_) {
+void GradientReducer::wait_for_all() {
+  for (BucketReduction& flow : flows_) {
     if (!flow.sent.defined()) continue;
     flow.request.wait();
     complete(flow);

@@ -14,14 +14,14 @@ namespace longspan {
 // at most one is under way beside those that fill, and each part of an accumulation is reduced and
 // added to what the rank owns. The parameters must outlive it, and it may not be moved: they call
 // it.
-class GradientReduction {
+class GradientReducer {
  public:
   // `traffic`: bf16 to round what is sent, which halves it; the sum itself is made in f32 and
   // rounded once. Any wider type: the gradients as they are.
-  explicit GradientReduction(const Parameters& parameters, DType traffic = DType::f32);
-  GradientReduction(const GradientReduction&) = delete;
-  GradientReduction& operator=(const GradientReduction&) = delete;
-  ~GradientReduction();
+  explicit GradientReducer(const Parameters& parameters, DType traffic = DType::f32);
+  GradientReducer(const GradientReducer&) = delete;
+  GradientReducer& operator=(const GradientReducer&) = delete;
+  ~GradientReducer();
 
   // Before the backward pass of part `part` of `parts`, whose gradients together make the step's.
   void begin(std::size_t part, std::size_t parts);
@@ -32,8 +32,9 @@ class GradientReduction {
   void finish();
 
  private:
-  struct Flow {
-    explicit Flow(const ParameterBucket& whole) : bucket(&whole), gradient(whole.gradient) {}
+  struct BucketReduction {
+    explicit BucketReduction(const ParameterBucket& whole)
+        : bucket(&whole), gradient(whole.gradient) {}
 
     const ParameterBucket* bucket;
     Tensor gradient;  // of the whole bucket
@@ -46,16 +47,16 @@ class GradientReduction {
 
   bool shares() const { return sharing_.zero > 0; }
   bool shares_gradients() const { return sharing_.zero > 1; }
-  Tensor gradient_of(Flow& flow, std::size_t parameter);
-  void ready(Flow& flow);
-  void start(Flow& flow);
-  void complete(Flow& flow);
+  Tensor gradient_of(BucketReduction& flow, std::size_t parameter);
+  void ready(BucketReduction& flow);
+  void start(BucketReduction& flow);
+  void complete(BucketReduction& flow);
   void wait_for_all();
 
   const Parameters& parameters_;
-  WeightSharing sharing_;
+  ZeroOptions sharing_;
   DType traffic_;
-  std::vector<Flow> flows_;  // of the trained buckets that several ranks hold
+  std::vector<BucketReduction> flows_;  // of the trained buckets that several ranks hold
   bool active_ = false;
   bool adds_ = false;  // to what earlier parts have left
 };

@@ -11,30 +11,30 @@ constexpr const char* forgiven_scalar = "loss_scale/forgiven";
 
 }  // namespace
 
-void LossScale::update(bool finite) {
+void LossScaler::update(bool finite) {
   if (!finite) {
     good_steps_ = 0;
-    forgiven_ = std::max<std::int64_t>(forgiven_ - 1, 0);
-    if (forgiven_ == 0) value_ = std::max(value_ / 2, least);
+    hysteresis_left_ = std::max<std::int64_t>(hysteresis_left_ - 1, 0);
+    if (hysteresis_left_ == 0) value_ = std::max(value_ / 2, least);
     return;
   }
   if (++good_steps_ < options_.growth_interval) return;
   good_steps_ = 0;
-  forgiven_ = options_.hysteresis;
+  hysteresis_left_ = options_.hysteresis;
   value_ *= 2;
 }
 
-void LossScale::save(Scalars& scalars) const {
+void LossScaler::save(Scalars& scalars) const {
   scalars.set(value_scalar, value_);
   scalars.set(good_steps_scalar, good_steps_);
-  scalars.set(forgiven_scalar, forgiven_);
+  scalars.set(forgiven_scalar, hysteresis_left_);
 }
 
-void LossScale::restore(const Scalars& scalars) {
+void LossScaler::restore(const Scalars& scalars) {
   if (!scalars.has(value_scalar)) return;
   value_ = scalars.get<double>(value_scalar);
   good_steps_ = scalars.get<std::int64_t>(good_steps_scalar);
-  forgiven_ = scalars.get<std::int64_t>(forgiven_scalar);
+  hysteresis_left_ = scalars.get<std::int64_t>(forgiven_scalar);
 }
 
 }  // namespace longspan

@@ -18,12 +18,12 @@ struct LossScaleOptions {
 // overflow between them the scale is doubled and `hysteresis` overflows are forgiven anew; each
 // overflow uses one up, and from the last on each halves the scale, down to 1. All ranks call it
 // with the same outcome, so that they have the same scale. Powers of two: it rounds nothing.
-class LossScale {
+class LossScaler {
  public:
   static constexpr double least = 1;
 
-  explicit LossScale(const LossScaleOptions& options)
-      : options_(options), value_(options.initial), forgiven_(options.hysteresis) {}
+  explicit LossScaler(const LossScaleOptions& options)
+      : options_(options), value_(options.initial), hysteresis_left_(options.hysteresis) {}
 
   double value() const { return value_; }
   // After a step: whether its loss and its whole gradient were finite on all ranks.
@@ -36,8 +36,8 @@ class LossScale {
  private:
   LossScaleOptions options_;
   double value_;
-  std::int64_t good_steps_ = 0;  // since the last overflow or growth
-  std::int64_t forgiven_;        // overflows left until the scale falls
+  std::int64_t good_steps_ = 0;   // since the last overflow or growth
+  std::int64_t hysteresis_left_;  // overflows left until the scale falls
 };
 
 }  // namespace longspan

@@ -16,10 +16,10 @@ void complete_gradients(const Parameters& parameters) {
 }
 
 void sum_squares_of_runs(const Parameters& parameters,
-                         Tensor ParameterRun::*which,
+                         Tensor FlatParameterRun::*which,
                          const Tensor& total) {
   std::vector<Tensor> tensors;
-  for (const ParameterRun& run : parameters.runs())
+  for (const FlatParameterRun& run : parameters.runs())
     if (run.answered_for) tensors.push_back(run.*which);
   on(parameters.device(), [&](auto backend) { sum_of_squares(backend, tensors, total); });
 }
@@ -34,16 +34,16 @@ void Optimizer::update(double learning_rate, double gradient_factor) {
   complete_gradients(parameters_);
   rule_->update(
       {.number = updates_, .learning_rate = learning_rate, .gradient_factor = gradient_factor});
-  parameters_.hold_in_ranges();
-  rule_->hold_in_ranges();
+  parameters_.clamp_to_bounds();
+  rule_->clamp_to_bounds();
   parameters_.gather();
 }
 
-void Optimizer::use_kept_weights() const {
+void Optimizer::use_eval_weights() const {
   if (parameters_.separate_masters()) parameters_.refresh_compute();
 }
 
-void Optimizer::use_training_weights() const {
+void Optimizer::use_train_weights() const {
   if (!parameters_.separate_masters()) return;
   rule_->write_training_weights(updates_);
   parameters_.gather();
@@ -51,7 +51,7 @@ void Optimizer::use_training_weights() const {
 
 void Optimizer::save(Scalars& scalars) const {
   scalars.set("optimizer/updates", updates_);
-  scalars.set("optimizer/keeps", rule_->keeps());
+  scalars.set("optimizer/keeps", rule_->state_signature());
   rule_->save(scalars);
 }
 
@@ -60,8 +60,8 @@ void Optimizer::restore(const Scalars& scalars) {
   rule_->restore(scalars);
 }
 
-void Optimizer::judge(const Checkpoint& checkpoint) const {
-  const std::string keeps = rule_->keeps();
+void Optimizer::check_compatible(const Checkpoint& checkpoint) const {
+  const std::string keeps = rule_->state_signature();
   // Of an older checkpoint it is not known.
   const auto found = checkpoint.scalars().get_or<std::string>("optimizer/keeps", keeps);
   if (found != keeps)
@@ -76,11 +76,11 @@ void Optimizer::judge(const Checkpoint& checkpoint) const {
 
 void sum_squared_gradients(const Parameters& parameters, const Tensor& total) {
   complete_gradients(parameters);
-  sum_squares_of_runs(parameters, &ParameterRun::own_gradient, total);
+  sum_squares_of_runs(parameters, &FlatParameterRun::shard_gradient, total);
 }
 
 void sum_squared_weights(const Parameters& parameters, const Tensor& total) {
-  sum_squares_of_runs(parameters, &ParameterRun::own_master, total);
+  sum_squares_of_runs(parameters, &FlatParameterRun::shard_master, total);
 }
 
 double clip_factor(double norm, double limit) {

@@ -31,8 +31,8 @@ class Optimizer {
   // Some optimizers train at other weights than those that they keep, which are measured and saved:
   // from here on the model computes with the ones or the others. Collective where something is
   // shared out.
-  void use_kept_weights() const;
-  void use_training_weights() const;
+  void use_eval_weights() const;
+  void use_train_weights() const;
 
   // Adds what it keeps under "optimizer/WHAT/NAME" to a state. The scalars "optimizer/updates",
   // "optimizer/keeps" and others of some kinds are set by `save` and taken by `restore`.
@@ -41,11 +41,11 @@ class Optimizer {
   void restore(const Scalars& scalars);
   // Throws ConfigurationError where a checkpoint has what another optimizer keeps, before its
   // tensors are looked for.
-  void judge(const Checkpoint& checkpoint) const;
+  void check_compatible(const Checkpoint& checkpoint) const;
 
  private:
   const Parameters& parameters_;
-  std::unique_ptr<UpdateRule> rule_;
+  std::unique_ptr<OptimizerRule> rule_;
   std::int64_t updates_ = 0;
 };
 

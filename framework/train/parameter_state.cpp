@@ -14,7 +14,8 @@ void add_own(TrainingState& state,
   if (!parameters.reads(parameter)) return;
   const std::vector<std::int64_t> corner = parameter.offset();
   std::int64_t begin = 0;
-  for (const Box& box : boxes_of_range(parameter.shape, parameter.own_begin, parameter.own_end)) {
+  for (const Box& box :
+       boxes_of_range(parameter.shape, parameter.shard_begin, parameter.shard_end)) {
     const std::int64_t end = begin + box.shape.elements();
     std::vector<std::int64_t> offset = corner;
     for (std::size_t axis = 0; axis < offset.size(); ++axis) offset[axis] += box.offset[axis];
@@ -22,7 +23,7 @@ void add_own(TrainingState& state,
                   values.slice(begin, end).reshape(box.shape),
                   parameter.global_shape,
                   std::move(offset),
-                  parameters.answers_for(parameter));
+                  parameters.is_primary_owner(parameter));
     begin = end;
   }
 }
@@ -30,7 +31,7 @@ void add_own(TrainingState& state,
 TrainingState weights_state(const Parameters& parameters) {
   TrainingState state;
   for (const auto& parameter : parameters.all())
-    add_own(state, parameter->name, parameters, *parameter, parameter->own_master);
+    add_own(state, parameter->name, parameters, *parameter, parameter->shard_master);
   for (const auto& each : parameters.centroids())
     state.add_box(each->name,
                   each->centroids,
@@ -45,7 +46,7 @@ TrainingState weights_state(const Parameters& parameters) {
 
 void judge_ended(const Checkpoint& checkpoint, const Parameters& parameters) {
   for (const auto& parameter : parameters.all())
-    if (parameter->read_steps && parameters.reads(*parameter) && !checkpoint.has(parameter->name))
+    if (parameter->active_steps && parameters.reads(*parameter) && !checkpoint.has(parameter->name))
       throw ConfigurationError(
           "{}: has no {}, whose part in training had ended there, and would end at step {} now; "
           "set training.max_steps, training.lr_scheduler.total_steps and "
@@ -53,7 +54,7 @@ void judge_ended(const Checkpoint& checkpoint, const Parameters& parameters) {
           "its weights alone: another run.output_dir and training.init_from.path",
           checkpoint.path().string(),
           parameter->name,
-          *parameter->read_steps);
+          *parameter->active_steps);
 }
 
 }  // namespace longspan

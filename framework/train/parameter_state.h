@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-// Adds the values that a rank holds of the elements that it owns of a parameter, [own_end -
+// Adds the values that a rank holds of the elements that it owns of a parameter, [shard_end -
 // own_begin], as boxes of the whole parameter: none where it owns nothing, and none of a parameter
 // that training reads no more.
 void add_own(TrainingState& state,
@@ -22,7 +22,7 @@ void add_own(TrainingState& state,
 TrainingState weights_state(const Parameters& parameters);
 
 // Throws ConfigurationError where training goes on to read what a checkpoint has no more
-// (Parameter::read_steps).
+// (Parameter::active_steps).
 void judge_ended(const Checkpoint& checkpoint, const Parameters& parameters);
 
 }  // namespace longspan

@@ -56,7 +56,7 @@ void declare(OptionTable& table, PrecisionOptions& options) {
       options.loss_scale.initial,
       "the first factor of the gradients of float16, a power of two; it adapts: an overflow halves "
       "it, and the step is skipped without counting as diverged",
-      between(LossScale::least, std::exp2(32)));
+      between(LossScaler::least, std::exp2(32)));
   table.add("precision.loss_scale.growth_interval",
             options.loss_scale.growth_interval,
             "steps without an overflow until the loss scale is doubled",

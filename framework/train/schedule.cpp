@@ -8,7 +8,7 @@ namespace longspan {
 namespace {
 
 // How far the decay has come: 0 at the end of the warm-up, 1 at the end.
-double progress(const Schedule& schedule, std::int64_t update) {
+double progress(const LrSchedule& schedule, std::int64_t update) {
   const auto period =
       static_cast<double>(std::max<std::int64_t>(schedule.total - schedule.warmup, 1));
   const auto done = static_cast<double>(update - schedule.warmup);
@@ -24,7 +24,7 @@ double progress(const Schedule& schedule, std::int64_t update) {
 }
 
 // The part of the full rate that is left at the end of warmup_stable_decay.
-double left(const Schedule& schedule, std::int64_t update) {
+double left(const LrSchedule& schedule, std::int64_t update) {
   if (schedule.end == ScheduleEnd::restart)
     update = schedule.warmup + (update - schedule.warmup) %
                                    std::max<std::int64_t>(schedule.total - schedule.warmup, 1);
@@ -32,12 +32,12 @@ double left(const Schedule& schedule, std::int64_t update) {
   if (update <= last_full) return 1;
   const auto done = static_cast<double>(std::min(update, schedule.total) - last_full) /
                     static_cast<double>(schedule.decay + 1);
-  return 1 - (schedule.shape == DecayShape::linear ? done : std::sqrt(done));
+  return 1 - (schedule.shape == DecayType::linear ? done : std::sqrt(done));
 }
 
 }  // namespace
 
-double Schedule::at(std::int64_t update) const {
+double LrSchedule::at(std::int64_t update) const {
   if (update < warmup)
     return warmup_start +
            static_cast<double>(update) * (rate - warmup_start) / static_cast<double>(warmup);

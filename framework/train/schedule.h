@@ -14,7 +14,7 @@ enum class ScheduleKind : std::uint8_t {
 };
 // How the rate falls at the end of warmup_stable_decay: by the part of the decay that is done, or
 // by its root.
-enum class DecayShape : std::uint8_t { linear, square_root };
+enum class DecayType : std::uint8_t { linear, square_root };
 // What follows after `total` updates: the last rate stays; the decay starts again from the full
 // rate; or a cosine goes on and rises.
 enum class ScheduleEnd : std::uint8_t { hold, restart, go_on };
@@ -25,7 +25,7 @@ enum class ScheduleEnd : std::uint8_t { hold, restart, go_on };
 // the last `decay` updates before `total`, in which it falls to end_rate (Hu et al. 2024, Haegele
 // et al. 2024). Until then it does not depend on `total`: runs of any length have their beginning
 // in common.
-struct Schedule {
+struct LrSchedule {
   ScheduleKind kind = ScheduleKind::cosine;
   double rate = 1e-3;
   double end_rate = 0;
@@ -34,7 +34,7 @@ struct Schedule {
   std::int64_t total = 1;   // updates
   ScheduleEnd end = ScheduleEnd::hold;
   std::int64_t decay = 0;  // updates before `total` whose rate is below the full one
-  DecayShape shape = DecayShape::linear;
+  DecayType shape = DecayType::linear;
 
   // update counts from 1.
   double at(std::int64_t update) const;

@@ -18,7 +18,7 @@ namespace {
 
 // What the terms add to the loss: weight x sum / count. `repeated`: how often what counts once is
 // there, in the parts of a batch and on ranks that add up.
-double weight_of(const Term& term,
+double weight_of(const LossTerm& term,
                  const std::map<std::string, double, std::less<>>& counts,
                  double repeated) {
   if (term.count.empty()) return term.weight / repeated;
@@ -51,7 +51,7 @@ const Tensor& Trainer::seed() {
     seed_scale_ = scale();
     const DType dtype = accumulator_of(parameters.compute_dtype());
     const Device& device = parameters.device();
-    seed_ = queued_to(Tensor::scalar(seed_scale_, dtype, device.host()), device);
+    seed_ = copy_async(Tensor::scalar(seed_scale_, dtype, device.host()), device);
   }
   return seed_;
 }
@@ -74,7 +74,7 @@ double Trainer::repeated() const {
   return static_cast<double>(std::ssize(carried_) * mesh().data.size() * mesh().context.size());
 }
 
-Reading Trainer::reading_of(const Batch& batch, std::size_t part) const {
+ModelInput Trainer::reading_of(const Batch& batch, std::size_t part) const {
   const std::int64_t rows = batch.rows() / std::ssize(carried_);
   const std::int64_t begin = rows * static_cast<std::int64_t>(part);
   return {.fields = rows_of(batch.fields, begin, begin + rows),
@@ -82,16 +82,16 @@ Reading Trainer::reading_of(const Batch& batch, std::size_t part) const {
           .longest_memory = model_->body().longest_memory()};
 }
 
-Trainer::PartLoss Trainer::losses_of(const Reading& reading,
+Trainer::PartLoss Trainer::losses_of(const ModelInput& reading,
                                      const Counts& counts,
-                                     const Pass& pass,
-                                     Carried* next) const {
+                                     const ForwardContext& pass,
+                                     RecurrentState* next) const {
   const Span span({.name = "forward"});
   Losses found = model_->losses(reading, pass);
   if (next) *next = std::move(found.carried);
   PartLoss result = {.terms = std::move(found.terms)};
   result.watched = std::move(found.watched);
-  for (Term& term : result.terms)
+  for (LossTerm& term : result.terms)
     result.losses.push_back(
         sum(std::exchange(term.values, {}), weight_of(term, counts, repeated())));
   return result;
@@ -100,15 +100,15 @@ Trainer::PartLoss Trainer::losses_of(const Reading& reading,
 // The losses are left on the device.
 Trainer::PartLoss Trainer::run_part(const Batch& batch, std::size_t part, const Counts& counts) {
   const std::size_t parts = carried_.size();
-  const Reading reading = reading_of(batch, part);
-  const Pass pass = {
+  const ModelInput reading = reading_of(batch, part);
+  const ForwardContext pass = {
       .training = true,
       .random = random_.child(static_cast<std::uint64_t>(steps_)),
       .step = steps_,
       .gradient_scale = scale(),
       .first_stream = batch.first_row + reading.rows() * static_cast<std::int64_t>(part),
       .reconstruction = reconstruction_,
-      .inner = std::make_shared<InnerLosses>(seed(), 1 / repeated())};
+      .layer_losses = std::make_shared<LayerLossCollector>(seed(), 1 / repeated())};
   PartLoss found = losses_of(reading, counts, pass, batch.carried ? nullptr : &next_carried_[part]);
   reduction_.begin(part, parts);
   std::vector<Variable> values;
@@ -125,7 +125,8 @@ Trainer::PartLoss Trainer::run_part(const Batch& batch, std::size_t part, const 
   return found;
 }
 
-Trainer::Sums Trainer::agree(const std::vector<PartLoss>& parts, const StepRequest& request) const {
+Trainer::Sums Trainer::all_reduce_sums(const std::vector<PartLoss>& parts,
+                                       const StepRequest& request) const {
   const Span span({.name = "loss and norm"});
   const ProcessMesh& all = mesh();
   const bool counts = all.tensor.rank() == 0;
@@ -159,9 +160,9 @@ Trainer::Sums Trainer::agree(const std::vector<PartLoss>& parts, const StepReque
           rest[2]};
 }
 
-std::vector<WatchedResult> Trainer::watched_of(const std::vector<PartLoss>& parts,
-                                               const Counts& counts) const {
-  std::vector<WatchedResult> results;
+std::vector<AuxiliaryMetricResult> Trainer::auxiliary_metrics(const std::vector<PartLoss>& parts,
+                                                              const Counts& counts) const {
+  std::vector<AuxiliaryMetricResult> results;
   for (std::size_t i = 0; i < parts.front().watched.size(); ++i) {
     double sum = 0;
     double largest = 0;
@@ -169,7 +170,7 @@ std::vector<WatchedResult> Trainer::watched_of(const std::vector<PartLoss>& part
       sum += mesh().tensor.rank() == 0 ? part.watched[i].sum : 0.0;
       largest = std::max(largest, part.watched[i].largest);
     }
-    const Watched& watched = parts.front().watched[i];
+    const AuxiliaryMetric& watched = parts.front().watched[i];
     const auto count = counts.find(watched.count);
     require(count != counts.end(), "the batch does not count `{}`", watched.count);
     results.push_back({watched.name,
@@ -189,16 +190,16 @@ StepResult Trainer::compute(const Batch& batch, const StepRequest& request) {
   std::vector<PartLoss> losses;
   for (std::size_t part = 0; part < carried_.size(); ++part)
     losses.push_back(run_part(batch, part, counts));
-  const Sums sums = agree(losses, request);
+  const Sums sums = all_reduce_sums(losses, request);
   for (std::size_t i = 0; i < sums.losses.size(); ++i) {
-    const Term& term = losses.front().terms[i];
+    const LossTerm& term = losses.front().terms[i];
     result.loss += sums.losses[i];
     if (term.weight != 0)
-      result.terms.push_back({term.name, unsigned_nan(sums.losses[i] / term.weight)});
+      result.terms.push_back({term.name, clear_nan_sign(sums.losses[i] / term.weight)});
   }
-  result.watched = watched_of(losses, counts);
-  result.loss = unsigned_nan(result.loss);
-  result.gradient_norm = unsigned_nan(std::sqrt(sums.squared_norm) / scale());
+  result.watched = auxiliary_metrics(losses, counts);
+  result.loss = clear_nan_sign(result.loss);
+  result.gradient_norm = clear_nan_sign(std::sqrt(sums.squared_norm) / scale());
   if (loss_scale_) result.loss_scale = loss_scale_->value();
   if (request.measure)
     result.reconstruction_error =
@@ -207,12 +208,12 @@ StepResult Trainer::compute(const Batch& batch, const StepRequest& request) {
   result.writing = sums.writing > 0;
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.gradient_norm);
   result.overflowed = result.skipped && std::isfinite(result.loss) && loss_scale_ &&
-                      loss_scale_->value() > LossScale::least;
+                      loss_scale_->value() > LossScaler::least;
   return result;
 }
 
 // As a step that is skipped, and not counted.
-StepResult Trainer::try_step(const Batch& given) {
+StepResult Trainer::probe_step(const Batch& given) {
   StepResult result = compute(
       model_->body().prepared(given, random_.child(static_cast<std::uint64_t>(steps_))), {});
   model_->parameters().end_step(false);
@@ -232,11 +233,12 @@ StepResult Trainer::step(const Batch& given, const StepRequest& request) {
       model_->body().prepared(given, random_.child(static_cast<std::uint64_t>(steps_)));
   const std::int64_t parts = std::ssize(carried_);
   require(batch.rows() % parts == 0, "{} rows do not divide into {} parts", batch.rows(), parts);
-  if (batch.fresh) carried_.assign(carried_.size(), {});
+  if (batch.resets_state) carried_.assign(carried_.size(), {});
   StepResult result = compute(batch, request);
   result.learning_rate = optimizer_.learning_rate(schedule_.at(optimizer_.updates() + 1));
   if (request.after_loss)
-    request.after_loss(result.is_sound() ? result.loss : std::numeric_limits<double>::quiet_NaN());
+    request.after_loss(result.can_continue() ? result.loss
+                                             : std::numeric_limits<double>::quiet_NaN());
   model_->parameters().set_steps(++steps_);
   tokens_ += result.tokens;
   if (!result.skipped) {
@@ -250,11 +252,11 @@ StepResult Trainer::step(const Batch& given, const StepRequest& request) {
   if (std::isfinite(result.loss) && !batch.carried) carried_.swap(next_carried_);
   next_carried_.assign(carried_.size(), {});
   if (loss_scale_) loss_scale_->update(!result.skipped);
-  judge(batch, result);
+  check_divergence(batch, result);
   return result;
 }
 
-void Trainer::judge(const Batch& batch, const StepResult& result) {
+void Trainer::check_divergence(const Batch& batch, const StepResult& result) {
   if (!result.skipped) {
     skipped_in_a_row_ = 0;
     return;
@@ -262,7 +264,7 @@ void Trainer::judge(const Batch& batch, const StepResult& result) {
   ++skipped_;
   if (result.overflowed) return;
   ++skipped_in_a_row_;
-  if (skipped_in_a_row_ < options_.skipped_in_a_row) return;
+  if (skipped_in_a_row_ < options_.consecutive_skips) return;
   if (result.loss_scale && std::isfinite(result.loss))
     throw DivergedError(
         "training diverged: {} steps in a row had gradients that float16 cannot hold even at loss "
@@ -279,7 +281,7 @@ void Trainer::judge(const Batch& batch, const StepResult& result) {
       result.loss,
       result.gradient_norm,
       batch.place,
-      calmer_training(options_));
+      divergence_advice(options_));
 }
 
 void Trainer::save(TrainingState& state, const CursorRows& rows) const {
@@ -288,8 +290,8 @@ void Trainer::save(TrainingState& state, const CursorRows& rows) const {
   optimizer_.add_to(state);
   optimizer_.save(state.scalars);
   std::int64_t first = rows.begin;
-  for (const Carried& part : carried_) {
-    add_carried(state, part, first, rows.total, mesh());
+  for (const RecurrentState& part : carried_) {
+    save_recurrent_state(state, part, first, rows.total, mesh());
     if (!part.tensors.empty()) first += part.tensors.front().tensor.shape()[0];
   }
   if (loss_scale_) loss_scale_->save(state.scalars);
@@ -300,14 +302,14 @@ void Trainer::save(TrainingState& state, const CursorRows& rows) const {
 }
 
 void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std::int64_t count) {
-  optimizer_.judge(checkpoint);
+  optimizer_.check_compatible(checkpoint);
   steps_ = checkpoint.scalars().get<std::int64_t>("trainer/steps");
   model_->parameters().set_steps(steps_);
   judge_ended(checkpoint, model_->parameters());
-  const std::vector<std::string> names = model_->body().carried_names();
+  const std::vector<std::string> names = model_->body().recurrent_state_names();
   if (model_->body().longest_memory() > 0)
-    for (Carried& part : carried_)
-      part = room_for_carried(
+    for (RecurrentState& part : carried_)
+      part = allocate_recurrent_state(
           checkpoint, names, count / std::ssize(carried_), mesh(), model_->parameters().device());
   TrainingState state;
   save(state, rows);
@@ -318,9 +320,10 @@ void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std:
   skipped_ = scalars.get<std::int64_t>("trainer/skipped");
   skipped_in_a_row_ = scalars.get<std::int64_t>("trainer/skipped_in_a_row");
   tokens_ = scalars.get<std::int64_t>("trainer/tokens");
-  for (Carried& part : carried_) cast_carried(part, model_->parameters().compute_dtype());
+  for (RecurrentState& part : carried_)
+    cast_recurrent_state(part, model_->parameters().compute_dtype());
   model_->parameters().refresh_compute();
-  optimizer_.use_training_weights();
+  optimizer_.use_train_weights();
 }
 
 }  // namespace longspan

@@ -33,22 +33,22 @@ struct StepRequest {
 };
 
 // A mean over what its term counts.
-struct TermLoss {
+struct LossTermValue {
   std::string name;
   double loss = 0;
 };
 
 // Of all positions of the global batch.
-struct WatchedResult {
+struct AuxiliaryMetricResult {
   std::string name;
   double mean = 0;
   double largest = 0;
 };
 
 struct StepResult {
-  double loss = 0;              // the sum of the terms over the global batch
-  std::vector<TermLoss> terms;  // each without its weight, in their order
-  std::vector<WatchedResult> watched;
+  double loss = 0;                   // the sum of the terms over the global batch
+  std::vector<LossTermValue> terms;  // each without its weight, in their order
+  std::vector<AuxiliaryMetricResult> watched;
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
   std::optional<double> loss_scale;  // of this step, with f16
@@ -61,7 +61,7 @@ struct StepResult {
   // one.
   bool overflowed = false;
   // Whether training can go on from the weights.
-  bool is_sound() const { return !skipped || overflowed; }
+  bool can_continue() const { return !skipped || overflowed; }
   bool stop_requested = false;  // by any rank
   bool writing = false;         // on any rank
   std::int64_t tokens = 0;      // of the global batch
@@ -86,7 +86,7 @@ class Trainer {
   // Collective. What a step on the batch would find, with the weights and what is carried as they
   // are now: whether a state that no step has begun with gives a loss and gradients. Nothing
   // changes.
-  StepResult try_step(const Batch& batch);
+  StepResult probe_step(const Batch& batch);
 
   // Collective. Whether every trained weight is finite: one pass over the weights, no step.
   bool has_finite_weights() const;
@@ -100,15 +100,15 @@ class Trainer {
   double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }
 
   // What the rows of each stream carry now: how much of it along its time.
-  std::int64_t carried_length() const { return carried_.front().length(); }
+  std::int64_t recurrent_state_length() const { return carried_.front().length(); }
 
   // f(), for which the model computes with the weights that the optimizer keeps: what is to be
   // measured. Collective.
   template <typename F>
-  auto with_kept_weights(F&& f) const {
-    optimizer_.use_kept_weights();
+  auto with_eval_weights(F&& f) const {
+    optimizer_.use_eval_weights();
     auto result = f();
-    optimizer_.use_training_weights();
+    optimizer_.use_train_weights();
     return result;
   }
 
@@ -127,9 +127,9 @@ class Trainer {
   using Counts = std::map<std::string, double, std::less<>>;
   // The terms of a part: what they add to the loss, on the device.
   struct PartLoss {
-    std::vector<Term> terms;  // without their values
+    std::vector<LossTerm> terms;  // without their values
     std::vector<Variable> losses = {};
-    std::vector<Watched> watched = {};
+    std::vector<AuxiliaryMetric> watched = {};
   };
   struct Sums {
     std::vector<double> losses;  // of the terms, over all parts
@@ -140,34 +140,34 @@ class Trainer {
   Counts count(const Batch& batch) const;
   // How often what counts once is there: in the parts of a batch, and on ranks that add up.
   double repeated() const;
-  Reading reading_of(const Batch& batch, std::size_t part) const;
+  ModelInput reading_of(const Batch& batch, std::size_t part) const;
   // `next`, where given: what the rows carry afterwards.
-  PartLoss losses_of(const Reading& reading,
+  PartLoss losses_of(const ModelInput& reading,
                      const Counts& counts,
-                     const Pass& pass,
-                     Carried* next) const;
+                     const ForwardContext& pass,
+                     RecurrentState* next) const;
   PartLoss run_part(const Batch& batch, std::size_t part, const Counts& counts);
   const Tensor& seed();
-  Sums agree(const std::vector<PartLoss>& parts, const StepRequest& request) const;
-  std::vector<WatchedResult> watched_of(const std::vector<PartLoss>& parts,
-                                        const Counts& counts) const;
+  Sums all_reduce_sums(const std::vector<PartLoss>& parts, const StepRequest& request) const;
+  std::vector<AuxiliaryMetricResult> auxiliary_metrics(const std::vector<PartLoss>& parts,
+                                                       const Counts& counts) const;
   // The gradients of the batch, and what is found on the way.
   StepResult compute(const Batch& batch, const StepRequest& request);
-  void judge(const Batch& batch, const StepResult& result);
+  void check_divergence(const Batch& batch, const StepResult& result);
 
   std::unique_ptr<Model> model_;
   TrainingOptions options_;
   Random random_;
   Optimizer optimizer_;
-  GradientReduction reduction_;
-  Schedule schedule_;
-  std::optional<LossScale> loss_scale_;  // with f16
-  Tensor seed_;                          // the gradient of the loss: seed_scale_
+  GradientReducer reduction_;
+  LrSchedule schedule_;
+  std::optional<LossScaler> loss_scale_;  // with f16
+  Tensor seed_;                           // the gradient of the loss: seed_scale_
   double seed_scale_ = 0;
   std::shared_ptr<ReconstructionError> reconstruction_;  // of a step that is measured
   // Of each part of this rank's rows: what they carry, and what they will if the loss is finite.
-  std::vector<Carried> carried_;
-  std::vector<Carried> next_carried_;
+  std::vector<RecurrentState> carried_;
+  std::vector<RecurrentState> next_carried_;
   std::int64_t steps_ = 0;
   std::int64_t skipped_ = 0;
   std::int64_t skipped_in_a_row_ = 0;

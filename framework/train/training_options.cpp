@@ -48,7 +48,7 @@ void declare_schedule(OptionTable& table, TrainingOptions& options) {
   table.add("training.lr_scheduler.decay_type",
             options.decay_shape,
             "of that fall: linear, or 1-sqrt, by 1 - sqrt(the part that is done)",
-            {{"linear", DecayShape::linear}, {"1-sqrt", DecayShape::square_root}});
+            {{"linear", DecayType::linear}, {"1-sqrt", DecayType::square_root}});
   for (const char* const key :
        {"training.lr_scheduler.decay_steps", "training.lr_scheduler.decay_type"})
     table.warn(key, [&options]() -> std::string {
@@ -113,7 +113,7 @@ void declare_pairs(OptionTable& table, const TrainingOptions& options) {
     table.warn(key, relative);
 }
 
-void declare_start(OptionTable& table, StartOptions& options) {
+void declare_start(OptionTable& table, InitFromOptions& options) {
   constexpr const char* vocabulary_key = "training.init_from.resize_vocab";
   constexpr const char* anew_key = "training.init_from.reinitialize";
   constexpr const char* changed_key = "training.init_from.allow_config_changes";
@@ -150,7 +150,7 @@ void declare_start(OptionTable& table, StartOptions& options) {
 
 }  // namespace
 
-Schedule TrainingOptions::make_schedule() const {
+LrSchedule TrainingOptions::make_schedule() const {
   // The end rate is that of the update after the last one: it is 0 unless another is asked for, and
   // an update of that rate learns nothing. Without a warm-up the first update has the full rate.
   return {.kind = schedule,
@@ -175,7 +175,7 @@ void declare(OptionTable& table, TrainingOptions& options) {
             "largest norm of the whole gradient; 0: not clipped",
             at_least(0.0));
   table.add("training.max_consecutive_skips",
-            options.skipped_in_a_row,
+            options.consecutive_skips,
             "steps whose loss or gradient is not finite are skipped; after so many in a row the "
             "run has diverged",
             at_least(1));
@@ -210,7 +210,8 @@ void declare(OptionTable& table, TrainingOptions& options) {
       "training.label_smoothing_style",
       options.label_smoothing.kind,
       "over all classes, the target included (pytorch), or over the wrong ones alone (fairseq)",
-      {{"pytorch", Smoothing::all_classes}, {"fairseq", Smoothing::wrong_classes}});
+      {{"pytorch", LabelSmoothingStyle::all_classes},
+       {"fairseq", LabelSmoothingStyle::wrong_classes}});
   table.warn("training.label_smoothing_style", [&options]() -> std::string {
     return options.label_smoothing.share > 0 ? "" : "training.label_smoothing is 0";
   });

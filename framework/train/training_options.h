@@ -21,8 +21,8 @@ namespace longspan {
 enum class StartVocabulary : std::uint8_t { same, grow };
 
 // Where a new run's weights come from.
-struct StartOptions {
-  NamedPath path;  // a run's directory or that of a step; empty: drawn from the seed
+struct InitFromOptions {
+  ConfigPath path;  // a run's directory or that of a step; empty: drawn from the seed
   StartVocabulary vocabulary = StartVocabulary::same;
   std::vector<std::string> anew;     // parameters, or what their names begin with
   std::vector<std::string> changed;  // keys, or what they begin with, that may be others than there
@@ -30,9 +30,9 @@ struct StartOptions {
 
 struct TrainingOptions {
   std::int64_t steps = 1000;
-  std::int64_t accumulation = 1;       // parts in which a step's streams are worked through
-  double clip_norm = 1;                // 0: none
-  std::int64_t skipped_in_a_row = 10;  // before the run has diverged
+  std::int64_t accumulation = 1;        // parts in which a step's streams are worked through
+  double clip_norm = 1;                 // 0: none
+  std::int64_t consecutive_skips = 10;  // before the run has diverged
   std::int64_t skip_after_divergence = 0;
   double bucket_megabytes = 25;
   std::int64_t validation_every = 0;    // steps; 0: at the end only
@@ -41,7 +41,7 @@ struct TrainingOptions {
   LabelSmoothing label_smoothing = {};
   ScheduledSampling sampling = {};
   PolicyOptions policy = {};
-  StartOptions start_from;
+  InitFromOptions start_from;
   FineTuning tuning;
   OptimizerOptions optimizer;
   ScheduleKind schedule = ScheduleKind::cosine;
@@ -52,13 +52,13 @@ struct TrainingOptions {
   std::int64_t warmup = 0;
   std::optional<std::int64_t> schedule_steps;  // none: steps
   std::optional<std::int64_t> decay_steps;     // none: a fifth of the schedule
-  DecayShape decay_shape = DecayShape::linear;
+  DecayType decay_shape = DecayType::linear;
 
   std::int64_t scheduled_updates() const { return schedule_steps.value_or(steps); }
   std::int64_t decaying_updates() const { return decay_steps.value_or(scheduled_updates() / 5); }
 
   // That of the updates 1, 2, ... of a run. Its end rate follows the last update of the schedule.
-  Schedule make_schedule() const;
+  LrSchedule make_schedule() const;
 };
 
 void declare(OptionTable& table, TrainingOptions& options);

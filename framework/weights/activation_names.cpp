@@ -32,18 +32,18 @@ constexpr std::array<GatedActivation, 4> gated_activations = {
 
 }  // namespace
 
-std::string activation_here(const ModelConfig& config, const std::string& key) {
-  return activation_here(config, key, config.text(key));
+std::string from_hf_activation(const ModelConfig& config, const std::string& key) {
+  return from_hf_activation(config, key, config.text(key));
 }
 
-std::string activation_here(const ModelConfig& config,
-                            const std::string& key,
-                            const std::string& there) {
+std::string from_hf_activation(const ModelConfig& config,
+                               const std::string& key,
+                               const std::string& there) {
   const auto found = std::ranges::find(activations, there, &NamedActivation::there);
   if (found != activations.end()) return found->here;
   std::vector<std::string> names;
   for (const NamedActivation& each : activations) names.emplace_back(each.there);
-  config.refuse(key, fmt::format("found {}; wanted {}", in_quotes(there), either(names)));
+  config.throw_data_error(key, fmt::format("found {}; wanted {}", quote(there), join_or(names)));
 }
 
 std::string gated_activation(const std::string& inner) {
@@ -57,7 +57,7 @@ bool is_gated_activation(const std::string& here) {
          gated_activations.end();
 }
 
-std::string activation_there(const std::string& here) {
+std::string to_hf_activation(const std::string& here) {
   const auto gated = std::ranges::find(gated_activations, here, &GatedActivation::gated);
   const std::string inner = gated == gated_activations.end() ? here : gated->inner;
   const auto found = std::ranges::find(activations, inner, &NamedActivation::here);

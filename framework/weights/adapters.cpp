@@ -61,7 +61,7 @@ std::vector<JoinedAdapter> joined_adapters(const Checkpoint& checkpoint,
   std::vector<JoinedAdapter> all;
   for (const TensorPair& pair : pairs) {
     JoinedAdapter joined;
-    for (const std::string& weight : pair.here) {
+    for (const std::string& weight : pair.longspan_names) {
       const Shape& shape = checkpoint.shape_of(weight);
       if (const auto layer = adapted_layer(checkpoint, weight)) {
         joined.layers.push_back(*layer);
@@ -72,7 +72,7 @@ std::vector<JoinedAdapter> joined_adapters(const Checkpoint& checkpoint,
       joined.out += shape[0];
     }
     if (joined.layers.empty()) continue;
-    joined.module = pair.there.substr(0, pair.there.rfind('.'));
+    joined.module = pair.hf_name.substr(0, pair.hf_name.rfind('.'));
     all.push_back(std::move(joined));
   }
   return all;
@@ -88,7 +88,7 @@ std::vector<std::string> targets_of(const std::vector<JoinedAdapter>& adapters,
   for (const JoinedAdapter& each : adapters) adapted.insert(each.module);
   std::set<std::string> in_part;  // last words
   for (const TensorPair& pair : pairs) {
-    const std::string module = pair.there.substr(0, pair.there.rfind('.'));
+    const std::string module = pair.hf_name.substr(0, pair.hf_name.rfind('.'));
     if (!adapted.contains(module)) in_part.insert(last_word(module));
   }
   std::vector<std::string> targets;

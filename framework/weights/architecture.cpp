@@ -58,9 +58,9 @@ std::vector<const Architecture*> candidates(const ModelConfig& config) {
     const std::string type = config.text("model_type");
     const std::vector<const Architecture*> found = of_type(type);
     if (found.empty())
-      config.refuse(
+      config.throw_data_error(
           "model_type",
-          fmt::format("found {}; Longspan imports {}", in_quotes(type), either(model_types())));
+          fmt::format("found {}; Longspan imports {}", quote(type), join_or(model_types())));
     return found;
   }
   const std::vector<std::string> model_classes = model_classes_of(config);
@@ -70,11 +70,11 @@ std::vector<const Architecture*> candidates(const ModelConfig& config) {
   const std::string why =
       model_classes.empty()
           ? "\"architectures\" names no class"
-          : fmt::format("no type follows from \"architectures\", {}", in_quotes(model_classes[0]));
-  config.refuse(
-      "model_type",
-      fmt::format(
-          "expected text, found nothing, and {}; set it to one of {}", why, either(model_types())));
+          : fmt::format("no type follows from \"architectures\", {}", quote(model_classes[0]));
+  config.throw_data_error("model_type",
+                          fmt::format("expected text, found nothing, and {}; set it to one of {}",
+                                      why,
+                                      join_or(model_types())));
 }
 
 }  // namespace
@@ -150,11 +150,11 @@ const Architecture& architecture_of(const ModelConfig& config) {
     std::vector<std::string> known;
     for (const Architecture* const each : found)
       known.insert(known.end(), each->model_classes.begin(), each->model_classes.end());
-    config.refuse("architectures",
-                  fmt::format("found {}; of {} Longspan imports {}",
-                              in_quotes(model_class),
-                              meant->name,
-                              either(known)));
+    config.throw_data_error("architectures",
+                            fmt::format("found {}; of {} Longspan imports {}",
+                                        quote(model_class),
+                                        meant->name,
+                                        join_or(known)));
   }
   return *meant;
 }

@@ -41,7 +41,7 @@ class ModelValues {
 using ModelSettings = std::vector<std::pair<std::string, std::string>>;
 
 // What a config.json comes to here.
-struct ModelMeaning {
+struct ImportedConfig {
   ModelSettings settings;
   std::vector<std::string> labels = {};   // names of classes or tags, in the order of their ids
   std::int64_t num_labels = 0;            // as config.json has it, where it has other labels
@@ -65,7 +65,7 @@ struct Architecture {
   std::string prefix;  // of names, which weights of a bare body do not have
 
   // Throws DataError for whatever would make another function of it.
-  std::function<ModelMeaning(const ModelConfig& config)> read;
+  std::function<ImportedConfig(const ModelConfig& config)> read;
   // Of a run with this configuration, what `read` makes the same model of. Where the run has what
   // this architecture does not, it leaves that out: export compares (export.h).
   std::function<nlohmann::ordered_json(const ModelValues& values)> write;
@@ -84,13 +84,13 @@ struct Architecture {
       const ModelValues& values)>
       zeros = {};
   // Where it is set: settles what config.json leaves open by the tensors that are there.
-  std::function<void(const TensorFinder& find, ModelMeaning& meaning)> settle = {};
+  std::function<void(const TensorFinder& find, ImportedConfig& meaning)> resolve = {};
   // Where it is set: what weights were called before, "" where they were not called otherwise.
-  std::function<std::string(const std::string& name)> older_name = {};
+  std::function<std::string(const std::string& name)> legacy_name = {};
   // Likewise: tensors of something that Longspan does not have, which an import leaves out.
-  std::function<bool(std::string_view name)> is_left_out = {};
+  std::function<bool(std::string_view name)> is_unsupported_tensor = {};
   // Without the readout, which such a model has not learnt: nothing of it but what is optional.
-  bool is_body = false;
+  bool is_headless = false;
   // Where it is set, of what reads images: preprocessor_config.json, which says what becomes of
   // pixels. `values` then has the keys image.height, image.width and image.channels too.
   std::function<nlohmann::ordered_json(const ModelValues& values)> write_pixels = {};

@@ -31,16 +31,17 @@ std::int64_t alike(const ModelConfig& config, const std::string& name, std::int6
   const std::string encoder = "encoder_" + name, decoder = "decoder_" + name;
   const std::int64_t count = config.integer(encoder, 1, least_below);
   if (const std::int64_t other = config.integer(decoder, 1, least_below); other != count)
-    config.refuse(decoder,
-                  fmt::format("found {}; wanted {}, as \"{}\" says: encoder and decoder are alike "
-                              "but for their layers",
-                              other,
-                              count,
-                              encoder));
+    config.throw_data_error(
+        decoder,
+        fmt::format("found {}; wanted {}, as \"{}\" says: encoder and decoder are alike "
+                    "but for their layers",
+                    other,
+                    count,
+                    encoder));
   return count;
 }
 
-void read_dropouts(const ModelConfig& config, ModelMeaning& meaning) {
+void read_dropouts(const ModelConfig& config, ImportedConfig& meaning) {
   const double dropout = config.number("dropout", 0.1, of_dropout);
   const double hidden = config.number("activation_dropout", 0, of_dropout);
   meaning.settings.emplace_back("model.dropout", fmt::format("{}", dropout));
@@ -59,7 +60,7 @@ void read_dropouts(const ModelConfig& config, ModelMeaning& meaning) {
           fmt::format("\"{}\" is {}: in training no layers are left out here", key, share));
 }
 
-void read_ids(const ModelConfig& config, std::int64_t vocabulary, ModelMeaning& meaning) {
+void read_ids(const ModelConfig& config, std::int64_t vocabulary, ImportedConfig& meaning) {
   meaning.token_ids = read_token_ids(config,
                                      vocabulary,
                                      {{"bos_token_id", 0},
@@ -74,22 +75,23 @@ void read_ids(const ModelConfig& config, std::int64_t vocabulary, ModelMeaning& 
     meaning.token_ids.emplace("forced_bos_token_id", begin->second);
 }
 
-ModelMeaning read(const ModelConfig& config) {
+ImportedConfig read(const ModelConfig& config) {
   config.pass_over_common();
   refuse_other_functions(config);
   // Of heads of classes, and what is said twice.
-  config.pass_over({"classifier_dropout", "classif_dropout", "num_hidden_layers"});
+  config.ignore_keys({"classifier_dropout", "classif_dropout", "num_hidden_layers"});
   // What distillation wrote down.
-  config.pass_over(
+  config.ignore_keys(
       {"save_step", "replacing_rate", "student_encoder_layers", "student_decoder_layers"});
   const std::int64_t width = config.integer("d_model", 1, most);
   const std::int64_t heads = alike(config, "attention_heads", 1 << 16);
   if (width % heads != 0)
-    config.refuse("encoder_attention_heads",
-                  fmt::format("found {}, which does not divide d_model, {}", heads, width));
+    config.throw_data_error(
+        "encoder_attention_heads",
+        fmt::format("found {}, which does not divide d_model, {}", heads, width));
   const std::int64_t vocabulary = config.integer("vocab_size", 1, std::int64_t{1} << 31);
   const std::int64_t positions = config.integer("max_position_embeddings", 2, 1 << 28);
-  ModelMeaning meaning;
+  ImportedConfig meaning;
   add_pair_settings(config.integer("encoder_layers", 1, 1 << 16),
                     config.integer("decoder_layers", 1, 1 << 16),
                     meaning.settings);
@@ -99,7 +101,8 @@ ModelMeaning read(const ModelConfig& config) {
       {"model.num_attention_heads", fmt::format("{}", heads)},
       {"model.intermediate_size", fmt::format("{}", alike(config, "ffn_dim", 1 << 28))},
       {"model.activation",
-       config.has("activation_function") ? activation_here(config, "activation_function") : "gelu"},
+       config.has("activation_function") ? from_hf_activation(config, "activation_function")
+                                         : "gelu"},
       {"model.norm.position", "post"},
       {"model.position_embedding_type", "learned"},
       {"model.max_position_embeddings", fmt::format("{}", positions)},
@@ -112,7 +115,7 @@ ModelMeaning read(const ModelConfig& config) {
   add_example_length(positions, meaning.settings);
   read_dropouts(config, meaning);
   read_ids(config, vocabulary, meaning);
-  remark_wishes(config, meaning);
+  note_generation_settings(config, meaning);
   config.finish();
   return meaning;
 }
@@ -134,7 +137,7 @@ nlohmann::ordered_json write(const ModelValues& values) {
           {"decoder_attention_heads", heads},
           {"encoder_ffn_dim", hidden},
           {"decoder_ffn_dim", hidden},
-          {"activation_function", activation_there(values.text("model.activation"))},
+          {"activation_function", to_hf_activation(values.text("model.activation"))},
           {"dropout", dropout},
           {"activation_dropout", dropout},
           {"attention_dropout", values.number_or("model.attention.dropout", 0)},

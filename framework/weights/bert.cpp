@@ -49,7 +49,7 @@ constexpr BertKind kinds[] = {{.model_type = "bert",
 void remark_dropouts(const BertKind& kind,
                      Head head,
                      const ModelConfig& config,
-                     ModelMeaning& meaning) {
+                     ImportedConfig& meaning) {
   const double dropout = config.number("hidden_dropout_prob", usual_dropout, of_dropout);
   const double of_head = config.number("classifier_dropout", dropout, of_dropout);
   if (of_head != dropout)
@@ -69,9 +69,9 @@ void remark_dropouts(const BertKind& kind,
 
 void read_positions(const BertKind& kind, const ModelConfig& config, ModelSettings& settings) {
   if (config.has("position_embedding_type") && config.text("position_embedding_type") != "absolute")
-    config.refuse("position_embedding_type",
-                  fmt::format("found {}; wanted absolute",
-                              in_quotes(config.text("position_embedding_type"))));
+    config.throw_data_error(
+        "position_embedding_type",
+        fmt::format("found {}; wanted absolute", quote(config.text("position_embedding_type"))));
   std::int64_t first = 0;
   if (kind.after_padding)
     first = 1 + (config.has("pad_token_id") ? config.integer("pad_token_id", 0, 1 << 16) : 1);
@@ -82,19 +82,19 @@ void read_positions(const BertKind& kind, const ModelConfig& config, ModelSettin
   add_example_length(rows - first, settings);
 }
 
-ModelMeaning read(const BertKind& kind, Head head, const ModelConfig& config) {
+ImportedConfig read(const BertKind& kind, Head head, const ModelConfig& config) {
   config.pass_over_common();
   config.require_encoder_alone();
   // Of the head that predicts words; what older versions say, and nothing reads.
-  config.pass_over({"tie_word_embeddings",
-                    "directionality",
-                    "gradient_checkpointing",
-                    "pooler_fc_size",
-                    "pooler_num_attention_heads",
-                    "pooler_num_fc_layers",
-                    "pooler_size_per_head",
-                    "pooler_type"});
-  ModelMeaning meaning = {.settings = read_encoder_keys(config, usual_dropout)};
+  config.ignore_keys({"tie_word_embeddings",
+                      "directionality",
+                      "gradient_checkpointing",
+                      "pooler_fc_size",
+                      "pooler_num_attention_heads",
+                      "pooler_num_fc_layers",
+                      "pooler_size_per_head",
+                      "pooler_type"});
+  ImportedConfig meaning = {.settings = read_encoder_keys(config, usual_dropout)};
   const ModelSettings own = {
       {"run.task", head == Head::tags ? "tagging" : "classification"},
       {"model.vocab_size",
@@ -134,8 +134,9 @@ std::vector<TensorPair> tensors(const BertKind& kind, Head head, const ModelValu
       {body + "embeddings.token_type_embeddings.weight", {"token_types/weight"}}};
   const auto add = [&](const std::string& there, const std::string& here, bool optional = false) {
     for (const std::string each : {"weight", "bias"})
-      pairs.push_back(
-          {.there = there + "." + each, .here = {here + "/" + each}, .optional = optional});
+      pairs.push_back({.hf_name = there + "." + each,
+                       .longspan_names = {here + "/" + each},
+                       .optional = optional});
   };
   add(body + "embeddings.LayerNorm", "embedding_norm");
   for (std::int64_t layer = 0; layer < values.integer("model.num_hidden_layers"); ++layer) {
@@ -187,23 +188,25 @@ Architecture architecture(const BertKind& kind, Head head) {
       .write = [&kind](const ModelValues& values) { return write(kind, values); },
       .tensors = [&kind, head](const ModelValues& values) { return tensors(kind, head, values); },
       .is_constant = is_constant,
-      .older_name = older_name,
-      .is_body = head == Head::none};
+      .legacy_name = older_name,
+      .is_headless = head == Head::none};
   switch (head) {
     case Head::classes:
       made.model_classes = {model_class + "ForSequenceClassification"};
-      if (kind.after_padding) made.is_left_out = is_of_pooler;
-      made.settle = label_settling(std::string(kind.classes) + ".weight");
+      if (kind.after_padding) made.is_unsupported_tensor = is_of_pooler;
+      made.resolve = label_settling(std::string(kind.classes) + ".weight");
       break;
     case Head::tags:
       made.model_classes = {model_class + "ForTokenClassification"};
-      made.settle = label_settling("classifier.weight");
-      made.is_left_out = is_of_pooler;
+      made.resolve = label_settling("classifier.weight");
+      made.is_unsupported_tensor = is_of_pooler;
       break;
     case Head::none:
       made.model_classes = {model_class + "Model", model_class + "ForMaskedLM"};
       if (!kind.after_padding) made.model_classes.push_back(model_class + "ForPreTraining");
-      made.is_left_out = [&kind](std::string_view name) { return name.starts_with(kind.left_out); };
+      made.is_unsupported_tensor = [&kind](std::string_view name) {
+        return name.starts_with(kind.left_out);
+      };
       made.copies = [&kind](const ModelValues&) {
         const std::string table = kind.prefix + std::string("embeddings.word_embeddings.weight");
         return std::vector<std::pair<std::string, std::string>>{{kind.decoder, table}};

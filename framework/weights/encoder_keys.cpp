@@ -11,8 +11,9 @@ ModelSettings read_encoder_keys(const ModelConfig& config, double dropout) {
   const std::int64_t width = config.integer("hidden_size", 1, widest);
   const std::int64_t heads = config.integer("num_attention_heads", 1, 1 << 16);
   if (width % heads != 0)
-    config.refuse("num_attention_heads",
-                  fmt::format("found {}, which does not divide hidden_size, {}", heads, width));
+    config.throw_data_error(
+        "num_attention_heads",
+        fmt::format("found {}, which does not divide hidden_size, {}", heads, width));
   const auto number = [](auto value) { return fmt::format("{}", value); };
   return {
       {"model.family", "encoder"},
@@ -21,7 +22,7 @@ ModelSettings read_encoder_keys(const ModelConfig& config, double dropout) {
       {"model.num_attention_heads", number(heads)},
       {"model.intermediate_size", number(config.integer("intermediate_size", 1, 1 << 28))},
       {"model.activation",
-       config.has("hidden_act") ? activation_here(config, "hidden_act") : "gelu"},
+       config.has("hidden_act") ? from_hf_activation(config, "hidden_act") : "gelu"},
       {"model.norm.eps", number(config.number("layer_norm_eps", 1e-12, above_0))},
       {"model.initializer_range", number(config.number("initializer_range", 0.02, from_0))},
       {"model.dropout", number(config.number("hidden_dropout_prob", dropout, of_dropout))},
@@ -36,7 +37,7 @@ nlohmann::ordered_json write_encoder_keys(const ModelValues& values) {
           {"num_hidden_layers", values.integer("model.num_hidden_layers")},
           {"num_attention_heads", values.integer("model.num_attention_heads")},
           {"intermediate_size", values.integer_or("model.intermediate_size", 4 * width)},
-          {"hidden_act", activation_there(values.text("model.activation"))},
+          {"hidden_act", to_hf_activation(values.text("model.activation"))},
           {"hidden_dropout_prob", values.number_or("model.dropout", 0)},
           {"attention_probs_dropout_prob", values.number_or("model.attention.dropout", 0)},
           {"initializer_range", values.number_or("model.initializer_range", 0.02)},

@@ -16,33 +16,33 @@ void refuse_other_functions(const ModelConfig& config) {
   config.require_decoder_alone();
 }
 
-ModelMeaning read(const ModelConfig& config) {
+ImportedConfig read(const ModelConfig& config) {
   refuse_other_functions(config);
   // "n_ctx", "n_special" and "predict_special_tokens" are what older versions say, and nothing
   // reads; the "summary" is of another head; scores in a wider type are rounded otherwise and mean
   // the same.
-  config.pass_over({"n_ctx",
-                    "summary_type",
-                    "summary_use_proj",
-                    "summary_activation",
-                    "summary_proj_to_labels",
-                    "summary_first_dropout",
-                    "n_special",
-                    "predict_special_tokens",
-                    "reorder_and_upcast_attn"});
+  config.ignore_keys({"n_ctx",
+                      "summary_type",
+                      "summary_use_proj",
+                      "summary_activation",
+                      "summary_proj_to_labels",
+                      "summary_first_dropout",
+                      "n_special",
+                      "predict_special_tokens",
+                      "reorder_and_upcast_attn"});
   config.pass_over_common();
   const std::int64_t width = config.integer("n_embd", 1, most);
   const std::int64_t heads = config.integer("n_head", 1, 1 << 16);
   if (width % heads != 0)
-    config.refuse("n_head",
-                  fmt::format("found {}, which does not divide n_embd, {}", heads, width));
+    config.throw_data_error(
+        "n_head", fmt::format("found {}, which does not divide n_embd, {}", heads, width));
   const std::int64_t hidden =
       config.has("n_inner") ? config.integer("n_inner", 1, 1 << 28) : 4 * width;
   const std::int64_t positions = config.integer("n_positions", 1, 1 << 28);
   const double dropout = config.number("resid_pdrop", 0.1, of_dropout);
   const double of_embedding = config.number("embd_pdrop", 0.1, of_dropout);
   const double deviation = config.number("initializer_range", 0.02, from_0);
-  ModelMeaning meaning;
+  ImportedConfig meaning;
   meaning.settings = {
       {"model.family", "decoder"},
       {"model.vocab_size",
@@ -52,7 +52,7 @@ ModelMeaning read(const ModelConfig& config) {
       {"model.num_attention_heads", fmt::format("{}", heads)},
       {"model.intermediate_size", fmt::format("{}", hidden)},
       {"model.activation",
-       config.has("activation_function") ? activation_here(config, "activation_function")
+       config.has("activation_function") ? from_hf_activation(config, "activation_function")
                                          : "gelu_tanh"},
       {"model.norm.position", "pre"},
       {"model.norm.eps", fmt::format("{}", config.number("layer_norm_epsilon", 1e-5, above_0))},
@@ -88,7 +88,7 @@ nlohmann::ordered_json write(const ModelValues& values) {
           {"n_layer", values.integer("model.num_hidden_layers")},
           {"n_head", values.integer("model.num_attention_heads")},
           {"n_inner", values.integer_or("model.intermediate_size", 4 * width)},
-          {"activation_function", activation_there(values.text("model.activation"))},
+          {"activation_function", to_hf_activation(values.text("model.activation"))},
           {"layer_norm_epsilon", values.number_or("model.norm.eps", 0)},
           {"resid_pdrop", dropout},
           {"embd_pdrop", dropout},
@@ -112,7 +112,7 @@ std::vector<TensorPair> tensors(const ModelValues& values) {
   const auto add_linear = [&](const std::string& there, const std::vector<std::string>& here) {
     for (const std::string kind : {"weight", "bias"}) {
       TensorPair pair = {there + "." + kind, {}};
-      for (const std::string& name : here) pair.here.push_back(name + "/" + kind);
+      for (const std::string& name : here) pair.longspan_names.push_back(name + "/" + kind);
       if (kind == "weight") pair.orientation = Orientation::transposed;
       pairs.push_back(std::move(pair));
     }

@@ -18,13 +18,13 @@ constexpr std::int64_t most_labels = 1 << 20;
 
 }  // namespace
 
-void read_label_names(const ModelConfig& config, ModelMeaning& meaning) {
+void read_label_names(const ModelConfig& config, ImportedConfig& meaning) {
   constexpr const char* single = "single_label_classification";
   if (config.has("problem_type") && config.text("problem_type") != single)
-    config.refuse("problem_type",
-                  fmt::format("found {}; wanted {}: one class of a text is right",
-                              in_quotes(config.text("problem_type")),
-                              single));
+    config.throw_data_error("problem_type",
+                            fmt::format("found {}; wanted {}: one class of a text is right",
+                                        quote(config.text("problem_type")),
+                                        single));
   std::vector<std::string>& names = meaning.labels;
   std::int64_t count = 0;
   // "_num_labels" is the key of version 3 of transformers.
@@ -41,15 +41,15 @@ void read_label_names(const ModelConfig& config, ModelMeaning& meaning) {
       names.push_back(fmt::format("LABEL_{}", id));
   }
   if (names.size() < 2 && meaning.num_labels < 2)
-    config.refuse("id2label",
-                  fmt::format("found {} label{}; wanted at least 2 classes",
-                              names.size(),
-                              names.size() == 1 ? ", which stands for a number" : "s"));
+    config.throw_data_error("id2label",
+                            fmt::format("found {} label{}; wanted at least 2 classes",
+                                        names.size(),
+                                        names.size() == 1 ? ", which stands for a number" : "s"));
 }
 
-std::function<void(const TensorFinder& find, ModelMeaning& meaning)> label_settling(
+std::function<void(const TensorFinder& find, ImportedConfig& meaning)> label_settling(
     const std::string& readout) {
-  return [readout](const TensorFinder& find, ModelMeaning& meaning) {
+  return [readout](const TensorFinder& find, ImportedConfig& meaning) {
     const StoredTensor* const stored = find(readout);
     if (meaning.num_labels == 0 || stored == nullptr || stored->shape.empty()) return;
     std::vector<std::string>& names = meaning.labels;
@@ -60,13 +60,13 @@ std::function<void(const TensorFinder& find, ModelMeaning& meaning)> label_settl
       throw DataError("{}: {}, and tensor {} has {} row; expected at least 2 classes",
                       model_config_name,
                       both,
-                      in_quotes(readout),
+                      quote(readout),
                       rows);
     if (rows != meaning.num_labels && rows != std::ssize(names))
       throw DataError("{}: {}, and tensor {} has {} rows; expected as many rows as one of the two",
                       model_config_name,
                       both,
-                      in_quotes(readout),
+                      quote(readout),
                       rows);
     if (rows == meaning.num_labels) {
       const std::set<std::string> given(names.begin(), names.end());
@@ -80,8 +80,8 @@ std::function<void(const TensorFinder& find, ModelMeaning& meaning)> label_settl
     meaning.remarks.push_back(fmt::format("{}: {}; the labels are {}, as the rows of tensor {}",
                                           model_config_name,
                                           both,
-                                          some_of(names),
-                                          in_quotes(readout)));
+                                          join_first(names),
+                                          quote(readout)));
   };
 }
 
@@ -100,16 +100,16 @@ DistinctNames distinct_names(const std::vector<std::string>& names) {
   return distinct;
 }
 
-std::vector<std::string> given_names(std::vector<std::string> names,
-                                     const std::string& given,
-                                     const std::string& place) {
+std::vector<std::string> original_label_names(std::vector<std::string> names,
+                                              const std::string& given,
+                                              const std::string& place) {
   if (given.empty()) return names;
   try {
     const auto by_name = nlohmann::json::parse(given).get<std::map<std::string, std::string>>();
     for (std::string& name : names)
       if (const auto found = by_name.find(name); found != by_name.end()) name = found->second;
   } catch (const nlohmann::json::exception& error) {
-    throw DataError("{}: {}: {}", place, given_names_scalar, shortened(error.what(), 200));
+    throw DataError("{}: {}: {}", place, given_names_scalar, truncated(error.what(), 200));
   }
   return names;
 }

@@ -48,14 +48,15 @@ std::vector<std::string> kinds_by_layer(const ModelConfig& config, std::int64_t 
   }
   for (const std::string& there : config.texts("layer_types")) {
     if (there != full_there && there != local_there)
-      config.refuse(
+      config.throw_data_error(
           "layer_types",
-          fmt::format("found {}; wanted {} or {}", in_quotes(there), full_there, local_there));
+          fmt::format("found {}; wanted {} or {}", quote(there), full_there, local_there));
     kinds.emplace_back(there == local_there ? local_here : full_here);
   }
   if (std::ssize(kinds) != layers)
-    config.refuse("layer_types",
-                  fmt::format("found {} of them, and there are {} layers", kinds.size(), layers));
+    config.throw_data_error(
+        "layer_types",
+        fmt::format("found {} of them, and there are {} layers", kinds.size(), layers));
   return kinds;
 }
 
@@ -79,8 +80,8 @@ void read_windows(const ModelConfig& config,
   const std::vector<std::string> kinds = kinds_by_layer(config, layers);
   if (used) return say_kinds(kinds, window, settings);
   if (config.has("layer_types") && std::ranges::count(kinds, local_here) > 0)
-    config.refuse("layer_types",
-                  fmt::format("found {}, and \"use_sliding_window\" is false", local_there));
+    config.throw_data_error(
+        "layer_types", fmt::format("found {}, and \"use_sliding_window\" is false", local_there));
 }
 
 void write_windows(const ModelValues& values, WindowKeys keys, nlohmann::ordered_json& config) {

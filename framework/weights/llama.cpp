@@ -79,17 +79,17 @@ void read_heads(const LlamaKind& kind,
   if (config.has("num_key_value_heads"))
     key_heads = config.integer("num_key_value_heads", 1, 1 << 16);
   if (heads % key_heads != 0)
-    config.refuse(
+    config.throw_data_error(
         "num_key_value_heads",
         fmt::format("found {}, which does not divide num_attention_heads, {}", key_heads, heads));
   std::int64_t dim = kind.head_width;
   if (config.has("head_dim")) dim = config.integer("head_dim", 1, 1 << 16);
   if ((dim == 0 || kind.heads_divide) && width % heads != 0)
-    config.refuse("num_attention_heads",
-                  fmt::format("found {}, which does not divide hidden_size, {}{}",
-                              heads,
-                              width,
-                              kind.heads_divide ? "" : ", and there is no head_dim"));
+    config.throw_data_error("num_attention_heads",
+                            fmt::format("found {}, which does not divide hidden_size, {}{}",
+                                        heads,
+                                        width,
+                                        kind.heads_divide ? "" : ", and there is no head_dim"));
   if (dim == 0) dim = width / heads;
   settings.emplace_back("model.num_attention_heads", fmt::format("{}", heads));
   if (key_heads != heads)
@@ -108,20 +108,20 @@ void read_biases(const LlamaKind& kind, const ModelConfig& config, ModelSettings
   settings.emplace_back("model.mlp_bias", feed_forward ? "true" : "false");
 }
 
-ModelMeaning read(const LlamaKind& kind, const ModelConfig& config) {
+ImportedConfig read(const LlamaKind& kind, const ModelConfig& config) {
   config.pass_over_common();
   config.require_decoder_alone();
   // Products in so many parts, whose sum is the same; who wrote it; what older versions say beside
   // "max_position_embeddings".
-  config.pass_over({"pretraining_tp", "is_llama_config", "max_sequence_length"});
+  config.ignore_keys({"pretraining_tp", "is_llama_config", "max_sequence_length"});
   config.require_number("partial_rotary_factor", 1, "all features of a head are rotated");
   config.require_flag("use_mrope", false, "a position is one number");
   config.require_flag("rope_interleaved", false, "the halves of a head's features are turned");
   const std::int64_t width = config.integer("hidden_size", 1, most);
   const std::int64_t layers = config.integer("num_hidden_layers", 1, 1 << 16);
-  const std::int64_t positions = config.integer("max_position_embeddings", 2, most_positions);
+  const std::int64_t positions = config.integer("max_position_embeddings", 2, max_positions);
   const std::int64_t segment = std::min(positions, longest_first_segment);
-  ModelMeaning meaning;
+  ImportedConfig meaning;
   ModelSettings& settings = meaning.settings;
   settings = {
       {"model.family", "decoder"},
@@ -132,7 +132,8 @@ ModelMeaning read(const LlamaKind& kind, const ModelConfig& config) {
       {"model.intermediate_size",
        fmt::format("{}", config.integer("intermediate_size", 1, 1 << 28))},
       {"model.activation",
-       gated_activation(config.has("hidden_act") ? activation_here(config, "hidden_act") : "silu")},
+       gated_activation(config.has("hidden_act") ? from_hf_activation(config, "hidden_act")
+                                                 : "silu")},
       {"model.norm.position", "pre"},
       {"model.norm.type", "rmsnorm"},
       {"model.norm.eps", fmt::format("{}", config.number("rms_norm_eps", 1e-6, above_0))},
@@ -178,7 +179,7 @@ nlohmann::ordered_json write(const LlamaKind& kind, const ModelValues& values) {
       {"num_attention_heads", heads},
       {"num_key_value_heads", values.integer_or("model.num_key_value_heads", heads)},
       {"head_dim", values.integer_or("model.head_dim", width / heads)},
-      {"hidden_act", activation_there(values.text("model.activation"))},
+      {"hidden_act", to_hf_activation(values.text("model.activation"))},
       {"rms_norm_eps", values.number_or("model.norm.eps", 0)},
       {"attention_dropout", values.number_or("model.attention.dropout", 0)},
       {"initializer_range", values.number_or("model.initializer_range", 0.02)},

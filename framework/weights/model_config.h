@@ -14,7 +14,7 @@ namespace longspan {
 
 inline constexpr int most_json_depth = 16;
 // Of the positions that a config.json may say.
-inline constexpr std::int64_t most_positions = std::int64_t{1} << 32;
+inline constexpr std::int64_t max_positions = std::int64_t{1} << 32;
 
 // Which numbers are taken, and how that is said.
 struct NumberRange {
@@ -57,7 +57,7 @@ class ModelConfig {
   // as it is written. Throws where it is something else.
   nlohmann::ordered_json special_tokens() const;
   // These do not change what the model computes.
-  void pass_over(std::initializer_list<std::string_view> keys) const;
+  void ignore_keys(std::initializer_list<std::string_view> keys) const;
   // Neither do these of any model, of all versions of transformers: names, versions, dtypes, ids of
   // special tokens, how to generate.
   void pass_over_common() const;
@@ -68,7 +68,7 @@ class ModelConfig {
   // Throws where a key was not asked for: it may change what the model computes.
   void finish() const;
   // Throws DataError that begins with the file and the key.
-  [[noreturn]] void refuse(const std::string& key, const std::string& what) const;
+  [[noreturn]] void throw_data_error(const std::string& key, const std::string& what) const;
 
  private:
   ModelConfig(std::filesystem::path path, nlohmann::json object, std::string inside);

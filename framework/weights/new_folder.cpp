@@ -43,7 +43,7 @@ void remove_abandoned(const fs::path& path) {
 
 }  // namespace
 
-NewFolder::NewFolder(const fs::path& path, const std::string& asked_by) {
+AtomicDirectory::AtomicDirectory(const fs::path& path, const std::string& asked_by) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path, error);
   const bool is_there = fs::exists(status);
@@ -70,13 +70,13 @@ NewFolder::NewFolder(const fs::path& path, const std::string& asked_by) {
   beside_ = made;
 }
 
-NewFolder::~NewFolder() {
+AtomicDirectory::~AtomicDirectory() {
   std::error_code unused;
   if (!finished_) fs::remove_all(beside_, unused);
   lock_.remove();
 }
 
-void NewFolder::finish() {
+void AtomicDirectory::finish() {
   sync_directory(beside_);
   std::error_code error;
   fs::rename(beside_, path_, error);

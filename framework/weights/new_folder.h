@@ -8,16 +8,16 @@
 
 namespace longspan {
 
-class NewFolder {
+class AtomicDirectory {
  public:
   // Makes a folder beside `path`, which must not be there or be an empty folder; what those left
   // who were killed while they made the same one is removed. `asked_by` begins the message. Throws
   // ConfigurationError where something is there, Failure where it cannot be made.
-  NewFolder(const std::filesystem::path& path, const std::string& asked_by);
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
+  AtomicDirectory(const std::filesystem::path& path, const std::string& asked_by);
+  AtomicDirectory(const AtomicDirectory&) = delete;
+  AtomicDirectory& operator=(const AtomicDirectory&) = delete;
   // Without `finish` it goes, with all that is in it.
-  ~NewFolder();
+  ~AtomicDirectory();
 
   // Where to write, until `finish`.
   const std::filesystem::path& inside() const { return beside_; }

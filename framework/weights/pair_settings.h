@@ -24,8 +24,8 @@ inline std::int64_t encoder_layers_of(const ModelValues& values) {
 }
 
 // Says what is asked of generation there and not done here.
-inline void remark_wishes(const ModelConfig& config, ModelMeaning& meaning) {
-  const std::vector<std::string> wishes = generation_wishes(config);
+inline void note_generation_settings(const ModelConfig& config, ImportedConfig& meaning) {
+  const std::vector<std::string> wishes = unsupported_generation_settings(config);
   if (wishes.empty()) return;
   meaning.remarks.push_back(fmt::format(
       "{}: how results are searched for there; longspan generate and evaluate do as their own "

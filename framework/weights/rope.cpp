@@ -43,21 +43,21 @@ constexpr NamedNumber llama3_numbers[] = {
 // Keys of one kind of scaling that files of another kind have too: the package does not read them
 // there.
 void pass_over_other_kinds(const ModelConfig& rope) {
-  rope.pass_over({"original_max_position_embeddings",
-                  "max_position_embeddings",
-                  "attention_factor",
-                  "mscale",
-                  "mscale_all_dim",
-                  "truncate",
-                  "short_factor",
-                  "long_factor",
-                  "short_mscale",
-                  "long_mscale",
-                  "finetuned"});
-  for (const NamedNumber& each : yarn_numbers) rope.pass_over({each.there});
-  for (const NamedNumber& each : llama3_numbers) rope.pass_over({each.there});
+  rope.ignore_keys({"original_max_position_embeddings",
+                    "max_position_embeddings",
+                    "attention_factor",
+                    "mscale",
+                    "mscale_all_dim",
+                    "truncate",
+                    "short_factor",
+                    "long_factor",
+                    "short_mscale",
+                    "long_mscale",
+                    "finetuned"});
+  for (const NamedNumber& each : yarn_numbers) rope.ignore_keys({each.there});
+  for (const NamedNumber& each : llama3_numbers) rope.ignore_keys({each.there});
   // A factor without a kind is meant to scale.
-  if (rope.has("rope_type") || rope.has("type")) rope.pass_over({"factor"});
+  if (rope.has("rope_type") || rope.has("type")) rope.ignore_keys({"factor"});
   rope.require_number("partial_rotary_factor", 1, "all features of a head are rotated");
   rope.require_number("attn_factor", 1, "\"attention_factor\" scales scores");
   rope.require_number("extrapolation_factor", 1, "high frequencies are kept");
@@ -75,7 +75,7 @@ const Scaling& scaling_of(const ModelConfig& rope) {
     if (name == each.there) return each;
     names.emplace_back(each.there);
   }
-  rope.refuse(key, fmt::format("found {}; wanted {}", in_quotes(name), either(names)));
+  rope.throw_data_error(key, fmt::format("found {}; wanted {}", quote(name), join_or(names)));
 }
 
 std::string numbers_text(const std::vector<double>& numbers) {
@@ -107,10 +107,10 @@ ModelSettings read_scaling(const ModelConfig& rope, std::int64_t positions) {
   say("model.rope.scaling.type", kind);
   const double original =
       scaling.original && rope.has("original_max_position_embeddings")
-          ? static_cast<double>(rope.integer("original_max_position_embeddings", 2, most_positions))
+          ? static_cast<double>(rope.integer("original_max_position_embeddings", 2, max_positions))
           : static_cast<double>(positions);
   if (scaling.factor && !rope.has("factor"))
-    rope.refuse("factor", "found nothing; wanted a number");
+    rope.throw_data_error("factor", "found nothing; wanted a number");
   // Phi 3 and others leave it out.
   const double factor = rope.number("factor", static_cast<double>(positions) / original, from_1);
   say("model.rope.scaling.factor", factor);
@@ -168,7 +168,8 @@ void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings&
   const bool newer = config.has("rope_parameters");
   const bool scaled = config.has("rope_scaling");
   if (newer && scaled)
-    config.refuse("rope_scaling", "is there beside \"rope_parameters\"; wanted one of them");
+    config.throw_data_error("rope_scaling",
+                            "is there beside \"rope_parameters\"; wanted one of them");
   const double base = config.number("rope_theta", 10000, from_1);
   const auto say_base = [&](double found) {
     settings.emplace_back("model.rope.theta", fmt::format("{}", found));

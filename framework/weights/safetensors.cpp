@@ -56,10 +56,8 @@ void read_elements(const InputFile& file,
       const auto narrow = static_cast<float>(value);
       if constexpr (std::is_same_v<From, double>)
         if (std::isfinite(value) && !std::isfinite(narrow))
-          throw DataError("{}: tensor {}: found {}, too large for float32",
-                          file.path(),
-                          in_quotes(name),
-                          value);
+          throw DataError(
+              "{}: tensor {}: found {}, too large for float32", file.path(), quote(name), value);
       return narrow;
     });
   }
@@ -75,7 +73,7 @@ void write_elements(const std::string& name, std::span<const From> values, const
       put(part[i], value);
       if (std::isfinite(value) && !std::isfinite(static_cast<Accumulator<To>>(part[i])))
         throw DataError("tensor {}: its element {} is {}, too large for {}",
-                        in_quotes(name),
+                        quote(name),
                         done + i,
                         value,
                         stored_name_of(DTypeOf<To>::value));
@@ -97,20 +95,18 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
 Tensor SafetensorsFile::read(const std::string& name) const {
   const std::string& place = file_.path();
   const auto found = tensors_.find(name);
-  if (found == tensors_.end()) throw DataError("{}: there is no tensor {}", place, in_quotes(name));
+  if (found == tensors_.end()) throw DataError("{}: there is no tensor {}", place, quote(name));
   const StoredTensor& stored = found->second;
   const auto dtype = dtype_of_stored(stored.dtype);
   if (!dtype)
-    throw DataError("{}: tensor {} is of {}; wanted F64, F32, BF16 or F16",
-                    place,
-                    in_quotes(name),
-                    stored.dtype);
-  if (stored.shape.size() > Shape::most_dimensions)
+    throw DataError(
+        "{}: tensor {} is of {}; wanted F64, F32, BF16 or F16", place, quote(name), stored.dtype);
+  if (stored.shape.size() > Shape::max_dimensions)
     throw DataError("{}: tensor {} has {} dimensions; wanted at most {}",
                     place,
-                    in_quotes(name),
+                    quote(name),
                     stored.shape.size(),
-                    Shape::most_dimensions);
+                    Shape::max_dimensions);
   Tensor tensor = Tensor::empty(Shape(std::span<const std::int64_t>(stored.shape)),
                                 DType::f32,
                                 Device::cpu(),
@@ -178,7 +174,7 @@ void SafetensorsWriter::put(const void* bytes, std::size_t count) {
 }
 
 void SafetensorsWriter::fail() const {
-  throw Failure("{}: cannot be written: {}", path_.string(), system_message());
+  throw Failure("{}: cannot be written: {}", path_.string(), errno_message());
 }
 
 }  // namespace longspan

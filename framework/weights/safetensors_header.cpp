@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t most_offset = std::int64_t{1} << 60;
 constexpr std::int64_t most_bits = std::int64_t{1} << 62;
-constexpr std::size_t most_dimensions = 64;
+constexpr std::size_t max_dimensions = 64;
 constexpr std::string_view metadata_key = "__metadata__";
 
 struct StoredType {
@@ -53,16 +53,16 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ != 2 || list_ == nullptr) return scalar(fmt::format("{}", value));
     if (value > static_cast<std::uint64_t>(most_offset))
       wrong(fmt::format("found {} in \"{}\"; wanted at most 2^60", value, field_));
-    if (list_->size() == most_dimensions)
-      wrong(fmt::format("found more than {} numbers in \"{}\"", most_dimensions, field_));
+    if (list_->size() == max_dimensions)
+      wrong(fmt::format("found more than {} numbers in \"{}\"", max_dimensions, field_));
     list_->push_back(static_cast<std::int64_t>(value));
     return true;
   }
   bool string(std::string& text) override {
     if (depth_ == 2 && in_metadata_) return true;
-    if (depth_ != 2 || list_ != nullptr || field_ != "dtype") return scalar(in_quotes(text));
+    if (depth_ != 2 || list_ != nullptr || field_ != "dtype") return scalar(quote(text));
     if (bits_of_stored(text) == 0)
-      wrong(fmt::format("found dtype {}, which the format does not have", in_quotes(text)));
+      wrong(fmt::format("found dtype {}, which the format does not have", quote(text)));
     entry_->dtype = std::move(text);
     return true;
   }
@@ -105,10 +105,10 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  static std::string shown_number(const std::string& text) { return shortened(text); }
+  static std::string shown_number(const std::string& text) { return truncated(text); }
   [[noreturn]] void wrong(const std::string& what) const {
     if (name_.empty()) throw DataError("{}: header: {}", place_, what);
-    throw DataError("{}: tensor {}: {}", place_, in_quotes(name_), what);
+    throw DataError("{}: tensor {}: {}", place_, quote(name_), what);
   }
   // A value where it does not belong.
   bool scalar(const std::string& found) const {
@@ -138,8 +138,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   void begin_field(const std::string& name) {
     const unsigned bit = name == "dtype" ? 1 : name == "shape" ? 2 : name == "data_offsets" ? 4 : 0;
     if (bit == 0)
-      wrong(fmt::format("found {}; wanted \"dtype\", \"shape\" and \"data_offsets\"",
-                        in_quotes(name)));
+      wrong(fmt::format("found {}; wanted \"dtype\", \"shape\" and \"data_offsets\"", quote(name)));
     if ((fields_ & bit) != 0) wrong(fmt::format("\"{}\" is there twice", name));
     fields_ |= bit;
     field_ = name;
@@ -192,13 +191,13 @@ void judge_places(const StoredTensors& tensors, std::int64_t data_bytes, const s
     if (stored.end > data_bytes)
       throw DataError("{}: tensor {}: ends at byte {} of the elements, and the file has {} of them",
                       place,
-                      in_quotes(name),
+                      quote(name),
                       stored.end,
                       data_bytes);
     if (stored.begin != end)
       throw DataError("{}: tensor {}: begins at byte {}, {} the one before it, which ends at {}",
                       place,
-                      in_quotes(name),
+                      quote(name),
                       stored.begin,
                       stored.begin < end ? "within" : "behind a gap after",
                       end);

@@ -24,15 +24,14 @@ void read_feed_forward(const ModelConfig& config, ModelSettings& settings) {
   const bool is_gated = said.starts_with(gated_beginning);
   std::string name = is_gated ? said.substr(std::string(gated_beginning).size()) : said;
   if (is_gated && name == "gelu") name = "gelu_new";
-  const std::string activation = activation_here(config, key, name);
+  const std::string activation = from_hf_activation(config, key, name);
   // What is derived from it, and saved too.
   config.require_flag("is_gated_act", is_gated, fmt::format("\"{}\" says so", key));
-  if (config.has("dense_act_fn") && activation_here(config, "dense_act_fn") != activation)
-    config.refuse("dense_act_fn",
-                  fmt::format("found {}; wanted {}, as \"{}\" says",
-                              in_quotes(config.text("dense_act_fn")),
-                              name,
-                              key));
+  if (config.has("dense_act_fn") && from_hf_activation(config, "dense_act_fn") != activation)
+    config.throw_data_error(
+        "dense_act_fn",
+        fmt::format(
+            "found {}; wanted {}, as \"{}\" says", quote(config.text("dense_act_fn")), name, key));
   settings.emplace_back("model.activation", is_gated ? gated_activation(activation) : activation);
 }
 
@@ -46,7 +45,7 @@ void read_output(const ModelConfig& config, ModelSettings& settings) {
 }
 
 // A table of its own that is there next to the embedding's is meant to be read.
-void settle(const TensorFinder& find, ModelMeaning& meaning) {
+void settle(const TensorFinder& find, ImportedConfig& meaning) {
   const auto says = [&](const std::string& key, const char* value) {
     return std::ranges::count(meaning.settings, std::pair(key, std::string(value))) > 0;
   };
@@ -59,7 +58,7 @@ void settle(const TensorFinder& find, ModelMeaning& meaning) {
     if (key == "model.tie_word_embeddings") value = "false";
 }
 
-void read_dropout(const ModelConfig& config, ModelMeaning& meaning) {
+void read_dropout(const ModelConfig& config, ImportedConfig& meaning) {
   const std::string dropout = fmt::format("{}", config.number("dropout_rate", 0.1, of_dropout));
   meaning.settings.emplace_back("model.dropout", dropout);
   meaning.settings.emplace_back("model.attention.dropout", dropout);
@@ -68,11 +67,11 @@ void read_dropout(const ModelConfig& config, ModelMeaning& meaning) {
         "in training T5 drops what its last norms give too, which model.dropout does not");
 }
 
-ModelMeaning read(const ModelConfig& config) {
+ImportedConfig read(const ModelConfig& config) {
   config.pass_over_common();
   config.require_encoder_and_decoder();
   // Of a head of classes; of how weights begin.
-  config.pass_over({"classifier_dropout", "initializer_factor"});
+  config.ignore_keys({"classifier_dropout", "initializer_factor"});
   const std::int64_t width = config.integer("d_model", 1, most);
   const std::int64_t heads = config.integer("num_heads", 1, 1 << 16);
   const std::int64_t head_width = config.integer("d_kv", 1, 1 << 16);
@@ -81,7 +80,7 @@ ModelMeaning read(const ModelConfig& config) {
   const auto integer_or = [&](const char* key, std::int64_t otherwise, std::int64_t highest) {
     return config.has(key) ? config.integer(key, 1, highest) : otherwise;
   };
-  ModelMeaning meaning;
+  ImportedConfig meaning;
   add_pair_settings(layers, integer_or("num_decoder_layers", layers, 1 << 16), meaning.settings);
   const ModelSettings more = {
       {"model.vocab_size", fmt::format("{}", vocabulary)},
@@ -112,13 +111,13 @@ ModelMeaning read(const ModelConfig& config) {
       read_token_ids(config,
                      vocabulary,
                      {{"pad_token_id", 0}, {"eos_token_id", 1}, {"decoder_start_token_id", 0}});
-  remark_wishes(config, meaning);
+  note_generation_settings(config, meaning);
   config.finish();
   return meaning;
 }
 
 std::string feed_forward_there(const ModelValues& values) {
-  const std::string activation = activation_there(values.text("model.activation"));
+  const std::string activation = to_hf_activation(values.text("model.activation"));
   if (!is_gated_activation(values.text("model.activation"))) return activation;
   return gated_beginning + (activation == "gelu_new" ? "gelu" : activation);
 }
@@ -230,7 +229,7 @@ Architecture architecture() {
           .tensors = tensors,
           .is_constant = is_constant,
           .copies = copies,
-          .settle = settle};
+          .resolve = settle};
 }
 
 }  // namespace longspan::t5

@@ -53,27 +53,27 @@ void copy_part(const TensorPair& pair,
 
 }  // namespace
 
-Shape shape_there(const TensorPair& pair, const std::vector<Shape>& here) {
+Shape hf_shape(const TensorPair& pair, const std::vector<Shape>& here) {
   const Shape whole = here.front().with(0, rows_before(here, here.size()));
   for (const Shape& shape : here)
-    require(shape.with(0, whole[0]) == whole, "\"{}\" is of parts of other shapes", pair.there);
+    require(shape.with(0, whole[0]) == whole, "\"{}\" is of parts of other shapes", pair.hf_name);
   if (!pair.shape.empty()) {
     const Shape other(pair.shape);
     require(here.size() == 1 && other.elements() == whole.elements() &&
                 pair.orientation == Orientation::same,
             "\"{}\" has other elements here",
-            pair.there);
+            pair.hf_name);
     return other;
   }
   if (pair.orientation == Orientation::same) return whole;
-  require(whole.dimensions() == 2, "\"{}\" is no matrix", pair.there);
+  require(whole.dimensions() == 2, "\"{}\" is no matrix", pair.hf_name);
   return {whole[1], whole[0]};
 }
 
-Tensor part_of(const TensorPair& pair,
-               const Tensor& there,
-               const std::vector<Shape>& here,
-               std::size_t index) {
+Tensor shard_range(const TensorPair& pair,
+                   const Tensor& there,
+                   const std::vector<Shape>& here,
+                   std::size_t index) {
   if (here.size() == 1 && pair.orientation == Orientation::same) return there.reshape(here.front());
   Tensor part = Tensor::empty(here[index], there.dtype(), there.device(), MemoryTag::workspace);
   if (there.dtype() == DType::f64)

@@ -13,10 +13,10 @@ namespace longspan {
 enum class Orientation : std::uint8_t { same, transposed };
 
 struct TensorPair {
-  std::string there;
+  std::string hf_name;
   // One tensor, or several of which that one is made, one behind the other along their first axis
   // (before it is transposed): queries, keys and values in one.
-  std::vector<std::string> here;
+  std::vector<std::string> longspan_names;
   Orientation orientation = Orientation::same;
   std::vector<std::int64_t> shape = {};  // there; empty: as here
   bool optional = false;                 // a model of the kind may lack it
@@ -25,13 +25,13 @@ struct TensorPair {
 // The shape of the tensor there, from those of the ones here, which are alike but for their first
 // axis. A transposed one is a matrix; what has another shape there is one tensor here, of as many
 // elements.
-Shape shape_there(const TensorPair& pair, const std::vector<Shape>& here);
+Shape hf_shape(const TensorPair& pair, const std::vector<Shape>& here);
 
 // Of a tensor there, of the shape that it has to have, the one that is number `index` here.
-Tensor part_of(const TensorPair& pair,
-               const Tensor& there,
-               const std::vector<Shape>& here,
-               std::size_t index);
+Tensor shard_range(const TensorPair& pair,
+                   const Tensor& there,
+                   const std::vector<Shape>& here,
+                   std::size_t index);
 
 // The inverse: puts what is number `index` here in its place there. Both are of f32 or of f64, on
 // the host.

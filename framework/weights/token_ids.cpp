@@ -46,7 +46,7 @@ TokenIds read_token_ids(const ModelConfig& config,
   TokenIds ids;
   for (const char* const key : keys) {
     const ModelConfig& said = generation && generation->has(key) ? *generation : config;
-    if (said.is_list(key)) said.refuse(key, "found a list; wanted one id");
+    if (said.is_list(key)) said.throw_data_error(key, "found a list; wanted one id");
     const bool is_said = config.is_there(key) || (generation && generation->is_there(key));
     if (said.has(key))
       ids[key] = said.integer(key, 0, vocabulary - 1);
@@ -57,7 +57,7 @@ TokenIds read_token_ids(const ModelConfig& config,
   if (forced == ids.end()) return ids;
   const auto end = ids.find("eos_token_id");
   if (end == ids.end() || end->second != forced->second)
-    config.refuse(
+    config.throw_data_error(
         forced->first,
         fmt::format("found {}; wanted that of \"eos_token_id\": what is as long as it may "
                     "be ends as other results do",
@@ -65,7 +65,7 @@ TokenIds read_token_ids(const ModelConfig& config,
   return ids;
 }
 
-std::vector<std::string> generation_wishes(const ModelConfig& config) {
+std::vector<std::string> unsupported_generation_settings(const ModelConfig& config) {
   const std::optional<ModelConfig> generation = generation_config(config);
   std::vector<std::string> found;
   for (const char* const key : wishes)

@@ -24,7 +24,7 @@ TokenIds read_token_ids(const ModelConfig& config,
                         const TokenIds& otherwise);
 
 // The keys of both files that ask for more of generation than what ids say: "num_beams".
-std::vector<std::string> generation_wishes(const ModelConfig& config);
+std::vector<std::string> unsupported_generation_settings(const ModelConfig& config);
 
 // Sets all keys that read_token_ids reads; to null where there is no id.
 void write_token_ids(const TokenIds& ids, nlohmann::ordered_json& config);

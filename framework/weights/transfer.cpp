@@ -24,7 +24,7 @@ std::vector<std::int64_t> extents_of(const Shape& shape) {
 
 std::vector<Shape> shapes_here(const Checkpoint& checkpoint, const TensorPair& pair) {
   std::vector<Shape> shapes;
-  for (const std::string& name : pair.here) shapes.push_back(checkpoint.shape_of(name));
+  for (const std::string& name : pair.longspan_names) shapes.push_back(checkpoint.shape_of(name));
   return shapes;
 }
 
@@ -42,34 +42,35 @@ ImportedWeights::ImportedWeights(const WeightsFolder& folder,
   for (const StateTensor& weight : weights) shapes.emplace(weight.name, weight.global_shape);
   for (TensorPair& pair : architecture.tensors(values)) {
     Source source = {std::move(pair), {}};
-    for (const std::string& name : source.pair.here) {
+    for (const std::string& name : source.pair.longspan_names) {
       require(shapes.contains(name), "the model has no weight \"{}\"", name);
-      source.here.push_back(shapes.at(name));
+      source.longspan_names.push_back(shapes.at(name));
     }
     sources_.push_back(std::move(source));
   }
   judge_all(weights);
   std::erase_if(sources_, [this](const Source& source) {
-    if (!source.pair.optional || folder_.find(name_there(source.pair.there)) != nullptr)
+    if (!source.pair.optional || folder_.find(name_there(source.pair.hf_name)) != nullptr)
       return false;
-    missing_.insert(missing_.end(), source.pair.here.begin(), source.pair.here.end());
+    missing_.insert(
+        missing_.end(), source.pair.longspan_names.begin(), source.pair.longspan_names.end());
     return true;
   });
-  for (const Source& source : sources_) judge(source);
-  judge_strangers(values);
+  for (const Source& source : sources_) check_compatible(source);
+  check_unexpected_tensors(values);
 }
 
 std::string ImportedWeights::name_there(const std::string& name) const {
   if (const auto found = stand_ins_.find(name); found != stand_ins_.end()) return found->second;
   const bool is_bare = !has_prefix_ && name.starts_with(architecture_.prefix);
   const std::string now = is_bare ? name.substr(architecture_.prefix.size()) : name;
-  if (!architecture_.older_name || folder_.find(now) != nullptr) return now;
-  const std::string before = architecture_.older_name(now);
+  if (!architecture_.legacy_name || folder_.find(now) != nullptr) return now;
+  const std::string before = architecture_.legacy_name(now);
   return folder_.find(before) != nullptr ? before : now;
 }
 
 bool ImportedWeights::is_left_out(const std::string& name) const {
-  return architecture_.is_left_out && architecture_.is_left_out(name);
+  return architecture_.is_unsupported_tensor && architecture_.is_unsupported_tensor(name);
 }
 
 void ImportedWeights::find_stand_ins(const ModelValues& values) {
@@ -85,46 +86,44 @@ void ImportedWeights::find_stand_ins(const ModelValues& values) {
 void ImportedWeights::judge_all(const std::vector<StateTensor>& weights) {
   std::set<std::string> known;
   for (const Source& source : sources_)
-    for (const std::string& name : source.pair.here)
+    for (const std::string& name : source.pair.longspan_names)
       require(known.insert(name).second, "weight \"{}\" has two sources", name);
   for (const StateTensor& weight : weights) {
     if (known.contains(weight.name)) continue;
-    require(architecture_.is_body && weight.name.starts_with("output/"),
+    require(architecture_.is_headless && weight.name.starts_with("output/"),
             "weight \"{}\" has no source",
             weight.name);
     missing_.push_back(weight.name);
   }
 }
 
-void ImportedWeights::judge(const Source& source) {
-  const std::string name = name_there(source.pair.there);
+void ImportedWeights::check_compatible(const Source& source) {
+  const std::string name = name_there(source.pair.hf_name);
   const std::string place = folder_.path().string();
   const StoredTensor* stored = folder_.find(name);
-  const std::vector<std::int64_t> wanted = extents_of(shape_there(source.pair, source.here));
+  const std::vector<std::int64_t> wanted = extents_of(hf_shape(source.pair, source.longspan_names));
   if (stored == nullptr)
     throw DataError("{}: tensor {} of shape {} is missing, which {} says there is",
                     place,
-                    in_quotes(name),
+                    quote(name),
                     shape_text(wanted),
                     model_config_name);
   if (stored->shape != wanted)
     throw DataError("{}: tensor {} is of shape {}; wanted {}, as {} says",
                     place,
-                    in_quotes(name),
+                    quote(name),
                     shape_text(stored->shape),
                     shape_text(wanted),
                     model_config_name);
   if (!dtype_of_stored(stored->dtype))
-    throw DataError("{}: tensor {} is of {}; wanted F64, F32, BF16 or F16",
-                    place,
-                    in_quotes(name),
-                    stored->dtype);
-  elements_[stored->dtype] += shape_there(source.pair, source.here).elements();
+    throw DataError(
+        "{}: tensor {} is of {}; wanted F64, F32, BF16 or F16", place, quote(name), stored->dtype);
+  elements_[stored->dtype] += hf_shape(source.pair, source.longspan_names).elements();
 }
 
-void ImportedWeights::judge_strangers(const ModelValues& values) {
+void ImportedWeights::check_unexpected_tensors(const ModelValues& values) {
   std::set<std::string> known;
-  for (const Source& source : sources_) known.insert(name_there(source.pair.there));
+  for (const Source& source : sources_) known.insert(name_there(source.pair.hf_name));
   if (architecture_.copies)
     for (const auto& [name, of] : architecture_.copies(values)) {
       const std::string copy = name_there(name);
@@ -148,7 +147,7 @@ void ImportedWeights::judge_strangers(const ModelValues& values) {
     }
     throw DataError("{}: tensor {} is none of {} as {} describes it",
                     folder_.path().string(),
-                    in_quotes(name),
+                    quote(name),
                     architecture_.name,
                     model_config_name);
   }
@@ -165,8 +164,8 @@ void ImportedWeights::judge_copy(const std::string& copy, const std::string& of)
     throw DataError("{}: {} says that tensor {} is {}, and it holds other numbers",
                     folder_.path().string(),
                     model_config_name,
-                    in_quotes(copy),
-                    in_quotes(of));
+                    quote(copy),
+                    quote(of));
 }
 
 void ImportedWeights::judge_zeros(const std::string& name,
@@ -177,7 +176,7 @@ void ImportedWeights::judge_zeros(const std::string& name,
     throw DataError(
         "{}: tensor {} {}; wanted zeros of shape {}, as no model here has such a tensor",
         folder_.path().string(),
-        in_quotes(name),
+        quote(name),
         found,
         shape_text(shape));
   };
@@ -193,14 +192,14 @@ Tensor ImportedWeights::make(std::size_t source, std::size_t index) const {
   if (last_ != source) {
     read_ = Tensor();
     try {
-      read_ = folder_.read(name_there(pair.there));
+      read_ = folder_.read(name_there(pair.hf_name));
     } catch (const DataError& error) {
       problem_ = error.what();
       throw;
     }
     last_ = source;
   }
-  return part_of(pair, read_, here, index);
+  return shard_range(pair, read_, here, index);
 }
 
 TrainingState ImportedWeights::state() const {
@@ -209,8 +208,8 @@ TrainingState ImportedWeights::state() const {
     const auto& [pair, here] = sources_[source];
     for (std::size_t index = 0; index < here.size(); ++index) {
       StateTensor tensor;
-      tensor.name = pair.here[index];
-      tensor.tensor = Tensor::empty(here[index], DType::f32, Device::dry(), MemoryTag::workspace);
+      tensor.name = pair.longspan_names[index];
+      tensor.tensor = Tensor::empty(here[index], DType::f32, Device::meta(), MemoryTag::workspace);
       tensor.global_shape = here[index];
       tensor.offset.assign(static_cast<std::size_t>(here[index].dimensions()), 0);
       tensor.make = [this, source, index] { return make(source, index); };
@@ -228,18 +227,18 @@ void export_weights(const Checkpoint& checkpoint,
                     std::int64_t most_file_bytes) {
   std::vector<TensorPair> pairs = architecture.tensors(values);
   std::erase_if(pairs, [&](const TensorPair& pair) {
-    return pair.optional && !checkpoint.has(pair.here.front());
+    return pair.optional && !checkpoint.has(pair.longspan_names.front());
   });
   // A body's are those of a model that is nothing else.
-  if (architecture.is_body)
+  if (architecture.is_headless)
     for (TensorPair& pair : pairs)
-      if (pair.there.starts_with(architecture.prefix))
-        pair.there.erase(0, architecture.prefix.size());
+      if (pair.hf_name.starts_with(architecture.prefix))
+        pair.hf_name.erase(0, architecture.prefix.size());
   std::set<std::string> known;
   SafetensorsWriter::Tensors tensors;
   for (const TensorPair& pair : pairs) {
-    known.insert(pair.here.begin(), pair.here.end());
-    tensors.emplace_back(pair.there, extents_of(shape_there(pair, shapes_here(checkpoint, pair))));
+    known.insert(pair.longspan_names.begin(), pair.longspan_names.end());
+    tensors.emplace_back(pair.hf_name, extents_of(hf_shape(pair, shapes_here(checkpoint, pair))));
   }
   SafetensorsWriter::Tensors zeros;
   if (architecture.zeros) zeros = architecture.zeros(values);
@@ -254,18 +253,18 @@ void export_weights(const Checkpoint& checkpoint,
   const double factor = adapter_factor(values);
   for (const TensorPair& pair : pairs) {
     const std::vector<Shape> here = shapes_here(checkpoint, pair);
-    const DType saved = checkpoint.dtype_of(pair.here.front());
+    const DType saved = checkpoint.dtype_of(pair.longspan_names.front());
     const Tensor there =
-        Tensor::empty(shape_there(pair, here), saved, Device::cpu(), MemoryTag::workspace);
+        Tensor::empty(hf_shape(pair, here), saved, Device::cpu(), MemoryTag::workspace);
     for (std::size_t index = 0; index < here.size(); ++index) {
-      const Tensor part = read_merged(checkpoint, pair.here[index], factor);
+      const Tensor part = read_merged(checkpoint, pair.longspan_names[index], factor);
       require(part.dtype() == saved && (saved == DType::f32 || saved == DType::f64),
               "weight \"{}\" is of {}",
-              pair.here[index],
+              pair.longspan_names[index],
               name_of(part.dtype()));
       put_part(pair, part, here, index, there);
     }
-    writer.write(pair.there, there);
+    writer.write(pair.hf_name, there);
   }
   for (const auto& [name, shape] : zeros)
     writer.write(name,

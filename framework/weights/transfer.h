@@ -44,14 +44,14 @@ class ImportedWeights {
  private:
   struct Source {
     TensorPair pair;
-    std::vector<Shape> here;
+    std::vector<Shape> longspan_names;
   };
   std::string name_there(const std::string& name) const;
   bool is_left_out(const std::string& name) const;
   void judge_all(const std::vector<StateTensor>& weights);
-  void judge(const Source& source);
+  void check_compatible(const Source& source);
   void find_stand_ins(const ModelValues& values);
-  void judge_strangers(const ModelValues& values);
+  void check_unexpected_tensors(const ModelValues& values);
   void judge_copy(const std::string& copy, const std::string& of) const;
   void judge_zeros(const std::string& name, const std::vector<std::int64_t>& shape) const;
   Tensor make(std::size_t source, std::size_t index) const;

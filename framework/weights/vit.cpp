@@ -28,7 +28,8 @@ std::pair<std::int64_t, std::int64_t> read_size(const ModelConfig& config, const
     return side >= 1 && side <= 1 << 14 && side == static_cast<double>(std::int64_t(side));
   };
   if (sides.size() != 2 || !std::ranges::all_of(sides, is_side))
-    config.refuse(key, "found a list; wanted a number of pixels, or a height and a width");
+    config.throw_data_error(key,
+                            "found a list; wanted a number of pixels, or a height and a width");
   return {static_cast<std::int64_t>(sides[0]), static_cast<std::int64_t>(sides[1])};
 }
 
@@ -40,8 +41,8 @@ std::vector<double> read_each(const ModelConfig& config,
   if (!config.is_list(key)) return {config.number(key, 0.5)};
   const std::vector<double> each = config.numbers(key);
   if (std::ssize(each) != channels && each.size() != 1)
-    config.refuse(key,
-                  fmt::format("found {} numbers; wanted one of each of {}", each.size(), channels));
+    config.throw_data_error(
+        key, fmt::format("found {} numbers; wanted one of each of {}", each.size(), channels));
   return each;
 }
 
@@ -51,31 +52,31 @@ void refuse_other_pixels(const ModelConfig& pixels) {
   constexpr const char* as_they_are = "images are read as they are";
   for (const char* const key : {"do_center_crop", "do_pad", "do_flip_channel_order"})
     pixels.require_flag(key, false, as_they_are);
-  pixels.pass_over({"do_resize",
-                    "size",
-                    "resample",
-                    "default_to_square",
-                    "size_divisor",
-                    "crop_size",
-                    "do_convert_rgb",
-                    "image_mean",
-                    "image_std",
-                    "rescale_factor"});
+  pixels.ignore_keys({"do_resize",
+                      "size",
+                      "resample",
+                      "default_to_square",
+                      "size_divisor",
+                      "crop_size",
+                      "do_convert_rgb",
+                      "image_mean",
+                      "image_std",
+                      "rescale_factor"});
   // Where from, and how what reads images returns them.
-  pixels.pass_over({"image_processor_type",
-                    "feature_extractor_type",
-                    "processor_class",
-                    "_processor_class",
-                    "_valid_processor_keys",
-                    "data_format",
-                    "input_data_format",
-                    "return_tensors",
-                    "device",
-                    "disable_grouping"});
+  pixels.ignore_keys({"image_processor_type",
+                      "feature_extractor_type",
+                      "processor_class",
+                      "_processor_class",
+                      "_valid_processor_keys",
+                      "data_format",
+                      "input_data_format",
+                      "return_tensors",
+                      "device",
+                      "disable_grouping"});
 }
 
 // What becomes of pixels, from 0 to 255.
-void read_pixels(const ModelConfig& config, std::int64_t channels, ModelMeaning& meaning) {
+void read_pixels(const ModelConfig& config, std::int64_t channels, ImportedConfig& meaning) {
   std::vector<double> mean = {0.5}, deviation = {0.5};
   const std::filesystem::path path =
       std::filesystem::path(config.place()).parent_path() / pixels_config_name;
@@ -91,7 +92,7 @@ void read_pixels(const ModelConfig& config, std::int64_t channels, ModelMeaning&
     deviation = normalised ? read_each(pixels, "image_std", channels) : std::vector<double>{1};
     for (double& each : mean) each /= factor;
     for (double& each : deviation) {
-      if (each <= 0) pixels.refuse("image_std", "found a number that is not above 0");
+      if (each <= 0) pixels.throw_data_error("image_std", "found a number that is not above 0");
       each /= factor;
     }
     pixels.finish();
@@ -103,14 +104,14 @@ void read_pixels(const ModelConfig& config, std::int64_t channels, ModelMeaning&
   meaning.settings.emplace_back("model.image_std", fmt::format("[{}]", fmt::join(deviation, ", ")));
 }
 
-void read_image(const ModelConfig& config, ModelMeaning& meaning) {
+void read_image(const ModelConfig& config, ImportedConfig& meaning) {
   const auto [height, width] = read_size(config, "image_size");
   const auto [side, other] = read_size(config, "patch_size");
   const std::int64_t channels = config.integer("num_channels", 1, 3);
-  if (side != other) config.refuse("patch_size", "found two sides; wanted a square");
-  if (channels == 2) config.refuse("num_channels", "found 2; wanted 1 or 3");
+  if (side != other) config.throw_data_error("patch_size", "found two sides; wanted a square");
+  if (channels == 2) config.throw_data_error("num_channels", "found 2; wanted 1 or 3");
   if (height % side != 0 || width % side != 0)
-    config.refuse(
+    config.throw_data_error(
         "patch_size",
         fmt::format("found {}, which does not divide images of {} x {}", side, height, width));
   meaning.image = {height, width, channels};
@@ -125,12 +126,12 @@ void read_image(const ModelConfig& config, ModelMeaning& meaning) {
   read_pixels(config, channels, meaning);
 }
 
-ModelMeaning read(Head head, const ModelConfig& config) {
+ImportedConfig read(Head head, const ModelConfig& config) {
   config.pass_over_common();
   config.require_encoder_alone();
   // Of a head that predicts pixels.
-  config.pass_over({"encoder_stride"});
-  ModelMeaning meaning = {.settings = read_encoder_keys(config, 0)};
+  config.ignore_keys({"encoder_stride"});
+  ImportedConfig meaning = {.settings = read_encoder_keys(config, 0)};
   const ModelSettings own = {
       {"run.task", "classification"},
       {"model.norm.position", "pre"},
@@ -145,12 +146,12 @@ ModelMeaning read(Head head, const ModelConfig& config) {
     const std::int64_t width = config.integer("hidden_size", 1, INT64_MAX);
     if (config.has("pooler_output_size") &&
         config.integer("pooler_output_size", 1, INT64_MAX) != width)
-      config.refuse("pooler_output_size", fmt::format("is not hidden_size, {}", width));
+      config.throw_data_error("pooler_output_size", fmt::format("is not hidden_size, {}", width));
     if (config.has("pooler_act") && config.text("pooler_act") != "tanh")
-      config.refuse("pooler_act",
-                    fmt::format("found {}; wanted tanh", in_quotes(config.text("pooler_act"))));
+      config.throw_data_error(
+          "pooler_act", fmt::format("found {}; wanted tanh", quote(config.text("pooler_act"))));
   }
-  config.pass_over({"pooler_output_size", "pooler_act"});
+  config.ignore_keys({"pooler_output_size", "pooler_act"});
   read_image(config, meaning);
   if (head == Head::classes) read_label_names(config, meaning);
   config.finish();
@@ -204,23 +205,27 @@ std::vector<TensorPair> tensors(Head head, const ModelValues& values) {
   const std::int64_t side = values.integer("model.patch_size");
   const std::string input = "vit.embeddings.";
   std::vector<TensorPair> pairs = {
-      {.there = input + "cls_token", .here = {"class_token/weight"}, .shape = {1, 1, width}},
-      {.there = input + "position_embeddings",
-       .here = {"positions/weight"},
+      {.hf_name = input + "cls_token",
+       .longspan_names = {"class_token/weight"},
+       .shape = {1, 1, width}},
+      {.hf_name = input + "position_embeddings",
+       .longspan_names = {"positions/weight"},
        .shape = {1, values.integer("model.max_position_embeddings"), width}},
-      {.there = input + "patch_embeddings.projection.weight",
-       .here = {"patches/weight"},
+      {.hf_name = input + "patch_embeddings.projection.weight",
+       .longspan_names = {"patches/weight"},
        .shape = {width, of_image(values, "image.channels"), side, side}},
-      {.there = input + "patch_embeddings.projection.bias",
-       .here = {"patches/bias"},
+      {.hf_name = input + "patch_embeddings.projection.bias",
+       .longspan_names = {"patches/bias"},
        .shape = {width}}};
   const auto add = [&](const std::string& there,
                        const std::string& here,
                        bool bias = true,
                        bool optional = false) {
-    pairs.push_back({.there = there + ".weight", .here = {here + "/weight"}, .optional = optional});
+    pairs.push_back(
+        {.hf_name = there + ".weight", .longspan_names = {here + "/weight"}, .optional = optional});
     if (bias)
-      pairs.push_back({.there = there + ".bias", .here = {here + "/bias"}, .optional = optional});
+      pairs.push_back(
+          {.hf_name = there + ".bias", .longspan_names = {here + "/bias"}, .optional = optional});
   };
   for (std::int64_t layer = 0; layer < values.integer("model.num_hidden_layers"); ++layer) {
     const std::string there = fmt::format("vit.encoder.layer.{}.", layer);
@@ -252,15 +257,15 @@ Architecture architecture(Head head) {
       .write = write,
       .tensors = [head](const ModelValues& values) { return tensors(head, values); },
       .is_constant = [](std::string_view) { return false; },
-      .is_body = head == Head::none,
+      .is_headless = head == Head::none,
       .write_pixels = write_pixels};
   if (head == Head::classes) {
     made.model_classes = {"ViTForImageClassification"};
-    made.settle = label_settling("classifier.weight");
+    made.resolve = label_settling("classifier.weight");
     return made;
   }
   made.model_classes = {"ViTModel", "ViTForMaskedImageModeling"};
-  made.is_left_out = [](std::string_view name) {
+  made.is_unsupported_tensor = [](std::string_view name) {
     return name.starts_with("decoder.") || name.ends_with("embeddings.mask_token");
   };
   return made;

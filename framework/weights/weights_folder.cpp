@@ -60,12 +60,12 @@ class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
     if (!is_file_name(text))
       throw DataError("{}: tensor {} is said to be in {}; wanted the name of a file of the folder",
                       place_,
-                      in_quotes(name_),
-                      in_quotes(text));
+                      quote(name_),
+                      quote(text));
     if (files_.size() == most_stored_tensors)
       throw DataError("{}: found more than {} tensors", place_, most_stored_tensors);
     if (!files_.try_emplace(name_, std::move(text)).second)
-      throw DataError("{}: tensor {} is there twice", place_, in_quotes(name_));
+      throw DataError("{}: tensor {} is there twice", place_, quote(name_));
     return true;
   }
   bool key(std::string& text) override {
@@ -154,7 +154,7 @@ void WeightsFolder::open_shards() {
     if (is_new) files_.emplace_back(folder_ / file);
     if (!files_[entry->second].tensors().contains(name))
       throw DataError(
-          "{}: tensor {} is said to be in {}, which has it not", place, in_quotes(name), file);
+          "{}: tensor {} is said to be in {}, which has it not", place, quote(name), file);
     file_of_.emplace(name, entry->second);
   }
   for (const SafetensorsFile& file : files_)
@@ -163,7 +163,7 @@ void WeightsFolder::open_shards() {
       if (said == index.end() || said->second != file.path().filename())
         throw DataError("{}: tensor {} is in {}, and {}",
                         place,
-                        in_quotes(name),
+                        quote(name),
                         file.path().filename().string(),
                         said == index.end() ? "the index does not have it"
                                             : "the index says that it is in " + said->second);
@@ -184,7 +184,7 @@ const StoredTensor* WeightsFolder::find(const std::string& name) const {
 Tensor WeightsFolder::read(const std::string& name) const {
   const auto found = file_of_.find(name);
   if (found == file_of_.end())
-    throw DataError("{}: there is no tensor {}", folder_.string(), in_quotes(name));
+    throw DataError("{}: there is no tensor {}", folder_.string(), quote(name));
   return files_[found->second].read(name);
 }
 

@@ -26,10 +26,10 @@ using TensorRow = std::tuple<std::string, std::string, std::vector<std::int64_t>
 // The checkpoint of that name of the run at `path`, or else what `path` is or has newest.
 Checkpoint open(const std::string& path, const std::optional<std::string>& name) {
   const nb::gil_scoped_release others_run;
-  const ReadWatch watch = [](std::int64_t) { check_signals(); };
+  const ReadProgress watch = [](std::int64_t) { check_signals(); };
   if (!name) return Checkpoint::open(checkpoints_at(path).back(), watch);
   auto found = open_checkpoint(name, path, {}, watch);
-  if (!found) throw DataError("{}", nothing_saved(path));
+  if (!found) throw DataError("{}", no_checkpoint_message(path));
   return found->checkpoint;
 }
 

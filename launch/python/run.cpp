@@ -66,7 +66,7 @@ nb::object value_of(const Assignment& assignment) {
 
 // Each key of a configuration's text with its value.
 nb::dict written_values(const std::string& text, const std::string& file) {
-  const WrittenKeys keys = read_yaml(text, file);
+  const ParsedYaml keys = read_yaml(text, file);
   if (!keys.complaints.empty()) refuse_all(keys.complaints);
   nb::dict values;
   for (const Assignment& assignment : keys.assignments)

@@ -18,7 +18,7 @@ void bind_session(nb::module_& module) {
       .def_prop_ro("rank", [](const Session& self) { return self.world().rank(); })
       .def_prop_ro("size", [](const Session& self) { return self.world().size(); })
       .def("claim_report",
-           &Session::claim_report,
+           &Session::claim_error_report,
            nb::call_guard<nb::gil_scoped_release>(),
            "True on the one rank that says why the job fails.")
       .def(

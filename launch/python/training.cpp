@@ -40,9 +40,9 @@ class KeptHandlers {
 };
 
 // `open(epoch, document)` returns an iterator of arrays of ids, or None where there are no more.
-OpenDocuments documents_of(const nb::object& open) {
+DocumentStreamFactory documents_of(const nb::object& open) {
   if (open.is_none()) return {};
-  return [open = held(open)](const DocumentPlace& place) -> NextDocument {
+  return [open = held(open)](const DocumentCursor& place) -> DocumentStream {
     const nb::gil_scoped_acquire interpreter;
     const nb::object opened = (*open)(place.epoch, place.document);
     if (opened.is_none()) return {};
@@ -153,7 +153,7 @@ std::string train(Session& session,
     hooks.after_step = [&](const StepMetrics& metrics) {
       if (!callback.raised) callback.tell(metrics);
     };
-    hooks.wants_stop = [&] { return callback.raised != nullptr; };
+    hooks.should_stop = [&] { return callback.raised != nullptr; };
   }
   const nb::gil_scoped_release others_run;
   const ConfigurationText source = configuration_text(file, text, settings, session.world());

@@ -39,20 +39,20 @@ TEST(OpGradient, AdditiveAttention) {
           four);
 }
 
-TEST(OpGradient, LocatedAttention) {
+TEST(OpGradient, LocationAwareAttention) {
   const Tensor before = random_tensor({2, 2, 5}, 6);
   for (const bool first : {false, true})
     for (const auto& dropout : {std::optional<AttentionDropout>(), std::optional(dropped)})
       expect_gradients(
           [&](const auto& in) {
-            return located_attention(in[0],
-                                     in[1],
-                                     in[2],
-                                     in[3],
-                                     in[4],
-                                     rules(first),
-                                     first ? Tensor() : before,
-                                     dropout)
+            return location_aware_attention(in[0],
+                                            in[1],
+                                            in[2],
+                                            in[3],
+                                            in[4],
+                                            rules(first),
+                                            first ? Tensor() : before,
+                                            dropout)
                 .out;
           },
           inputs());
@@ -60,7 +60,7 @@ TEST(OpGradient, LocatedAttention) {
 
 // A part of a batch drops what the whole drops there.
 TEST(AdditiveAttention, DropsByTheGlobalPlace) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const Tensor query = random_tensor({2, 4, 2, 3}, 1), key = random_tensor({2, 4, 2, 3}, 2);
   const Tensor value = random_tensor({2, 4, 2, 2}, 3), weight = random_tensor({2, 3}, 4);
   AttentionDropout whole = {.rate = 0.5, .random = Random(7), .heads_total = 2};

@@ -36,8 +36,9 @@ Variable block(const Variable& x,
                const Variable& in,
                const Variable& out,
                const Communicator& ranks) {
-  const Variable hidden = activate(Activation::gelu, linear(enter_split(x, ranks), in, Variable()));
-  return leave_split(linear(hidden, out, Variable()), ranks);
+  const Variable hidden =
+      activate(Activation::gelu, linear(copy_to_tensor_parallel_region(x, ranks), in, Variable()));
+  return reduce_from_tensor_parallel_region(linear(hidden, out, Variable()), ranks);
 }
 
 TEST(SplitRegion, GradientsOfABlockAgreeWithDifferences) {
@@ -54,7 +55,7 @@ TEST(SplitRegion, GradientsOfABlockAgreeWithDifferences) {
 
       // Every rank moves the shared input alike; rank by rank the parts.
       const auto loss = [&](double dx, double din, double dout) {
-        const NoGradient no_gradient;
+        const NoGradGuard no_gradient;
         const auto moved = [](const Tensor& from, double distance, std::uint64_t seed) {
           const Tensor to = from.clone();
           const Tensor direction = random_tensor(from.shape(), seed);
@@ -90,12 +91,12 @@ TEST(SplitRegion, LeavingDoesNotWriteOverAValueThatOthersHold) {
     const Tensor value = tensor_of<double>({1, 2}, {2});
     const Variable x = Variable::leaf(value);
     Variable handed = x;
-    const Variable y = leave_split(std::move(handed), ranks);
+    const Variable y = reduce_from_tensor_parallel_region(std::move(handed), ranks);
     EXPECT_EQ(values_of(value), (Values{1, 2}));
     EXPECT_EQ(values_of(y.value()), (Values{2, 4}));
     Variable own(tensor_of<double>({1, 2}, {2}));
     const std::byte* const bytes = own.value().bytes();
-    const Variable sum_of_own = leave_split(std::move(own), ranks);
+    const Variable sum_of_own = reduce_from_tensor_parallel_region(std::move(own), ranks);
     EXPECT_EQ(values_of(sum_of_own.value()), (Values{2, 4}));
     EXPECT_EQ(sum_of_own.value().bytes(), bytes) << "no copy where nobody else looks";
   });
@@ -105,7 +106,7 @@ TEST(SplitRegion, EnteringDoesNotWriteOverTheGradientOfOthers) {
   on_ranks(2, [](const Communicator& ranks) {
     const Variable x = Variable::leaf(tensor_of<double>({1, 2}, {2}));
     // add hands one gradient to both of its inputs.
-    const Variable outside = add(enter_split(x, ranks), x);
+    const Variable outside = add(copy_to_tensor_parallel_region(x, ranks), x);
     backward({outside}, {tensor_of<double>({3, 5}, {2})});
     EXPECT_EQ(values_of(x.gradient()), (Values{2 * 3 + 3, 2 * 5 + 5}));
   });
@@ -146,9 +147,10 @@ TEST(SplitRegion, DividedByTimeIsTheUndividedBlock) {
         const Variable part = Variable::leaf(times_of(x, begin, rows[own]));
         const Variable part_in = Variable::leaf(in.clone());
         const Variable hidden = activate(
-            Activation::gelu, linear(enter_split_by_time(part, rows, ranks), part_in, Variable()));
-        const Variable found =
-            leave_split_by_time(linear(hidden, Variable(out), Variable()), rows, ranks);
+            Activation::gelu,
+            linear(gather_from_sequence_parallel_region(part, rows, ranks), part_in, Variable()));
+        const Variable found = reduce_scatter_to_sequence_parallel_region(
+            linear(hidden, Variable(out), Variable()), rows, ranks);
         const Tensor found_value = found.value().clone();
         backward({found}, {times_of(upstream, begin, rows[own])});
         const auto expect = [](const Tensor& a, const Tensor& b) {
@@ -173,10 +175,10 @@ TEST(TimeAndHeads, ASwapGathersTheRowsInTheirOrderAndBackIsTheSame) {
       const std::int64_t batch = 3, heads = 4, dim = 2;
       const std::int64_t own_heads = heads / ranks.size();
       std::int64_t total = 0;
-      for (const Ranges& ranges : positions) total += count_of(ranges);
+      for (const Ranges& ranges : positions) total += pluralize(ranges);
       const Tensor whole = random_tensor({batch, total, heads * dim}, 1);
       const Ranges& own = positions[static_cast<std::size_t>(ranks.rank())];
-      const std::int64_t rows = count_of(own);
+      const std::int64_t rows = pluralize(own);
       const Tensor mine = Tensor::empty({batch, rows, heads, dim}, DType::f64, backend_device());
       const Tensor expected =
           Tensor::empty({batch, total, own_heads, dim}, DType::f64, backend_device());
@@ -191,9 +193,9 @@ TEST(TimeAndHeads, ASwapGathersTheRowsInTheirOrderAndBackIsTheSame) {
                     own_heads * dim,
                     expected.data<double>() + row * own_heads * dim);
       const Variable x = Variable::leaf(mine.clone());
-      const Variable swapped = time_to_heads(x, positions, ranks);
+      const Variable swapped = sequence_to_heads(x, positions, ranks);
       EXPECT_EQ(values_of(swapped.value()), values_of(expected));
-      const Variable back = heads_to_time(swapped, positions, ranks);
+      const Variable back = heads_to_sequence(swapped, positions, ranks);
       EXPECT_EQ(values_of(back.value()), values_of(mine));
       // Each way is a permutation over the ranks, whose gradient is the way back.
       backward({back}, {mine.clone()});
@@ -204,7 +206,7 @@ TEST(TimeAndHeads, ASwapGathersTheRowsInTheirOrderAndBackIsTheSame) {
 TEST(TimeAndHeads, HeadsThatDoNotDivideAreRefused) {
   on_ranks(2, [](const Communicator& ranks) {
     const Variable x(random_tensor({1, 2, 3, 2}, 1));
-    EXPECT_THROW(time_to_heads(x, {{{0, 2}}, {{2, 4}}}, ranks), ConfigurationError);
+    EXPECT_THROW(sequence_to_heads(x, {{{0, 2}}, {{2, 4}}}, ranks), ConfigurationError);
   });
 }
 
@@ -213,7 +215,7 @@ struct Case {
   std::int64_t vocabulary;
   double deviation;  // of the logits
   double smoothing;
-  Smoothing kind;
+  LabelSmoothingStyle kind;
 };
 
 // This rank's columns of whole logits, as even as they go; with 3 ids over 4 ranks one has none.
@@ -240,9 +242,11 @@ TEST(VocabularySplit, CrossEntropyIsThatOfTheWholeVocabulary) {
   std::vector<Case> cases;
   for (const std::int64_t vocabulary : {3, 5, 16})
     for (const double deviation : {1.0, 1e4}) {
-      cases.push_back({"plain", vocabulary, deviation, 0, Smoothing::all_classes});
-      cases.push_back({"all classes", vocabulary, deviation, 0.1, Smoothing::all_classes});
-      cases.push_back({"wrong classes", vocabulary, deviation, 0.1, Smoothing::wrong_classes});
+      cases.push_back({"plain", vocabulary, deviation, 0, LabelSmoothingStyle::all_classes});
+      cases.push_back(
+          {"all classes", vocabulary, deviation, 0.1, LabelSmoothingStyle::all_classes});
+      cases.push_back(
+          {"wrong classes", vocabulary, deviation, 0.1, LabelSmoothingStyle::wrong_classes});
     }
   for (const int size : {1, 2, 4})
     on_ranks(size, [&](const Communicator& ranks) {

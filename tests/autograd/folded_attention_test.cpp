@@ -18,7 +18,7 @@ constexpr std::int64_t heads = 2;
 constexpr std::int64_t dim = 3;
 constexpr std::int64_t value_dim = 2;
 
-bool allows(const FoldedKeys& keys, std::int64_t head, std::int64_t p, std::int64_t k) {
+bool allows(const StridedKeys& keys, std::int64_t head, std::int64_t p, std::int64_t k) {
   const bool column =
       (p - k) % keys.stride == 0 && keys.columns.of(head).allows(p / keys.stride, k / keys.stride);
   const bool near = keys.near && keys.near->of(head).allows(p, k);
@@ -41,7 +41,7 @@ double kept(double rate, std::int64_t b, std::int64_t h, std::int64_t pair, std:
   return number >= static_cast<float>(rate) ? 1 / (1 - rate) : 0;
 }
 
-Values naive(const std::vector<Tensor>& inputs, const FoldedKeys& keys, double dropout) {
+Values naive(const std::vector<Tensor>& inputs, const StridedKeys& keys, double dropout) {
   const std::int64_t time = inputs[0].shape()[1];
   const auto at = [&](const Tensor& x, std::int64_t b, std::int64_t t, std::int64_t h) {
     return x.data<double>() + ((b * time + t) * heads + h) * x.shape()[3];
@@ -68,13 +68,13 @@ Values naive(const std::vector<Tensor>& inputs, const FoldedKeys& keys, double d
   return result;
 }
 
-void expect_naive(const FoldedKeys& keys, std::int64_t time, double dropout = 0) {
+void expect_naive(const StridedKeys& keys, std::int64_t time, double dropout = 0) {
   SCOPED_TRACE("stride " + std::to_string(keys.stride) + ", time " + std::to_string(time));
   const std::vector<Tensor> inputs = {random_tensor({batch, time, heads, dim}, 1),
                                       random_tensor({batch, time, heads, dim}, 2),
                                       random_tensor({batch, time, heads, value_dim}, 3)};
   const auto run = [&](const std::vector<Variable>& in) {
-    return folded_attention(in[0], in[1], in[2], keys, dropout_of(dropout));
+    return strided_attention(in[0], in[1], in[2], keys, dropout_of(dropout));
   };
   const Variable y = run({Variable(inputs[0]), Variable(inputs[1]), Variable(inputs[2])});
   EXPECT_EQ(y.shape(), (Shape{batch, time, heads, value_dim}));
@@ -92,16 +92,16 @@ TEST(FoldedAttention, ColumnsAloneEqualTheDefinition) {
 
 TEST(FoldedAttention, NearKeysAndColumnsAreOneSoftmax) {
   // A window of 5 keys before reaches one column: the folded part begins with the second.
-  const FoldedKeys keys = {.stride = 4,
-                           .columns = masks::window(masks::unlimited, -2),
-                           .near = HeadMasks(masks::causal() & masks::window(5, 0))};
+  const StridedKeys keys = {.stride = 4,
+                            .columns = masks::window(masks::unlimited, -2),
+                            .near = HeadMasks(masks::causal() & masks::window(5, 0))};
   for (const std::int64_t time : times) expect_naive(keys, time);
 }
 
 TEST(FoldedAttention, DropoutIsThatOfThePairsWhereTheyStand) {
-  const FoldedKeys near = {.stride = 4,
-                           .columns = masks::window(masks::unlimited, -2),
-                           .near = HeadMasks(masks::causal() & masks::window(5, 0))};
+  const StridedKeys near = {.stride = 4,
+                            .columns = masks::window(masks::unlimited, -2),
+                            .near = HeadMasks(masks::causal() & masks::window(5, 0))};
   for (const std::int64_t time : {5, 40, 301}) expect_naive(near, time, 0.4);
   // Strides that are no multiple of the four numbers of a block of them.
   for (const std::int64_t stride : {2, 3, 5}) expect_naive({.stride = stride}, 200, 0.4);
@@ -109,11 +109,11 @@ TEST(FoldedAttention, DropoutIsThatOfThePairsWhereTheyStand) {
 
 TEST(FoldedAttention, EachHeadHasItsOwnKeys) {
   // The first head sees a window, the second columns, and neither the other's.
-  const FoldedKeys divided = {
+  const StridedKeys divided = {
       .stride = 4,
       .columns = HeadMasks({masks::nothing(), masks::causal()}),
       .near = HeadMasks({masks::causal() & masks::window(2, 0), masks::nothing()})};
-  const FoldedKeys mixed = {
+  const StridedKeys mixed = {
       .stride = 4,
       .columns = HeadMasks({masks::window(masks::unlimited, -1), masks::causal()}),
       .near = HeadMasks({masks::causal() & masks::window(2, 0), masks::nothing()})};
@@ -126,10 +126,10 @@ TEST(FoldedAttention, EachHeadHasItsOwnKeys) {
 TEST(FoldedAttention, RefusesWhatIsNotOneSequence) {
   const Variable x(random_tensor({1, 4, 2, 3}, 1));
   const Variable longer(random_tensor({1, 5, 2, 3}, 1));
-  EXPECT_THROW(folded_attention(x, longer, longer, {.stride = 2}), Failure);
-  EXPECT_THROW(folded_attention(x, x, x, {.stride = 0}), Failure);
+  EXPECT_THROW(strided_attention(x, longer, longer, {.stride = 2}), Failure);
+  EXPECT_THROW(strided_attention(x, x, x, {.stride = 0}), Failure);
   const HeadMasks three({masks::causal(), masks::causal(), masks::causal()});
-  EXPECT_THROW(folded_attention(x, x, x, {.stride = 2, .columns = three}), Failure);
+  EXPECT_THROW(strided_attention(x, x, x, {.stride = 2, .columns = three}), Failure);
 }
 
 }  // namespace

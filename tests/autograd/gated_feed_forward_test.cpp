@@ -36,7 +36,7 @@ TEST(GatedFeedForward, IsTheProductOfTwoLayersBetweenThree) {
   for (const Tensor& input : inputs) all.emplace_back(input);
   const Tensor a = activate(Activation::silu, linear(all[0], all[1], all[4])).value();
   const Tensor b = linear(all[0], all[2], all[5]).value();
-  const Tensor h = a.like();
+  const Tensor h = a.empty_like();
   for (std::int64_t i = 0; i < h.elements(); ++i)
     h.data<double>()[i] = a.data<double>()[i] * b.data<double>()[i];
   expect_close(

@@ -25,7 +25,7 @@ struct Case {
   std::int64_t dim = 3;
   std::int64_t value_dim = 3;
   std::int64_t rounds = 1;
-  HashAttention options = {};
+  LshAttentionOptions options = {};
   bool padded = false;
   double dropout = 0;
 
@@ -96,7 +96,7 @@ class DenseHashAttention {
 
   // Adds what the query in a slot of a round looks at.
   void meet(std::int64_t r, std::int64_t slot, std::vector<Entry>& entries) const {
-    const HashAttention& o = c_.options;
+    const LshAttentionOptions& o = c_.options;
     const std::int64_t chunks = c_.chunks(), i = order_[at(r)][at(slot)];
     const std::int64_t back = chunks == 1 ? 0 : o.look_back, ahead = chunks == 1 ? 0 : o.look_ahead;
     for (std::int64_t near = -back; near <= ahead; ++near) {
@@ -126,7 +126,7 @@ class DenseHashAttention {
   double kept(std::int64_t r, std::int64_t slot, std::int64_t key_slot) const {
     const auto dropout = dropout_of(c_);
     if (!dropout) return 1;
-    const HashAttention& o = c_.options;
+    const LshAttentionOptions& o = c_.options;
     const std::int64_t slots = c_.chunks() * o.chunk;
     const std::int64_t keys = slots + (o.look_back + o.look_ahead) * o.chunk;
     const std::int64_t row = (dropout->batch_begin + b_) * dropout->heads_total + 1 + h_;
@@ -177,7 +177,7 @@ class DenseHashAttention {
 Tensor shared_of(const Case& c) { return random_tensor({c.batch, c.time, c.heads, c.dim}, 1, 2); }
 Tensor value_of(const Case& c) { return random_tensor({c.batch, c.time, c.heads, c.value_dim}, 2); }
 Variable run(const Case& c, const Variable& shared, const Variable& value, const Tensor& buckets) {
-  return hash_attention(shared, value, buckets, c.options, dropout_of(c));
+  return lsh_attention(shared, value, buckets, c.options, dropout_of(c));
 }
 Tensor run(const Case& c) {
   return run(c, Variable(shared_of(c)), Variable(value_of(c)), buckets_of(c)).value();
@@ -185,7 +185,7 @@ Tensor run(const Case& c) {
 
 void expect_definition(const Case& c) {
   const Tensor shared = shared_of(c), value = value_of(c), buckets = buckets_of(c);
-  const Tensor expected = value.like();
+  const Tensor expected = value.empty_like();
   for (std::int64_t b = 0; b < c.batch; ++b)
     for (std::int64_t h = 0; h < c.heads; ++h)
       DenseHashAttention(c, shared, value, buckets, b, h).write(expected.data<double>());
@@ -193,7 +193,7 @@ void expect_definition(const Case& c) {
   expect_close(values_of(run(c)), values_of(expected), 1e-10);
 }
 
-const HashAttention small = {.buckets = 5, .chunk = 3};
+const LshAttentionOptions small = {.buckets = 5, .chunk = 3};
 
 // Two rows of 12: a hole in one, the end of the other.
 Tensor some_hidden() {
@@ -202,7 +202,8 @@ Tensor some_hidden() {
   return hidden;
 }
 
-HashAttention with(HashAttention options, const std::function<void(HashAttention&)>& change) {
+LshAttentionOptions with(LshAttentionOptions options,
+                         const std::function<void(LshAttentionOptions&)>& change) {
   change(options);
   return options;
 }
@@ -272,7 +273,7 @@ std::vector<Case> cases() {
   };
 }
 
-TEST(HashAttention, IsOneSoftmaxOverWhatTheRoundsShow) {
+TEST(LshAttentionOptions, IsOneSoftmaxOverWhatTheRoundsShow) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     expect_definition(c);
@@ -280,7 +281,7 @@ TEST(HashAttention, IsOneSoftmaxOverWhatTheRoundsShow) {
 }
 
 // Long enough for several gathered parts a round, with the borders inside a tile.
-TEST(HashAttention, PartsMeetTheirNeighbours) {
+TEST(LshAttentionOptions, PartsMeetTheirNeighbours) {
   Case c = {.name = "parts",
             .batch = 1,
             .time = 1499,
@@ -297,7 +298,7 @@ TEST(HashAttention, PartsMeetTheirNeighbours) {
   expect_definition(c);
 }
 
-TEST(HashAttention, Gradients) {
+TEST(LshAttentionOptions, Gradients) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     const Tensor buckets = buckets_of(c);
@@ -308,7 +309,7 @@ TEST(HashAttention, Gradients) {
 }
 
 // All heads at once are several gathered parts a round, a head alone is one.
-TEST(HashAttention, PartsDoNotChangeTheResult) {
+TEST(LshAttentionOptions, PartsDoNotChangeTheResult) {
   const auto options = with(small, [](auto& o) {
     o.buckets = 20;
     o.chunk = 64;
@@ -344,7 +345,7 @@ TEST(HashAttention, PartsDoNotChangeTheResult) {
 }
 
 // Chunks as long as two buckets at most: all of a bucket is met.
-TEST(HashAttention, WithinBucketsThatFitItIsAttentionMaskedByTheHash) {
+TEST(LshAttentionOptions, WithinBucketsThatFitItIsAttentionMaskedByTheHash) {
   Case c = {
       .name = "buckets",
       .time = 24,
@@ -361,7 +362,7 @@ TEST(HashAttention, WithinBucketsThatFitItIsAttentionMaskedByTheHash) {
       1e-12);
 }
 
-TEST(HashAttention, WithForcedBucketsNoTokenSeesTheFuture) {
+TEST(LshAttentionOptions, WithForcedBucketsNoTokenSeesTheFuture) {
   const Case c = {.name = "causal", .time = 40, .rounds = 3, .options = small};
   const Tensor buckets = buckets_of(c), before = run(c);
   constexpr std::int64_t changed = 23;
@@ -380,7 +381,7 @@ TEST(HashAttention, WithForcedBucketsNoTokenSeesTheFuture) {
   }
 }
 
-TEST(HashAttention, ATokenAloneGivesItsValue) {
+TEST(LshAttentionOptions, ATokenAloneGivesItsValue) {
   const Case c = {.name = "alone", .rounds = 2, .options = small};
   const Tensor out = run(c), value = value_of(c);
   for (std::int64_t b = 0; b < c.batch; ++b)
@@ -390,7 +391,7 @@ TEST(HashAttention, ATokenAloneGivesItsValue) {
                   1e-10);
 }
 
-TEST(HashAttention, PaddingGivesZeroAndHasNoGradient) {
+TEST(LshAttentionOptions, PaddingGivesZeroAndHasNoGradient) {
   const Case c = {.name = "padding", .rounds = 2, .options = small, .padded = true};
   const Variable shared = Variable::leaf(shared_of(c)), value = Variable::leaf(value_of(c));
   const Variable out = run(c, shared, value, buckets_of(c));
@@ -400,7 +401,7 @@ TEST(HashAttention, PaddingGivesZeroAndHasNoGradient) {
       EXPECT_EQ(tensor.data<double>()[2 * c.heads * c.dim + i], 0);
 }
 
-TEST(HashAttention, NarrowerDTypesAreCloseToFloat64) {
+TEST(LshAttentionOptions, NarrowerDTypesAreCloseToFloat64) {
   const Case c = {.name = "narrow",
                   .time = 200,
                   .dim = 16,
@@ -426,7 +427,7 @@ TEST(HashAttention, NarrowerDTypesAreCloseToFloat64) {
   expect_close(run_in(DType::bf16), exact, 0.05);
 }
 
-TEST(HashAttention, RefusesToShowAKeyTwice) {
+TEST(LshAttentionOptions, RefusesToShowAKeyTwice) {
   Case c = {.name = "few chunks", .time = 6, .options = small};
   c.options.look_ahead = 1;
   EXPECT_THROW(run(c), Failure);

@@ -16,13 +16,13 @@ TEST(Kept, AValueIsMadeAgainOnceForAllItsKeepers) {
     const Variable second = Variable::leaf(random_tensor({2, 4}, 3));
     Variable y = add(x, x);
     if (again)
-      make_again(y, [x = x.value(), &made] {
+      set_recompute(y, [x = x.value(), &made] {
         ++made;
         return add(Variable(x), Variable(x)).value();
       });
     const Tensor held = y.value();
     const Variable z = add(linear(y, first, Variable()), linear(y, second, Variable()));
-    EXPECT_TRUE(!again || held.held_by(2)) << "nobody keeps it but y and this test";
+    EXPECT_TRUE(!again || held.has_use_count(2)) << "nobody keeps it but y and this test";
     y = Variable();
     backward({z}, {random_tensor({3, 2}, 4)});
     return std::vector<Tensor>{x.gradient(), first.gradient(), second.gradient()};
@@ -39,8 +39,8 @@ TEST(Kept, AValueIsMadeAgainOnceForAllItsKeepers) {
 
 TEST(Kept, AConstantIsKeptAsItIs) {
   const Variable x(random_tensor({2, 2}, 1));
-  make_again(x, [] { return Tensor(); });
-  EXPECT_EQ(keep(x).get().bytes(), x.value().bytes());
+  set_recompute(x, [] { return Tensor(); });
+  EXPECT_EQ(save_for_backward(x).get().bytes(), x.value().bytes());
 }
 
 }  // namespace

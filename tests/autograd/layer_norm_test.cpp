@@ -29,7 +29,7 @@ TEST(OpGradient, LayerNormBesideItsInput) {
 }
 
 TEST(OpGradient, LayerNormOfASum) {
-  const Placement placement = {
+  const ShardPlacement placement = {
       .outer_begin = 3, .middle_total = 3, .inner_begin = 4, .inner_total = 11};
   const Random random = Random(5).child("here");
   const std::vector<Tensor> inputs = {random_tensor({2, 3, 7}, 1),
@@ -39,7 +39,7 @@ TEST(OpGradient, LayerNormOfASum) {
   for (const double rate : {0.0, 0.4}) {
     const auto both = [&](const auto& in) {
       Variable x = in[1];
-      return layer_norm_of_sum(in[0], std::move(x), rate, random, placement, in[2], in[3], 1e-5);
+      return residual_layer_norm(in[0], std::move(x), rate, random, placement, in[2], in[3], 1e-5);
     };
     expect_gradients([&](const auto& in) { return both(in).norm; }, inputs);
     const Variable gain(inputs[2]), shift(inputs[3]);
@@ -64,20 +64,20 @@ TEST(OpGradient, LayerNormOfASum) {
     std::vector<Variable> in;
     for (const Tensor& input : inputs) in.emplace_back(input);
     const auto [sum, norm] = both(in);
-    const Variable apart = add_dropped(in[0], in[1], rate, random, placement);
+    const Variable apart = dropout_add(in[0], in[1], rate, random, placement);
     EXPECT_TRUE(testing::same_bits(sum.value(), apart.value()));
     EXPECT_TRUE(testing::same_bits(norm.value(), layer_norm(apart, in[2], in[3], 1e-5).value()));
     // A change that nobody else holds makes room for the norm.
     Variable own(inputs[1].clone());
     const std::byte* const place = own.value().bytes();
-    const NormedSum over =
-        layer_norm_of_sum(in[0], std::move(own), rate, random, placement, in[2], in[3], 1e-5);
+    const ResidualNorm over =
+        residual_layer_norm(in[0], std::move(own), rate, random, placement, in[2], in[3], 1e-5);
     EXPECT_EQ(over.norm.value().bytes(), place);
     EXPECT_TRUE(testing::same_bits(over.norm.value(), norm.value()));
     expect_gradients(
         [&](const auto& x) {
           Variable twice = add(x[1], x[1]);
-          return layer_norm_of_sum(
+          return residual_layer_norm(
                      x[0], std::move(twice), rate, random, placement, x[2], x[3], 1e-5)
               .norm;
         },

@@ -57,7 +57,7 @@ TEST(LinearAttentionOp, GradientsOfKeysThatSumTo1) {
                                 in[2],
                                 {},
                                 {},
-                                {.causal = false, .divisor = Divisor::none, .keys_sum_to_1 = true});
+                                {.causal = false, .divisor = Divisor::none, .softmax_keys = true});
       },
       {rows(dim, 1), rows(dim, 2, 5), rows(4, 3, 5)});
 }
@@ -74,7 +74,7 @@ TEST(LinearAttentionOp, RowsOfEfficientAttentionSumTo1) {
                        Variable(ones),
                        {},
                        {},
-                       {.causal = false, .divisor = Divisor::none, .keys_sum_to_1 = true});
+                       {.causal = false, .divisor = Divisor::none, .softmax_keys = true});
   expect_close(values_of(y.value()), values_of(ones), 1e-13);
 }
 
@@ -104,7 +104,7 @@ TEST(RandomFeaturesOp, Gradients) {
           return random_features(in[0], projection, {.map = map, .scale = 0.7}).features;
         },
         {rows(dim, 1)});
-  expect_gradients([](const auto& in) { return unit_rows(in[0]); }, {rows(dim, 1)});
+  expect_gradients([](const auto& in) { return l2_normalize(in[0]); }, {rows(dim, 1)});
   expect_gradients([](const auto& in) { return scale_features(in[0], in[1]); },
                    {rows(dim, 1), random_tensor({heads, dim}, 2)});
   expect_gradients([](const auto& in) { return softmax_of_features(in[0]); }, {rows(dim, 1)});
@@ -124,8 +124,8 @@ TEST(RandomFeaturesOp, GradientsThroughTheSoftmaxsFeatures) {
     expect_gradients(
         [&, log_gradients = log_gradients, causal = causal](const auto& in) {
           const RandomFeatures map = {.scale = 0.7, .log_gradients = log_gradients};
-          const ShiftedFeatures key = random_features(in[1], projection, map);
-          const KeyWeights weights = weights_of_shifts(key.shift, causal);
+          const StabilizedFeatures key = random_features(in[1], projection, map);
+          const KeyWeights weights = weights_of_stabilizers(key.shift, causal);
           return linear_attention(
               random_features(in[0], projection, map).features,
               key.features,
@@ -144,16 +144,16 @@ Tensor shifts(const Values& numbers) {
 }
 
 TEST(KeyWeights, AreRelativeToTheLargestShiftSoFar) {
-  const KeyWeights weights = weights_of_shifts(shifts({1, -infinity, 0, 3, 2}), true);
+  const KeyWeights weights = weights_of_stabilizers(shifts({1, -infinity, 0, 3, 2}), true);
   expect_close(values_of(weights.log_weight), {0, -infinity, -1, 0, -1}, 0);
   expect_close(values_of(weights.decay), {0, 0, 0, -2, 0}, 0);
   const Tensor first = Tensor::from<double>(Values{2}, {1, 1}, backend_device());
-  const Tensor last = first.like();
-  const KeyWeights later = weights_of_shifts(shifts({1, 5}), true, {}, first, last);
+  const Tensor last = first.empty_like();
+  const KeyWeights later = weights_of_stabilizers(shifts({1, 5}), true, {}, first, last);
   expect_close(values_of(later.log_weight), {-1, 0}, 0);
   expect_close(values_of(later.decay), {0, -3}, 0);
   EXPECT_EQ(values_of(last)[0], 5);
-  const KeyWeights whole = weights_of_shifts(shifts({1, -infinity, 3}), false);
+  const KeyWeights whole = weights_of_stabilizers(shifts({1, -infinity, 3}), false);
   expect_close(values_of(whole.log_weight), {-2, -infinity, 0}, 0);
 }
 

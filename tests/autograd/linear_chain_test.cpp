@@ -14,7 +14,7 @@ Tensor tags_of(const std::vector<std::int64_t>& tags, const Shape& shape) {
 
 VariableFunction losses_of(const Tensor& tags, const Tensor& lengths) {
   return [=](const std::vector<Variable>& in) {
-    return linear_chain_losses(in[0], {in[1], in[2], in[3]}, tags, lengths);
+    return crf_losses(in[0], {in[1], in[2], in[3]}, tags, lengths);
   };
 }
 
@@ -26,7 +26,7 @@ std::vector<Tensor> random_inputs(const Shape& emissions) {
           random_tensor({tags}, 4)};
 }
 
-TEST(OpGradient, LinearChain) {
+TEST(OpGradient, Crf) {
   const Tensor tags = tags_of({0, 1, 2, 3, 2, 2, 1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, {4, 4});
   expect_gradients(losses_of(tags, ids_of({4, 3, 1, 0})), random_inputs({4, 4, 4}));
 }
@@ -45,7 +45,7 @@ TEST(LinearChainOp, WithoutTransitionsIsCrossEntropy) {
   };
   const Variable chained = Variable::leaf(logits.clone()), single = Variable::leaf(logits.clone());
   const Variable losses =
-      linear_chain_losses(chained, {zeros({5}), zeros({5, 5}), zeros({5})}, tags_of(gold, {2, 3}));
+      crf_losses(chained, {zeros({5}), zeros({5, 5}), zeros({5})}, tags_of(gold, {2, 3}));
   backward(sum(losses));
   Variable handed = single;
   const Variable each =
@@ -67,18 +67,18 @@ TEST(LinearChainOp, TakesNarrowWeightsAndEmissions) {
                transitions = narrow(9, 3, {3, 3}), end = narrow(3, 4, {3});
   const Tensor tags = tags_of({0, 1, 2, 0, 2, 2, 0, 0}, {2, 4}), lengths = ids_of({4, 2});
   const auto run = [&](const auto& leaf_of, DType gradients) {
-    const LinearChainWeights weights = {Variable::leaf(leaf_of(start), gradients),
-                                        Variable::leaf(leaf_of(transitions), gradients),
-                                        Variable::leaf(leaf_of(end), gradients)};
+    const CrfWeights weights = {Variable::leaf(leaf_of(start), gradients),
+                                Variable::leaf(leaf_of(transitions), gradients),
+                                Variable::leaf(leaf_of(end), gradients)};
     const Variable x = Variable::leaf(leaf_of(emissions));
-    const Variable losses = linear_chain_losses(x, weights, tags, lengths);
+    const Variable losses = crf_losses(x, weights, tags, lengths);
     backward(sum(losses));
     EXPECT_EQ(weights.transitions.gradient().dtype(), gradients);
     return std::vector<Values>{values_of(losses.value()),
                                values_of(weights.start.gradient()),
                                values_of(weights.transitions.gradient()),
                                values_of(weights.end.gradient()),
-                               values_of(best_tags(x.value(), weights, lengths).scores)};
+                               values_of(viterbi_decode(x.value(), weights, lengths).scores)};
   };
   const auto found = run([](const Tensor& x) { return x.clone(); }, DType::f32);
   const auto expected =
@@ -88,13 +88,12 @@ TEST(LinearChainOp, TakesNarrowWeightsAndEmissions) {
 
 TEST(LinearChainOp, BestTagsHaveTheLeastLoss) {
   const std::vector<Tensor> inputs = random_inputs({2, 3, 3});
-  const LinearChainWeights weights = {
-      Variable(inputs[1]), Variable(inputs[2]), Variable(inputs[3])};
+  const CrfWeights weights = {Variable(inputs[1]), Variable(inputs[2]), Variable(inputs[3])};
   const Tensor lengths = ids_of({3, 2});
-  const Tensor best = best_tags(inputs[0], weights, lengths).tags.to_host();
+  const Tensor best = viterbi_decode(inputs[0], weights, lengths).tags.to_host();
   EXPECT_EQ(best.data<std::int64_t>()[5], -1);
   const auto losses = [&](const Tensor& tags) {
-    return values_of(linear_chain_losses(Variable(inputs[0]), weights, tags, lengths).value());
+    return values_of(crf_losses(Variable(inputs[0]), weights, tags, lengths).value());
   };
   const Values least = losses(best);
   for (std::int64_t other = 0; other < 27; ++other) {

@@ -48,12 +48,12 @@ TEST(OpGradient, Activations) {
 }
 
 TEST(OpGradient, HyperbolicTangent) {
-  expect_gradients([](const auto& in) { return add(hyperbolic_tangent(in[0]), in[0]); },
+  expect_gradients([](const auto& in) { return add(tanh(in[0]), in[0]); },
                    {random_tensor({3, 17}, 1)});
 }
 
 TEST(OpGradient, Dropout) {
-  const Placement placement = {
+  const ShardPlacement placement = {
       .outer_begin = 3, .middle_total = 3, .inner_begin = 4, .inner_total = 9};
   expect_gradients(
       [&](const auto& in) { return dropout(in[0], 0.4, Random(5).child("here"), placement); },
@@ -61,19 +61,19 @@ TEST(OpGradient, Dropout) {
 }
 
 TEST(OpGradient, AddDropped) {
-  const Placement placement = {
+  const ShardPlacement placement = {
       .outer_begin = 3, .middle_total = 3, .inner_begin = 4, .inner_total = 9};
   const Random random = Random(5).child("here");
   for (const double rate : {0.0, 0.4}) {
     const auto f = [&](const auto& in) {
-      return add_dropped(in[0], in[1], rate, random, placement);
+      return dropout_add(in[0], in[1], rate, random, placement);
     };
     expect_gradients(f, {random_tensor({2, 3, 5}, 1), random_tensor({2, 3, 5}, 2)});
     const Variable a(random_tensor({2, 3, 5}, 1)), x(random_tensor({2, 3, 5}, 2));
-    EXPECT_TRUE(testing::same_bits(add_dropped(a, x, rate, random, placement).value(),
+    EXPECT_TRUE(testing::same_bits(dropout_add(a, x, rate, random, placement).value(),
                                    add(a, dropout(x, rate, random, placement)).value()));
   }
-  EXPECT_THROW(add_dropped(Variable(random_tensor({2, 1, 5}, 1)),
+  EXPECT_THROW(dropout_add(Variable(random_tensor({2, 1, 5}, 1)),
                            Variable(random_tensor({2, 3, 5}, 2)),
                            0.4,
                            random,
@@ -269,7 +269,7 @@ TEST(OpGradient, AttentionWithMasksAndTerms) {
              },
              {random_tensor({2, 7}, 4)});
   expect({.rules = masks::everything()},
-         [](const auto&) { return AttentionTerms{.hash = HashTerm{.self_score = -2}}; },
+         [](const auto&) { return AttentionTerms{.hash = LshTerm{.self_score = -2}}; },
          {});
 }
 
@@ -296,7 +296,8 @@ Variable losses(const Variable& logits, const Tensor& targets, const CrossEntrop
 TEST(OpGradient, CrossEntropy) {
   const Tensor targets = ids({3, 0, -1, 4, 2, 3}, {6});
   for (const double smoothing : {0.0, 0.2})
-    for (const Smoothing kind : {Smoothing::wrong_classes, Smoothing::all_classes})
+    for (const LabelSmoothingStyle kind :
+         {LabelSmoothingStyle::wrong_classes, LabelSmoothingStyle::all_classes})
       expect_gradients(
           [&](const auto& in) {
             return losses(in[0], targets, {.vocabulary = 5, .smoothing = smoothing, .kind = kind});
@@ -328,9 +329,9 @@ TEST(OpGradient, CrossEntropyLeavesLogitsThatOthersHold) {
 TEST(OpGradient, CrossEntropyWritesItsGradientOverLogitsThatAreItsOwn) {
   const Variable x = Variable::leaf(random_tensor({3, 5}, 1));
   const std::byte* gradient = nullptr;
-  Variable logits = record(x.value().clone(), {x}, [&](Gradients& gradients) {
+  Variable logits = record(x.value().clone(), {x}, [&](BackwardContext& gradients) {
     gradient = gradients.output().bytes();
-    gradients.give(0, gradients.take_output());
+    gradients.set(0, gradients.release_output());
   });
   const std::byte* const value = logits.value().bytes();
   backward(sum(
@@ -340,29 +341,30 @@ TEST(OpGradient, CrossEntropyWritesItsGradientOverLogitsThatAreItsOwn) {
 
 TEST(OpGradient, SplitsOfOneRankAreTheInput) {
   const Variable x = Variable::leaf(random_tensor({2, 3}, 1));
-  EXPECT_TRUE(enter_split(x, Communicator()).same_as(x));
+  EXPECT_TRUE(copy_to_tensor_parallel_region(x, Communicator()).same_as(x));
   Variable handed = x;
-  EXPECT_TRUE(leave_split(std::move(handed), Communicator()).same_as(x));
+  EXPECT_TRUE(reduce_from_tensor_parallel_region(std::move(handed), Communicator()).same_as(x));
 }
 
 TEST(CrossEntropy, SmoothingSpreadsItsShareAsEachLibraryDoes) {
   // One row of equal logits: every log-probability is -log 4.
   const Tensor logits = Tensor::zeros({1, 4}, DType::f64, backend_device());
-  for (const Smoothing kind : {Smoothing::wrong_classes, Smoothing::all_classes}) {
+  for (const LabelSmoothingStyle kind :
+       {LabelSmoothingStyle::wrong_classes, LabelSmoothingStyle::all_classes}) {
     const CrossEntropyOptions options = {.vocabulary = 4, .smoothing = 0.3, .kind = kind};
     EXPECT_NEAR(losses(Variable(logits), ids({2}, {1}), options).value().data<double>()[0],
                 std::log(4.0),
                 1e-14);
   }
   // A large logit of a wrong class costs its share: 0.3 / 3 or 0.3 / 4 of 100 less.
-  const auto loss = [&](Smoothing kind, double on_target) {
+  const auto loss = [&](LabelSmoothingStyle kind, double on_target) {
     const Tensor row = testing::tensor_of<double>({on_target, 0, 0, 0}, {1, 4});
     return losses(Variable(row), ids({0}, {1}), {.vocabulary = 4, .smoothing = 0.3, .kind = kind})
         .value()
         .data<double>()[0];
   };
-  EXPECT_NEAR(loss(Smoothing::wrong_classes, 100), 0.3 * 100, 1e-12);
-  EXPECT_NEAR(loss(Smoothing::all_classes, 100), 0.3 * 0.75 * 100, 1e-12);
+  EXPECT_NEAR(loss(LabelSmoothingStyle::wrong_classes, 100), 0.3 * 100, 1e-12);
+  EXPECT_NEAR(loss(LabelSmoothingStyle::all_classes, 100), 0.3 * 0.75 * 100, 1e-12);
 }
 
 }  // namespace

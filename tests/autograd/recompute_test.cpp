@@ -20,7 +20,7 @@ constexpr double rate = 0.3;
 Variable layer(const Variable& x,
                const Variable& weight,
                const Random& random,
-               const Placement& placement) {
+               const ShardPlacement& placement) {
   return activate(Activation::gelu,
                   linear(dropout(x, rate, random, placement), weight, Variable()));
 }
@@ -35,7 +35,7 @@ struct Counted {
   std::shared_ptr<int> announced = std::make_shared<int>(0);
 
   explicit Counted(Tensor value) : leaf(Variable::leaf(std::move(value))) {
-    leaf.when_gradient_ready([count = announced] { ++*count; });
+    leaf.register_gradient_hook([count = announced] { ++*count; });
   }
 };
 
@@ -56,12 +56,14 @@ TEST(Recompute, OneInsideAnotherGivesWhatPlainDoes) {
     const Counted weight(random_tensor({4, 4}, 1));
     const Counted x(random_tensor({2, 3, 4}, 2));
     const auto once = [&](const Variable& in) {
-      const Recomputed f = [w = weight.leaf](const std::vector<Variable>& v) {
+      const RecomputedFunction f = [w = weight.leaf](const std::vector<Variable>& v) {
         return layer(v[0], w);
       };
       return again ? recompute(f, {in}) : f({in});
     };
-    const Recomputed twice = [once](const std::vector<Variable>& v) { return once(once(v[0])); };
+    const RecomputedFunction twice = [once](const std::vector<Variable>& v) {
+      return once(once(v[0]));
+    };
     const Variable first = layer(x.leaf, weight.leaf);
     const Variable y = again ? recompute(twice, {first}) : twice({first});
     backward(sum(layer(y, weight.leaf)));
@@ -86,7 +88,7 @@ TEST(Recompute, KeepsItsInputsAlone) {
   const Variable x = Variable::leaf(Tensor::zeros({64, 64}, DType::f64, device));
   const std::int64_t before = live();
   const std::int64_t one = 64 * 64 * 8;
-  const Recomputed deep = [](const std::vector<Variable>& v) {
+  const RecomputedFunction deep = [](const std::vector<Variable>& v) {
     Variable y = v[0];
     for (int i = 0; i < 8; ++i) y = activate(Activation::gelu, y);
     return y;
@@ -112,8 +114,8 @@ TEST(Recompute, PiecesCoverAllRowsInOrder) {
       for (const std::int64_t pieces : {1, 2, 3, 4, 7, 100}) {
         SCOPED_TRACE(fmt::format("{} x {} in {}", outer, middle, pieces));
         std::int64_t next = 0;
-        const std::vector<RowPiece> all = cut_rows(outer, middle, pieces);
-        for (const RowPiece& piece : all) {
+        const std::vector<RowChunk> all = split_rows(outer, middle, pieces);
+        for (const RowChunk& piece : all) {
           EXPECT_EQ(piece.begin, next);
           EXPECT_EQ(piece.outer_begin * middle + piece.middle_begin, next);
           EXPECT_TRUE(piece.outer == 1 || piece.middle == middle);
@@ -128,18 +130,18 @@ TEST(Recompute, PiecesCoverAllRowsInOrder) {
 // A rank may have no rows of a short segment.
 TEST(Recompute, PiecesOfNoRowsAreNone) {
   for (const std::int64_t pieces : {2, 5}) {
-    ASSERT_EQ(cut_rows(2, 0, pieces).size(), 1U);
-    EXPECT_EQ(cut_rows(2, 0, pieces).front().rows(), 0);
+    ASSERT_EQ(split_rows(2, 0, pieces).size(), 1U);
+    EXPECT_EQ(split_rows(2, 0, pieces).front().rows(), 0);
     const Variable x = Variable::leaf(random_tensor({2, 0, 4}, 1));
     const Variable weight = Variable::leaf(random_tensor({5, 4}, 2));
-    const Variable y = recompute_pieces(
-        [&](const Variable& rows, const RowPiece&) { return linear(rows, weight, {}); }, x, pieces);
+    const Variable y = recompute_chunked(
+        [&](const Variable& rows, const RowChunk&) { return linear(rows, weight, {}); }, x, pieces);
     EXPECT_EQ(y.shape(), Shape({0, 5}));
     backward({y}, {Tensor::zeros({0, 5}, DType::f64, x.value().device())});
     EXPECT_EQ(values_of(weight.gradient()), Values(20, 0.0));
     const Variable row(random_tensor({1, 4}, 3));
-    const Variable losses = recompute_pieces(
-        [&](const Variable& rows, const RowPiece& piece) {
+    const Variable losses = recompute_chunked(
+        [&](const Variable& rows, const RowChunk& piece) {
           return reshape(linear(rows, row, {}), {piece.rows()});
         },
         x,
@@ -152,8 +154,8 @@ TEST(Recompute, PiecesGiveTheGradientsOfTheWhole) {
   for (const std::int64_t pieces : {2, 5}) {
     expect_gradients(
         [&](const std::vector<Variable>& v) {
-          return recompute_pieces(
-              [weight = v[1]](const Variable& rows, const RowPiece& piece) {
+          return recompute_chunked(
+              [weight = v[1]](const Variable& rows, const RowChunk& piece) {
                 return layer(rows,
                              weight,
                              Random(5),
@@ -168,8 +170,8 @@ TEST(Recompute, PiecesGiveTheGradientsOfTheWhole) {
         {random_tensor({2, 3, 4}, 1), random_tensor({5, 4}, 2)});
     const Variable x(random_tensor({2, 3, 4}, 1)), weight(random_tensor({5, 4}, 2));
     const Variable whole = layer(x, weight);
-    const Variable cut = recompute_pieces(
-        [&](const Variable& rows, const RowPiece& piece) {
+    const Variable cut = recompute_chunked(
+        [&](const Variable& rows, const RowChunk& piece) {
           return layer(rows,
                        weight,
                        Random(5),

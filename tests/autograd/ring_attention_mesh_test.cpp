@@ -181,7 +181,7 @@ Tensor rows_at(const Tensor& x, const Ranges& positions, std::int64_t first) {
   const Shape& shape = x.shape();
   const std::int64_t width = shape.elements() / (shape[0] * shape[1]);
   const Tensor result =
-      Tensor::empty(shape.with(1, count_of(positions)), DType::f64, backend_device());
+      Tensor::empty(shape.with(1, pluralize(positions)), DType::f64, backend_device());
   double* to = result.data<double>();
   for (std::int64_t b = 0; b < shape[0]; ++b)
     for (const Range& range : positions)
@@ -193,8 +193,8 @@ Tensor rows_at(const Tensor& x, const Ranges& positions, std::int64_t first) {
 
 // Rank r has chunks r and 2n - 1 - r of 2n of the segment, and its part of the memory; of another
 // sequence its chunks.
-SequenceShares shares_of(const Communicator& ranks, const Case& c) {
-  SequenceShares shares;
+SequenceShards shares_of(const Communicator& ranks, const Case& c) {
+  SequenceShards shares;
   shares.ranks = ranks;
   shares.memory = c.memory;
   shares.queries_total = c.time;
@@ -291,9 +291,9 @@ void expect_ring_equals_whole(const Case& c, const Communicator& ranks) {
   const Tensor upstream = random_tensor(expected.shape(), 8);
   backward({expected}, {upstream.clone()});
 
-  const SequenceShares shares = shares_of(ranks, c);
-  const Ranges& queries = shares.queries[shares.own()];
-  const Ranges& keys = shares.keys[shares.own()];
+  const SequenceShards shares = shares_of(ranks, c);
+  const Ranges& queries = shares.queries[shares.local_index()];
+  const Ranges& keys = shares.keys[shares.local_index()];
   const Inputs mine = inputs_of(c, queries, keys);
   const auto ring = [&](const std::vector<Variable>& in) {
     return ring_attention(in[0], in[1], in[2], mask, terms_of(c, mine), dropout, shares);
@@ -341,16 +341,17 @@ TEST(RingAttention, PaddingIsSeenByNobody) { expect_all_equal_whole(cases_with_p
 TEST(RingAttention, RefusesWhatItCannotDivide) {
   testing::on_ranks(2, [](const Communicator& ranks) {
     const Case c = {.name = "", .time = 8, .rules = masks::everything(), .keys = 12};
-    const SequenceShares shares = shares_of(ranks, c);
-    const Inputs mine = inputs_of(c, shares.queries[shares.own()], shares.keys[shares.own()]);
-    const auto run = [&](const AttentionMask& mask, const SequenceShares& of) {
+    const SequenceShards shares = shares_of(ranks, c);
+    const Inputs mine =
+        inputs_of(c, shares.queries[shares.local_index()], shares.keys[shares.local_index()]);
+    const auto run = [&](const AttentionMask& mask, const SequenceShards& of) {
       ring_attention(mine.query, mine.key, mine.value, mask, {}, {}, of);
     };
     run({.rules = c.rules}, shares);
-    SequenceShares twice = shares;
+    SequenceShards twice = shares;
     twice.keys[0] = twice.keys[1];
     EXPECT_THROW(run({.rules = c.rules}, twice), Failure);
-    SequenceShares shorter = shares;
+    SequenceShards shorter = shares;
     shorter.queries_total = 7;
     EXPECT_THROW(run({.rules = c.rules}, shorter), Failure);
     EXPECT_THROW(run({.rules = c.rules, .sorted = SortedSequence()}, shares), Failure);
@@ -363,7 +364,7 @@ TEST(RingAttention, RefusesWhatItCannotDivide) {
 TEST(RingAttention, RoundsBf16SumsOnce) {
   testing::on_ranks(4, [](const Communicator& ranks) {
     const Case c = {"bf16", 0, 256, masks::causal()};
-    const SequenceShares shares = shares_of(ranks, c);
+    const SequenceShards shares = shares_of(ranks, c);
     const Inputs exact = inputs_of(c, {{0, 256}}, {{0, 256}});
     const AttentionMask mask = {.rules = c.rules};
     const auto rounded = [](const Variable& x) {
@@ -381,7 +382,7 @@ TEST(RingAttention, RoundsBf16SumsOnce) {
                                  cast(Variable(leaves.key.gradient()), DType::f64).value()};
     };
     const std::vector<Tensor> whole = run(exact, false);
-    const Ranges& own = shares.keys[shares.own()];
+    const Ranges& own = shares.keys[shares.local_index()];
     const std::vector<Tensor> ring = run(inputs_of(c, own, own), true);
     for (const std::size_t i : {0u, 1u})
       testing::expect_close(

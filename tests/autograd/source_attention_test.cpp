@@ -19,16 +19,16 @@ Tensor positive(const Shape& shape, std::uint64_t seed) {
 }
 
 // Whole rows, a short one, and one without a position; one head of three, and two of them.
-TEST(OpGradient, HeadAttention) {
+TEST(OpGradient, DenseAttentionWeights) {
   for (const Range heads : {Range{1, 2}, Range{0, 2}})
     expect_gradients(
         [=](const std::vector<Variable>& in) {
-          return head_attention(in[0], in[1], ids_of({4, 2, 0}), heads, 0.5);
+          return dense_attention_weights(in[0], in[1], ids_of({4, 2, 0}), heads, 0.5);
         },
         {random_tensor({3, 2, 3, 5}, 1), random_tensor({3, 4, 3, 5}, 2)});
   expect_gradients(
       [](const std::vector<Variable>& in) {
-        return head_attention(in[0], in[1], {}, {0, 1}, 1);
+        return dense_attention_weights(in[0], in[1], {}, {0, 1}, 1);
       },
       {random_tensor({1, 3, 1, 2}, 3), random_tensor({1, 5, 1, 2}, 4)});
 }
@@ -48,7 +48,7 @@ TEST(HeadAttentionOp, EqualsTileAttentionOverUnitVectors) {
       attention(query, key, Variable(tensor_of<double>(unit, {2, 5, 2, 5})), mask).value());
   for (int head = 0; head < 2; ++head) {
     const Values found =
-        values_of(head_attention(query, key, lengths, {head, head + 1}, 1).value());
+        values_of(dense_attention_weights(query, key, lengths, {head, head + 1}, 1).value());
     Values wanted;
     for (std::size_t row = 0; row < 6; ++row)
       for (std::size_t i = 0; i < 5; ++i)
@@ -57,18 +57,20 @@ TEST(HeadAttentionOp, EqualsTileAttentionOverUnitVectors) {
   }
 }
 
-TEST(OpGradient, CopiedMass) {
+TEST(OpGradient, CopyProbability) {
   const Tensor source = ids_in({3, 1, 3, 0, 2, 2}, {2, 3});
   const Tensor targets = ids_in({3, 0, 2, -1}, {2, 2});
   expect_gradients(
-      [=](const std::vector<Variable>& in) { return copied_mass(in[0], source, targets); },
+      [=](const std::vector<Variable>& in) { return copy_probability(in[0], source, targets); },
       {positive({2, 2, 3}, 1)});
 }
 
-TEST(OpGradient, CopyLosses) {
+TEST(OpGradient, PointerGeneratorLosses) {
   const Tensor targets = ids_of({3, 0, -1, 5});
   expect_gradients(
-      [=](const std::vector<Variable>& in) { return copy_losses(in[0], in[1], in[2], targets); },
+      [=](const std::vector<Variable>& in) {
+        return pointer_generator_losses(in[0], in[1], in[2], targets);
+      },
       {positive({4}, 1), random_tensor({4}, 2, 2), positive({4}, 3)});
 }
 
@@ -77,7 +79,7 @@ TEST(CopyLossesOp, IsOneOfItsPartsAtTheEnds) {
   const Variable generated = Variable::leaf(tensor_of<double>({2, 2, 2, infinity, infinity}, {5}));
   const Variable gate = Variable::leaf(tensor_of<double>({800, -800, 0, 1, 1}, {5}));
   const Variable copied = Variable::leaf(tensor_of<double>({0.25, 0.25, 0, 0.5, 0}, {5}));
-  const Variable losses = copy_losses(generated, gate, copied, targets);
+  const Variable losses = pointer_generator_losses(generated, gate, copied, targets);
   const double share = 1 / (1 + std::exp(-1.0));
   expect_close(values_of(losses.value()),
                {2, -std::log(0.25), 2 - std::log(0.5), -std::log(0.5 * (1 - share)), infinity},
@@ -103,14 +105,16 @@ TEST(CoverageLossesOp, CountsWhatIsLookedAtAgain) {
                1e-15);
 }
 
-TEST(OpGradient, GuideLosses) {
+TEST(OpGradient, GuidedAttentionLosses) {
   Values guide = values_of(positive({2, 2, 3}, 5));
   guide[1] = guide[7] = 0;
-  for (const GuideLoss kind : {GuideLoss::cross_entropy, GuideLoss::product, GuideLoss::square})
+  for (const GuidedAttentionLoss kind : {GuidedAttentionLoss::cross_entropy,
+                                         GuidedAttentionLoss::product,
+                                         GuidedAttentionLoss::square})
     for (const double epsilon : {0.0, 1e-3})
       expect_gradients(
           [=, w = tensor_of<double>(guide, {2, 2, 3})](const std::vector<Variable>& in) {
-            return guide_losses(in[0], w, kind, epsilon);
+            return guided_attention_losses(in[0], w, kind, epsilon);
           },
           {positive({2, 2, 3}, 1)});
 }
@@ -121,10 +125,10 @@ TEST(SourceAttentionOps, AreOfTheAccumulatorDtype) {
   const auto run = [&](DType dtype) {
     const Variable q = Variable::leaf(cast(Variable(query), dtype).value());
     const Variable k = Variable::leaf(cast(Variable(key), dtype).value());
-    const Variable attention = head_attention(q, k, {}, {0, 1}, 1);
+    const Variable attention = dense_attention_weights(q, k, {}, {0, 1}, 1);
     EXPECT_EQ(attention.value().dtype(), accumulator_of(dtype));
     const Tensor targets = ids_in({1, 2}, {1, 2}), source = ids_in({1, 2, 1}, {1, 3});
-    const Variable copied = copied_mass(attention, source, targets);
+    const Variable copied = copy_probability(attention, source, targets);
     backward(sum(add(copied, coverage_losses(attention, targets))));
     EXPECT_EQ(q.gradient().dtype(), dtype);
     Values all = values_of(copied.value());

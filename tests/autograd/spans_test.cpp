@@ -20,14 +20,14 @@ std::vector<std::string> told(const RecordedSpans& recorded) {
   return result;
 }
 
-TEST(Spans, OpsAndTheirGradientsHaveTheNameAndTheLayer) {
+TEST(AdaptiveSpanStack, OpsAndTheirGradientsHaveTheNameAndTheLayer) {
   const Device device = Device::cpu();
   const Variable x = Variable::leaf(Tensor::zeros({4, 3}, DType::f32, device));
   const Variable weight = Variable::leaf(Tensor::zeros({2, 3}, DType::f32, device));
   Timeline timeline;
   timeline.start();
   {
-    const OnTimeline here(&timeline);
+    const TimelineScope here(&timeline);
     Variable y;
     {
       const Span layer({.kind = ActivityKind::layer, .layer = "layers/0"});
@@ -43,7 +43,7 @@ TEST(Spans, OpsAndTheirGradientsHaveTheNameAndTheLayer) {
   EXPECT_GE(kernels, 5);  // a product, a sum, and two products and a sum back
 }
 
-TEST(Spans, AGradientLiesAroundItsKernels) {
+TEST(AdaptiveSpanStack, AGradientLiesAroundItsKernels) {
   const Device device = Device::cpu();
   const Variable x = Variable::leaf(Tensor::zeros({4, 3}, DType::f32, device));
   const Variable weight = Variable::leaf(Tensor::zeros({2, 3}, DType::f32, device));
@@ -51,7 +51,7 @@ TEST(Spans, AGradientLiesAroundItsKernels) {
   Timeline timeline;
   timeline.start();
   {
-    const OnTimeline here(&timeline);
+    const TimelineScope here(&timeline);
     backward(loss);
   }
   const RecordedSpans recorded = timeline.stop();
@@ -64,7 +64,7 @@ TEST(Spans, AGradientLiesAroundItsKernels) {
       EXPECT_TRUE(span.backward);
       within += span.end - span.begin;
     }
-  EXPECT_EQ(gradient.own, gradient.end - gradient.begin - within);
+  EXPECT_EQ(gradient.self_time, gradient.end - gradient.begin - within);
 }
 
 }  // namespace

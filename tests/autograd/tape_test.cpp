@@ -19,13 +19,13 @@ Tensor vector_of(const Values& values) { return tensor_of<double>(values, {std::
 // factor * x, and a count of its backward calls.
 Variable times(double factor, const Variable& x, int* calls = nullptr) {
   const auto scaled = [factor](const Tensor& from) {
-    Tensor to = from.like();
+    Tensor to = from.empty_like();
     scale(testing::cpu(), factor, from, to);
     return to;
   };
-  return record(scaled(x.value()), {x}, [scaled, calls](Gradients& gradients) {
+  return record(scaled(x.value()), {x}, [scaled, calls](BackwardContext& gradients) {
     if (calls != nullptr) ++*calls;
-    gradients.give(0, scaled(gradients.output()));
+    gradients.set(0, scaled(gradients.output()));
   });
 }
 
@@ -52,12 +52,12 @@ TEST(Tape, AnOutputThatNobodyUsedHasNoGradient) {
   const Variable x = Variable::leaf(vector_of({2}));
   int calls = 0;
   const std::vector<Variable> outputs =
-      record({vector_of({4}), vector_of({6})}, {x}, [&](Gradients& gradients) {
+      record({vector_of({4}), vector_of({6})}, {x}, [&](BackwardContext& gradients) {
         ++calls;
         EXPECT_FALSE(gradients.has_output(0));
         ASSERT_TRUE(gradients.has_output(1));
         EXPECT_THROW(gradients.output(0), Failure);
-        gradients.give(0, gradients.take_output(1));
+        gradients.set(0, gradients.release_output(1));
       });
   backward(times(3, outputs[1]));
   EXPECT_EQ(calls, 1);
@@ -68,11 +68,11 @@ TEST(Tape, TwoOutputsArriveTogether) {
   const Variable x = Variable::leaf(vector_of({2}));
   int calls = 0;
   const std::vector<Variable> outputs =
-      record({vector_of({4}), vector_of({6})}, {x}, [&](Gradients& gradients) {
+      record({vector_of({4}), vector_of({6})}, {x}, [&](BackwardContext& gradients) {
         ++calls;
-        const Tensor total = gradients.output(0).like();
+        const Tensor total = gradients.output(0).empty_like();
         add(testing::cpu(), gradients.output(0), gradients.output(1), total);
-        gradients.give(0, total);
+        gradients.set(0, total);
       });
   // The second output is reached through more ops than the first.
   backward(add(times(2, outputs[0]), times(10, times(10, outputs[1]))));
@@ -133,12 +133,12 @@ TEST(Tape, IsWalkedOnlyOnce) {
 TEST(Tape, WhatAClosureKeptIsFreedAsTheWalkPassesIt) {
   const Tensor kept = vector_of({1});
   const Variable x = Variable::leaf(vector_of({2}));
-  const Variable y = record(vector_of({3}), {x}, [kept](Gradients& gradients) {
-    gradients.give(0, gradients.take_output());
+  const Variable y = record(vector_of({3}), {x}, [kept](BackwardContext& gradients) {
+    gradients.set(0, gradients.release_output());
   });
-  EXPECT_FALSE(kept.unshared());
+  EXPECT_FALSE(kept.is_unique());
   backward(y);
-  EXPECT_TRUE(kept.unshared()) << "although the output lives on";
+  EXPECT_TRUE(kept.is_unique()) << "although the output lives on";
 }
 
 TEST(Tape, GradientsAccumulateOverPassesUntilTheyAreCleared) {
@@ -187,7 +187,7 @@ TEST(Tape, AGivenBufferCollectsTheGradient) {
 TEST(Tape, ALeafAsksForTheBufferOfEachGradientAndLetsGoOfIt) {
   const Variable x = Variable::leaf(vector_of({1, 2}));
   std::vector<Tensor> given;
-  x.collect_gradient_in([&] {
+  x.set_gradient_buffer([&] {
     given.push_back(vector_of({-1, -1}));
     return given.back();
   });
@@ -199,11 +199,11 @@ TEST(Tape, ALeafAsksForTheBufferOfEachGradientAndLetsGoOfIt) {
   EXPECT_EQ(x.gradient().bytes(), given[0].bytes());
   x.clear_gradient();
   EXPECT_FALSE(x.gradient().defined());
-  EXPECT_TRUE(given[0].unshared());
+  EXPECT_TRUE(given[0].is_unique());
   x.zero_gradient();
   ASSERT_EQ(given.size(), 2u);
   EXPECT_EQ(values_of(given[1]), (Values{0, 0}));
-  x.collect_gradient_in({});
+  x.set_gradient_buffer({});
   backward(sum(x, 4));
   EXPECT_EQ(given.size(), 2u);
   EXPECT_EQ(values_of(x.gradient()), (Values{4, 4}));
@@ -237,8 +237,8 @@ TEST(Tape, AnnouncesALeafOnceAfterItsLastContribution) {
   const Variable first = Variable::leaf(vector_of({1}));
   const Variable second = Variable::leaf(vector_of({1}));
   Values announced;
-  first.when_gradient_ready([&] { announced.push_back(values_of(first.gradient())[0]); });
-  second.when_gradient_ready([&] { announced.push_back(values_of(second.gradient())[0]); });
+  first.register_gradient_hook([&] { announced.push_back(values_of(first.gradient())[0]); });
+  second.register_gradient_hook([&] { announced.push_back(values_of(second.gradient())[0]); });
   // `first` is used early, twice in one op, and late; `second` late only.
   const Variable early = times(2, add(first, first));
   backward(add(add(early, times(10, first)), times(100, second)));
@@ -248,7 +248,7 @@ TEST(Tape, AnnouncesALeafOnceAfterItsLastContribution) {
 TEST(Tape, ALeafThatIsARootIsAnnounced) {
   const Variable x = Variable::leaf(vector_of({1}));
   int calls = 0;
-  x.when_gradient_ready([&] { ++calls; });
+  x.register_gradient_hook([&] { ++calls; });
   backward(x);
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(values_of(x.gradient()), (Values{1}));
@@ -258,11 +258,11 @@ TEST(Tape, ALeafOnAPathWithoutGradientIsAnnouncedToo) {
   const Variable x = Variable::leaf(vector_of({1}));
   const Variable y = Variable::leaf(vector_of({1}));
   int calls = 0;
-  y.when_gradient_ready([&] { ++calls; });
+  y.register_gradient_hook([&] { ++calls; });
   // A closure that gives nothing to its second input.
   const Variable inner = times(2, y);
-  backward(record(vector_of({1}), {x, inner}, [](Gradients& gradients) {
-    gradients.give(0, gradients.take_output());
+  backward(record(vector_of({1}), {x, inner}, [](BackwardContext& gradients) {
+    gradients.set(0, gradients.release_output());
   }));
   EXPECT_EQ(calls, 1);
   EXPECT_FALSE(y.gradient().defined());
@@ -279,25 +279,25 @@ TEST(Tape, BetweenIsCalledAfterEachOp) {
 
 TEST(Tape, NothingIsRecordedInsideNoGradient) {
   const Variable x = Variable::leaf(vector_of({1}));
-  const NoGradient outer;
-  EXPECT_FALSE(times(2, x).requires_gradient());
+  const NoGradGuard outer;
+  EXPECT_FALSE(times(2, x).requires_grad());
   {
-    const WithGradient inner;
-    EXPECT_TRUE(times(2, x).requires_gradient());
+    const EnableGradGuard inner;
+    EXPECT_TRUE(times(2, x).requires_grad());
     {
-      const NoGradient innermost;
-      EXPECT_FALSE(times(2, x).requires_gradient());
+      const NoGradGuard innermost;
+      EXPECT_FALSE(times(2, x).requires_grad());
     }
-    EXPECT_TRUE(times(2, x).requires_gradient());
+    EXPECT_TRUE(times(2, x).requires_grad());
   }
-  EXPECT_FALSE(times(2, x).requires_gradient());
+  EXPECT_FALSE(times(2, x).requires_grad());
 }
 
 TEST(Tape, ConstantsRecordNothing) {
   int calls = 0;
   const Variable y = times(2, Variable(vector_of({1})), &calls);
-  EXPECT_FALSE(y.requires_gradient());
-  EXPECT_FALSE(Variable::leaf(vector_of({1})).detach().requires_gradient());
+  EXPECT_FALSE(y.requires_grad());
+  EXPECT_FALSE(Variable::leaf(vector_of({1})).detach().requires_grad());
 }
 
 TEST(Tape, OnlyALeafHasAGradientToRead) {
@@ -316,19 +316,20 @@ TEST(Tape, SeedsMustFitTheirRoots) {
 TEST(Tape, RecordingIsOffInsideAClosure) {
   const Variable x = Variable::leaf(vector_of({1}));
   bool recorded = true;
-  backward(record(vector_of({1}), {x}, [&](Gradients& gradients) {
-    recorded = times(2, x).requires_gradient();
-    gradients.give(0, gradients.take_output());
+  backward(record(vector_of({1}), {x}, [&](BackwardContext& gradients) {
+    recorded = times(2, x).requires_grad();
+    gradients.set(0, gradients.release_output());
   }));
   EXPECT_FALSE(recorded);
-  EXPECT_TRUE(times(2, x).requires_gradient());
+  EXPECT_TRUE(times(2, x).requires_grad());
 }
 
 TEST(Tape, AFailureInAClosureLeavesRecordingOn) {
   const Variable x = Variable::leaf(vector_of({1}));
-  EXPECT_THROW(backward(record(vector_of({1}), {x}, [](Gradients&) { throw Failure("a defect"); })),
-               Failure);
-  EXPECT_TRUE(times(2, x).requires_gradient());
+  EXPECT_THROW(
+      backward(record(vector_of({1}), {x}, [](BackwardContext&) { throw Failure("a defect"); })),
+      Failure);
+  EXPECT_TRUE(times(2, x).requires_grad());
 }
 
 }  // namespace

@@ -114,15 +114,15 @@ AttentionGradient make(const AttentionShape& s, DType dtype, const Device& devic
   const std::int64_t key_heads = s.key_heads > 0 ? s.key_heads : s.heads;
   a.key = random_tensor({s.batch, keys, key_heads, dim}, dtype, device, "key");
   a.value = random_tensor({s.batch, keys, key_heads, dim}, dtype, device, "value");
-  if (s.pattern == Pattern::documents) a.mask.reach = places(s, device);
+  if (s.pattern == Pattern::documents) a.mask.max_lookback = places(s, device);
   a.mask.query_begin = s.memory;
   a.mask.rules = mask_of(s);
-  a.out = a.query.like();
+  a.out = a.query.empty_like();
   a.log_sum_exp = Tensor::empty({s.batch, s.heads, s.time}, sums, device);
   g.dout = random_tensor(a.out.shape(), dtype, device, "dout");
-  g.dquery = a.query.like();
-  g.dkey = a.key.like();
-  g.dvalue = a.value.like();
+  g.dquery = a.query.empty_like();
+  g.dkey = a.key.empty_like();
+  g.dvalue = a.value.empty_like();
   if (s.dropout > 0) a.dropout = AttentionDropout{s.dropout, Random(2), 0, 0, s.heads};
   if (!s.relative) return g;
   a.relative = RelativeTerm{random_tensor({keys, s.heads, dim}, dtype, device, "position"),
@@ -157,8 +157,8 @@ Other other_of(const AttentionShape& shape,
     return {make(equal, dtype, device), "equal-heads"};
   }
   if (shape.pattern == Pattern::documents) {
-    g.forward.mask.rules = window_of_as_many(shape, g.forward.mask.reach);
-    g.forward.mask.reach = Tensor();
+    g.forward.mask.rules = window_of_as_many(shape, g.forward.mask.max_lookback);
+    g.forward.mask.max_lookback = Tensor();
     return {g, "one-document"};
   }
   if (shape.relative) {

@@ -32,7 +32,7 @@ Tensor random_tokens(std::int64_t rows) {
 }
 
 SearchStep step_of(const Model& model, std::int64_t inputs) {
-  const auto kept = std::make_shared<KeptKeys>();
+  const auto kept = std::make_shared<KVCache>();
   return [&model, kept, inputs](std::span<const std::int64_t> tokens,
                                 std::span<const std::int64_t> rows) {
     Fields fields;
@@ -46,9 +46,9 @@ SearchStep step_of(const Model& model, std::int64_t inputs) {
       kept->choose(rows);
     }
     const Scores scores = model.scores({.fields = std::move(fields), .only_last = true},
-                                       Pass{.random = Random(0), .kept = kept});
+                                       ForwardContext{.random = Random(0), .kv_cache = kept});
     const Tensor logits =
-        whole_logits(scores.scores.value(), model.readout().part(), Communicator());
+        all_gather_logits(scores.scores.value(), model.readout().part(), Communicator());
     for (std::int64_t row = 0; row < std::ssize(tokens); ++row)
       logits.slice(row, row + 1).span<float>()[end] = -50;
     return logits;
@@ -56,7 +56,7 @@ SearchStep step_of(const Model& model, std::int64_t inputs) {
 }
 
 void run(std::int64_t count, std::int64_t beam, std::int64_t tokens) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const auto model = bench::pairs_model(ProcessMesh(), bench::pairs_vocabulary, 256);
   std::vector<SearchInput> inputs;
   for (std::int64_t i = 0; i < count; ++i)

@@ -24,7 +24,7 @@ namespace {
 constexpr std::int64_t width = 256;
 constexpr std::int64_t heads = 4;
 constexpr std::int64_t vocabulary = 8000;
-const Initial initial = Initial::normal(0.08);
+const Initializer initial = Initializer::normal(0.08);
 
 struct BenchLayer {
   Norm norm;
@@ -41,7 +41,7 @@ struct BenchLayer {
         feed_forward(scope.child("feed_forward"),
                      {.width = width, .hidden = 4 * width, .initial = initial}) {}
 
-  Variable operator()(const Variable& x, const Pass& pass) const {
+  Variable operator()(const Variable& x, const ForwardContext& pass) const {
     const Variable y = add(x, attention(norm(x), Variable(), {}, pass));
     return add(y, feed_forward(norm_again(y), pass));
   }
@@ -51,8 +51,8 @@ struct BenchModel {
   Parameters parameters{Device::cpu(), DType::f32, ProcessMesh()};
   TokenEmbedding embedding{Scope(parameters).child("embedding"), vocabulary, width, initial};
   std::vector<BenchLayer> layers;
-  OutputLayer output{Scope(parameters).child("output"),
-                     {.vocabulary = vocabulary, .width = width, .initial = initial}};
+  LMHead output{Scope(parameters).child("output"),
+                {.vocabulary = vocabulary, .width = width, .initial = initial}};
 
   BenchModel() {
     for (std::uint64_t i = 0; i < 4; ++i)
@@ -63,9 +63,9 @@ struct BenchModel {
   // The logits after the last of `tokens` [rows, time], of the positions from `first` on.
   Tensor logits(const Tensor& tokens,
                 std::int64_t first,
-                const std::shared_ptr<KeptKeys>& kept) const {
+                const std::shared_ptr<KVCache>& kept) const {
     const std::int64_t time = tokens.shape()[1];
-    const Pass pass = {.time = undivided_time(time), .kept = kept};
+    const ForwardContext pass = {.time = replicate_sequence(time), .kv_cache = kept};
     const Tensor table =
         sinusoids(SinusoidLayout::interleaved, first, time, width, -1, DType::f32, Device::cpu());
     Variable x = scale_and_add_positions(embedding(tokens, 1, pass.time), 1, Variable(table));
@@ -79,7 +79,7 @@ struct BenchModel {
 };
 
 SearchStep kept_step(const BenchModel& model) {
-  const auto kept = std::make_shared<KeptKeys>();
+  const auto kept = std::make_shared<KVCache>();
   return [&model, kept](std::span<const std::int64_t> tokens, std::span<const std::int64_t> rows) {
     kept->choose(rows);
     const Shape shape = {static_cast<std::int64_t>(tokens.size()), 1};
@@ -129,7 +129,7 @@ Timed best_of(int repetitions,
 }
 
 void run(std::int64_t tokens, std::int64_t beam, std::int64_t count) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const BenchModel model;
   std::vector<SearchInput> inputs;
   for (std::int64_t i = 0; i < count; ++i)

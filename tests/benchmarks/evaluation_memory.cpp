@@ -34,7 +34,7 @@ struct Best {
   std::string how;
 };
 
-Reading random_segment(const Model& network, std::int64_t streams, std::int64_t time) {
+ModelInput random_segment(const Model& network, std::int64_t streams, std::int64_t time) {
   const Device device = network.parameters().device();
   const Tensor tokens = Tensor::empty({streams, time}, DType::i64, device);
   const Tensor targets = Tensor::empty({streams, time}, DType::i64, device);
@@ -50,13 +50,13 @@ Reading random_segment(const Model& network, std::int64_t streams, std::int64_t 
 // A pass of `evaluate` once the memory is full.
 Best with_memory(const Model& network, std::int64_t length) {
   Best best;
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   for (const std::int64_t time : {length, 2 * length}) {
-    Reading segment = random_segment(network, 1, time);
+    ModelInput segment = random_segment(network, 1, time);
     segment.longest_memory = length;
     for (int repetition = 0; repetition < 6; ++repetition) {
       const double begin = omp_get_wtime();
-      Losses result = network.losses(segment, Pass{});
+      Losses result = network.losses(segment, ForwardContext{});
       const double seconds = (omp_get_wtime() - begin) / static_cast<double>(time);
       segment.carried = std::move(result.carried);
       // The first pass has nothing to remember, and makes what kernels keep.
@@ -67,12 +67,12 @@ Best with_memory(const Model& network, std::int64_t length) {
   return best;
 }
 
-// A pass of `evaluate_recomputing` once the windows are full: one token of each stream counts.
+// A pass of `evaluate_sliding_window` once the windows are full: one token of each stream counts.
 Best with_windows(const Model& network, std::int64_t length) {
   Best best;
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   for (const std::int64_t streams : {1, 2}) {
-    const Reading segment = random_segment(network, streams, length);
+    const ModelInput segment = random_segment(network, streams, length);
     const Tensor& all_targets = field_of(segment.fields, "targets");
     for (std::int64_t row = 0; row < streams; ++row) {
       const auto targets = all_targets.slice(row, row + 1).span<std::int64_t>();
@@ -80,7 +80,7 @@ Best with_windows(const Model& network, std::int64_t length) {
     }
     for (int repetition = 0; repetition < 5; ++repetition) {
       const double begin = omp_get_wtime();
-      network.losses(segment, Pass{});
+      network.losses(segment, ForwardContext{});
       const double seconds = (omp_get_wtime() - begin) / static_cast<double>(streams);
       if (repetition < 1 || seconds >= best.seconds_per_token) continue;
       best = {seconds, fmt::format("{} windows a pass", streams)};

@@ -39,7 +39,7 @@ auto run(const F& kernel) {
   return on(device(), kernel);
 }
 
-Tensor filled(const Shape& shape, DType dtype) {
+Tensor full_tensor(const Shape& shape, DType dtype) {
   return bench::random_tensor(shape, dtype, device(), "values");
 }
 
@@ -53,10 +53,10 @@ struct MatmulCase {
 
 void benchmark_matmul(benchmark::State& state, MatmulCase size, DType dtype, bool ta, bool tb) {
   const auto [m, k, n] = size;
-  const Matmul product{.a = filled(ta ? Shape{k, m} : Shape{m, k}, dtype),
-                       .b = filled(tb ? Shape{n, k} : Shape{k, n}, dtype),
+  const Matmul product{.a = full_tensor(ta ? Shape{k, m} : Shape{m, k}, dtype),
+                       .b = full_tensor(tb ? Shape{n, k} : Shape{k, n}, dtype),
                        // A weight's gradient is added to the float32 gradients.
-                       .c = filled({m, n}, ta ? DType::f32 : dtype),
+                       .c = full_tensor({m, n}, ta ? DType::f32 : dtype),
                        .transpose_a = ta,
                        .transpose_b = tb,
                        .accumulate = ta};
@@ -127,12 +127,12 @@ std::int64_t bytes_of(DType dtype, std::int64_t elements) {
 }
 
 LayerNorm some_norm(DType dtype) {
-  return {.x = filled({rows, width}, dtype),
-          .weight = filled({width}, DType::f32),
-          .bias = filled({width}, DType::f32),
-          .y = filled({rows, width}, dtype),
-          .mean = filled({rows}, DType::f32),
-          .inverse_deviation = filled({rows}, DType::f32)};
+  return {.x = full_tensor({rows, width}, dtype),
+          .weight = full_tensor({width}, DType::f32),
+          .bias = full_tensor({width}, DType::f32),
+          .y = full_tensor({rows, width}, dtype),
+          .mean = full_tensor({rows}, DType::f32),
+          .rstd = full_tensor({rows}, DType::f32)};
 }
 
 void benchmark_layer_norm(benchmark::State& state, DType dtype) {
@@ -142,22 +142,22 @@ void benchmark_layer_norm(benchmark::State& state, DType dtype) {
 }
 
 void benchmark_layer_norm_backward(benchmark::State& state, DType dtype) {
-  const LayerNormGradient norm{.x = filled({rows, width}, dtype),
-                               .weight = filled({width}, DType::f32),
-                               .mean = filled({rows}, DType::f32),
-                               .inverse_deviation = filled({rows}, DType::f32),
-                               .dy = filled({rows, width}, dtype),
-                               .dx = filled({rows, width}, dtype),
-                               .dweight = filled({width}, DType::f32),
-                               .dbias = filled({width}, DType::f32)};
+  const LayerNormGradient norm{.x = full_tensor({rows, width}, dtype),
+                               .weight = full_tensor({width}, DType::f32),
+                               .mean = full_tensor({rows}, DType::f32),
+                               .rstd = full_tensor({rows}, DType::f32),
+                               .dy = full_tensor({rows, width}, dtype),
+                               .dx = full_tensor({rows, width}, dtype),
+                               .dweight = full_tensor({width}, DType::f32),
+                               .dbias = full_tensor({width}, DType::f32)};
   measure(state, bytes_of(dtype, 3 * rows * width), [&](auto backend) {
     layer_norm_backward(backend, norm);
   });
 }
 
 Dropout some_dropout(DType dtype) {
-  return {.x = filled({1, rows, width}, dtype),
-          .y = filled({1, rows, width}, dtype),
+  return {.x = full_tensor({1, rows, width}, dtype),
+          .y = full_tensor({1, rows, width}, dtype),
           .rate = 0.1,
           .random = Random(1),
           .placement = {.middle_total = rows, .inner_total = width}};
@@ -172,15 +172,16 @@ void benchmark_dropout(benchmark::State& state, DType dtype) {
 // counted).
 void benchmark_add_dropped(benchmark::State& state, DType dtype) {
   const Dropout drop = some_dropout(dtype);
-  const Tensor base = filled({1, rows, width}, dtype);
+  const Tensor base = full_tensor({1, rows, width}, dtype);
   measure(state, bytes_of(dtype, 3 * rows * width), [&](auto backend) {
-    add_dropped(backend, base, drop);
+    dropout_add(backend, base, drop);
   });
 }
 
 void benchmark_drop_then_add(benchmark::State& state, DType dtype) {
   const Dropout drop = some_dropout(dtype);
-  const Tensor base = filled({1, rows, width}, dtype), sum = filled({1, rows, width}, dtype);
+  const Tensor base = full_tensor({1, rows, width}, dtype),
+               sum = full_tensor({1, rows, width}, dtype);
   measure(state, bytes_of(dtype, 3 * rows * width), [&](auto backend) {
     dropout(backend, drop);
     add(backend, base, drop.y, sum);
@@ -190,26 +191,27 @@ void benchmark_drop_then_add(benchmark::State& state, DType dtype) {
 // The residual with its norm, likewise.
 void benchmark_layer_norm_of_sum(benchmark::State& state, DType dtype, bool at_once) {
   Dropout drop = some_dropout(dtype);
-  const Tensor base = filled({1, rows, width}, dtype), sum = filled({rows, width}, dtype);
+  const Tensor base = full_tensor({1, rows, width}, dtype), sum = full_tensor({rows, width}, dtype);
   drop.y = sum.reshape(base.shape());
   LayerNorm norm = some_norm(dtype);
   norm.x = sum;
   measure(state, bytes_of(dtype, 4 * rows * width), [&](auto backend) {
-    if (at_once) return layer_norm_of_sum(backend, base, drop, norm);
-    add_dropped(backend, base, drop);
+    if (at_once) return residual_layer_norm(backend, base, drop, norm);
+    dropout_add(backend, base, drop);
     layer_norm(backend, norm);
   });
 }
 
 void benchmark_activation(benchmark::State& state, DType dtype, Activation activation) {
-  const Tensor x = filled({rows, 4 * width}, dtype), y = filled({rows, 4 * width}, dtype);
+  const Tensor x = full_tensor({rows, 4 * width}, dtype), y = full_tensor({rows, 4 * width}, dtype);
   measure(state, bytes_of(dtype, 8 * rows * width), [&](auto backend) {
     activate(backend, activation, x, y);
   });
 }
 
 void benchmark_activation_backward(benchmark::State& state, DType dtype, Activation activation) {
-  const Tensor x = filled({rows, 4 * width}, dtype), dy = filled({rows, 4 * width}, dtype);
+  const Tensor x = full_tensor({rows, 4 * width}, dtype),
+               dy = full_tensor({rows, 4 * width}, dtype);
   measure(state, bytes_of(dtype, 12 * rows * width), [&](auto backend) {
     activate_backward(backend, activation, x, dy, dy);
   });
@@ -217,12 +219,12 @@ void benchmark_activation_backward(benchmark::State& state, DType dtype, Activat
 
 // The gradients of a weight and its bias, in one kernel where there is one, and in two.
 void benchmark_weight_gradient(benchmark::State& state, DType dtype, bool at_once) {
-  Matmul product = {.a = filled({rows, 4 * width}, dtype),
-                    .b = filled({rows, width}, dtype),
-                    .c = filled({4 * width, width}, DType::f32),
+  Matmul product = {.a = full_tensor({rows, 4 * width}, dtype),
+                    .b = full_tensor({rows, width}, dtype),
+                    .c = full_tensor({4 * width, width}, DType::f32),
                     .transpose_a = true,
                     .accumulate = true};
-  const Tensor sums = filled({4 * width}, DType::f32);
+  const Tensor sums = full_tensor({4 * width}, DType::f32);
   if (at_once) product.a_sums = sums;
   measure(state, bytes_of(dtype, 5 * rows * width), [&](auto backend) {
     if (!at_once) add_column_sums(backend, product.a, sums);
@@ -234,10 +236,10 @@ void benchmark_weight_gradient(benchmark::State& state, DType dtype, bool at_onc
 // where a GPU's library is slower at once, `fuses` in kernels/cuda/product.cu should know.
 void benchmark_gelu_product(benchmark::State& state, DType dtype, bool derivative, bool at_once) {
   const std::int64_t hidden = 4 * width;
-  const Tensor before = filled({rows, hidden}, dtype);
-  Matmul product{.a = filled({rows, width}, dtype),
-                 .b = filled({width, hidden}, dtype),
-                 .c = filled({rows, hidden}, dtype)};
+  const Tensor before = full_tensor({rows, hidden}, dtype);
+  Matmul product{.a = full_tensor({rows, width}, dtype),
+                 .b = full_tensor({width, hidden}, dtype),
+                 .c = full_tensor({rows, hidden}, dtype)};
   const Tensor c = product.c;
   if (at_once) {
     product.activation = Activation::gelu_tanh;
@@ -266,12 +268,12 @@ Tensor ids_below(std::int64_t count, std::int64_t limit) {
 
 void benchmark_cross_entropy(benchmark::State& state, DType dtype, std::int64_t vocabulary) {
   const std::int64_t tokens = vocabulary < 1000 ? rows : 256;
-  const CrossEntropyStatistics entropy{.logits = filled({tokens, vocabulary}, dtype),
+  const CrossEntropyStatistics entropy{.logits = full_tensor({tokens, vocabulary}, dtype),
                                        .targets = ids_below(tokens, vocabulary),
                                        .valid_width = vocabulary,
-                                       .maximum = filled({tokens}, DType::f32),
-                                       .sum = filled({tokens}, DType::f32),
-                                       .target = filled({tokens}, DType::f32)};
+                                       .maximum = full_tensor({tokens}, DType::f32),
+                                       .sum = full_tensor({tokens}, DType::f32),
+                                       .target = full_tensor({tokens}, DType::f32)};
   measure(state, bytes_of(dtype, tokens * vocabulary), [&](auto backend) {
     cross_entropy_statistics(backend, entropy);
   });
@@ -281,34 +283,34 @@ void benchmark_cross_entropy_backward(benchmark::State& state,
                                       DType dtype,
                                       std::int64_t vocabulary) {
   const std::int64_t tokens = vocabulary < 1000 ? rows : 256;
-  const CrossEntropyGradient entropy{.logits = filled({tokens, vocabulary}, dtype),
+  const CrossEntropyGradient entropy{.logits = full_tensor({tokens, vocabulary}, dtype),
                                      .targets = ids_below(tokens, vocabulary),
                                      .valid_width = vocabulary,
-                                     .log_sum_exp = filled({tokens}, DType::f32),
-                                     .scale = filled({tokens}, DType::f32)};
+                                     .log_sum_exp = full_tensor({tokens}, DType::f32),
+                                     .scale = full_tensor({tokens}, DType::f32)};
   measure(state, bytes_of(dtype, 2 * tokens * vocabulary), [&](auto backend) {
     cross_entropy_backward(backend, entropy);
   });
 }
 
 void benchmark_embedding_scatter(benchmark::State& state, DType dtype, std::int64_t vocabulary) {
-  const EmbeddingScatter embedding{.dout = filled({rows, width}, dtype),
+  const EmbeddingScatter embedding{.dout = full_tensor({rows, width}, dtype),
                                    .ids = ids_below(rows, vocabulary),
-                                   .dtable = filled({vocabulary, width}, DType::f32)};
+                                   .dtable = full_tensor({vocabulary, width}, DType::f32)};
   measure(state,
           bytes_of(dtype, rows * width) + bytes_of(DType::f32, 2 * rows * width),
           [&](auto backend) { embedding_scatter(backend, embedding); });
 }
 
 void benchmark_column_sums(benchmark::State& state, DType dtype) {
-  const Tensor x = filled({rows, width}, dtype), out = filled({width}, DType::f32);
+  const Tensor x = full_tensor({rows, width}, dtype), out = full_tensor({width}, DType::f32);
   measure(state, bytes_of(dtype, rows * width), [&](auto backend) {
     add_column_sums(backend, x, out);
   });
 }
 
 void benchmark_sum_of_squares(benchmark::State& state, DType dtype) {
-  const Tensor x = filled({8 * rows, width}, dtype), total = filled({1}, DType::f64);
+  const Tensor x = full_tensor({8 * rows, width}, dtype), total = full_tensor({1}, DType::f64);
   measure(state, bytes_of(dtype, 8 * rows * width), [&](auto backend) {
     sum_of_squares(backend, {x}, total);
   });
@@ -316,13 +318,13 @@ void benchmark_sum_of_squares(benchmark::State& state, DType dtype) {
 
 void benchmark_adamw(benchmark::State& state, DType compute) {
   const Shape shape = {20 << 20};
-  AdamUpdate update{.range = {.weight = filled(shape, DType::f32),
-                              .gradient = filled(shape, DType::f32),
+  AdamUpdate update{.range = {.weight = full_tensor(shape, DType::f32),
+                              .gradient = full_tensor(shape, DType::f32),
                               .learning_rate = 1e-4,
                               .weight_decay = 0.1},
                     .first = Tensor::zeros(shape, DType::f32, device()),
                     .second = Tensor::zeros(shape, DType::f32, device())};
-  if (compute != DType::f32) update.range.compute = filled(shape, compute);
+  if (compute != DType::f32) update.range.compute = full_tensor(shape, compute);
   const std::int64_t copy = compute == DType::f32 ? 0 : bytes_of(compute, shape[0]);
   measure(state, bytes_of(DType::f32, 7 * shape[0]) + copy, [&](auto backend) {
     adam_update(backend, update);

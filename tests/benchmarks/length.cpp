@@ -31,13 +31,13 @@ Tensor random_tensor(const Shape& shape, const Device& device, const Random& ran
   return result;
 }
 
-std::unique_ptr<Mechanism> mechanism_of(const AttentionOptions& options,
-                                        std::int64_t time,
-                                        Parameters& parameters) {
-  const AttentionSetting setting = {
+std::unique_ptr<AttentionOp> mechanism_of(const AttentionOptions& options,
+                                          std::int64_t time,
+                                          Parameters& parameters) {
+  const AttentionBuildOptions setting = {
       .layers = 1, .heads = heads, .dim = dim, .width = heads * dim, .segment = time};
   const auto patterns = attention_patterns(options, setting);
-  if (const MechanismKind* const own = mechanism_kind(options, 0))
+  if (const AttentionKind* const own = attention_kind(options, 0))
     return own->make(Scope(parameters), options, setting);
   return std::make_unique<SoftmaxAttention>(0, patterns.front());
 }
@@ -51,7 +51,7 @@ double best_seconds(const std::string& kind, std::int64_t time, const Device& de
   parameters.allocate(random.child("weights"));
   const Variable query = Variable::leaf(random_tensor(shape, device, random.child("query")));
   const Variable value = Variable::leaf(random_tensor(shape, device, random.child("value")));
-  const Variable key = mechanism->shares_query_and_key()
+  const Variable key = mechanism->ties_query_and_key()
                            ? query
                            : Variable::leaf(random_tensor(shape, device, random.child("key")));
   const Tensor upstream = random_tensor(shape, device, random.child("upstream"));
@@ -62,7 +62,7 @@ double best_seconds(const std::string& kind, std::int64_t time, const Device& de
     const auto begin = std::chrono::steady_clock::now();
     const Variable y = (*mechanism)(
         {.query = query, .key = key, .value = value, .heads = {.count = heads, .total = heads}},
-        SegmentContext{},
+        AttentionContext{},
         {.training = true, .random = random.child(static_cast<std::uint64_t>(i))});
     backward({y}, {upstream});
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;

@@ -33,8 +33,10 @@ namespace {
 
 using bench::pairs_vocabulary;
 constexpr std::int64_t first_text_id = 3;  // before it are the ids of nothing, begin and end
-const BucketOptions buckets = {
-    .batch_tokens = 8000, .longest = 256, .too_long = TooLong::cut, .length_multiple = 4};
+const BucketOptions buckets = {.batch_tokens = 8000,
+                               .longest = 256,
+                               .too_long = OverlongPolicy::truncate,
+                               .length_multiple = 4};
 
 // Pairs of random tokens. Lengths are log-normal, with the figures of the verses in the 4,000
 // subwords of launch/example translation: 35 tokens on either side, correlation 0.92.
@@ -63,14 +65,14 @@ class MadeUpPairs final : public Examples {
   }
   std::int64_t extra_columns() const override { return 1; }
 
-  Batch read(const RowRequest& request) const override {
+  Batch read(const BatchRequest& request) const override {
     const auto rows = std::ssize(request.examples);
     Batch batch;
-    batch.fields = {{"source", filled({rows, request.columns.source}, 0)},
-                    {"source_length", filled({rows}, 0)},
-                    {"tokens", filled({rows, request.columns.target}, 0)},
-                    {"targets", filled({rows, request.columns.target}, ignored_target)},
-                    {"length", filled({rows}, 0)}};
+    batch.fields = {{"source", full_tensor({rows, request.columns.source}, 0)},
+                    {"source_length", full_tensor({rows}, 0)},
+                    {"tokens", full_tensor({rows, request.columns.target}, 0)},
+                    {"targets", full_tensor({rows, request.columns.target}, ignored_target)},
+                    {"length", full_tensor({rows}, 0)}};
     batch.counts = {{"tokens", 0}, {"source_tokens", 0}};
     for (std::size_t row = 0; row < request.examples.size(); ++row)
       if (const std::int64_t example = request.examples[row]; example >= 0)
@@ -215,10 +217,10 @@ void run(const Communicator& world, const Words& words) {
   std::int64_t ids = pairs_vocabulary;
   if (!words.files.empty()) {
     const Tokenizer tokenizer =
-        Tokenizer::subwords(read_subword_model(NamedPath(words.files.at(2))));
+        Tokenizer::subwords(read_subword_model(ConfigPath(words.files.at(2))));
     ids = tokenizer.vocabulary();
-    verses = open_pairs(
-        NamedPath(words.files[0]), NamedPath(words.files.at(1)), tokenizer, tokenizer, world);
+    verses = open_parallel_corpus(
+        ConfigPath(words.files[0]), ConfigPath(words.files.at(1)), tokenizer, tokenizer, world);
   }
   if (words.batches != "-" && world.rank() == 0) write_batches(words.batches, verses, words.steps);
   std::deque<Timed> timed;

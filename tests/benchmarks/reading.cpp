@@ -22,7 +22,7 @@ constexpr std::int64_t file_bytes = 100'000'000'000;
 
 std::int64_t held() { return process_bytes("VmRSS"); }
 
-void measure(const std::string& what, Source& source, int batches) {
+void measure(const std::string& what, BatchSource& source, int batches) {
   using Clock = std::chrono::steady_clock;
   source.next();
   const std::int64_t before = held();
@@ -46,7 +46,8 @@ void measure(const std::string& what, Source& source, int batches) {
 
 Corpus ids(const TemporaryFile& file, std::int64_t vocabulary) {
   const auto opened = std::make_shared<const InputFile>(file.path());
-  return CorpusFile(IdFile(opened, vocabulary, IdBits::fitting), Tokenizer::ids(vocabulary));
+  return CorpusFile(TokenIdFile(opened, vocabulary, TokenDType::fitting),
+                    Tokenizer::ids(vocabulary));
 }
 
 void run(int batches, const StreamLayout& layout) {
@@ -55,17 +56,18 @@ void run(int batches, const StreamLayout& layout) {
   for (const TemporaryFile* file : {&first, &second}) file->resize(file_bytes);
   const Device cpu = Device::cpu();
   fmt::print("{} batches of {} streams of {} tokens\n", batches, layout.streams, layout.segment);
-  StreamReader bytes(Corpus(first.path(), Tokenizer()), layout, 0, 1, cpu);
+  StreamSource bytes(Corpus(first.path(), Tokenizer()), layout, 0, 1, cpu);
   measure("text, in order", bytes, batches);
-  StreamReader in_order(ids(first, 50'000), layout, 0, 1, cpu);
+  StreamSource in_order(ids(first, 50'000), layout, 0, 1, cpu);
   measure("ids of 16 bits, in order", in_order, batches);
   for (const std::int64_t piece : {std::int64_t{256}, std::int64_t{8192}}) {
-    MixedReader mixed({{DocumentList(ids(first, 50'000), piece), 2},
-                       {DocumentList(ids(second, 50'000), piece), 1}},
-                      {.layout = layout, .seed = 1, .shuffle = true, .apart = true},
-                      0,
-                      1,
-                      cpu);
+    WeightedMixtureSource mixed(
+        {{DocumentList(ids(first, 50'000), piece), 2},
+         {DocumentList(ids(second, 50'000), piece), 1}},
+        {.layout = layout, .seed = 1, .shuffle = true, .reset_attention_mask = true},
+        0,
+        1,
+        cpu);
     measure(fmt::format("two files, pieces of {}, shuffled", piece), mixed, batches);
   }
 }

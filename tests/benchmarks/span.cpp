@@ -101,7 +101,7 @@ void run(std::int64_t limit, std::uint64_t steps) {
                spans,
                best.clock,
                best.processors,
-               trainer.carried_length());
+               trainer.recurrent_state_length());
   };
   show("the limit", best_whole, whole);
   show("an eighth", best_settled, settled);

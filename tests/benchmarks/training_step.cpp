@@ -38,7 +38,7 @@ struct Workload {
   std::string name;
   std::int64_t batch;
   std::int64_t segment;
-  BodyFactory body;
+  BackboneFactory body;
   std::int64_t vocabulary;
   MemoryOptions memory = {};
 };
@@ -52,9 +52,9 @@ Workload decoder_workload(const std::string& name,
   DecoderOptions options;
   options.common = common;
   options.common.dropout = 0;
-  options.common.norm = NormPlacement::pre;
+  options.common.norm = NormPosition::pre;
   options.common.activation = FeedForwardActivation::gelu_tanh;
-  options.positions.kind = PositionKind::learned;
+  options.positions.kind = PositionEmbeddingType::learned;
   options.positions.longest = std::max<std::int64_t>(segment, 1024);
   return {fmt::format("decoder, {}, batch {}, segment {}", name, batch, segment),
           batch,
@@ -75,11 +75,11 @@ Workload llama_workload(std::int64_t batch, std::int64_t segment) {
   common.feed_forward = 2048;
   common.feed_forward_bias = false;
   common.activation = FeedForwardActivation::swiglu;
-  common.norm = NormPlacement::pre;
+  common.norm = NormPosition::pre;
   common.norm_kind = NormKind::rms;
   common.tied_embeddings = false;
   common.dropout = 0;
-  options.positions.kind = PositionKind::rotary;
+  options.positions.kind = PositionEmbeddingType::rotary;
   return {fmt::format("decoder, Llama's shape 124 M, batch {}, segment {}", batch, segment),
           batch,
           segment,
@@ -137,7 +137,7 @@ Workload longest_workload(const std::string& kind,
   const double free = memory_share(session.world(), device, session.local_size()).bytes;
   const auto needed = [&](std::int64_t steps) {
     const Workload work = long_workload(kind, steps * step);
-    Settings settings;
+    RunConfig settings;
     settings.data.batch = work.batch;
     settings.data.segment = work.segment;
     settings.precision.compute = compute;
@@ -269,11 +269,11 @@ Batch make_batch(const Workload& work,
 }
 
 double needed_flops(const Workload& work) {
-  Settings settings;
+  RunConfig settings;
   settings.data.batch = work.batch;
   settings.data.segment = work.segment;
   settings.body = work.body;
-  return NeededFlops(settings, work.vocabulary).of_full_step({}).value().total();
+  return ModelFlops(settings, work.vocabulary).of_full_step({}).value().total();
 }
 
 Measured run(Session& session, Workload work, const Comparison& task) {
@@ -285,14 +285,13 @@ Measured run(Session& session, Workload work, const Comparison& task) {
   const GpuCollectives collectives(GpuTransport::automatic, mesh, device);
   TrainingOptions training;
   training.warmup = 10;
-  const ModelSetting setting = {.vocabulary = work.vocabulary,
-                                .segment = work.segment,
-                                .compute = task.compute,
-                                .device = device,
-                                .mesh = mesh,
-                                .memory = work.memory};
-  Trainer trainer(
-      std::make_unique<Model>(setting, work.body, vocabulary_readout()), training, Random(1));
+  const ModelBuildOptions setting = {.vocabulary = work.vocabulary,
+                                     .segment = work.segment,
+                                     .compute = task.compute,
+                                     .device = device,
+                                     .mesh = mesh,
+                                     .memory = work.memory};
+  Trainer trainer(std::make_unique<Model>(setting, work.body, lm_head()), training, Random(1));
   const DType peak_dtype = device.on_gpu() ? DType::bf16 : DType::f32;
   const double peak =
       session.world().all_reduce(bench::product_peak(device, peak_dtype), Reduction::sum);

@@ -40,7 +40,7 @@ TEST(BackgroundSave, IsOfTheStateAsItWasThoughTrainingGoesOn) {
   save.wait_for_copy();
   save.wait_for_copy();  // every step does
   for (const StateTensor& piece : state.tensors) {
-    EXPECT_TRUE(piece.tensor.unshared()) << piece.name;
+    EXPECT_TRUE(piece.tensor.is_unique()) << piece.name;
     piece.tensor.zero();
   }
   expect_saved(save.commit(), small_state());

@@ -106,10 +106,10 @@ TEST_F(Bounds, AManifestOfBlanksOrOfNothingsIsRefusedAtItsBeginning) {
   EXPECT_NE(quick_refusal().find(" values in its first "), std::string::npos);
 }
 
-TEST(JsonBounds, WhatOthersIndentIsNoBlankFile) {
+TEST(JsonLimits, WhatOthersIndentIsNoBlankFile) {
   std::string text = "[";
   for (int i = 0; i < 100'000; ++i) text += "\n    {\"a\": 1, \"file\": \"a text\"},";
-  JsonBounds bounds("here");
+  JsonLimits bounds("here");
   EXPECT_NO_THROW(bounds.add(text));
   // Blanks and brackets in a text are letters, and an escaped quotation mark does not end it.
   EXPECT_NO_THROW(
@@ -145,7 +145,7 @@ TEST_F(Bounds, AHugeTensorMustBeInItsFile) {
     const auto begin = std::chrono::steady_clock::now();
     const auto problems = verify_checkpoint(path_);
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
-    return problems.empty() ? "" : problems.front().sentence;
+    return problems.empty() ? "" : problems.front().message;
   };
   claim();
   EXPECT_NE(problem().find("its shape is not [10737418240]"), std::string::npos) << problem();

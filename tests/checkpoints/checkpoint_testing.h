@@ -121,7 +121,7 @@ inline std::vector<TrainingState> divided(const TrainingState& whole, int ranks)
 inline TrainingState blank(const TrainingState& state) {
   TrainingState result;
   for (StateTensor tensor : state.tensors) {
-    tensor.tensor = tensor.tensor.like();
+    tensor.tensor = tensor.tensor.empty_like();
     if (tensor.tensor.elements() > 0)
       std::memset(tensor.tensor.bytes(), 0x5a, tensor.tensor.byte_size());
     result.tensors.push_back(tensor);

@@ -129,7 +129,7 @@ TEST_F(Damage, DeletedFilesAreNamed) {
     std::filesystem::remove(path_ / name);
     const auto problems = verify_checkpoint(path_);
     ASSERT_EQ(problems.size(), 1u) << name;
-    EXPECT_EQ(problems[0].sentence, (path_ / name).string() + ": the file is missing");
+    EXPECT_EQ(problems[0].message, (path_ / name).string() + ": the file is missing");
     EXPECT_EQ(problems[0].prevents_reading, name != "view.h5");
     EXPECT_EQ(refused(name), name != "view.h5") << name;
     write_bytes(path_ / name, bytes);
@@ -162,10 +162,10 @@ TEST_F(Damage, VerifyReportsEveryFileAndWhatDoesNotBelong) {
   write_bytes(path_ / "rank-00003.h5", "something");
   const auto problems = verify_checkpoint(path_);
   ASSERT_EQ(problems.size(), 4u);
-  EXPECT_NE(problems[0].sentence.find("rank-00000.h5"), std::string::npos);
-  EXPECT_NE(problems[1].sentence.find("rank-00002.h5"), std::string::npos);
-  EXPECT_NE(problems[2].sentence.find("view.h5"), std::string::npos);
-  EXPECT_EQ(problems[3].sentence,
+  EXPECT_NE(problems[0].message.find("rank-00000.h5"), std::string::npos);
+  EXPECT_NE(problems[1].message.find("rank-00002.h5"), std::string::npos);
+  EXPECT_NE(problems[2].message.find("view.h5"), std::string::npos);
+  EXPECT_EQ(problems[3].message,
             (path_ / "rank-00003.h5").string() + ": it does not belong to the checkpoint");
   EXPECT_TRUE(problems[0].prevents_reading && problems[1].prevents_reading);
   EXPECT_FALSE(problems[2].prevents_reading || problems[3].prevents_reading);
@@ -180,11 +180,14 @@ TEST_F(Damage, WhoWatchesIsToldOfAllThatIsReadAndMayEndIt) {
   for (const StateTensor& tensor : state_.tensors)
     wanted += static_cast<std::int64_t>(tensor.tensor.byte_size());
   EXPECT_EQ(read, wanted);
-  const ReadWatch stopping = [](std::int64_t) { throw Error(ExitCode::stopped, "asked to stop"); };
+  const ReadProgress stopping = [](std::int64_t) {
+    throw Error(ExitCode::stopped, "asked to stop");
+  };
   EXPECT_EQ(message_of<Error>([&] { verify_checkpoint(path_, {}, {}, stopping); }),
             "asked to stop");
-  EXPECT_EQ(message_of<Error>([&] { latest_good_checkpoint(directory_.path(), {}, {}, stopping); }),
-            "asked to stop");
+  EXPECT_EQ(
+      message_of<Error>([&] { latest_valid_checkpoint(directory_.path(), {}, {}, stopping); }),
+      "asked to stop");
 }
 
 TEST_F(Damage, ARenamedStepIsFound) {

@@ -63,8 +63,8 @@ TEST_F(HostileCheckpoint, LinksThatNobodyAskedForAreReported) {
   });
   const auto problems = verify_checkpoint(path_);
   ASSERT_EQ(problems.size(), 2u);
-  EXPECT_NE(problems[0].sentence.find("\"hidden\" is not in the manifest"), std::string::npos);
-  EXPECT_NE(problems[1].sentence.find("\"outside\" is a soft or external link"), std::string::npos);
+  EXPECT_NE(problems[0].message.find("\"hidden\" is not in the manifest"), std::string::npos);
+  EXPECT_NE(problems[1].message.find("\"outside\" is a soft or external link"), std::string::npos);
 }
 
 TEST_F(HostileCheckpoint, WhatDoesNotBelongInAFileIsRefusedByWhoReadsIt) {

@@ -101,7 +101,7 @@ Attempt attempt_to_start(const Saver& saver,
                          std::int64_t step,
                          const Fault& fault) {
   const auto start = [&](Attempt& result) {
-    const CheckpointSearch search = latest_good_checkpoint(steps, saver.world);
+    const CheckpointSearch search = latest_valid_checkpoint(steps, saver.world);
     result.saved = search.found && search.found->step == step;
     if (!search.skipped.empty()) result.error = search.skipped.front();
   };
@@ -138,7 +138,7 @@ Attempt in_a_child(const std::function<Attempt()>& f) {
   const pid_t child = fork();
   require(child >= 0, "there is no process");
   if (child == 0) {
-    speak_at_sudden_end();
+    install_crash_handlers();
     dup2(pipe_ends[1], STDERR_FILENO);
     const std::string text = text_of(f());
     const bool told = write(pipe_ends[1], text.data(), text.size()) > 0;

@@ -42,7 +42,7 @@ TrainingState state_of(std::int64_t rows, std::uint64_t seed) {
 void expect_last_good(const std::filesystem::path& directory,
                       std::int64_t step,
                       const TrainingState& wanted) {
-  const CheckpointSearch search = latest_good_checkpoint(directory);
+  const CheckpointSearch search = latest_valid_checkpoint(directory);
   ASSERT_TRUE(search.found);
   EXPECT_EQ(search.found->step, step);
   EXPECT_TRUE(search.skipped.empty());
@@ -86,7 +86,7 @@ TEST(FullDisk, IsSaidClearlyAndTheLastGoodStepLoads) {
   // With room again, saving goes on.
   std::filesystem::remove_all(directory.path() / step_name(2));
   EXPECT_EQ(try_to_save(10), "");
-  EXPECT_EQ(latest_good_checkpoint(directory.path()).found->step, 2);
+  EXPECT_EQ(latest_valid_checkpoint(directory.path()).found->step, 2);
 }
 
 TEST(FullDisk, AFileThatMayNotGrowIsSaidClearlyAndTheLastGoodStepLoads) {

@@ -58,7 +58,7 @@ std::string problem_of_start(const Saver& saver,
                              const fs::path& steps,
                              const Wanted& wanted,
                              std::int64_t& found) try {
-  const CheckpointSearch search = latest_good_checkpoint(steps);
+  const CheckpointSearch search = latest_valid_checkpoint(steps);
   found = search.found ? search.found->step : 0;
   if (found < wanted.least || found > wanted.most)
     return fmt::format(
@@ -316,11 +316,12 @@ void work(const std::vector<std::string>& words, const Communicator& world) {
 
 int main(int count, char** words) {
   longspan::Session session(
-      {.time_limit = std::chrono::seconds(60), .grace = std::chrono::seconds(2)});
+      {.time_limit = std::chrono::seconds(60), .reply_timeout = std::chrono::seconds(2)});
   try {
     longspan::testing::work({words, words + count}, session.world());
   } catch (const std::exception& error) {
-    if (session.claim_report()) fmt::print(stderr, "checkpoint_save_faults: {}\n", error.what());
+    if (session.claim_error_report())
+      fmt::print(stderr, "checkpoint_save_faults: {}\n", error.what());
     session.abort(1);
   }
 }

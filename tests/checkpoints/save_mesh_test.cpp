@@ -40,7 +40,7 @@ TEST(CheckpointMesh, WhatRanksSaveTogetherIsReadOnAnyNumberOfThem) {
       const Communicator part = all.split(all.rank() < writers ? 0 : 1, all.rank(), "writers");
       if (all.rank() < writers) save(directory.path(), 5, part);
       all.barrier();
-      const CheckpointSearch search = latest_good_checkpoint(directory.path(), all);
+      const CheckpointSearch search = latest_valid_checkpoint(directory.path(), all);
       ASSERT_TRUE(search.found);
       EXPECT_EQ(search.found->step, 5);
       const auto wanted = divided(small_state(), 4)[static_cast<std::size_t>(all.rank())];
@@ -74,7 +74,7 @@ TEST(CheckpointMesh, OneRankThatFailsMakesAllThrowTheSame) {
               1);
     all.barrier();
     save(directory.path(), 2, all);
-    EXPECT_EQ(latest_good_checkpoint(directory.path(), all).found->step, 2);
+    EXPECT_EQ(latest_valid_checkpoint(directory.path(), all).found->step, 2);
   });
 }
 
@@ -115,9 +115,9 @@ TEST(CheckpointMesh, AllRanksLearnWhatIsWrongWithAnyFile) {
     all.barrier();
     const auto problems = verify_checkpoint(path, all);
     ASSERT_EQ(problems.size(), 2u);
-    EXPECT_NE(problems[0].sentence.find(rank_file_name(1)), std::string::npos);
-    EXPECT_NE(problems[1].sentence.find(rank_file_name(3)), std::string::npos);
-    const CheckpointSearch search = latest_good_checkpoint(directory.path(), all);
+    EXPECT_NE(problems[0].message.find(rank_file_name(1)), std::string::npos);
+    EXPECT_NE(problems[1].message.find(rank_file_name(3)), std::string::npos);
+    const CheckpointSearch search = latest_valid_checkpoint(directory.path(), all);
     ASSERT_TRUE(search.found);
     EXPECT_EQ(search.found->path, good);
     EXPECT_EQ(search.skipped.size(), 1u);
@@ -125,7 +125,7 @@ TEST(CheckpointMesh, AllRanksLearnWhatIsWrongWithAnyFile) {
     if (all.rank() == 0) flip_bit(good / "manifest.json", 10, 1);
     all.barrier();
     EXPECT_EQ(verify_checkpoint(good, all).size(), 1u);
-    EXPECT_FALSE(latest_good_checkpoint(directory.path(), all).found);
+    EXPECT_FALSE(latest_valid_checkpoint(directory.path(), all).found);
   });
 }
 

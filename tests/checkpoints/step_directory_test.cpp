@@ -88,7 +88,7 @@ TEST(StepDirectory, OneThatCannotBeReadIsNotOneWithoutSteps) {
   std::filesystem::create_symlink("loop", loop);
   const std::string wanted = loop.string() + ": cannot be read: Too many levels of symbolic links";
   EXPECT_EQ(message_of<DataError>([&] { steps_in(loop); }), wanted);
-  EXPECT_EQ(message_of<DataError>([&] { latest_good_checkpoint(loop); }), wanted);
+  EXPECT_EQ(message_of<DataError>([&] { latest_valid_checkpoint(loop); }), wanted);
   EXPECT_EQ(message_of<DataError>([&] { remove_old_checkpoints(loop, 5, 1); }), wanted);
 }
 
@@ -115,7 +115,7 @@ TEST(StepDirectory, WhatALiveRunWritesIsLeft) {
             (std::set<std::string>{
                 "step-000000007.lock-live", "step-000000007.tmp-live", "step-000000008"}));
   lock.remove();
-  EXPECT_EQ(latest_good_checkpoint(path).found->step, 8);
+  EXPECT_EQ(latest_valid_checkpoint(path).found->step, 8);
   EXPECT_EQ(names_in(path), (std::set<std::string>{"step-000000008"}));
 }
 
@@ -136,7 +136,7 @@ TEST(StepDirectory, AStepThatWasMovedAsideAndNotReplacedComesBack) {
   const TemporaryDirectory directory;
   std::filesystem::rename(save(directory.path(), 5),
                           directory.path() / "step-000000005.replaced-dead");
-  EXPECT_EQ(latest_good_checkpoint(directory.path()).found->step, 5);
+  EXPECT_EQ(latest_valid_checkpoint(directory.path()).found->step, 5);
   EXPECT_EQ(names_in(directory.path()), (std::set<std::string>{"step-000000005"}));
 }
 
@@ -167,7 +167,7 @@ TEST(StepDirectory, ResumeFallsBackToTheNewestStepThatVerifiesAndSaysWhy) {
   std::filesystem::remove(directory.path() / step_name(30) / "manifest.json");
   // Nobody reads the view.
   std::filesystem::remove(directory.path() / step_name(20) / "view.h5");
-  const CheckpointSearch search = latest_good_checkpoint(directory.path());
+  const CheckpointSearch search = latest_valid_checkpoint(directory.path());
   ASSERT_TRUE(search.found);
   EXPECT_EQ(search.found->step, 20);
   EXPECT_EQ(search.found->path, directory.path() / step_name(20));
@@ -179,7 +179,7 @@ TEST(StepDirectory, ResumeFallsBackToTheNewestStepThatVerifiesAndSaysWhy) {
       search.skipped[1],
       (directory.path() / step_name(30) / "manifest.json").string() + ": the file is missing");
 
-  EXPECT_FALSE(latest_good_checkpoint(directory.path() / "none").found);
+  EXPECT_FALSE(latest_valid_checkpoint(directory.path() / "none").found);
 }
 
 TEST(StepDirectory, AKillAtAnyMomentOfASaveLeavesTheLastGoodStep) {
@@ -196,7 +196,7 @@ TEST(StepDirectory, AKillAtAnyMomentOfASaveLeavesTheLastGoodStep) {
     usleep(random.word(round) % 60000);
     kill(child, SIGKILL);
     ASSERT_EQ(waitpid(child, nullptr, 0), child);
-    const CheckpointSearch search = latest_good_checkpoint(directory.path());
+    const CheckpointSearch search = latest_valid_checkpoint(directory.path());
     ASSERT_TRUE(search.found);
     EXPECT_TRUE(search.skipped.empty()) << search.skipped.front();
     EXPECT_GE(search.found->step, last);

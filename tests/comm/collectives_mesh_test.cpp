@@ -166,7 +166,7 @@ TEST(AllToAll, SwapsParts) {
   for_all([&](const Communicator& group, DType dtype, std::int64_t count) {
     const auto own = [&](std::int64_t i) { return value_at(group.rank(), i); };
     const Tensor send = make(device, count * group.size(), dtype, own);
-    const Tensor receive = send.like();
+    const Tensor receive = send.empty_like();
     group.all_to_all(send, receive);
     expect_elements(
         receive,
@@ -197,7 +197,7 @@ TEST(Exchange, MovesElementsRoundTheRing) {
     const int previous = (group.rank() + group.size() - 1) % group.size();
     const Tensor send =
         make(device, count, dtype, [&](auto i) { return value_at(group.rank(), i); });
-    const Tensor receive = send.like();
+    const Tensor receive = send.empty_like();
     group.exchange(send, next, receive, previous);
     expect_elements(
         receive, [&](auto i) { return value_at(previous, i); }, "received");

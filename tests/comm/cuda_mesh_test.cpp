@@ -29,7 +29,7 @@ void for_both(const MeshShape& shape,
       const GpuCollectives collectives(transport, mesh, gpu);
       // Ranks that share a real GPU do without it.
       const bool may_lack = by_nccl && testing::tests_run_on_gpu();
-      EXPECT_TRUE(may_lack || collectives.nccl() == by_nccl) << collectives.absence();
+      EXPECT_TRUE(may_lack || collectives.nccl() == by_nccl) << collectives.unavailable_reason();
       body(mesh, gpu);
     });
 }
@@ -81,7 +81,7 @@ TEST(CudaTensors, AreSentAndReceived) {
   for_both({.data = 3}, [](const ProcessMesh& mesh, const Device& gpu) {
     const Communicator& group = mesh.data;
     const int next = (group.rank() + 1) % 3, previous = (group.rank() + 2) % 3;
-    const Tensor send = parts_of(group.rank(), 3, gpu), receive = send.like();
+    const Tensor send = parts_of(group.rank(), 3, gpu), receive = send.empty_like();
     group.exchange(send, next, receive, previous);
     EXPECT_EQ(values_of(receive), wanted(3, [&](int part) { return part_value(previous, part); }));
     group.all_to_all(send, receive);
@@ -111,7 +111,7 @@ TEST(CudaTensors, HaveTheResultOnceTheRequestIsDone) {
 // Copies are what is computed here: there are no kernels.
 TEST(CudaTensors, AreReducedInTheOrderThatTheGpuComputes) {
   for_both({.data = 2, .tensor = 2}, [](const ProcessMesh& mesh, const Device& gpu) {
-    const Tensor tensor = parts_of(mesh.world.rank(), 1, gpu), copy = tensor.like();
+    const Tensor tensor = parts_of(mesh.world.rank(), 1, gpu), copy = tensor.empty_like();
     mesh.data.all_reduce(tensor, Reduction::sum);
     copy.copy_from(tensor);  // of the sum
     mesh.tensor.all_reduce(copy, Reduction::sum);
@@ -156,7 +156,7 @@ TEST(CudaTensors, OfEveryDtypeAreReduced) {
         SCOPED_TRACE(fmt::format("{} {}", elements, name_of(dtype)));
         const Tensor sum = full(dtype, elements, 3 + rank, gpu), most = sum.clone(),
                      least = sum.clone(), parts = full(dtype, 2 * elements, 3 + rank, gpu),
-                     part = sum.like();
+                     part = sum.empty_like();
         mesh.data.all_reduce(sum, Reduction::sum);
         mesh.data.all_reduce(most, Reduction::maximum);
         mesh.data.all_reduce(least, Reduction::minimum);

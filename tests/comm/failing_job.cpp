@@ -68,7 +68,7 @@ int run(const std::string& failure, int victim, const SessionOptions& options, b
   try {
     (on_gpus ? work_on_gpus : work)(failure, victim, session.world());
   } catch (const Error& error) {
-    if (session.claim_report())
+    if (session.claim_error_report())
       fmt::print(stderr, "rank {}: {}\n", session.world().rank(), error.what());
     session.abort(static_cast<int>(error.code()));
   }
@@ -80,7 +80,7 @@ int run(const std::string& failure, int victim, const SessionOptions& options, b
 
 int main(int argc, char** argv) {
   longspan::SessionOptions options{.time_limit = std::chrono::seconds(2),
-                                   .grace = std::chrono::seconds(1)};
+                                   .reply_timeout = std::chrono::seconds(1)};
   if (argc < 3) return 2;
   const std::string transport = argc > 3 ? argv[3] : "";
   if (transport == "--messages") options.transport = longspan::TransportChoice::messages;

@@ -42,7 +42,7 @@ double first_of(const Tensor& tensor) { return tensor.slice(0, 1).item(); }
 
 TEST(Nccl, TheHostAndTheGpuGoOnUntilTheResultIsWanted) {
   with_nccl(2, [](const Communicator& group, const Device& gpu) {
-    const Tensor bucket = ones(gpu), meanwhile = ones(gpu), before = bucket.like();
+    const Tensor bucket = ones(gpu), meanwhile = ones(gpu), before = bucket.empty_like();
     Request request = group.start_all_reduce(bucket, Reduction::sum);
     EXPECT_FALSE(request.test());
     // What does not ask for the result does not wait for it: the GPU is not held, nor is the host.
@@ -118,7 +118,7 @@ TEST(Nccl, CarriesWhatAllTensorRanksHoldWhole) {
 std::string refusal(const Communicator& group, const Device& device, GpuTransport transport) {
   try {
     const GpuCollectives collectives(transport, ProcessMesh(group, {.data = group.size()}), device);
-    return collectives.absence();
+    return collectives.unavailable_reason();
   } catch (const ConfigurationError& error) {
     return error.what();
   }

@@ -17,7 +17,7 @@ std::vector<int> members(const Communicator& group, int own) {
   return ranks;
 }
 
-TEST(Split, OrdersByKeyWithinAColour) {
+TEST(ParallelMode, OrdersByKeyWithinAColour) {
   testing::on_ranks(4, [&](const Communicator& group) {
     const Communicator half = group.split(group.rank() % 2, -group.rank(), "half");
     EXPECT_EQ(half.size(), 2);
@@ -35,7 +35,7 @@ TEST(ProcessMesh, JoinsTheRanksThatShareTime) {
   const auto expect = [](const MeshShape& shape, const std::vector<std::vector<int>>& groups) {
     testing::for_each_layout({shape}, [&](const ProcessMesh& mesh) {
       const std::vector<int> found = members(mesh.time, mesh.world.rank());
-      EXPECT_EQ(static_cast<int>(found.size()), shape.time_ranks());
+      EXPECT_EQ(static_cast<int>(found.size()), shape.sequence_ranks());
       EXPECT_NE(std::ranges::find(groups, found), groups.end());
       EXPECT_NE(std::ranges::find(found, mesh.world.rank()), found.end());
     });

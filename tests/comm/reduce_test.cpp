@@ -110,7 +110,7 @@ TEST(Session, AProcessStartedAloneIsAWorldOfOne) {
   EXPECT_EQ(session.world().size(), 1);
   EXPECT_EQ(session.local_rank(), 0);
   EXPECT_EQ(session.local_size(), 1);
-  EXPECT_TRUE(session.claim_report());
+  EXPECT_TRUE(session.claim_error_report());
   const ProcessMesh mesh(session.world(), {});
   EXPECT_EQ(mesh.replicas.size(), 1);
   EXPECT_THROW(ProcessMesh(session.world(), {.data = 2}), ConfigurationError);

@@ -185,15 +185,15 @@ TEST(Allocator, AProcessHoldsLittleMoreThanThePeakOfBlocksOfManySizes) {
 // A memory that grows by a row a step: each step's tensors replace the last one's.
 TEST(Allocator, SizesThatGrowLeaveAtMostHalfAsMuchBehindAsIsUsed) {
   Allocator allocator;
-  void* block = allocator.allocate(4096, MemoryTag::memory);
+  void* block = allocator.allocate(4096, MemoryTag::recurrent_state);
   for (std::size_t row = 2; row <= 2000; ++row) {
-    void* next = allocator.allocate(4096 * row, MemoryTag::memory);
-    allocator.free(block, 4096 * (row - 1), MemoryTag::memory);
+    void* next = allocator.allocate(4096 * row, MemoryTag::recurrent_state);
+    allocator.free(block, 4096 * (row - 1), MemoryTag::recurrent_state);
     block = next;
     const MemoryReport report = allocator.report();
     ASSERT_LE(2 * report.reserved, 3 * report.total.peak) << row;
   }
-  allocator.free(block, 4096 * 2000, MemoryTag::memory);
+  allocator.free(block, 4096 * 2000, MemoryTag::recurrent_state);
 }
 
 TEST(Allocator, BlocksAreAlignedAndAtMostAnEighthIsLost) {
@@ -248,9 +248,9 @@ TEST(Device, CopiesAreTheSameDeviceAndKeepOneOfEachKind) {
   const Device device = Device::cpu(), copy = device;
   EXPECT_EQ(device, copy);
   EXPECT_NE(device, Device::cpu());
-  device.state().kept<Counter>().value = 7;
-  EXPECT_EQ(copy.state().kept<Counter>().value, 7);
-  EXPECT_EQ(Device::cpu().state().kept<Counter>().value, 0);
+  device.state().get_or_create<Counter>().value = 7;
+  EXPECT_EQ(copy.state().get_or_create<Counter>().value, 7);
+  EXPECT_EQ(Device::cpu().state().get_or_create<Counter>().value, 0);
 }
 
 }  // namespace

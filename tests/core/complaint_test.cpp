@@ -10,17 +10,17 @@
 namespace longspan::complaint_test {
 namespace {
 
-std::string refusal(std::vector<Complaint> complaints) {
+std::string refusal(std::vector<Diagnostic> complaints) {
   try {
-    refuse_all(std::move(complaints));
+    throw_if_any(std::move(complaints));
   } catch (const ConfigurationError& error) {
     return error.what();
   }
   return "";
 }
 
-std::vector<Complaint> of_lines(int count) {
-  std::vector<Complaint> complaints;
+std::vector<Diagnostic> of_lines(int count) {
+  std::vector<Diagnostic> complaints;
   for (int line = count; line > 0; --line)
     complaints.push_back({{"a.yaml", line, 1}, fmt::format("mistake {}", line)});
   return complaints;
@@ -46,7 +46,7 @@ TEST(Complaints, TheUnknownKeysThatAreToldHaveTheirSuggestion) {
                            {{"1"}},
                            {"a", line, 1}});
   table.assign(assignments);
-  const std::string told = refusal(table.mistakes());
+  const std::string told = refusal(table.diagnostics());
   EXPECT_TRUE(
       told.ends_with("\na:20:1: training.max_step20 is not a key; did you mean "
                      "\"training.max_steps\"?\nand 20 more "

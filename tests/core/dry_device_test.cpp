@@ -7,7 +7,7 @@ namespace longspan::dry_device_test {
 namespace {
 
 TEST(DryDevice, CountsTensorsThatNoMemoryCouldHold) {
-  const Device device = Device::dry();
+  const Device device = Device::meta();
   const std::int64_t terabytes = std::int64_t{8} << 40;
   {
     const Tensor large = Tensor::zeros({terabytes}, DType::u8, device);
@@ -20,12 +20,12 @@ TEST(DryDevice, CountsTensorsThatNoMemoryCouldHold) {
 }
 
 TEST(DryDevice, CountsAsTheCpuDoes) {
-  const Device dry = Device::dry(), cpu = Device::cpu();
-  for (const Device& device : {dry, Device::dry(Processor::gpu), cpu}) {
+  const Device dry = Device::meta(), cpu = Device::cpu();
+  for (const Device& device : {dry, Device::meta(Processor::gpu), cpu}) {
     Tensor kept = Tensor::empty({1000, 7}, DType::f32, device, MemoryTag::activations);
     for (const std::int64_t rows : {10, 100000, 3})
       Tensor::zeros({rows, 5}, DType::bf16, device, MemoryTag::workspace);
-    kept = kept.clone(MemoryTag::memory);
+    kept = kept.clone(MemoryTag::recurrent_state);
   }
   const MemoryReport found = dry.allocator().report(), wanted = cpu.allocator().report();
   for (std::size_t tag = 0; tag < memory_tags; ++tag)
@@ -37,28 +37,28 @@ TEST(DryDevice, CountsAsTheCpuDoes) {
 
 TEST(DryDevice, CallsNoKernelsButThoseThatTakeScratch) {
   int calls = 0;
-  on(Device::dry(), [&](auto) { ++calls; });
+  on(Device::meta(), [&](auto) { ++calls; });
   EXPECT_EQ(calls, 0);
-  EXPECT_EQ(on(Device::dry(), [&](auto) { return ++calls; }), 0);
-  on_or_dry(Device::dry(), [&](auto backend) { calls += backend.state->dry(); });
+  EXPECT_EQ(on(Device::meta(), [&](auto) { return ++calls; }), 0);
+  dispatch_or_meta(Device::meta(), [&](auto backend) { calls += backend.state->is_meta(); });
   EXPECT_EQ(calls, 1);
   on(Device::cpu(), [&](auto) { ++calls; });
   EXPECT_EQ(calls, 2);
 }
 
 TEST(DryDevice, OfAGpuNeedsNone) {
-  const Device device = Device::dry(Processor::gpu);
+  const Device device = Device::meta(Processor::gpu);
   EXPECT_TRUE(device.on_gpu());
   const Device host = device.host();
   EXPECT_FALSE(host.on_gpu());
   const Tensor there = Tensor::zeros({1000}, DType::f32, host).to(device);
   const Tensor copy = there.clone();
   EXPECT_EQ(copy.slice(0, 1).item(), 0);
-  device.wait();
-  on_host(copy.device(), [] { FAIL() << "nothing is written by the host"; });
+  device.synchronize();
+  dispatch_on_host(copy.device(), [] { FAIL() << "nothing is written by the host"; });
   const auto peak = [](const Device& where) { return where.allocator().report().total.peak; };
   EXPECT_EQ(peak(device), 2 * peak(host));
-  on_or_dry(device, [](auto backend) { EXPECT_TRUE(backend.state->dry()); });
+  dispatch_or_meta(device, [](auto backend) { EXPECT_TRUE(backend.state->is_meta()); });
 #ifdef LONGSPAN_WITH_CUDA
   EXPECT_TRUE(on(device, [](auto backend) { return std::is_same_v<decltype(backend), Cuda>; }));
 #else
@@ -67,7 +67,7 @@ TEST(DryDevice, OfAGpuNeedsNone) {
 }
 
 TEST(DryDevice, AValueThatTheHostReadsIsNotTheLastUsers) {
-  const Device device = Device::dry();
+  const Device device = Device::meta();
   {
     const Tensor value = Tensor::empty({1}, DType::f64, device);
     *value.data<double>() = std::numeric_limits<double>::infinity();
@@ -76,7 +76,7 @@ TEST(DryDevice, AValueThatTheHostReadsIsNotTheLastUsers) {
 }
 
 TEST(DryDevice, RefusesWhatHasNoAddresses) {
-  EXPECT_THROW(Tensor::empty({std::int64_t{1} << 50}, DType::u8, Device::dry()),
+  EXPECT_THROW(Tensor::empty({std::int64_t{1} << 50}, DType::u8, Device::meta()),
                ConfigurationError);
 }
 

@@ -12,8 +12,8 @@ namespace {
 std::string here() { return std::filesystem::current_path().string(); }
 
 struct Values {
-  NamedPath text = "book.txt";
-  NamedPath directory;
+  ConfigPath text = "book.txt";
+  ConfigPath directory;
 };
 
 OptionTable table_of(Values& values) {
@@ -31,40 +31,40 @@ Assignment from_set(const std::string& key, const std::string& text) {
   return {key, Assignment::Kind::scalar, {{text}}, {}};
 }
 
-TEST(NamedPath, KnowsTheKeyAndThePlaceThatNamedIt) {
+TEST(ConfigPath, KnowsTheKeyAndThePlaceThatNamedIt) {
   Values values;
   OptionTable table = table_of(values);
-  EXPECT_EQ(values.text.told(), "data.train: book.txt");
+  EXPECT_EQ(values.text.describe(), "data.train: book.txt");
   table.assign(std::vector{from_file("data.train", "a.txt"), from_set("run.output_dir", "out")});
   table.finish();
   EXPECT_EQ(values.text, "a.txt");
-  EXPECT_EQ(values.text.told(), "run.yaml:3:5: data.train: a.txt");
-  EXPECT_EQ(values.directory.told(), "--set: run.output_dir: out");
-  EXPECT_EQ(NamedPath("a.txt").told(), "a.txt");
+  EXPECT_EQ(values.text.describe(), "run.yaml:3:5: data.train: a.txt");
+  EXPECT_EQ(values.directory.describe(), "--set: run.output_dir: out");
+  EXPECT_EQ(ConfigPath("a.txt").describe(), "a.txt");
 }
 
-TEST(NamedPath, AWrongValueLeavesThePlaceOfTheRightOne) {
+TEST(ConfigPath, AWrongValueLeavesThePlaceOfTheRightOne) {
   Values values;
   OptionTable table = table_of(values);
   table.assign(std::vector{from_file("run.output_dir", "out"), from_set("run.output_dir", "")});
-  EXPECT_EQ(values.directory.told(), "run.yaml:3:5: run.output_dir: out");
+  EXPECT_EQ(values.directory.describe(), "run.yaml:3:5: run.output_dir: out");
 }
 
-TEST(NamedPath, OfWhatIsNotThereItSaysWhereToLookAndWhatMakesIt) {
+TEST(ConfigPath, OfWhatIsNotThereItSaysWhereToLookAndWhatMakesIt) {
   const std::string from = "; a relative path starts from the current directory, " + here();
-  EXPECT_EQ(NamedPath("book.txt").help_to_find(), from);
-  EXPECT_EQ(NamedPath("/a/book.txt").help_to_find(), "");
-  EXPECT_EQ(NamedPath("runs/corpora/kjv/train.txt").help_to_find(),
+  EXPECT_EQ(ConfigPath("book.txt").not_found_hint(), from);
+  EXPECT_EQ(ConfigPath("/a/book.txt").not_found_hint(), "");
+  EXPECT_EQ(ConfigPath("runs/corpora/kjv/train.txt").not_found_hint(),
             from + "; launch/corpus kjv makes it");
-  EXPECT_EQ(NamedPath("/a/runs/x/../corpora//gcide/validation.txt").help_to_find(),
+  EXPECT_EQ(ConfigPath("/a/runs/x/../corpora//gcide/validation.txt").not_found_hint(),
             "; launch/corpus gcide makes it");
-  EXPECT_EQ(NamedPath("/a/runs/corpora/my-book/test.txt").help_to_find(),
+  EXPECT_EQ(ConfigPath("/a/runs/corpora/my-book/test.txt").not_found_hint(),
             "; launch/corpus my-book.txt makes it of your text my-book.txt");
-  EXPECT_EQ(NamedPath("/a/runs/corpora/kjv/other.txt").help_to_find(), "");
-  EXPECT_EQ(NamedPath("/a/corpora/kjv/train.txt").help_to_find(), "");
+  EXPECT_EQ(ConfigPath("/a/runs/corpora/kjv/other.txt").not_found_hint(), "");
+  EXPECT_EQ(ConfigPath("/a/corpora/kjv/train.txt").not_found_hint(), "");
 }
 
-TEST(NamedPath, TheHomeDirectoryStandsForATilde) {
+TEST(ConfigPath, TheHomeDirectoryStandsForATilde) {
   const auto taken = [](const std::string& text) {
     Values values;
     OptionTable table = table_of(values);
@@ -79,13 +79,13 @@ TEST(NamedPath, TheHomeDirectoryStandsForATilde) {
   EXPECT_EQ(taken("runs/~/a"), "runs/~/a");
 }
 
-TEST(NamedPath, WithoutAHomeDirectoryATildeIsRefused) {
+TEST(ConfigPath, WithoutAHomeDirectoryATildeIsRefused) {
   Values values;
   OptionTable table = table_of(values);
   table.assign(std::vector{from_file("run.output_dir", "~/runs")});
-  const std::vector<Complaint> found = table.mistakes();
+  const std::vector<Diagnostic> found = table.diagnostics();
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].sentence,
+  EXPECT_EQ(found[0].message,
             "run.output_dir: found \"~/runs\" (~ stands for HOME, which is not set); allowed: a "
             "path, not empty");
 }

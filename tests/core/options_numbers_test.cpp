@@ -101,8 +101,8 @@ TEST(OptionNumbers, PrintedNumbersReadBackToTheSameBits) {
     const double value = std::bit_cast<double>(bits());
     if (!std::isfinite(value)) continue;
     ++tried;
-    const auto parsed = parse_number(number_text(value));
-    ASSERT_TRUE(parsed.good) << number_text(value);
+    const auto parsed = parse_number(format_number(value));
+    ASSERT_TRUE(parsed.good) << format_number(value);
     ASSERT_EQ(std::bit_cast<std::uint64_t>(parsed.value), std::bit_cast<std::uint64_t>(value));
   }
 }

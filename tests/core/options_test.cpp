@@ -25,7 +25,7 @@ OptionTable table_of(Values& values) {
   OptionTable table;
   table.add("training.max_steps", values.steps, "steps to take", at_least(1));
   table.add("training.optimizer.rate", values.rate, "how fast", more_than(0.0), less_than(1.0));
-  table.add("model.tied", values.tied, "one matrix for both ends", fixes_weights());
+  table.add("model.tied", values.tied, "one matrix for both ends", affects_weights());
   table.add("data.path", values.path, "what to read", not_empty());
   table.add("data.mode", values.mode, "how to read", one_of({"auto", "never", "always"}));
   table.add("model.kind", values.kind, "which", {{"plain", Kind::plain}, {"gated", Kind::gated}});
@@ -185,7 +185,7 @@ TEST(Options, ARequiredKeyMustBeGiven) {
 TEST(Options, AKeyFromElsewhereSaysWhose) {
   Values values;
   OptionTable table = table_of(values);
-  table.note_elsewhere("model.adaptive_span.type", "is a key of family giraffe, not of zebra");
+  table.note_other_family("model.adaptive_span.type", "is a key of family giraffe, not of zebra");
   table.assign(std::vector<Assignment>{scalar("model.adaptive_span.type", "1", 4)});
   try {
     table.finish();
@@ -334,7 +334,7 @@ TEST(Options, ValuesTellWhichKeysFixTheWeights) {
   Values values;
   OptionTable table = table_of(values);
   for (const OptionValue& value : table.values()) {
-    EXPECT_EQ(value.fixes_weights, value.key == "model.tied");
+    EXPECT_EQ(value.affects_weights, value.key == "model.tied");
   }
 }
 
@@ -364,7 +364,7 @@ TEST(Options, FormerKeyIsUnknownAndHintsAtItsNewName) {
     table.add("model.hidden_size", size, "size");
     table.add("model.attention.layer_types", kinds, "kinds");
     table.assign(std::vector<Assignment>{assignment});
-    return table.mistakes().front().sentence;
+    return table.diagnostics().front().message;
   };
   EXPECT_EQ(message(scalar("model.width", "8")),
             "model.width is not a key; did you mean \"model.hidden_size\"?");
@@ -383,7 +383,7 @@ TEST(OptionText, EditDistanceCountsASwapOnce) {
 TEST(OptionText, LongTextsAreCutBetweenCharacters) {
   std::string text(79, 'a');
   text += "\xc3\xa9xyz";
-  EXPECT_EQ(in_quotes(text), "\"" + std::string(79, 'a') + "...\"");
+  EXPECT_EQ(quote(text), "\"" + std::string(79, 'a') + "...\"");
 }
 
 }  // namespace

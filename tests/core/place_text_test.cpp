@@ -7,7 +7,7 @@ namespace longspan::place_text_test {
 namespace {
 
 std::string here(const std::source_location& place = std::source_location::current()) {
-  return function_text(place.function_name());
+  return short_function_name(place.function_name());
 }
 
 template <typename T>
@@ -47,11 +47,11 @@ TEST(FunctionText, KnowsWhatCompilersWrite) {
            std::pair("main", "main"),
            std::pair("", ""),
        })
-    EXPECT_EQ(function_text(words), name) << words;
+    EXPECT_EQ(short_function_name(words), name) << words;
 }
 
 TEST(PlaceText, BeginsWithinTheTree) {
-  const std::string text = place_text(std::source_location::current());
+  const std::string text = format_source_location(std::source_location::current());
   EXPECT_TRUE(text.starts_with("tests/core/place_text_test.cpp:")) << text;
 }
 

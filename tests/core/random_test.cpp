@@ -109,12 +109,12 @@ TEST(Random, NormalNumbersHaveTheMomentsOfTheNormalDistribution) {
   EXPECT_NEAR(pairs, 0, 0.01);
 }
 
-TEST(Placement, GivesElementsTheIndexTheyHaveInTheWhole) {
-  const Placement part{
+TEST(ShardPlacement, GivesElementsTheIndexTheyHaveInTheWhole) {
+  const ShardPlacement part{
       .outer_begin = 2, .middle_begin = 3, .middle_total = 10, .inner_begin = 5, .inner_total = 7};
   EXPECT_EQ(part.index(0, 0, 0), (2u * 10 + 3) * 7 + 5);
   EXPECT_EQ(part.index(1, 2, 1), (3u * 10 + 5) * 7 + 6);
-  EXPECT_EQ((Placement{.middle_total = 4, .inner_total = 5}).index(1, 2, 3), 33u);
+  EXPECT_EQ((ShardPlacement{.middle_total = 4, .inner_total = 5}).index(1, 2, 3), 33u);
 }
 
 }  // namespace

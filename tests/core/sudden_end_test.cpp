@@ -40,22 +40,22 @@ void leave() {
 }
 
 TEST(SuddenEnd, OfAnExceptionThatCannotBePassedOnIsASentence) {
-  EXPECT_EXIT((speak_at_sudden_end(), leave<std::bad_alloc>()),
+  EXPECT_EXIT((install_crash_handlers(), leave<std::bad_alloc>()),
               ExitedWithCode(1),
               "^longspan: the machine has no memory left\n$");
-  EXPECT_EXIT((speak_at_sudden_end(), leave<std::runtime_error>()),
+  EXPECT_EXIT((install_crash_handlers(), leave<std::runtime_error>()),
               ExitedWithCode(1),
               "^longspan: a folder cannot be left\n$");
-  EXPECT_EXIT((speak_at_sudden_end(), std::terminate()),
+  EXPECT_EXIT((install_crash_handlers(), std::terminate()),
               ExitedWithCode(1),
               "^longspan: the program has ended itself, which is a defect\n$");
 }
 
 TEST(SuddenEnd, ByALibraryIsASentence) {
-  EXPECT_EXIT((speak_at_sudden_end(), std::exit(-1)),
+  EXPECT_EXIT((install_crash_handlers(), std::exit(-1)),
               ExitedWithCode(1),
               "^longspan: the machine has no memory left, or a library has ended the program");
-  EXPECT_EXIT((speak_at_sudden_end(), std::exit(3)), ExitedWithCode(3), "^$");
+  EXPECT_EXIT((install_crash_handlers(), std::exit(3)), ExitedWithCode(3), "^$");
 }
 
 // More calls than any stack has room for.
@@ -75,15 +75,16 @@ void limit_stack() {
 
 TEST(SuddenEnd, ByAFullStackIsASentence) {
   if (testing::sanitized) GTEST_SKIP() << "the sanitizer speaks itself";
-  EXPECT_EXIT((limit_stack(), speak_at_sudden_end(), std::exit(fill_stack(std::int64_t{1} << 40))),
-              KilledBySignal(SIGSEGV),
-              "^longspan: signal 11 \\(Segmentation fault\\) ends this process: [^\n]+\n$");
+  EXPECT_EXIT(
+      (limit_stack(), install_crash_handlers(), std::exit(fill_stack(std::int64_t{1} << 40))),
+      KilledBySignal(SIGSEGV),
+      "^longspan: signal 11 \\(Segmentation fault\\) ends this process: [^\n]+\n$");
 }
 
 TEST(SuddenEnd, BySignalsIsASentenceAndTheSignal) {
   if (testing::sanitized) GTEST_SKIP() << "the sanitizer speaks itself";
   for (const int number : {SIGSEGV, SIGBUS, SIGABRT})
-    EXPECT_EXIT((speak_at_sudden_end(), std::raise(number)),
+    EXPECT_EXIT((install_crash_handlers(), std::raise(number)),
                 KilledBySignal(number),
                 "^longspan: signal [0-9]+ \\([A-Za-z ]+\\) ends this process: [^\n]+\n$");
 }
@@ -93,7 +94,7 @@ TEST(SuddenEnd, IsToldInTheLogToo) {
   const testing::TemporaryDirectory folder;
   const std::filesystem::path log = folder.path() / "log.txt";
   std::ofstream(log) << "2026-01-31 12:00:00.000 info trains\n";
-  EXPECT_EXIT((speak_at_sudden_end(), log_sudden_end_in(log), std::terminate()),
+  EXPECT_EXIT((install_crash_handlers(), set_crash_log(log), std::terminate()),
               ExitedWithCode(1),
               "^longspan: the program has ended itself, which is a defect\n$");
   std::ifstream file(log);
@@ -110,7 +111,7 @@ TEST(SuddenEnd, IsToldInTheLogToo) {
 
   // No file is made.
   std::filesystem::remove(log);
-  EXPECT_EXIT((speak_at_sudden_end(), log_sudden_end_in(log), std::terminate()),
+  EXPECT_EXIT((install_crash_handlers(), set_crash_log(log), std::terminate()),
               ExitedWithCode(1),
               "^longspan: the program");
   EXPECT_FALSE(std::filesystem::exists(log));

@@ -84,11 +84,11 @@ TEST(Tensor, ElementsLiveAsLongAsTheLastView) {
   Tensor view;
   {
     const Tensor whole = counted({4, 3}, device);
-    EXPECT_TRUE(whole.unshared());
+    EXPECT_TRUE(whole.is_unique());
     view = whole.slice(2, 4);
-    EXPECT_FALSE(whole.unshared());
+    EXPECT_FALSE(whole.is_unique());
   }
-  EXPECT_TRUE(view.unshared());
+  EXPECT_TRUE(view.is_unique());
   EXPECT_EQ(view.data<float>()[0], 6);
   EXPECT_GT(device.allocator().report().total.live, 0);
   view = Tensor();

@@ -34,7 +34,7 @@ class TimelineTest : public ::testing::Test {
 TEST_F(TimelineTest, SpansLieWithinEachOtherAndHaveTheirOwnTime) {
   timeline_.start();
   {
-    const OnTimeline here(&timeline_);
+    const TimelineScope here(&timeline_);
     const Span outer({.name = "outer"});
     pass(10);
     {
@@ -55,19 +55,19 @@ TEST_F(TimelineTest, SpansLieWithinEachOtherAndHaveTheirOwnTime) {
   const TimedSpan& outer = named(recorded, "outer");
   EXPECT_EQ(outer.begin, 1000);
   EXPECT_EQ(outer.end, 1028);
-  EXPECT_EQ(outer.own, 13);
+  EXPECT_EQ(outer.self_time, 13);
   const TimedSpan& second = named(recorded, "second");
   EXPECT_EQ(second.end - second.begin, 10);
-  EXPECT_EQ(second.own, 7);
-  EXPECT_EQ(named(recorded, "third").own, 3);
+  EXPECT_EQ(second.self_time, 7);
+  EXPECT_EQ(named(recorded, "third").self_time, 3);
   std::int64_t own = 0;
-  for (const TimedSpan& span : recorded.spans) own += span.own;
+  for (const TimedSpan& span : recorded.spans) own += span.self_time;
   EXPECT_EQ(own, outer.end - outer.begin);
 }
 
 TEST_F(TimelineTest, AnOpIsWhatWasDoneSinceTheOneBeforeIt) {
   timeline_.start();
-  const OnTimeline here(&timeline_);
+  const TimelineScope here(&timeline_);
   const auto place = std::source_location::current();
   {
     const Span phase({.name = "forward"});
@@ -96,22 +96,22 @@ TEST_F(TimelineTest, AnOpIsWhatWasDoneSinceTheOneBeforeIt) {
   EXPECT_EQ(ops[0].begin, 1001);
   EXPECT_EQ(ops[0].end, 1016);
   EXPECT_EQ(ops[1].begin, 1016);
-  EXPECT_EQ(ops[1].own, 5);
+  EXPECT_EQ(ops[1].self_time, 5);
   EXPECT_EQ(recorded.texts[ops[1].layer], "layers/0");
   // Behind the layer and outside of it.
   EXPECT_EQ(ops[2].begin, 1035);
-  EXPECT_EQ(ops[2].own, 5);
+  EXPECT_EQ(ops[2].self_time, 5);
   EXPECT_EQ(ops[2].layer, 0);
   const auto layer = std::ranges::find(recorded.spans, ActivityKind::layer, &TimedSpan::kind);
-  EXPECT_EQ(layer->own, 4);
-  EXPECT_EQ(named(recorded, "forward").own, 1);
+  EXPECT_EQ(layer->self_time, 4);
+  EXPECT_EQ(named(recorded, "forward").self_time, 1);
 }
 
 TEST_F(TimelineTest, AGradientKnowsTheLayerOfItsOp) {
   timeline_.start();
-  const OnTimeline here(&timeline_);
+  const TimelineScope here(&timeline_);
   const auto place = std::source_location::current();
-  OpPlace op;
+  OpSite op;
   {
     const Span layer({.kind = ActivityKind::layer, .layer = "layers/3/feed_forward"});
     op = end_of_op(place);
@@ -133,8 +133,8 @@ TEST_F(TimelineTest, AGradientKnowsTheLayerOfItsOp) {
 
 TEST_F(TimelineTest, AnOpOfAnotherRecordingHasNoLayer) {
   timeline_.start();
-  const OnTimeline here(&timeline_);
-  OpPlace op;
+  const TimelineScope here(&timeline_);
+  OpSite op;
   {
     const Span layer({.kind = ActivityKind::layer, .layer = "layers/3"});
     op = end_of_op(std::source_location::current());
@@ -149,10 +149,10 @@ TEST_F(TimelineTest, AnOpOfAnotherRecordingHasNoLayer) {
 TEST_F(TimelineTest, HoldsNoMoreThanItIsToldAndCountsTheRest) {
   Timeline small(10, told_clock);
   small.start();
-  const OnTimeline here(&small);
+  const TimelineScope here(&small);
   for (int i = 0; i < 25; ++i) const Span span({.name = "one"});
   for (int i = 0; i < 5; ++i) end_of_op(std::source_location::current());
-  small.end_beside({.kind = ActivityKind::collective, .name = "all_reduce"}, small.begin_beside());
+  small.end_async({.kind = ActivityKind::collective, .name = "all_reduce"}, small.begin_async());
   const RecordedSpans recorded = small.stop();
   EXPECT_EQ(recorded.spans.size(), 10);
   EXPECT_EQ(recorded.dropped, 21);
@@ -162,16 +162,16 @@ TEST_F(TimelineTest, HoldsNoMoreThanItIsToldAndCountsTheRest) {
 
 TEST_F(TimelineTest, WhatHasNotEndedWhenRecordingEndsIsCutThere) {
   timeline_.start();
-  const OnTimeline here(&timeline_);
-  auto outer = std::make_unique<Span>(SpanWords{.name = "outer"});
+  const TimelineScope here(&timeline_);
+  auto outer = std::make_unique<Span>(SpanInfo{.name = "outer"});
   pass(5);
-  auto inner = std::make_unique<Span>(SpanWords{.name = "inner"});
+  auto inner = std::make_unique<Span>(SpanInfo{.name = "inner"});
   pass(2);
   const RecordedSpans recorded = timeline_.stop();
   ASSERT_EQ(recorded.spans.size(), 2);
   EXPECT_TRUE(named(recorded, "inner").cut);
   EXPECT_EQ(named(recorded, "inner").end, 1007);
-  EXPECT_EQ(named(recorded, "outer").own, 5);
+  EXPECT_EQ(named(recorded, "outer").self_time, 5);
   // Their ends mean nothing to the recording that follows.
   timeline_.start();
   const Span other({.name = "other"});
@@ -181,14 +181,14 @@ TEST_F(TimelineTest, WhatHasNotEndedWhenRecordingEndsIsCutThere) {
 }
 
 TEST_F(TimelineTest, WhatBeganBeforeRecordingIsNotInIt) {
-  const OnTimeline here(&timeline_);
+  const TimelineScope here(&timeline_);
   {
     const Span before({.name = "before"});
-    const BegunSpan begun = timeline_.begin_beside();
+    const OpenSpan begun = timeline_.begin_async();
     pass(3);
     timeline_.start();
     { const Span within({.name = "within"}); }
-    timeline_.end_beside({.kind = ActivityKind::collective, .name = "early"}, begun);
+    timeline_.end_async({.kind = ActivityKind::collective, .name = "early"}, begun);
   }
   const RecordedSpans recorded = timeline_.stop();
   ASSERT_EQ(recorded.spans.size(), 1);
@@ -197,16 +197,16 @@ TEST_F(TimelineTest, WhatBeganBeforeRecordingIsNotInIt) {
 
 TEST_F(TimelineTest, CollectivesGoOnBesideTheSpansOfTheThread) {
   timeline_.start();
-  const OnTimeline here(&timeline_);
+  const TimelineScope here(&timeline_);
   {
     const Span phase({.name = "backward"});
-    BegunSpan begun;
+    OpenSpan begun;
     {
       const Span layer({.kind = ActivityKind::layer, .layer = "layers/4"});
-      begun = timeline_.begin_beside();
+      begun = timeline_.begin_async();
     }
     pass(20);
-    timeline_.end_beside(
+    timeline_.end_async(
         {.kind = ActivityKind::collective, .name = "all_reduce", .axis = "data", .bytes = 64},
         begun);
     pass(1);
@@ -217,19 +217,19 @@ TEST_F(TimelineTest, CollectivesGoOnBesideTheSpansOfTheThread) {
   EXPECT_EQ(recorded.texts[collective.axis], "data");
   EXPECT_EQ(recorded.texts[collective.layer], "layers/4");
   EXPECT_EQ(collective.bytes, 64);
-  EXPECT_EQ(named(recorded, "backward").own, 21);
+  EXPECT_EQ(named(recorded, "backward").self_time, 21);
 }
 
 TEST_F(TimelineTest, EachThreadHasItsOwnAndNoneUnlessItIsGivenOne) {
   Timeline other(1 << 16);
   timeline_.start();
   other.start();
-  const OnTimeline here(&timeline_);
+  const TimelineScope here(&timeline_);
   const Span mine({.name = "mine"});
   std::thread([&] {
     EXPECT_EQ(timeline_of_thread, nullptr);
     const Span nowhere({.name = "nowhere"});
-    const OnTimeline there(&other);
+    const TimelineScope there(&other);
     for (int i = 0; i < 1000; ++i) {
       const Span outer({.name = "theirs"});
       const Span inner({.name = "within"});
@@ -243,7 +243,7 @@ TEST_F(TimelineTest, AnotherThreadMayEndTheRecordingAtAnyTime) {
   Timeline other(1 << 16);
   std::atomic<bool> over = false;
   std::thread worker([&] {
-    const OnTimeline there(&other);
+    const TimelineScope there(&other);
     while (!over) {
       const Span outer({.name = "outer"});
       const Span inner({.kind = ActivityKind::kernel, .name = "inner"});
@@ -256,7 +256,7 @@ TEST_F(TimelineTest, AnotherThreadMayEndTheRecordingAtAnyTime) {
     const RecordedSpans recorded = other.stop();
     for (const TimedSpan& span : recorded.spans) {
       EXPECT_LE(span.begin, span.end);
-      EXPECT_GE(span.own, 0);
+      EXPECT_GE(span.self_time, 0);
     }
   }
   over = true;
@@ -264,7 +264,7 @@ TEST_F(TimelineTest, AnotherThreadMayEndTheRecordingAtAnyTime) {
 }
 
 TEST_F(TimelineTest, NothingIsRecordedWhereItWasNotStarted) {
-  const OnTimeline here(&timeline_);
+  const TimelineScope here(&timeline_);
   { const Span span({.name = "span"}); }
   EXPECT_TRUE(timeline_.stop().spans.empty());
 }

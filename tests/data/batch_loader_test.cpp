@@ -23,8 +23,8 @@ std::string text_of(std::size_t size) {
 
 class BatchLoaderTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Source> source(std::int64_t segment = 16) {
-    return std::make_unique<StreamReader>(
+  std::unique_ptr<BatchSource> source(std::int64_t segment = 16) {
+    return std::make_unique<StreamSource>(
         Corpus(file_.path(), Tokenizer()), StreamLayout{4, segment}, 0, 1, Device::cpu());
   }
 
@@ -40,7 +40,7 @@ TEST_F(BatchLoaderTest, GivesTheSourcesBatchesInTheirOrder) {
       const Batch batch = loader.next();
       EXPECT_EQ(values(batch.field("tokens")), values(expected.field("tokens")));
       EXPECT_EQ(values(batch.field("targets")), values(expected.field("targets")));
-      EXPECT_EQ(batch.fresh, expected.fresh);
+      EXPECT_EQ(batch.resets_state, expected.resets_state);
       EXPECT_EQ(values(loader.cursors()), values(plain->cursors()));
     }
   }

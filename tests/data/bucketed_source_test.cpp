@@ -91,7 +91,7 @@ TEST(BucketedSource, BatchesKeepTheBudgetAndTheMultipleAndHoldLittlePadding) {
     EXPECT_LE(batch.rows() * columns, 2000);
     EXPECT_EQ(batch.field("source").shape()[1] % 8, 0);
     EXPECT_EQ(batch.field("targets").shape()[1] % 8, 0);
-    EXPECT_TRUE(batch.fresh);
+    EXPECT_TRUE(batch.resets_state);
     padded += batch.rows() * columns;
     real += batch.count("tokens") + batch.count("source_tokens");
   }
@@ -107,7 +107,7 @@ TEST(BucketedSource, GlobalBatchesAreTheSameOnEveryLayout) {
     std::vector<std::unique_ptr<BucketedSource>> parts;
     for (int rank = 0; rank < ranks; ++rank)
       parts.push_back(std::make_unique<BucketedSource>(
-          pairs_of(200), small, 3, BatchDivision{rank, ranks, accumulation}));
+          pairs_of(200), small, 3, BatchShard{rank, ranks, accumulation}));
     for (int i = 0; i < 20; ++i) {
       const Batch all = whole.next();
       std::int64_t global = 0;
@@ -124,7 +124,8 @@ TEST(BucketedSource, GlobalBatchesAreTheSameOnEveryLayout) {
             if (global < all.rows())
               EXPECT_TRUE(equal(mine, all.field(name).slice(global, global + 1))) << name;
             else
-              EXPECT_TRUE(equal(mine, filled(mine.shape(), name == "targets" ? -1 : 0))) << name;
+              EXPECT_TRUE(equal(mine, full_tensor(mine.shape(), name == "targets" ? -1 : 0)))
+                  << name;
           }
         }
       }
@@ -176,7 +177,7 @@ TEST(BucketedSource, GoesOnAtTheNextEpochWhereTheBatchesAreOthers) {
                           std::string& told) {
     BucketedSource source(pairs_of(100), options, seed, {1, 2, 1});
     source.restore(cursors);
-    told = source.restored();
+    told = source.restore_warning();
     const auto now = source.cursors();
     return std::pair(now.span<std::int64_t>()[0], now.span<std::int64_t>()[1]);
   };
@@ -245,23 +246,24 @@ TEST(BucketedSource, RefusesCursorsThatAreNoPlaceInTheData) {
 
 TEST(BucketedSource, WhatIsTooLongIsCutLeftOutOrRefused) {
   const auto pairs = pairs_of("ab\nabcdefghijkl\nabc\n", "x\ny\nz\n");
-  const auto sources = [&](TooLong too_long, std::string& told) {
+  const auto sources = [&](OverlongPolicy too_long, std::string& told) {
     BucketedSource source(pairs, {.batch_tokens = 64, .longest = 10, .too_long = too_long}, 1, {});
-    told = source.lengths().told();
+    told = source.lengths().describe();
     return sorted(epoch_of(source));
   };
   std::string told;
-  EXPECT_THAT(sources(TooLong::cut, told), ::testing::ElementsAre("ab", "abc", "abcdefghij"));
+  EXPECT_THAT(sources(OverlongPolicy::truncate, told),
+              ::testing::ElementsAre("ab", "abc", "abcdefghij"));
   EXPECT_THAT(told,
               HasSubstr("1 of 3 examples have more than data.max_length = 10 tokens and are cut"));
-  EXPECT_THAT(sources(TooLong::leave_out, told), ::testing::ElementsAre("ab", "abc"));
+  EXPECT_THAT(sources(OverlongPolicy::skip, told), ::testing::ElementsAre("ab", "abc"));
   EXPECT_THAT(told, HasSubstr("and are left out"));
-  EXPECT_THAT(sentence_of<DataError>([&] { sources(TooLong::refuse, told); }),
+  EXPECT_THAT(sentence_of<DataError>([&] { sources(OverlongPolicy::error, told); }),
               HasSubstr(":2: has 12 tokens; data.max_length is 10"));
   EXPECT_THAT(
       sentence_of<DataError>([&] {
         BucketedSource(
-            pairs, {.batch_tokens = 64, .longest = 1, .too_long = TooLong::leave_out}, 1, {});
+            pairs, {.batch_tokens = 64, .longest = 1, .too_long = OverlongPolicy::skip}, 1, {});
       }),
       HasSubstr("none of its 3 examples has at most data.max_length = 1 tokens"));
 }
@@ -284,7 +286,7 @@ TEST(BucketedSource, TwoHundredThousandLinesTakeSeconds) {
 }
 
 TEST(BucketedSource, SubwordsAreDrawnBySeedEpochAndExample) {
-  const auto tokenizer = Tokenizer::subwords(subword_model(SubwordKind::unigram, 300));
+  const auto tokenizer = Tokenizer::subwords(subword_model(SentencePieceModelType::unigram, 300));
   const std::string text = subword_text(60, 2);
   const auto pairs = pairs_of(text, text, tokenizer);
   const BucketOptions options = {.batch_tokens = 4096, .subword_sampling = 0.1};
@@ -317,11 +319,11 @@ TEST(BucketedSource, SubwordsAreDrawnBySeedEpochAndExample) {
   EXPECT_GT(others, 20u);
 }
 
-TEST(OrderedReader, GivesEachExampleOnceLongestFirstWithItsNumber) {
+TEST(SequentialReader, GivesEachExampleOnceLongestFirstWithItsNumber) {
   const auto pairs = pairs_of(150);
   std::vector<int> seen(150);
   for (int rank = 0; rank < 2; ++rank) {
-    OrderedReader reader(pairs, small, {rank, 2, 1});
+    SequentialReader reader(pairs, small, {rank, 2, 1});
     std::int64_t before = 1000;
     while (!reader.done()) {
       const Batch batch = reader.next();
@@ -341,12 +343,12 @@ TEST(OrderedReader, GivesEachExampleOnceLongestFirstWithItsNumber) {
   EXPECT_EQ(seen, std::vector<int>(150, 1));
 }
 
-TEST(OrderedReader, SamplesExamplesOfAllLengths) {
+TEST(SequentialReader, SamplesExamplesOfAllLengths) {
   const auto pairs = pairs_of(1000);
-  const auto sample_of = [&](std::int64_t batches, std::uint64_t seed, BatchDivision division) {
+  const auto sample_of = [&](std::int64_t batches, std::uint64_t seed, BatchShard division) {
     std::set<std::int64_t> found;
     for (; division.rank < division.ranks; ++division.rank) {
-      OrderedReader reader(pairs, small, division, {.batches = batches, .seed = seed});
+      SequentialReader reader(pairs, small, division, {.batches = batches, .seed = seed});
       EXPECT_LE(reader.batches(), batches);
       while (!reader.done()) {
         const Batch batch = reader.next();
@@ -376,20 +378,20 @@ TEST(OrderedReader, SamplesExamplesOfAllLengths) {
   EXPECT_GE(sample_of(1, 1, {0, 1, 1}).size(), 1u);
 }
 
-TEST(OrderedReader, CutsWhereTrainingLeavesOut) {
-  OrderedReader reader(pairs_of("ab\nabcdefghijkl\n", "x\ny\n"),
-                       {.batch_tokens = 64, .longest = 10, .too_long = TooLong::leave_out},
-                       {});
+TEST(SequentialReader, CutsWhereTrainingLeavesOut) {
+  SequentialReader reader(pairs_of("ab\nabcdefghijkl\n", "x\ny\n"),
+                          {.batch_tokens = 64, .longest = 10, .too_long = OverlongPolicy::skip},
+                          {});
   const Batch batch = reader.next();
   EXPECT_EQ(batch.count("rows"), 2);
   EXPECT_TRUE(reader.done());
-  EXPECT_THAT(reader.lengths().told(), HasSubstr("are cut"));
+  EXPECT_THAT(reader.lengths().describe(), HasSubstr("are cut"));
   EXPECT_EQ(reader.coverage().text(), "; 1 cut after data.max_length = 10 tokens");
 }
 
 TEST(BucketedSource, IsReadAheadAsAnySource) {
   BucketedSource source(pairs_of(100), small, 5, {});
-  BatchLoader loader(std::make_unique<BucketedSource>(pairs_of(100), small, 5, BatchDivision{}));
+  BatchLoader loader(std::make_unique<BucketedSource>(pairs_of(100), small, 5, BatchShard{}));
   for (int i = 0; i < 30; ++i) {
     EXPECT_TRUE(equal(loader.next().field("tokens"), source.next().field("tokens")));
     EXPECT_TRUE(equal(loader.cursors(), source.cursors()));
@@ -409,7 +411,7 @@ TEST(BucketOptions, HaveTheirKeys) {
   give("data.tokenizer.sampling_alpha", "0.2");
   table.finish();
   EXPECT_EQ(options.batch_tokens, 4096);
-  EXPECT_EQ(options.too_long, TooLong::leave_out);
+  EXPECT_EQ(options.too_long, OverlongPolicy::skip);
   EXPECT_EQ(options.subword_sampling, 0.2);
 }
 

@@ -55,13 +55,13 @@ Texts documents_of(DocumentReader& reader) {
 }
 
 // The same of every buffer, and from every document on.
-Texts documents_of(const NamedFile& file, const DocumentForm& form) {
+Texts documents_of(const NamedFile& file, const DocumentFormat& form) {
   DocumentReader all(file.open(), form);
   const Texts texts = documents_of(all);
   for (const std::size_t block : {1, 2, 3, 5, 8, 13, 64}) {
     DocumentReader reader(file.open(), form, {.block = block});
     EXPECT_EQ(documents_of(reader), texts) << block;
-    EXPECT_EQ(reader.left_out(), all.left_out());
+    EXPECT_EQ(reader.num_skipped(), all.num_skipped());
   }
   for (std::size_t first = 1; first <= texts.size(); ++first) {
     DocumentReader before(file.open(), form, {.block = 4});
@@ -75,13 +75,13 @@ Texts documents_of(const NamedFile& file, const DocumentForm& form) {
   return texts;
 }
 
-constexpr DocumentForm lines = {.boundary = DocumentBoundary::line};
-constexpr DocumentForm paragraphs = {.boundary = DocumentBoundary::paragraph};
-constexpr DocumentForm whole = {.boundary = DocumentBoundary::file};
+constexpr DocumentFormat lines = {.boundary = DocumentBoundary::line};
+constexpr DocumentFormat paragraphs = {.boundary = DocumentBoundary::paragraph};
+constexpr DocumentFormat whole = {.boundary = DocumentBoundary::file};
 
 TEST(DocumentReader, TextsAreCutAsTheFormSays) {
   const std::string text = "\n \none\r\ntwo é\n\n \t\n\nthree\n\nfour";
-  const std::vector<std::pair<DocumentForm, Texts>> cases = {
+  const std::vector<std::pair<DocumentFormat, Texts>> cases = {
       {lines, {" ", "one", "two é", " \t", "three", "four"}},
       {paragraphs, {"one\r\ntwo é", "three", "four"}},
       {whole, {text}},
@@ -97,7 +97,7 @@ TEST(DocumentReader, EmptyDocumentsAreCounted) {
   const NamedFile file("a.txt", "a\n\n\r\nb\n\n");
   DocumentReader reader(file.open(), lines);
   EXPECT_EQ(documents_of(reader), (Texts{"a", "b"}));
-  EXPECT_EQ(reader.left_out(), 3);
+  EXPECT_EQ(reader.num_skipped(), 3);
 }
 
 TEST(DocumentReader, EachLineOfJsonlIsADocument) {
@@ -110,7 +110,7 @@ TEST(DocumentReader, EachLineOfJsonlIsADocument) {
                                       std::pair("a.jsonl.gz", gzip_of(text)),
                                       std::pair("a.jsonl.zst", zstd_of(text)),
                                       std::pair("b.jsonl", gzip_of(text))})
-    for (const DocumentForm& form : {DocumentForm(), paragraphs, whole})
+    for (const DocumentFormat& form : {DocumentFormat(), paragraphs, whole})
       EXPECT_EQ(documents_of(NamedFile(name, content), form), expected) << name;
   EXPECT_EQ(
       documents_of(NamedFile("a.jsonl", "{\"text\": \"a\", \"body\": \"b\"}\n"), {.field = "body"}),
@@ -143,11 +143,11 @@ TEST(DocumentReader, AWholeFileComesInPartsThatAreLines) {
 
 // Of a whole file in parts that end at blanks.
 Texts parts_of(const NamedFile& file, std::optional<std::size_t> most) {
-  const DocumentReading reading = {.parts = DocumentParts::places,
-                                   .part = 40'000,
-                                   .place_to_cut = blank_to_cut_at,
-                                   .most = most,
-                                   .block = 7'001};
+  const DocumentReaderOptions reading = {.parts = DocumentParts::places,
+                                         .part = 40'000,
+                                         .place_to_cut = blank_to_cut_at,
+                                         .most = most,
+                                         .block = 7'001};
   DocumentReader reader(file.open(), whole, reading);
   Texts parts;
   for (Document document; reader.next(document);) parts.push_back(document.text);
@@ -206,8 +206,8 @@ TEST(DocumentReader, WithoutPlacesAPartEndsBeforeTheLastSpace) {
 // What is said when all documents are read.
 std::string sentence(const std::string& name,
                      const std::string& content,
-                     const DocumentForm& form,
-                     const DocumentReading& reading = {}) {
+                     const DocumentFormat& form,
+                     const DocumentReaderOptions& reading = {}) {
   const NamedFile file(name, content);
   const std::string said = sentence_of<DataError>([&] {
     DocumentReader reader(file.open(), form, reading);
@@ -249,7 +249,7 @@ TEST(DocumentReader, WhatIsWrongIsSaidWithItsLine) {
 
 TEST(DocumentReader, DocumentsThatAreTooLongAreRefusedBeforeTheyAreRead) {
   const std::string one = "a\n" + std::string(101, 'x') + "\n";
-  const DocumentReading reading = {.longest = 100, .block = 16};
+  const DocumentReaderOptions reading = {.longest = 100, .block = 16};
   EXPECT_EQ(sentence("a.txt", one, lines, reading),
             ": a line of more than 100 bytes begins at byte 2, and no document may be longer");
   EXPECT_EQ(sentence("a.txt", "a\n\nb\n" + one, paragraphs, reading),
@@ -262,7 +262,7 @@ TEST(DocumentReader, DocumentsThatAreTooLongAreRefusedBeforeTheyAreRead) {
               HasSubstr("a line of more than 1000 bytes"));
 }
 
-TEST(DocumentForm, TheTokenThatEndsDocumentsIsFound) {
+TEST(DocumentFormat, TheTokenThatEndsDocumentsIsFound) {
   EXPECT_EQ(end_of_text_id({}, Tokenizer()), std::nullopt);
   EXPECT_EQ(end_of_text_id({.end_of_text = "10"}, Tokenizer()), 10);
   EXPECT_EQ(

@@ -24,9 +24,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-constexpr DocumentForm lines = {.boundary = DocumentBoundary::line};
-constexpr DocumentForm paragraphs = {.boundary = DocumentBoundary::paragraph};
-constexpr DocumentForm whole = {.boundary = DocumentBoundary::file};
+constexpr DocumentFormat lines = {.boundary = DocumentBoundary::line};
+constexpr DocumentFormat paragraphs = {.boundary = DocumentBoundary::paragraph};
+constexpr DocumentFormat whole = {.boundary = DocumentBoundary::file};
 
 // Byte pairs whose tokens depend on what stands around them, and a token that ends texts.
 Tokenizer package_tokenizer() {
@@ -37,7 +37,7 @@ Tokenizer package_tokenizer() {
         "n",       "k", "s", "u", "Ã", "©", "lo", "Ġlo", "ba", "balo", "ĊĊ"})
     vocabulary +=
         std::string(vocabulary.empty() ? "" : ",") + "\"" + token + "\":" + std::to_string(id++);
-  return Tokenizer::of_package(JsonTokenizer(
+  return Tokenizer::from_huggingface(JsonTokenizer(
       "{\"added_tokens\":[{\"id\":0,\"content\":\"<|end|>\",\"special\":true,\"single_word\":false,"
       "\"lstrip\":false,\"rstrip\":false,\"normalized\":false}],\"normalizer\":null,"
       "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,"
@@ -125,13 +125,13 @@ TEST(DocumentTokens, AreThoseOfEachDocumentAlone) {
       const Text text(name, content);
       for (const std::optional<std::string>& end :
            {std::optional<std::string>(), std::optional<std::string>("3")}) {
-        const DocumentForm form = {.end_of_text = end};
-        const TokensMade made = make_tokens(text.path, form, tokenizer, text.cache());
+        const DocumentFormat form = {.end_of_text = end};
+        const TokenizedFile made = tokenize_file(text.path, form, tokenizer, text.cache());
         EXPECT_FALSE(made.was_there);
         EXPECT_EQ(documents_in(*made.tokens),
                   encoded(documents, tokenizer, end_of_text_id(form, tokenizer)));
         EXPECT_EQ(made.tokens->bytes(), bytes_of(documents));
-        EXPECT_EQ(made.tokens->end().left_out, std::ssize(documents));
+        EXPECT_EQ(made.tokens->end().num_skipped, std::ssize(documents));
       }
     }
 }
@@ -145,7 +145,7 @@ TEST(DocumentTokens, OfTextsAreThoseOfTheirDocuments) {
     if (end > at) by_line.push_back(content.substr(at, end - at));
     at = end + 1;
   }
-  const std::vector<std::pair<DocumentForm, std::vector<std::string>>> cases = {
+  const std::vector<std::pair<DocumentFormat, std::vector<std::string>>> cases = {
       {lines, by_line},
       {paragraphs, {"balo tir\n lo", "ba", last.substr(0, last.size() - 1)}},
       {whole, {content}},
@@ -153,10 +153,10 @@ TEST(DocumentTokens, OfTextsAreThoseOfTheirDocuments) {
   for (const Tokenizer& tokenizer : every_tokenizer())
     for (const auto& [form, documents] : cases) {
       const Text text("a.txt.gz", gzip_of(content));
-      const auto made = make_tokens(text.path, form, tokenizer, text.cache());
+      const auto made = tokenize_file(text.path, form, tokenizer, text.cache());
       EXPECT_EQ(documents_in(*made.tokens), encoded(documents, tokenizer));
       EXPECT_EQ(made.tokens->bytes(), bytes_of(documents));
-      EXPECT_EQ(made.tokens->end().left_out, form.boundary == DocumentBoundary::line ? 4 : 0);
+      EXPECT_EQ(made.tokens->end().num_skipped, form.boundary == DocumentBoundary::line ? 4 : 0);
     }
 }
 
@@ -164,8 +164,8 @@ TEST(DocumentTokens, ThirdPartyModelsEncodeTheWholeText) {
   const std::string content = "\n" + subword_text(9000, 3) + "\n\n  balo\n";
   for (const std::string& bytes : {llama_model(), foreign_model("true", "2")}) {
     const Text text("a.txt", content);
-    const auto made =
-        make_tokens(text.path, {}, Tokenizer::subwords(SubwordModel(bytes, "model")), text.cache());
+    const auto made = tokenize_file(
+        text.path, {}, Tokenizer::subwords(SentencePieceModel(bytes, "model")), text.cache());
     const std::vector<Ids> wanted = {ids_of_library(bytes, content)};
     EXPECT_EQ(documents_in(*made.tokens), wanted);
     EXPECT_EQ(made.tokens->bytes(), std::ssize(content));
@@ -175,15 +175,15 @@ TEST(DocumentTokens, ThirdPartyModelsEncodeTheWholeText) {
 TEST(DocumentTokens, ThirdPartyModelsEncodeTextsWithoutPlacesToCutInBoundedParts) {
   std::string content;
   while (content.size() < 3 << 20) content += "中文";
-  const Tokenizer tokenizer = Tokenizer::subwords(SubwordModel(llama_model(), "model"));
+  const Tokenizer tokenizer = Tokenizer::subwords(SentencePieceModel(llama_model(), "model"));
   const Text text("a.txt", content);
   std::int64_t reports = 0;
-  const auto made = make_tokens(text.path,
-                                {},
-                                tokenizer,
-                                text.cache(),
-                                [&reports](const ScanProgress&) { ++reports; },
-                                {.part = 1 << 20, .batch = 1 << 20});
+  const auto made = tokenize_file(text.path,
+                                  {},
+                                  tokenizer,
+                                  text.cache(),
+                                  [&reports](const ScanProgress&) { ++reports; },
+                                  {.part = 1 << 20, .batch = 1 << 20});
   EXPECT_EQ(made.tokens->bytes(), std::ssize(content));
   EXPECT_GE(reports, 3) << "one for each part of the text";
   const std::vector<Ids> found = documents_in(*made.tokens);
@@ -197,8 +197,8 @@ TEST(DocumentTokens, BytesOfATokenAreThoseOfItsText) {
   const std::string content = subword_text(30, 3) + "\u00e9\n";
   for (const Tokenizer& tokenizer : every_tokenizer()) {
     const Text text("a.txt", content);
-    const DocumentForm form = {.boundary = DocumentBoundary::file, .end_of_text = "3"};
-    const auto made = make_tokens(text.path, form, tokenizer, text.cache());
+    const DocumentFormat form = {.boundary = DocumentBoundary::file, .end_of_text = "3"};
+    const auto made = tokenize_file(text.path, form, tokenizer, text.cache());
     std::vector<SubwordToken> tokens(static_cast<std::size_t>(made.tokens->tokens()));
     made.tokens->read_tokens(0, tokens);
     EXPECT_EQ(tokens.back().bytes, 0) << "the end is no text";
@@ -217,15 +217,15 @@ TEST(DocumentTokens, PartsAndBatchesMakeNoDifference) {
   const std::string content =
       subword_text(900, 3) + std::string(100'000, 'k') + "\n\n" + subword_text(900, 4);
   for (const Tokenizer& tokenizer : every_tokenizer())
-    for (const DocumentForm& form : {lines, paragraphs, whole, DocumentForm()}) {
+    for (const DocumentFormat& form : {lines, paragraphs, whole, DocumentFormat()}) {
       const Text text("a.txt", content);
-      const auto all = make_tokens(text.path, form, tokenizer, text.cache());
-      const auto parts = make_tokens(text.path,
-                                     form,
-                                     tokenizer,
-                                     text.folder.path() / "parts",
-                                     {},
-                                     {.part = 60'000, .batch = 30'000});
+      const auto all = tokenize_file(text.path, form, tokenizer, text.cache());
+      const auto parts = tokenize_file(text.path,
+                                       form,
+                                       tokenizer,
+                                       text.folder.path() / "parts",
+                                       {},
+                                       {.part = 60'000, .batch = 30'000});
       EXPECT_EQ(all.path.filename(), parts.path.filename());
       EXPECT_EQ(documents_in(*parts.tokens), documents_in(*all.tokens));
       EXPECT_EQ(parts.tokens->bytes(), all.tokens->bytes());
@@ -244,15 +244,15 @@ TEST(DocumentTokens, WhoIsStoppedGoesOnFromWhatIsWhole) {
   const Tokenizer tokenizer;
   for (const std::string& content : {json, gzip_of(json)}) {
     const Text text("a.jsonl", content);
-    const auto all = make_tokens(text.path, {}, tokenizer, text.folder.path() / "all");
-    const TokenMaking making = {.part = 20'000, .batch = 2'000};
+    const auto all = tokenize_file(text.path, {}, tokenizer, text.folder.path() / "all");
+    const TokenizationOptions making = {.part = 20'000, .batch = 2'000};
     std::int64_t kept = 0;
     int tries = 0;
-    TokensMade made;
+    TokenizedFile made;
     while (true) {
       int left = 14;  // a part is ten batches, the hash is told once, and each part as it is joined
       try {
-        made = make_tokens(
+        made = tokenize_file(
             text.path,
             {},
             tokenizer,
@@ -275,24 +275,24 @@ TEST(DocumentTokens, WhoIsStoppedGoesOnFromWhatIsWhole) {
     EXPECT_GT(kept, 50'000);
     EXPECT_EQ(made.tokens->fingerprint(), all.tokens->fingerprint());
     EXPECT_THAT(text.cached(), ElementsAre(made.path.filename().string()));
-    EXPECT_TRUE(make_tokens(text.path, {}, tokenizer, text.cache()).was_there);
+    EXPECT_TRUE(tokenize_file(text.path, {}, tokenizer, text.cache()).was_there);
   }
 }
 
 TEST(DocumentTokens, APartThatIsDamagedOrNotTheNextIsMadeAgain) {
   const std::string content = subword_text(1500, 3);
   const Text text("a.txt", content);
-  const auto all = make_tokens(text.path, lines, {}, text.folder.path() / "all");
+  const auto all = tokenize_file(text.path, lines, {}, text.folder.path() / "all");
   const auto stop_after = [&](std::int64_t part, int reports) {
     EXPECT_EQ(sentence_of<DataError>([&] {
-                make_tokens(text.path,
-                            lines,
-                            {},
-                            text.cache(),
-                            [&](const ScanProgress&) {
-                              if (--reports == 0) throw DataError("stopped");
-                            },
-                            {.part = part, .batch = 5'000});
+                tokenize_file(text.path,
+                              lines,
+                              {},
+                              text.cache(),
+                              [&](const ScanProgress&) {
+                                if (--reports == 0) throw DataError("stopped");
+                              },
+                              {.part = part, .batch = 5'000});
               }),
               "stopped");
   };
@@ -303,19 +303,19 @@ TEST(DocumentTokens, APartThatIsDamagedOrNotTheNextIsMadeAgain) {
   stop_after(14'000, 5);  // the second part is another now, and what was the third is not the next
   EXPECT_EQ(text.cached(), parts);
   const auto made =
-      make_tokens(text.path, lines, {}, text.cache(), {}, {.part = 10'000, .batch = 5'000});
+      tokenize_file(text.path, lines, {}, text.cache(), {}, {.part = 10'000, .batch = 5'000});
   EXPECT_GT(made.kept_bytes, 0);
   EXPECT_EQ(made.tokens->fingerprint(), all.tokens->fingerprint());
 }
 
 TEST(DocumentTokens, SeveralMayMakeThemAtOnce) {
   const Text text("a.txt", subword_text(2000, 3));
-  const auto all = make_tokens(text.path, lines, {}, text.folder.path() / "all");
+  const auto all = tokenize_file(text.path, lines, {}, text.folder.path() / "all");
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
       const auto made =
-          make_tokens(text.path, lines, {}, text.cache(), {}, {.part = 20'000, .batch = 10'000});
+          tokenize_file(text.path, lines, {}, text.cache(), {}, {.part = 20'000, .batch = 10'000});
       EXPECT_EQ(made.tokens->fingerprint(), all.tokens->fingerprint());
     });
   for (std::thread& thread : threads) thread.join();
@@ -324,28 +324,28 @@ TEST(DocumentTokens, SeveralMayMakeThemAtOnce) {
 
 TEST(DocumentTokens, EachFormHasAFileOfItsOwn) {
   const Text text("a.txt", "balo\n\nlo\n");
-  const DocumentForm ended = {.boundary = DocumentBoundary::line, .end_of_text = "3"};
+  const DocumentFormat ended = {.boundary = DocumentBoundary::line, .end_of_text = "3"};
   std::size_t count = 0;
-  for (const DocumentForm& form : {lines, paragraphs, whole, DocumentForm(), ended}) {
-    EXPECT_FALSE(make_tokens(text.path, form, {}, text.cache()).was_there);
-    EXPECT_TRUE(make_tokens(text.path, form, {}, text.cache()).was_there);
+  for (const DocumentFormat& form : {lines, paragraphs, whole, DocumentFormat(), ended}) {
+    EXPECT_FALSE(tokenize_file(text.path, form, {}, text.cache()).was_there);
+    EXPECT_TRUE(tokenize_file(text.path, form, {}, text.cache()).was_there);
     EXPECT_EQ(text.cached().size(), ++count);
   }
   // The field is of .jsonl.
-  const DocumentForm field = {.boundary = DocumentBoundary::line, .field = "body"};
-  EXPECT_TRUE(make_tokens(text.path, field, {}, text.cache()).was_there);
+  const DocumentFormat field = {.boundary = DocumentBoundary::line, .field = "body"};
+  EXPECT_TRUE(tokenize_file(text.path, field, {}, text.cache()).was_there);
   text.write("balo\n\nlu\n");
-  EXPECT_FALSE(make_tokens(text.path, lines, {}, text.cache()).was_there);
+  EXPECT_FALSE(tokenize_file(text.path, lines, {}, text.cache()).was_there);
 }
 
 TEST(DocumentTokens, WhatIsWrongIsSaidWithItsPlaceAndLeavesNothing) {
   const auto sentence = [](const std::string& name,
                            const std::string& content,
-                           const DocumentForm& form,
+                           const DocumentFormat& form,
                            const Tokenizer& tokenizer) {
     const Text text(name, content);
     const std::string said =
-        sentence_of<DataError>([&] { make_tokens(text.path, form, tokenizer, text.cache()); });
+        sentence_of<DataError>([&] { tokenize_file(text.path, form, tokenizer, text.cache()); });
     EXPECT_TRUE(!fs::exists(text.cache()) || text.cached().empty());
     return said.starts_with(text.path) ? said.substr(text.path.size()) : said;
   };
@@ -369,7 +369,7 @@ TEST(DocumentTokens, LongDocumentsAreEncodedAsShortOnesAre) {
   // Longer than what is gathered.
   const std::string content = std::string(9'000'000, 'a') + "\nab\n";
   const Text text("a.txt", content);
-  const auto made = make_tokens(text.path, lines, {}, text.cache());
+  const auto made = tokenize_file(text.path, lines, {}, text.cache());
   EXPECT_EQ(documents_in(*made.tokens), encoded({std::string(9'000'000, 'a'), "ab"}, Tokenizer()));
 }
 

@@ -30,15 +30,15 @@ Environment counting_world() {
           .actions = {"a", "b"},
           .steps = 7,
           .numbers = 1,
-          .begin = [](const Random&) { return Situation{0}; },
-          .observation = [](const Situation& now) { return static_cast<char>('0' + now[0]); },
-          .act = [](Situation& now, std::int64_t, const Random&) -> Outcome {
-            return {.ending = ++now[0] == 7 ? Ending::time : Ending::none};
+          .begin = [](const Random&) { return WorldState{0}; },
+          .observation = [](const WorldState& now) { return static_cast<char>('0' + now[0]); },
+          .act = [](WorldState& now, std::int64_t, const Random&) -> EnvStep {
+            return {.ending = ++now[0] == 7 ? Termination::time : Termination::none};
           },
-          .succeeded = [](const Situation&) { return true; },
+          .succeeded = [](const WorldState&) { return true; },
           .guide =
               [](const Random&) {
-                return [](const Situation& now) -> Advice {
+                return [](const WorldState& now) -> ExpertAction {
                   const std::int64_t asked[] = {-1, 0, 1, -1, -1, 1, 0};
                   return {.asked = asked[now[0]]};
                 };

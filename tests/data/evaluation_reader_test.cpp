@@ -38,7 +38,7 @@ TEST(EvaluationReader, EveryTokenIsATargetOnceForAnyStreamsSegmentAndRanks) {
             for (std::int64_t i = 0; i < reader.batches(); ++i) {
               ASSERT_FALSE(reader.done());
               const Batch batch = reader.next();
-              EXPECT_EQ(batch.fresh, i == 0);
+              EXPECT_EQ(batch.resets_state, i == 0);
               counted += batch.count("tokens");
               EXPECT_EQ(batch.count("bytes"), batch.count("tokens"));
               const auto tokens = batch.field("tokens").span<std::int64_t>();
@@ -80,7 +80,7 @@ TEST(EvaluationReader, RewindingGivesTheSamePassAgain) {
   while (!reader.done()) reader.next();
   reader.rewind();
   const Batch again = reader.next();
-  EXPECT_TRUE(again.fresh);
+  EXPECT_TRUE(again.resets_state);
   EXPECT_TRUE(std::ranges::equal(first.field("tokens").span<std::int64_t>(),
                                  again.field("tokens").span<std::int64_t>()));
 }

@@ -38,7 +38,7 @@ inline std::shared_ptr<const Examples> pairs_of(const std::string& source,
                                                 const Tokenizer& tokenizer = {}) {
   const TemporaryFile first(source);
   const TemporaryFile second(target);
-  return open_pairs(first.path(), second.path(), tokenizer, tokenizer, Communicator());
+  return open_parallel_corpus(first.path(), second.path(), tokenizer, tokenizer, Communicator());
 }
 inline std::shared_ptr<const Examples> pairs_of(int lines) {
   const PairText text = pair_text(lines);

@@ -15,7 +15,7 @@ TEST(ExamplesMesh, TheRanksReadTheRowsOfOneBatch) {
   const TemporaryFile source(text.source);
   const TemporaryFile target(text.target);
   testing::on_ranks(4, [&](const Communicator& all) {
-    const auto pairs = open_pairs(source.path(), target.path(), {}, {}, all);
+    const auto pairs = open_parallel_corpus(source.path(), target.path(), {}, {}, all);
     const BucketOptions options = {.batch_tokens = 900, .longest = 0};
     BucketedSource mine(pairs, options, 1, {all.rank(), all.size(), 1});
     BucketedSource whole(pairs, options, 1, {});
@@ -36,9 +36,9 @@ TEST(ExamplesMesh, EveryRankSaysWhatIsWrongWithTheSides) {
   const TemporaryFile source("a\nb\n");
   const TemporaryFile target("x\ny\nz\n");
   testing::on_ranks(4, [&](const Communicator& all) {
-    EXPECT_THAT(
-        sentence_of<DataError>([&] { open_pairs(source.path(), target.path(), {}, {}, all); }),
-        ::testing::HasSubstr(":3: has 3 lines"));
+    EXPECT_THAT(sentence_of<DataError>(
+                    [&] { open_parallel_corpus(source.path(), target.path(), {}, {}, all); }),
+                ::testing::HasSubstr(":3: has 3 lines"));
   });
 }
 

@@ -19,7 +19,7 @@ inline Tokenizer framing_tokenizer(
   for (const auto& [id, name] : {std::pair(0, "<s>"), {1, "<pad>"}, {2, "</s>"}, {3, "<unk>"}})
     added += fmt::format(
         R"({}{{"id": {}, "content": "{}", "special": true}})", added.empty() ? "" : ", ", id, name);
-  return Tokenizer::of_package(
+  return Tokenizer::from_huggingface(
       JsonTokenizer(fmt::format(
                         R"({{"added_tokens": [{}], "pre_tokenizer": {{"type": "WhitespaceSplit"}},
               "post_processor": {}, "decoder": {{"type": "WordPiece", "prefix": "##"}},
@@ -30,6 +30,6 @@ inline Tokenizer framing_tokenizer(
                     "framing"));
 }
 
-inline const SentenceTokens as_bart = {.begin = "</s>", .end = "</s>", .first = "<s>"};
+inline const SpecialTokenNames as_bart = {.begin = "</s>", .end = "</s>", .first = "<s>"};
 
 }  // namespace longspan::testing

@@ -37,23 +37,25 @@ std::vector<T> counted(std::size_t count, T first = 0) {
   return ids;
 }
 
-IdFile open(const TemporaryFile& file, std::int64_t vocabulary, IdBits bits = IdBits::fitting) {
+TokenIdFile open(const TemporaryFile& file,
+                 std::int64_t vocabulary,
+                 TokenDType bits = TokenDType::fitting) {
   return {std::make_shared<const InputFile>(file.path()), vocabulary, bits};
 }
 
 std::string refusal(const TemporaryFile& file,
                     std::int64_t vocabulary,
-                    IdBits bits = IdBits::fitting) {
+                    TokenDType bits = TokenDType::fitting) {
   return sentence_of<DataError>([&] { open(file, vocabulary, bits); });
 }
 
-std::vector<std::int64_t> read(const IdFile& ids, std::int64_t token, std::size_t count) {
+std::vector<std::int64_t> read(const TokenIdFile& ids, std::int64_t token, std::size_t count) {
   std::vector<std::int64_t> out(count);
   ids.read(token, out);
   return out;
 }
 
-TEST(IdFile, ReadsIdsOfTheBitsThatTheVocabularyNeedsOrThatAreAskedFor) {
+TEST(TokenIdFile, ReadsIdsOfTheBitsThatTheVocabularyNeedsOrThatAreAskedFor) {
   const TemporaryFile narrow(bytes_of<std::uint16_t>({5, 50256, 7, 65535}));
   EXPECT_EQ(open(narrow, 65536).tokens(), 4);
   EXPECT_THAT(read(open(narrow, 65536), 1, 3), ElementsAre(50256, 7, 65535));
@@ -61,13 +63,13 @@ TEST(IdFile, ReadsIdsOfTheBitsThatTheVocabularyNeedsOrThatAreAskedFor) {
   EXPECT_EQ(open(wide, 128256).tokens(), 3);
   EXPECT_THAT(read(open(wide, 128256), 0, 3), ElementsAre(5, 128255, 7));
   const TemporaryFile wider(bytes_of<std::uint32_t>({5, 6, 7}));
-  EXPECT_THAT(read(open(wider, 10, IdBits::thirty_two), 1, 2), ElementsAre(6, 7));
+  EXPECT_THAT(read(open(wider, 10, TokenDType::thirty_two), 1, 2), ElementsAre(6, 7));
 }
 
-TEST(IdFile, ReadsAnyPartOfMoreIdsThanItCopiesAtATime) {
+TEST(TokenIdFile, ReadsAnyPartOfMoreIdsThanItCopiesAtATime) {
   const auto ids = counted<std::uint16_t>(60000);
   const TemporaryFile file(bytes_of(ids));
-  const IdFile opened = open(file, 60000);
+  const TokenIdFile opened = open(file, 60000);
   for (const std::int64_t begin : {0, 1, 4095, 4097, 40000}) {
     const auto found = read(opened, begin, static_cast<std::size_t>(60000 - begin));
     for (std::size_t i = 0; i < found.size(); ++i)
@@ -75,7 +77,7 @@ TEST(IdFile, ReadsAnyPartOfMoreIdsThanItCopiesAtATime) {
   }
 }
 
-TEST(IdFile, AnIdBeyondTheVocabularyIsToldWithItsPlace) {
+TEST(TokenIdFile, AnIdBeyondTheVocabularyIsToldWithItsPlace) {
   const TemporaryFile file(bytes_of<std::uint16_t>({5, 9, 300}));
   EXPECT_EQ(refusal(file, 300),
             file.path() +
@@ -84,40 +86,41 @@ TEST(IdFile, AnIdBeyondTheVocabularyIsToldWithItsPlace) {
   EXPECT_EQ(refusal(file, 301), "");
 }
 
-TEST(IdFile, AnIdBetweenThePlacesThatAreLookedAtIsRefusedWhenItIsRead) {
+TEST(TokenIdFile, AnIdBetweenThePlacesThatAreLookedAtIsRefusedWhenItIsRead) {
   std::vector<std::uint16_t> ids(2'000'000, 1);
   ids[5000] = 400;
   const TemporaryFile file(bytes_of(ids));
-  const IdFile opened = open(file, 300);
+  const TokenIdFile opened = open(file, 300);
   EXPECT_THAT(read(opened, 4998, 2), ElementsAre(1, 1));
   EXPECT_THAT(sentence_of<DataError>([&] { read(opened, 4998, 4); }),
               HasSubstr("byte 10000: token 5000 is 400"));
 }
 
-TEST(IdFile, IdsOfOtherBitsAreNotTakenForTheseIds) {
+TEST(TokenIdFile, IdsOfOtherBitsAreNotTakenForTheseIds) {
   const TemporaryFile wide(bytes_of<std::uint32_t>({5, 6, 7, 8, 9}));
   EXPECT_EQ(refusal(wide, 300),
             wide.path() +
                 ": every second id of 16 bits is 0, as in a file of 32 bits; set data.token_dtype "
                 "to uint32, or to uint16 where the ids are so");
-  EXPECT_EQ(refusal(wide, 300, IdBits::sixteen), "");
-  EXPECT_EQ(refusal(wide, 300, IdBits::thirty_two), "");
+  EXPECT_EQ(refusal(wide, 300, TokenDType::sixteen), "");
+  EXPECT_EQ(refusal(wide, 300, TokenDType::thirty_two), "");
   const TemporaryFile narrow(bytes_of<std::uint16_t>({5, 6, 7, 8}));
-  EXPECT_THAT(refusal(narrow, 300, IdBits::thirty_two),
+  EXPECT_THAT(refusal(narrow, 300, TokenDType::thirty_two),
               HasSubstr("byte 0: token 0 is 393221, read as an id of 32 bits"));
 }
 
-TEST(IdFile, ReadsIdsOf64BitsAndRejectsThemAsIdsOfFewer) {
+TEST(TokenIdFile, ReadsIdsOf64BitsAndRejectsThemAsIdsOfFewer) {
   const TemporaryFile wide(bytes_of<std::int64_t>({5, 6, 7, 8, 9}));
-  EXPECT_THAT(read(open(wide, 300, IdBits::sixty_four), 0, 5), ElementsAre(5, 6, 7, 8, 9));
+  EXPECT_THAT(read(open(wide, 300, TokenDType::sixty_four), 0, 5), ElementsAre(5, 6, 7, 8, 9));
   // 128,256 ids: auto is 32 bits.
-  for (const auto& [vocabulary, bits] : {std::pair<std::int64_t, IdBits>(300, IdBits::fitting),
-                                         {300, IdBits::sixteen},
-                                         {300, IdBits::thirty_two},
-                                         {128256, IdBits::fitting}})
+  for (const auto& [vocabulary, bits] :
+       {std::pair<std::int64_t, TokenDType>(300, TokenDType::fitting),
+        {300, TokenDType::sixteen},
+        {300, TokenDType::thirty_two},
+        {128256, TokenDType::fitting}})
     EXPECT_THAT(refusal(wide, vocabulary, bits), HasSubstr("set data.token_dtype to uint64"));
   const TemporaryFile negative(bytes_of<std::int64_t>({5, -1}));
-  EXPECT_THAT(refusal(negative, 300, IdBits::sixty_four), HasSubstr("byte 8: token 1 is -1"));
+  EXPECT_THAT(refusal(negative, 300, TokenDType::sixty_four), HasSubstr("byte 8: token 1 is -1"));
 }
 
 // A file of NumPy, version 1.0 of its format.
@@ -128,9 +131,9 @@ std::string npy(std::string_view dtype, std::string_view shape, const std::strin
   return std::string("\x93NUMPY\1\0\x76\0", 10) + header + "\n" + data;
 }
 
-TEST(IdFile, ReadsNpyByItsHeader) {
+TEST(TokenIdFile, ReadsNpyByItsHeader) {
   const TemporaryFile wide(npy("<i8", "(5,)", bytes_of<std::int64_t>({5, 6, 7, 8, 9})));
-  const IdFile ids = open(wide, 300);
+  const TokenIdFile ids = open(wide, 300);
   EXPECT_EQ(ids.tokens(), 5);
   EXPECT_THAT(read(ids, 1, 3), ElementsAre(6, 7, 8));
   const TemporaryFile narrow(npy("<u2", "(3,)", bytes_of<std::uint16_t>({5, 0, 65535})));
@@ -146,7 +149,7 @@ TEST(IdFile, ReadsNpyByItsHeader) {
   EXPECT_THAT(found, ElementsAre(8, 9));
 }
 
-TEST(IdFile, RejectsNpyThatIsNoLineOfWholeNumbers) {
+TEST(TokenIdFile, RejectsNpyThatIsNoLineOfWholeNumbers) {
   const auto refused = [](std::string_view dtype, std::string_view shape, std::size_t bytes) {
     return refusal(TemporaryFile(npy(dtype, shape, std::string(bytes, '\1'))), 300);
   };
@@ -157,12 +160,12 @@ TEST(IdFile, RejectsNpyThatIsNoLineOfWholeNumbers) {
   EXPECT_THAT(refused("<i4", "(2,)", 7), HasSubstr("is it cut off?"));
   EXPECT_THAT(refusal(TemporaryFile("\x93NUMPY\1"), 300), HasSubstr("a header that is cut off"));
   const TemporaryFile wide(npy("<i8", "(1,)", bytes_of<std::int64_t>({5})));
-  EXPECT_THAT(refusal(wide, 300, IdBits::sixteen),
+  EXPECT_THAT(refusal(wide, 300, TokenDType::sixteen),
               HasSubstr("data.token_dtype is uint16, and by its header the ids have 64 bits"));
-  EXPECT_EQ(refusal(wide, 300, IdBits::sixty_four), "");
+  EXPECT_EQ(refusal(wide, 300, TokenDType::sixty_four), "");
 }
 
-TEST(IdFile, RejectsFilesOfOtherFormats) {
+TEST(TokenIdFile, RejectsFilesOfOtherFormats) {
   const std::string rest(100, '\1');
   const std::string safetensors =
       bytes_of<std::uint64_t>({20}) + "{\"ids\":{\"dtype\":\"I64" + rest;
@@ -202,10 +205,10 @@ class IndexedIds {
   std::string path(const std::string& name = "ids.bin") const {
     return (directory_.path() / name).string();
   }
-  IdFile open(std::int64_t vocabulary = 300, IdBits bits = IdBits::fitting) const {
+  TokenIdFile open(std::int64_t vocabulary = 300, TokenDType bits = TokenDType::fitting) const {
     return {std::make_shared<const InputFile>(path()), vocabulary, bits};
   }
-  std::string refusal(IdBits bits = IdBits::fitting) const {
+  std::string refusal(TokenDType bits = TokenDType::fitting) const {
     return sentence_of<DataError>([&] { open(300, bits); });
   }
 
@@ -215,9 +218,9 @@ class IndexedIds {
   testing::TemporaryDirectory directory_;
 };
 
-TEST(IdFile, HasTheDtypeAndTheDocumentsOfMegatronsIndex) {
+TEST(TokenIdFile, HasTheDtypeAndTheDocumentsOfMegatronsIndex) {
   const IndexedIds files({2, 3, 1}, {0, 1, 3});
-  const IdFile ids = files.open();
+  const TokenIdFile ids = files.open();
   EXPECT_EQ(ids.id_bytes(), 4);  // 16 would fit the vocabulary
   EXPECT_THAT(read(ids, 0, 6), ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_EQ(ids.documents(), 2);
@@ -226,23 +229,23 @@ TEST(IdFile, HasTheDtypeAndTheDocumentsOfMegatronsIndex) {
   EXPECT_EQ(documents.at(0).end, 2);
   EXPECT_EQ(documents.at(1).begin, 2);
   EXPECT_EQ(documents.at(1).end, 6);
-  EXPECT_THAT(files.refusal(IdBits::sixteen), HasSubstr("ids.idx the ids have 32 bits"));
-  EXPECT_EQ(files.refusal(IdBits::thirty_two), "");
+  EXPECT_THAT(files.refusal(TokenDType::sixteen), HasSubstr("ids.idx the ids have 32 bits"));
+  EXPECT_EQ(files.refusal(TokenDType::thirty_two), "");
   EXPECT_THAT(sentence_of<DataError>([&] { files.open(4); }),
               HasSubstr("read as an id of 32 bits (by " + files.path("ids.idx") + ")"));
 }
 
-TEST(IdFile, LeavesOutDocumentsOfMegatronsIndexThatAreEmpty) {
+TEST(TokenIdFile, LeavesOutDocumentsOfMegatronsIndexThatAreEmpty) {
   // Without a sequence, and with one that is empty.
   const IndexedIds files({2, 0, 3}, {0, 0, 1, 1, 2, 3, 3});
-  const IdFile ids = files.open();
+  const TokenIdFile ids = files.open();
   ASSERT_EQ(ids.documents(), 2);
   EXPECT_EQ(ids.document_begin(0), 0);
   EXPECT_EQ(ids.document_begin(1), 2);
   EXPECT_EQ(ids.document_begin(2), 5);
 }
 
-TEST(IdFile, RejectsAnIndexOfMegatronThatIsDamagedOrOfOtherIds) {
+TEST(TokenIdFile, RejectsAnIndexOfMegatronThatIsDamagedOrOfOtherIds) {
   IndexedIds files({2, 3, 1}, {0, 1, 3});
   const auto with = [&](std::size_t at, char byte) {
     std::string index = files.index;
@@ -264,28 +267,28 @@ TEST(IdFile, RejectsAnIndexOfMegatronThatIsDamagedOrOfOtherIds) {
   EXPECT_THAT(files.refusal(), HasSubstr("ids.idx: expected an index of Megatron-LM for"));
 }
 
-TEST(IdFile, BytesThatAreNoWholeIdsAreRefused) {
+TEST(TokenIdFile, BytesThatAreNoWholeIdsAreRefused) {
   const TemporaryFile file("abc");
   EXPECT_THAT(refusal(file, 40000),
               HasSubstr("has 3 bytes, which are no whole number of ids of 16 bits"));
   EXPECT_THAT(refusal(file, 100000), HasSubstr("whole number of ids of 32 bits"));
 }
 
-TEST(IdFile, AFileThatBecomesShorterIsAnErrorAndNotASignal) {
+TEST(TokenIdFile, AFileThatBecomesShorterIsAnErrorAndNotASignal) {
   const TemporaryFile file(bytes_of(counted<std::uint16_t>(10000)));
-  const IdFile opened = open(file, 10000);
+  const TokenIdFile opened = open(file, 10000);
   file.resize(100);
   EXPECT_THAT(sentence_of<DataError>([&] { read(opened, 9000, 10); }),
               HasSubstr("has become shorter"));
 }
 
-TEST(IdFile, IsReadAsStreamsWhoseCursorsGoOnExactlyOnAnyNumberOfRanks) {
+TEST(TokenIdFile, IsReadAsStreamsWhoseCursorsGoOnExactlyOnAnyNumberOfRanks) {
   const TemporaryFile file(bytes_of(counted<std::uint32_t>(102, 70000)));
   const Corpus corpus(CorpusFile(open(file, 80000), Tokenizer::ids(80000)));
   EXPECT_EQ(corpus.tokens(), 102);
   EXPECT_FALSE(corpus.is_text());
   const StreamLayout layout{.streams = 4, .segment = 5};
-  StreamReader whole(corpus, layout, 0, 1, Device::cpu());
+  StreamSource whole(corpus, layout, 0, 1, Device::cpu());
   whole.next();
   const Tensor cursors = whole.cursors();
   const Batch expected = whole.next();
@@ -294,7 +297,7 @@ TEST(IdFile, IsReadAsStreamsWhoseCursorsGoOnExactlyOnAnyNumberOfRanks) {
   EXPECT_EQ(all[0], 70005);
   EXPECT_EQ(all[5], 70030);
   for (int rank = 0; rank < 2; ++rank) {
-    StreamReader part(corpus, layout, rank, 2, Device::cpu());
+    StreamSource part(corpus, layout, rank, 2, Device::cpu());
     part.restore(cursors.slice(part.range().begin, part.range().end));
     const Batch batch = part.next();
     const auto found = batch.field("tokens").span<std::int64_t>();
@@ -305,17 +308,17 @@ TEST(IdFile, IsReadAsStreamsWhoseCursorsGoOnExactlyOnAnyNumberOfRanks) {
   EXPECT_EQ(once.next().count("tokens"), 101);
 }
 
-TEST(IdFile, FingerprintsTellIdsBitsAndVocabulariesApart) {
+TEST(TokenIdFile, FingerprintsTellIdsBitsAndVocabulariesApart) {
   const TemporaryFile file(bytes_of<std::uint32_t>({5, 6, 7, 8}));
-  const auto print = [&](std::int64_t vocabulary, IdBits bits) {
+  const auto print = [&](std::int64_t vocabulary, TokenDType bits) {
     return CorpusFile(open(file, vocabulary, bits), Tokenizer::ids(vocabulary)).fingerprint();
   };
-  EXPECT_EQ(print(300, IdBits::thirty_two), print(300, IdBits::thirty_two));
-  EXPECT_NE(print(300, IdBits::thirty_two), print(300, IdBits::sixteen));
-  EXPECT_NE(print(300, IdBits::thirty_two), print(301, IdBits::thirty_two));
+  EXPECT_EQ(print(300, TokenDType::thirty_two), print(300, TokenDType::thirty_two));
+  EXPECT_NE(print(300, TokenDType::thirty_two), print(300, TokenDType::sixteen));
+  EXPECT_NE(print(300, TokenDType::thirty_two), print(301, TokenDType::thirty_two));
 }
 
-TEST(IdFile, AHundredGigabytesAreOpenedAtOnceAndReadWithoutHoldingThem) {
+TEST(TokenIdFile, AHundredGigabytesAreOpenedAtOnceAndReadWithoutHoldingThem) {
   const TemporaryFile file(bytes_of<std::uint16_t>({9, 8}));
   constexpr std::int64_t size = 100'000'000'000;
   file.resize(static_cast<std::uintmax_t>(size));
@@ -325,7 +328,7 @@ TEST(IdFile, AHundredGigabytesAreOpenedAtOnceAndReadWithoutHoldingThem) {
   const Corpus corpus = open_corpus(file.path(), options, Tokenizer::ids(50257), "", {});
   EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 5);  // not minutes
   EXPECT_EQ(corpus.tokens(), size / 2);
-  StreamReader reader(corpus, {.streams = 4, .segment = 1 << 20}, 0, 1, Device::cpu());
+  StreamSource reader(corpus, {.streams = 4, .segment = 1 << 20}, 0, 1, Device::cpu());
   EXPECT_EQ(reader.next().field("tokens").span<std::int64_t>()[1], 8);
   reader.next();  // by now the memory of batches has its size
   const std::int64_t before = process_bytes("VmRSS");

@@ -128,7 +128,7 @@ TEST(Lines, HaveTheirNumbersAndPlacesInAFileOfManyBlocks) {
   const InputFile opened(file.path());
   std::int64_t heard = 0;
   std::size_t found = 0;
-  for_each_lines(
+  for_each_line_block(
       opened,
       [&](const ScanProgress& progress) { heard = progress.done; },
       [&](std::span<const Line> lines) {

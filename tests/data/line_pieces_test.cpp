@@ -23,7 +23,7 @@ std::string shown(std::string_view text,
                   std::size_t* used = nullptr) {
   std::size_t bytes = 0;
   std::string result = "|";
-  for (const LinePiece& piece : cut_lines(text, last, bytes, longest))
+  for (const LineChunk& piece : split_lines(text, last, bytes, longest))
     result += std::string(piece.text) + (piece.ends_line ? "$|" : "|");
   if (used != nullptr) *used = bytes;
   return result;
@@ -55,14 +55,14 @@ TEST(LinePieces, OfAFileAreThoseOfItsBytesHoweverLongItIs) {
   std::size_t count = 0;
   int readings = 0;
   for (; reader.next(); ++readings)
-    for (const LinePiece& piece : reader.pieces()) {
+    for (const LineChunk& piece : reader.pieces()) {
       all += std::string(piece.text) + (piece.ends_line ? "\n" : "");
       ++count;
     }
   EXPECT_EQ(all, text);
   EXPECT_GT(readings, 1);
   std::size_t used = 0;
-  EXPECT_EQ(count, cut_lines(text, true, used).size());
+  EXPECT_EQ(count, split_lines(text, true, used).size());
   EXPECT_EQ(used, text.size());
 }
 

@@ -12,34 +12,35 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(LinkLines, AreReadAsTheyAreWritten) {
-  EXPECT_THAT(links_of("0-0 12-3\t 2-1", {13, 4}, "f:1"),
-              ElementsAre(Link{0, 0}, Link{12, 3}, Link{2, 1}));
-  EXPECT_TRUE(links_of("", {1, 1}, "f:1").empty());
+TEST(AlignmentFile, AreReadAsTheyAreWritten) {
+  EXPECT_THAT(parse_alignment("0-0 12-3\t 2-1", {13, 4}, "f:1"),
+              ElementsAre(AlignmentLink{0, 0}, AlignmentLink{12, 3}, AlignmentLink{2, 1}));
+  EXPECT_TRUE(parse_alignment("", {1, 1}, "f:1").empty());
 }
 
-TEST(LinkLines, RefuseWhatIsNoLink) {
+TEST(AlignmentFile, RefuseWhatIsNoLink) {
   for (const char* bad : {"1", "1-", "-1-2", "1-2-3", "a-1", "1--2", "1-2x"})
     EXPECT_THAT(sentence_of<DataError>([&] {
-                  links_of(bad, {9, 9}, "f:7");
+                  parse_alignment(bad, {9, 9}, "f:7");
                 }),
                 HasSubstr(fmt::format("f:7: found \"{}\"; wanted links like 0-2", bad)));
   for (const char* beyond : {"2-0", "0-1"})
     EXPECT_EQ(
         sentence_of<DataError>([&] {
-          links_of(beyond, {2, 1}, "f:7");
+          parse_alignment(beyond, {2, 1}, "f:7");
         }),
         fmt::format("f:7: found the link {}, and the pair has 2 tokens of the source and 1 of "
                     "the target, counted from 0",
                     beyond));
   for (const std::string& word : {std::string(100'000, 'x'), std::string(100'000, '0') + "-9"})
-    EXPECT_LT(sentence_of<DataError>([&] { links_of(word, {2, 1}, "f:7"); }).size(), 300U);
+    EXPECT_LT(sentence_of<DataError>([&] { parse_alignment(word, {2, 1}, "f:7"); }).size(), 300U);
 }
 
-TEST(LinkLines, AreAFieldOfPairs) {
+TEST(AlignmentFile, AreAFieldOfPairs) {
   const TemporaryFile source("abc\nd\nef\n"), target("xy\nz\nuvw\n"), links("0-1 2-1 2-0\n\n1-2");
   const auto open = [&](const TemporaryFile& of) {
-    return open_pairs(source.path(), target.path(), {}, {}, Communicator(), {}, of.path());
+    return open_parallel_corpus(
+        source.path(), target.path(), {}, {}, Communicator(), {}, of.path());
   };
   const auto pairs = open(links);
   const std::vector<std::int64_t> rows = {1, 0, -1, 2};

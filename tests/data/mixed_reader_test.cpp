@@ -37,10 +37,10 @@ class MixedReaderTest : public ::testing::Test {
     options.token_cache = folder_.path().string();
     return {open_corpus(PathList(file.path()), options, Tokenizer(), "", {}), 4};
   }
-  static MixedReader reader(const std::vector<MixedText>& texts,
-                            const MixedReading& reading,
-                            int rank = 0,
-                            int ranks = 1) {
+  static WeightedMixtureSource reader(const std::vector<MixtureComponent>& texts,
+                                      const MixtureOptions& reading,
+                                      int rank = 0,
+                                      int ranks = 1) {
     return {texts, reading, rank, ranks, Device::cpu()};
   }
   static std::string row(const Batch& batch, std::int64_t row, const char* field = "tokens") {
@@ -60,21 +60,21 @@ class MixedReaderTest : public ::testing::Test {
 };
 
 TEST_F(MixedReaderTest, AStreamIsEveryOtherDocumentOneAfterAnother) {
-  MixedReader all = reader({{lines(small_)}}, {.layout = {.streams = 2, .segment = 5}});
+  WeightedMixtureSource all = reader({{lines(small_)}}, {.layout = {.streams = 2, .segment = 5}});
   const Batch first = all.next();
   EXPECT_EQ(row(first, 0), "aaacc");
   EXPECT_EQ(row(first, 0, "targets"), "aacca");
   EXPECT_EQ(row(first, 1), "bdddd");
   EXPECT_EQ(row(first, 1, "targets"), "ddddb");
-  EXPECT_TRUE(first.fresh);
+  EXPECT_TRUE(first.resets_state);
   EXPECT_EQ(first.count("tokens"), 10);
   EXPECT_EQ(first.count("bytes"), 10);
-  EXPECT_FALSE(all.next().fresh);
+  EXPECT_FALSE(all.next().resets_state);
 }
 
 TEST_F(MixedReaderTest, DocumentsThatStandApartDoNotPredictEachOther) {
-  MixedReader all =
-      reader({{lines(small_)}}, {.layout = {.streams = 1, .segment = 6}, .apart = true});
+  WeightedMixtureSource all = reader(
+      {{lines(small_)}}, {.layout = {.streams = 1, .segment = 6}, .reset_attention_mask = true});
   const Batch first = all.next();
   EXPECT_EQ(row(first, 0), "aaabcc");
   EXPECT_EQ(row(first, 0, "targets"), "aa..c.");
@@ -88,9 +88,11 @@ TEST_F(MixedReaderTest, DocumentsThatStandApartDoNotPredictEachOther) {
 
 TEST_F(MixedReaderTest, EachDocumentIsReadOnceAnEpochInAnotherOrderEach) {
   const DocumentList list = lines(large_);
-  MixedReader all =
-      reader({{list}},
-             {.layout = {.streams = 1, .segment = 28}, .seed = 3, .shuffle = true, .apart = true});
+  WeightedMixtureSource all = reader({{list}},
+                                     {.layout = {.streams = 1, .segment = 28},
+                                      .seed = 3,
+                                      .shuffle = true,
+                                      .reset_attention_mask = true});
   std::set<std::string> orders;
   for (int epoch = 0; epoch < 3; ++epoch) {
     std::string text = row(all.next(), 0);
@@ -104,8 +106,8 @@ TEST_F(MixedReaderTest, EachDocumentIsReadOnceAnEpochInAnotherOrderEach) {
 }
 
 TEST_F(MixedReaderTest, TokensAreReadInTheProportionOfTheWeights) {
-  MixedReader all = reader({{lines(small_), 1}, {lines(large_), 3}},
-                           {.layout = {.streams = 2, .segment = 50}, .shuffle = true});
+  WeightedMixtureSource all = reader({{lines(small_), 1}, {lines(large_), 3}},
+                                     {.layout = {.streams = 2, .segment = 50}, .shuffle = true});
   std::map<bool, double> read;
   for (int i = 0; i < 40; ++i) {
     const Batch batch = all.next();
@@ -117,17 +119,19 @@ TEST_F(MixedReaderTest, TokensAreReadInTheProportionOfTheWeights) {
 }
 
 TEST_F(MixedReaderTest, BatchesDoNotKnowTheRanksAndGoOnExactly) {
-  const std::vector<MixedText> texts = {{lines(small_), 2}, {lines(large_), 1}};
-  const MixedReading reading = {
-      .layout = {.streams = 4, .segment = 7}, .seed = 5, .shuffle = true, .apart = true};
-  MixedReader one = reader(texts, reading);
+  const std::vector<MixtureComponent> texts = {{lines(small_), 2}, {lines(large_), 1}};
+  const MixtureOptions reading = {.layout = {.streams = 4, .segment = 7},
+                                  .seed = 5,
+                                  .shuffle = true,
+                                  .reset_attention_mask = true};
+  WeightedMixtureSource one = reader(texts, reading);
   std::vector<Batch> wanted;
   for (int i = 0; i < 9; ++i) wanted.push_back(one.next());
-  MixedReader before = reader(texts, reading);
+  WeightedMixtureSource before = reader(texts, reading);
   for (int i = 0; i < 4; ++i) before.next();
   const Tensor cursors = before.cursors();
   for (int rank = 0; rank < 2; ++rank) {
-    MixedReader part = reader(texts, reading, rank, 2);
+    WeightedMixtureSource part = reader(texts, reading, rank, 2);
     part.restore(cursors.slice(rank * 2, rank * 2 + 2));
     for (std::size_t i = 4; i < wanted.size(); ++i) {
       const Batch batch = part.next();
@@ -141,15 +145,15 @@ TEST_F(MixedReaderTest, BatchesDoNotKnowTheRanksAndGoOnExactly) {
 }
 
 TEST_F(MixedReaderTest, CursorsOfOtherDataAreRefused) {
-  const std::vector<MixedText> texts = {{lines(small_)}};
-  const MixedReading reading = {.layout = {.streams = 2, .segment = 3}};
-  MixedReader all = reader(texts, reading);
+  const std::vector<MixtureComponent> texts = {{lines(small_)}};
+  const MixtureOptions reading = {.layout = {.streams = 2, .segment = 3}};
+  WeightedMixtureSource all = reader(texts, reading);
   all.next();
   const Tensor good = all.cursors();
   const auto refusal = [&](std::size_t at, std::int64_t value) {
     const Tensor bad = good.clone(MemoryTag::workspace);
     bad.span<std::int64_t>()[at] = value;
-    MixedReader other = reader(texts, reading);
+    WeightedMixtureSource other = reader(texts, reading);
     return sentence_of<DataError>([&] { other.restore(bad); });
   };
   EXPECT_EQ(refusal(2, good.span<std::int64_t>()[2]), "");
@@ -158,7 +162,7 @@ TEST_F(MixedReaderTest, CursorsOfOtherDataAreRefused) {
   EXPECT_EQ(refusal(1, 100), "");
   EXPECT_THAT(refusal(1, -1), HasSubstr("there is none such"));
   EXPECT_THAT(refusal(2, 0), HasSubstr("there is none such"));
-  MixedReader two = reader({{lines(small_)}, {lines(large_)}}, reading);
+  WeightedMixtureSource two = reader({{lines(small_)}, {lines(large_)}}, reading);
   EXPECT_THAT(sentence_of<DataError>([&] { two.restore(good); }),
               HasSubstr("is data.train the list that the checkpoint was made with, and are"));
 }
@@ -195,7 +199,7 @@ TEST(ShuffledOrder, HoldsEachOnce) {
     std::set<std::int64_t> found;
     std::int64_t fixed = 0;
     for (std::int64_t at = 0; at < count; ++at) {
-      const std::int64_t value = shuffled_at(random, count, at);
+      const std::int64_t value = shuffled_index(random, count, at);
       EXPECT_GE(value, 0);
       EXPECT_LT(value, count);
       found.insert(value);

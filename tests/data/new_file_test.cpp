@@ -24,15 +24,15 @@ std::vector<std::string> names_in(const fs::path& folder) {
 
 using Names = std::vector<std::string>;
 
-TEST(NewFile, RemovesWhatWhoWasKilledHasLeft) {
+TEST(AtomicFile, RemovesWhatWhoWasKilledHasLeft) {
   const testing::TemporaryDirectory place;
   const fs::path path = place.path() / "a.tokens";
   for (const char* const name :
        {"a.tokens.tmp-0123abcd-17", "a.tokens.tmp-mine", "b.tokens.tmp-0123abcd-17"})
     std::ofstream(place.path() / name) << "t";
   {
-    NewFile first(path);
-    NewFile second(path);
+    AtomicFile first(path);
+    AtomicFile second(path);
     EXPECT_EQ(names_in(place.path()).size(), 4U);
     first.write(std::string_view("text"));
     first.finish();

@@ -48,10 +48,12 @@ TEST(PackageTokenizer, CharactersHaveEqualIds) {
 }
 
 TEST(PackageTokenizer, SubwordsHaveEqualIds) {
-  for (const SubwordKind kind : {SubwordKind::unigram, SubwordKind::bpe, SubwordKind::characters}) {
+  for (const SentencePieceModelType kind : {SentencePieceModelType::unigram,
+                                            SentencePieceModelType::bpe,
+                                            SentencePieceModelType::characters}) {
     SCOPED_TRACE(name_of(kind));
-    const Tokenizer tokenizer =
-        Tokenizer::subwords(subword_model(kind, kind == SubwordKind::characters ? 1000 : 320));
+    const Tokenizer tokenizer = Tokenizer::subwords(
+        subword_model(kind, kind == SentencePieceModelType::characters ? 1000 : 320));
     for (const unsigned seed : {1, 2, 3, 4, 5, 6}) expect_equal_ids(tokenizer, varied_lines(seed));
   }
 }
@@ -64,7 +66,7 @@ TEST(PackageTokenizer, ThirdPartySubwordsHaveEqualIds) {
                                    foreign_model("false", "2"),
                                    foreign_model("true", "2", identity),
                                    foreign_model("false", "-1", identity)}) {
-    const Tokenizer tokenizer = Tokenizer::subwords(SubwordModel(bytes, "model"));
+    const Tokenizer tokenizer = Tokenizer::subwords(SentencePieceModel(bytes, "model"));
     const std::optional<std::string> json = package_json(tokenizer);
     ASSERT_TRUE(json);
     const JsonTokenizer package(*json, "tokenizer.json");
@@ -77,7 +79,7 @@ TEST(PackageTokenizer, ThirdPartySubwordsHaveEqualIds) {
 
 TEST(PackageTokenizer, WordsAndIdsHaveNone) {
   EXPECT_FALSE(package_json(Tokenizer::ids(10)));
-  EXPECT_FALSE(package_json(Tokenizer::subwords(subword_model(SubwordKind::words))));
+  EXPECT_FALSE(package_json(Tokenizer::subwords(subword_model(SentencePieceModelType::words))));
 }
 
 }  // namespace

@@ -52,10 +52,10 @@ TEST(PairExamples, FieldsOfBytes) {
 
 TEST(PairExamples, CountsBytesOfTheTextThatIsRead) {
   const std::vector<std::int64_t> rows = {0};
-  const RowRequest whole = {.examples = rows, .columns = {16, 16}};
+  const BatchRequest whole = {.examples = rows, .columns = {16, 16}};
   for (const char* target : {"four\n", "four\r\n", "four"})
     EXPECT_EQ(pairs_of("a\n", target)->read(whole).count("bytes"), 5) << target;
-  const RowRequest cut = {.examples = rows, .columns = {16, 16}, .longest = 3};
+  const BatchRequest cut = {.examples = rows, .columns = {16, 16}, .longest = 3};
   const Batch bytes = pairs_of("a\n", "abcdefgh\r\n")->read(cut);
   EXPECT_EQ(bytes.count("tokens"), 4);
   EXPECT_EQ(bytes.count("bytes"), 4);
@@ -91,14 +91,14 @@ TEST(PairExamples, CutsLinesOfIds) {
 TEST(PairExamples, FieldsOfATokenizerThatFramesTexts) {
   const TemporaryFile source("a b c\nb\n"), target("c\na b\n"), links("2-0 0-0\n0-1\n");
   const Tokenizer tokenizer = framing_tokenizer();
-  const auto pairs = open_pairs(source.path(),
-                                target.path(),
-                                tokenizer,
-                                tokenizer,
-                                Communicator(),
-                                {},
-                                links.path(),
-                                as_bart);
+  const auto pairs = open_parallel_corpus(source.path(),
+                                          target.path(),
+                                          tokenizer,
+                                          tokenizer,
+                                          Communicator(),
+                                          {},
+                                          links.path(),
+                                          as_bart);
   EXPECT_EQ(pairs->lengths(0), (Lengths{5, 2}));
   EXPECT_EQ(pairs->lengths(1), (Lengths{3, 3}));
   const std::vector<std::int64_t> rows = {0, 1};
@@ -145,7 +145,7 @@ TEST(PairExamples, RefusesBytesThatAreNotUtf8WhereTheTokenizerNeedsCharacters) {
 TEST(PairExamples, AFileThatBecomesShorterIsSaid) {
   const TemporaryFile source("ab\nabc\n");
   const TemporaryFile target("x\ny\n");
-  const auto pairs = open_pairs(source.path(), target.path(), {}, {}, Communicator());
+  const auto pairs = open_parallel_corpus(source.path(), target.path(), {}, {}, Communicator());
   source.resize(3);
   const std::vector<std::int64_t> rows = {1};
   EXPECT_NE(sentence_of<DataError>([&] {
@@ -154,35 +154,36 @@ TEST(PairExamples, AFileThatBecomesShorterIsSaid) {
             "");
 }
 
-TEST(SentenceIds, FollowTheVocabularyOrAreTheModelsOwn) {
-  const SentenceIds bytes = sentence_ids({});
+TEST(SpecialTokenIds, FollowTheVocabularyOrAreTheModelsOwn) {
+  const SpecialTokenIds bytes = sentence_ids({});
   EXPECT_EQ(bytes.begin, 256);
   EXPECT_EQ(bytes.end, 257);
   EXPECT_EQ(bytes.vocabulary, 258);
-  const SentenceIds characters = sentence_ids(Tokenizer::characters(std::u32string(U"ab"), true));
+  const SpecialTokenIds characters =
+      sentence_ids(Tokenizer::characters(std::u32string(U"ab"), true));
   EXPECT_EQ(characters.begin, 3);
   EXPECT_EQ(characters.end, 4);
   EXPECT_EQ(characters.vocabulary, 5);
   const auto model = subword_model();
-  const SentenceIds subwords = sentence_ids(Tokenizer::subwords(model));
+  const SpecialTokenIds subwords = sentence_ids(Tokenizer::subwords(model));
   EXPECT_EQ(subwords.begin, model.id_of("<s>"));
   EXPECT_EQ(subwords.end, model.id_of("</s>"));
   EXPECT_EQ(subwords.vocabulary, model.vocabulary());
 }
 
-TEST(SentenceIds, AreTokensThatAreNamed) {
+TEST(SpecialTokenIds, AreTokensThatAreNamed) {
   const Tokenizer bart = framing_tokenizer();
-  const SentenceIds named = sentence_ids(bart, as_bart);
+  const SpecialTokenIds named = sentence_ids(bart, as_bart);
   EXPECT_EQ(named.begin, 2);
   EXPECT_EQ(named.end, 2);
   EXPECT_EQ(named.first, 0);
   EXPECT_EQ(named.vocabulary, 7);
   // Where nothing is named: a begin of its own, and the end of the template or one of its own.
-  const SentenceIds framed = sentence_ids(bart);
+  const SpecialTokenIds framed = sentence_ids(bart);
   EXPECT_EQ(framed.begin, 7);
   EXPECT_EQ(framed.end, 2);
   EXPECT_EQ(framed.vocabulary, 8);
-  const SentenceIds bare = sentence_ids(framing_tokenizer("null"));
+  const SpecialTokenIds bare = sentence_ids(framing_tokenizer("null"));
   EXPECT_EQ(bare.begin, 7);
   EXPECT_EQ(bare.end, 8);
   EXPECT_EQ(bare.vocabulary, 9);
@@ -192,12 +193,12 @@ TEST(SentenceIds, AreTokensThatAreNamed) {
   EXPECT_EQ(most_sentence_ids(TokenizerKind::tokenizer_json, as_bart), 0);
 }
 
-TEST(SentenceIds, SpecialTokensAreNoText) {
+TEST(SpecialTokenIds, SpecialTokensAreNoText) {
   const std::vector<std::int64_t> ids = {0, 4, 1, 5, 2, 6};
   EXPECT_EQ(decode_sentence(framing_tokenizer(), ids, as_bart), "a b");
 }
 
-TEST(SentenceIds, TextEndsAtTheEndOfTheSentence) {
+TEST(SpecialTokenIds, TextEndsAtTheEndOfTheSentence) {
   const std::vector<std::int64_t> ids = {256, 'h', 'i', 257, 'x'};
   EXPECT_EQ(decode_sentence({}, ids), "hi");
   EXPECT_THAT(sentence_of<DataError>([] { decode_sentence({}, std::vector<std::int64_t>{300}); }),

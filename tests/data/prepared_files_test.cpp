@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 class PreparedFiles : public ::testing::Test {
  protected:
-  NamedPath write(const std::string& name, std::string_view content) const {
+  ConfigPath write(const std::string& name, std::string_view content) const {
     const std::string path = (folder_.path() / name).string();
     std::ofstream(path, std::ios::binary)
         .write(content.data(), static_cast<std::streamsize>(content.size()));
@@ -33,7 +33,7 @@ class PreparedFiles : public ::testing::Test {
 };
 
 TEST_F(PreparedFiles, AreMadeSideBySideAndToldOnceEach) {
-  std::vector<NamedPath> files;
+  std::vector<ConfigPath> files;
   for (int i = 0; i < 9; ++i)
     files.push_back(write(std::to_string(i) + ".jsonl",
                           "{\"text\": \"" + std::string(static_cast<std::size_t>(i) + 1, 'a') +
@@ -41,7 +41,7 @@ TEST_F(PreparedFiles, AreMadeSideBySideAndToldOnceEach) {
   files.push_back(write("plain.txt", "abc"));
   for (const bool is_there : {false, true}) {
     std::map<std::string, PreparedFile> told;
-    prepare_files(files, {}, {}, cache(), {}, {}, [&told](const PreparedFile& prepared) {
+    tokenize_files(files, {}, {}, cache(), {}, {}, [&told](const PreparedFile& prepared) {
       EXPECT_TRUE(told.emplace(prepared.file.text(), prepared).second);
     });
     ASSERT_EQ(told.size(), files.size());
@@ -57,12 +57,12 @@ TEST_F(PreparedFiles, AreMadeSideBySideAndToldOnceEach) {
 }
 
 TEST_F(PreparedFiles, TheFirstThatFailsIsTold) {
-  std::vector<NamedPath> files;
+  std::vector<ConfigPath> files;
   for (int i = 0; i < 6; ++i)
     files.push_back(write(std::to_string(i) + ".jsonl", i < 2 ? "{\"text\": \"a\"}\n" : "{}\n"));
   int told = 0;
   EXPECT_THAT(sentence_of<DataError>([&] {
-                prepare_files(
+                tokenize_files(
                     files, {}, {}, cache(), {}, {}, [&told](const PreparedFile&) { ++told; });
               }),
               HasSubstr("2.jsonl:1: found no field \"text\""));

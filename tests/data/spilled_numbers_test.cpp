@@ -9,10 +9,10 @@
 namespace longspan::spilled_numbers_test {
 namespace {
 
-TEST(SpilledNumbers, AreGivenBackInOrderHoweverManyAreHeld) {
+TEST(SpillBuffer, AreGivenBackInOrderHoweverManyAreHeld) {
   const testing::TemporaryDirectory folder;
   for (const std::size_t held : {1, 3, 7, 100}) {
-    SpilledNumbers numbers(folder.path(), held);
+    SpillBuffer numbers(folder.path(), held);
     for (std::uint64_t count = 0; count < 22; ++count) {
       std::uint64_t next = 0;
       numbers.for_each([&next](std::span<const std::uint64_t> part) {
@@ -26,8 +26,8 @@ TEST(SpilledNumbers, AreGivenBackInOrderHoweverManyAreHeld) {
   }
 }
 
-TEST(SpilledNumbers, AFolderThatIsNotThereIsNamed) {
-  SpilledNumbers numbers("/nowhere", 1);
+TEST(SpillBuffer, AFolderThatIsNotThereIsNamed) {
+  SpillBuffer numbers("/nowhere", 1);
   EXPECT_EQ(sentence_of<Failure>([&] { numbers.add(1); }),
             "/nowhere: a file in it cannot be written: No such file or directory");
 }

@@ -31,8 +31,8 @@ std::vector<std::int64_t> values(const Tensor& tensor) {
 
 class StreamReaderTest : public ::testing::Test {
  protected:
-  StreamReader reader(const StreamLayout& layout, int rank = 0, int ranks = 1) {
-    return StreamReader(corpus_, layout, rank, ranks, Device::cpu());
+  StreamSource reader(const StreamLayout& layout, int rank = 0, int ranks = 1) {
+    return StreamSource(corpus_, layout, rank, ranks, Device::cpu());
   }
 
   TemporaryFile file_{numbered(102)};
@@ -41,30 +41,30 @@ class StreamReaderTest : public ::testing::Test {
 
 TEST_F(StreamReaderTest, EachRowFollowsItsOwnStream) {
   // 102 tokens in 4 streams of 25: streams begin at 0, 25, 50 and 75.
-  StreamReader streams = reader({.streams = 4, .segment = 3});
+  StreamSource streams = reader({.streams = 4, .segment = 3});
   Batch first = streams.next();
   EXPECT_THAT(values(first.field("tokens")),
               ElementsAre(0, 1, 2, 25, 26, 27, 50, 51, 52, 75, 76, 77));
   EXPECT_THAT(values(first.field("targets")),
               ElementsAre(1, 2, 3, 26, 27, 28, 51, 52, 53, 76, 77, 78));
   EXPECT_EQ(first.field("tokens").shape(), (Shape{4, 3}));
-  EXPECT_TRUE(first.fresh);
+  EXPECT_TRUE(first.resets_state);
   EXPECT_EQ(first.count("tokens"), 12);
   EXPECT_EQ(first.count("bytes"), 12);
   Batch second = streams.next();
   EXPECT_THAT(values(second.field("tokens")),
               ElementsAre(3, 4, 5, 28, 29, 30, 53, 54, 55, 78, 79, 80));
-  EXPECT_FALSE(second.fresh);
+  EXPECT_FALSE(second.resets_state);
 }
 
 TEST_F(StreamReaderTest, StreamsStartAgainAtTheEndOfAnEpochAndSaySo) {
-  StreamReader streams = reader({.streams = 4, .segment = 3});
+  StreamSource streams = reader({.streams = 4, .segment = 3});
   EXPECT_EQ(streams.batches_per_epoch(), 8);  // 24 pairs a stream; the last one has 26
   int epoch = 0;
   for (const int offset : {0, 2, 1, 0, 2}) {
     for (int i = 0; i < 8; ++i) {
       const Batch batch = streams.next();
-      EXPECT_EQ(batch.fresh, i == 0);
+      EXPECT_EQ(batch.resets_state, i == 0);
       EXPECT_EQ(batch.place,
                 fmt::format("at token {} of each stream in epoch {}", offset + 3 * i, epoch));
       EXPECT_EQ(values(batch.field("tokens"))[0], offset + 3 * i);
@@ -74,14 +74,15 @@ TEST_F(StreamReaderTest, StreamsStartAgainAtTheEndOfAnEpochAndSaySo) {
   }
 }
 
-TEST(StreamReader, TwoEpochsReadEveryToken) {
+TEST(StreamSource, TwoEpochsReadEveryToken) {
   // 2,041 tokens in 8 streams of 128: an epoch has one batch, of 1,024 targets.
   std::vector<std::uint16_t> ids(2041);
   std::iota(ids.begin(), ids.end(), std::uint16_t{0});
   const TemporaryFile file({reinterpret_cast<const char*>(ids.data()), 2 * ids.size()});
   const Tokenizer tokenizer = Tokenizer::ids(2041);
-  const IdFile opened(std::make_shared<const InputFile>(file.path()), 2041, IdBits::fitting);
-  StreamReader streams(
+  const TokenIdFile opened(
+      std::make_shared<const InputFile>(file.path()), 2041, TokenDType::fitting);
+  StreamSource streams(
       Corpus(CorpusFile(opened, tokenizer)), {.streams = 8, .segment = 128}, 0, 1, Device::cpu());
   ASSERT_EQ(streams.batches_per_epoch(), 1);
   std::vector<int> read(2041);
@@ -95,17 +96,17 @@ TEST(StreamReader, TwoEpochsReadEveryToken) {
 TEST_F(StreamReaderTest, AnyNumberOfDataRanksReadsTheSameGlobalBatches) {
   const StreamLayout layout{.streams = 4, .segment = 5};
   for (const int ranks : {1, 2, 4}) {
-    StreamReader whole = reader(layout);
-    std::vector<StreamReader> parts;
+    StreamSource whole = reader(layout);
+    std::vector<StreamSource> parts;
     for (int rank = 0; rank < ranks; ++rank) parts.push_back(reader(layout, rank, ranks));
     for (int step = 0; step < 11; ++step) {
       const Batch expected = whole.next();
       std::vector<std::int64_t> tokens;
       std::vector<std::int64_t> targets;
-      for (StreamReader& part : parts) {
+      for (StreamSource& part : parts) {
         const Batch batch = part.next();
         EXPECT_EQ(batch.first_row * 5, static_cast<std::int64_t>(tokens.size()));
-        EXPECT_EQ(batch.fresh, expected.fresh);
+        EXPECT_EQ(batch.resets_state, expected.resets_state);
         for (const auto token : values(batch.field("tokens"))) tokens.push_back(token);
         for (const auto target : values(batch.field("targets"))) targets.push_back(target);
       }
@@ -118,20 +119,20 @@ TEST_F(StreamReaderTest, AnyNumberOfDataRanksReadsTheSameGlobalBatches) {
 TEST_F(StreamReaderTest, CursorsGoOnExactlyOnAnyNumberOfDataRanks) {
   const StreamLayout layout{.streams = 4, .segment = 5};
   for (int steps = 0; steps < 11; ++steps) {  // an epoch has 4
-    StreamReader whole = reader(layout);
+    StreamSource whole = reader(layout);
     for (int i = 0; i < steps; ++i) whole.next();
     const Tensor state = whole.cursors();
     const Batch expected = whole.next();
     for (const int ranks : {1, 2, 4}) {
       for (int rank = 0; rank < ranks; ++rank) {
-        StreamReader part = reader(layout, rank, ranks);
+        StreamSource part = reader(layout, rank, ranks);
         const StreamRange range = part.range();
         part.restore(state.slice(range.begin, range.end));
         EXPECT_EQ(values(part.cursors()), values(state.slice(range.begin, range.end)));
         const Batch batch = part.next();
         EXPECT_EQ(values(batch.field("tokens")),
                   values(expected.field("tokens").slice(range.begin, range.end)));
-        EXPECT_EQ(batch.fresh, expected.fresh);
+        EXPECT_EQ(batch.resets_state, expected.resets_state);
         EXPECT_EQ(batch.place, expected.place);
       }
     }
@@ -139,16 +140,16 @@ TEST_F(StreamReaderTest, CursorsGoOnExactlyOnAnyNumberOfDataRanks) {
 }
 
 TEST_F(StreamReaderTest, AnotherSegmentLengthGoesOnAtTheSameToken) {
-  StreamReader before = reader({.streams = 2, .segment = 7});
+  StreamSource before = reader({.streams = 2, .segment = 7});
   before.next();
   before.next();
-  StreamReader after = reader({.streams = 2, .segment = 3});
+  StreamSource after = reader({.streams = 2, .segment = 3});
   after.restore(before.cursors());
   EXPECT_THAT(values(after.next().field("tokens")), ElementsAre(14, 15, 16, 65, 66, 67));
 }
 
 TEST_F(StreamReaderTest, CursorsThatDoNotFitAreRefused) {
-  StreamReader streams = reader({.streams = 2, .segment = 5});
+  StreamSource streams = reader({.streams = 2, .segment = 5});
   const auto state = [](std::vector<std::int64_t> rows, const Shape& shape) {
     return Tensor::from<std::int64_t>(rows, shape, Device::cpu());
   };
@@ -160,7 +161,7 @@ TEST_F(StreamReaderTest, CursorsThatDoNotFitAreRefused) {
               HasSubstr("stream 0 is to go on at token 51 of epoch 0, but it has 51 tokens"));
   EXPECT_THAT(sentence(state({-1, 0, -1, 0}, {2, 2})), HasSubstr("token -1"));
   EXPECT_THAT(sentence(state({5, 0, 10, 0}, {2, 2})), HasSubstr("move together"));
-  EXPECT_TRUE(streams.next().fresh);  // unchanged
+  EXPECT_TRUE(streams.next().resets_state);  // unchanged
 }
 
 TEST_F(StreamReaderTest, ATextThatIsTooShortIsRefusedWithTheNumbers) {
@@ -180,12 +181,12 @@ TEST_F(StreamReaderTest, DataRanksMustDivideTheStreams) {
       "data.global_batch_size = 4: the number of streams must be a multiple of the 3 data ranks");
 }
 
-TEST(StreamReader, CharactersAreReadAsStreamsToo) {
+TEST(StreamSource, CharactersAreReadAsStreamsToo) {
   std::string text;
   for (int i = 0; i < 40; ++i) text += i % 2 == 0 ? "\xC3\xA9" : "x";
   const TemporaryFile file(text);
   const Tokenizer tokenizer = Tokenizer::characters_of(InputFile(file.path()), false);
-  StreamReader streams(
+  StreamSource streams(
       Corpus(file.path(), tokenizer), {.streams = 2, .segment = 4}, 0, 1, Device::cpu());
   for (int i = 0; i < 6; ++i) {  // an epoch has 4, and the second begins at token 3
     const Batch batch = streams.next();
@@ -195,13 +196,13 @@ TEST(StreamReader, CharactersAreReadAsStreamsToo) {
   }
 }
 
-TEST(StreamReader, ThirtyGigabytesAreReadWithoutHoldingThem) {
+TEST(StreamSource, ThirtyGigabytesAreReadWithoutHoldingThem) {
   const TemporaryFile file("begin");
   const std::int64_t size = 30'000'000'000;
   file.resize(static_cast<std::uintmax_t>(size));
   const Corpus corpus(file.path(), Tokenizer());
   EXPECT_EQ(corpus.tokens(), size);
-  StreamReader reader(corpus, {.streams = 4, .segment = 1 << 20}, 0, 1, Device::cpu());
+  StreamSource reader(corpus, {.streams = 4, .segment = 1 << 20}, 0, 1, Device::cpu());
   EXPECT_EQ(reader.next().field("tokens").span<std::int64_t>()[0], 'b');
   reader.next();  // by now the memory of batches has its size
   const std::int64_t before = process_bytes("VmRSS");

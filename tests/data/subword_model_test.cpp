@@ -18,16 +18,19 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr std::array kinds = {
-    SubwordKind::unigram, SubwordKind::bpe, SubwordKind::characters, SubwordKind::words};
+constexpr std::array kinds = {SentencePieceModelType::unigram,
+                              SentencePieceModelType::bpe,
+                              SentencePieceModelType::characters,
+                              SentencePieceModelType::words};
 
 TEST(Subwords, EveryKindGivesBackWhatItReads) {
-  for (const SubwordKind kind : kinds) {
+  for (const SentencePieceModelType kind : kinds) {
     SCOPED_TRACE(name_of(kind));
-    const SubwordModel model = subword_model(kind, kind == SubwordKind::characters ? 1000 : 320);
+    const SentencePieceModel model =
+        subword_model(kind, kind == SentencePieceModelType::characters ? 1000 : 320);
     const Tokenizer tokenizer = Tokenizer::subwords(model);
     EXPECT_EQ(tokenizer.kind(), TokenizerKind::sentencepiece);
-    EXPECT_EQ(tokenizer.vocabulary(), kind == SubwordKind::characters ? 274 : 320);
+    EXPECT_EQ(tokenizer.vocabulary(), kind == SentencePieceModelType::characters ? 274 : 320);
     for (const std::string& text : {std::string("balo tir\nmen"),
                                     std::string("\n"),
                                     std::string("\n\n balo  \n   \n"),
@@ -47,16 +50,16 @@ TEST(Subwords, EveryKindGivesBackWhatItReads) {
 }
 
 TEST(Subwords, KnownWordsTakeFewTokensAndUnknownOnesTheirBytes) {
-  const SubwordModel words = subword_model(SubwordKind::words);
+  const SentencePieceModel words = subword_model(SentencePieceModelType::words);
   EXPECT_EQ(words.encode_line(" ba ba ba").size(), 3);
-  const SubwordModel pairs = subword_model(SubwordKind::bpe);
+  const SentencePieceModel pairs = subword_model(SentencePieceModelType::bpe);
   EXPECT_LT(pairs.encode_line("balotir menkasu").size(), 8);
   EXPECT_EQ(pairs.encode_line("\xE6\xBC\xA2").size(), 3);
 }
 
 TEST(Subwords, TheBytesOfTokensAddUpToThoseOfTheLine) {
   const std::string line = "  balo  \xE6\xBC\xA2\xC3\xA9t \xEF\xAC\x81 ";
-  const auto bytes_of = [&line](const SubwordModel& model) {
+  const auto bytes_of = [&line](const SentencePieceModel& model) {
     std::int64_t bytes = 0;
     for (const SubwordToken& token : model.encode_line(line)) {
       EXPECT_GE(token.bytes, 0);
@@ -64,16 +67,16 @@ TEST(Subwords, TheBytesOfTokensAddUpToThoseOfTheLine) {
     }
     return bytes;
   };
-  for (const SubwordKind kind : kinds)
-    EXPECT_EQ(bytes_of(subword_model(kind, kind == SubwordKind::characters ? 270 : 320)),
+  for (const SentencePieceModelType kind : kinds)
+    EXPECT_EQ(bytes_of(subword_model(kind, kind == SentencePieceModelType::characters ? 270 : 320)),
               std::ssize(line));
-  EXPECT_EQ(bytes_of(SubwordModel(foreign_model("true", "2"), "model")), std::ssize(line));
+  EXPECT_EQ(bytes_of(SentencePieceModel(foreign_model("true", "2"), "model")), std::ssize(line));
 }
 
 TEST(Subwords, ThirdPartyModelsEncodeAWholeText) {
   for (const std::string& bytes :
        {foreign_model("true", "2"), foreign_model("false", "-1"), llama_model()}) {
-    const SubwordModel model(bytes, "model");
+    const SentencePieceModel model(bytes, "model");
     EXPECT_FALSE(model.encodes_lines());
     const Tokenizer tokenizer = Tokenizer::subwords(model);
     for (const std::string text : {"\n", "\n\n", "balo\ntir", " balo \n\n  tir\t\nmen\n", "\tba"}) {
@@ -81,7 +84,7 @@ TEST(Subwords, ThirdPartyModelsEncodeAWholeText) {
       EXPECT_EQ(tokenizer.encode(text, "text"), ids_of_library(bytes, text));
     }
   }
-  const Tokenizer llama = Tokenizer::subwords(SubwordModel(llama_model(), "model"));
+  const Tokenizer llama = Tokenizer::subwords(SentencePieceModel(llama_model(), "model"));
   EXPECT_EQ(llama.decode(llama.encode("balo  tir\n\nmen\n", "text")), "balo  tir\n\nmen\n");
   EXPECT_TRUE(subword_model().encodes_lines());
 }
@@ -89,8 +92,8 @@ TEST(Subwords, ThirdPartyModelsEncodeAWholeText) {
 TEST(Subwords, PartsOfAWholeTextHaveItsIds) {
   const std::string text = subword_text(6000, 3);
   const std::string bytes = llama_model();
-  const SubwordModel model(bytes, "model");
-  ASSERT_TRUE(model.goes_by_parts());
+  const SentencePieceModel model(bytes, "model");
+  ASSERT_TRUE(model.supports_chunking());
   const Tokenizer tokenizer = Tokenizer::subwords(model);
   EXPECT_EQ(tokenizer.encode(text, "text"), ids_of_library(bytes, text));
   std::int64_t found = 0;
@@ -120,14 +123,14 @@ TEST(Subwords, PartsOfTextsInOtherScriptsHaveTheIdsOfTheWhole) {
           foreign_model("true", "2"),
           foreign_model("false", "-1"),
           foreign_model("true", "2", {{"character_coverage", "0.98"}})}) {
-      const SubwordModel model(bytes, "model");
-      ASSERT_TRUE(model.goes_by_parts());
+      const SentencePieceModel model(bytes, "model");
+      ASSERT_TRUE(model.supports_chunking());
       EXPECT_EQ(Tokenizer::subwords(model).encode(text, "text"), ids_of_library(bytes, text));
       std::int64_t found = 0;
       model.encode(text, false, [&found](const SubwordToken& token) { found += token.bytes; });
       EXPECT_EQ(found, std::ssize(text));
       for (std::size_t least = 1000; least < 6000; least += 500) {
-        const std::size_t place = model.place_to_cut(text, least);
+        const std::size_t place = model.chunk_boundary(text, least);
         EXPECT_GE(place, least);
         EXPECT_LT(place, least + 300);
       }
@@ -137,27 +140,29 @@ TEST(Subwords, PartsOfTextsInOtherScriptsHaveTheIdsOfTheWhole) {
 TEST(Subwords, TextsWithoutSpacesAreCutAtNewlinesThatAreSpaces) {
   const std::string text = words_of({"中", "文", "字", "。"}, "", 9000);
   const std::string bytes = foreign_model("true", "2");
-  const SubwordModel model(bytes, "model");
+  const SentencePieceModel model(bytes, "model");
   EXPECT_EQ(Tokenizer::subwords(model).encode(text, "text"), ids_of_library(bytes, text));
-  const std::size_t place = model.place_to_cut(text, 1000);
+  const std::size_t place = model.chunk_boundary(text, 1000);
   ASSERT_LT(place, 1500U);
   EXPECT_EQ(text[place], '\n');
   // To a model that keeps its text a newline is no space.
-  EXPECT_EQ(SubwordModel(llama_model(), "model").place_to_cut(text, 1000), std::string::npos);
+  EXPECT_EQ(SentencePieceModel(llama_model(), "model").chunk_boundary(text, 1000),
+            std::string::npos);
 }
 
 TEST(Subwords, ALinesEndIsThatOfBytesOrOfASentence) {
-  const SubwordModel bytes(foreign_model("true", "2"), "model");
+  const SentencePieceModel bytes(foreign_model("true", "2"), "model");
   EXPECT_EQ(bytes.line_end(), 3 + 10);
-  EXPECT_EQ(SubwordModel(foreign_model("false", "2"), "model").line_end(), 2);
-  EXPECT_EQ(SubwordModel(foreign_model("false", "-1"), "model").line_end(), -1);
+  EXPECT_EQ(SentencePieceModel(foreign_model("false", "2"), "model").line_end(), 2);
+  EXPECT_EQ(SentencePieceModel(foreign_model("false", "-1"), "model").line_end(), -1);
 }
 
 TEST(Subwords, TrainingIsTheSameOnAnyNumberOfThreads) {
   const int threads = omp_get_max_threads();
-  for (const SubwordKind kind : {SubwordKind::unigram, SubwordKind::bpe}) {
+  for (const SentencePieceModelType kind :
+       {SentencePieceModelType::unigram, SentencePieceModelType::bpe}) {
     omp_set_num_threads(1);
-    const SubwordModel one = subword_model(kind);
+    const SentencePieceModel one = subword_model(kind);
     omp_set_num_threads(3);
     EXPECT_EQ(subword_model(kind), one);
   }
@@ -168,7 +173,7 @@ TEST(Subwords, OfALongTextASampleIsLearnedFrom) {
   const TemporaryFile file(subword_text(6000, 7));
   const InputFile text(file.path());
   const auto train = [&text](std::int64_t sample) {
-    return train_subwords(text, SubwordKind::bpe, 320, {}, sample);
+    return train_sentencepiece(text, SentencePieceModelType::bpe, 320, {}, sample);
   };
   EXPECT_EQ(train(text.size()), train(text.size() + 1));
   EXPECT_FALSE(train(150'000) == train(text.size()));
@@ -179,23 +184,26 @@ TEST(Subwords, OfALongTextASampleIsLearnedFrom) {
 
 TEST(Subwords, ATextThatDoesNotFitItsVocabularyIsToldInOneSentence) {
   const TemporaryFile file("one two three\nfour five six\n");
-  const auto sentence = [&file](SubwordKind kind, std::int64_t vocabulary) {
+  const auto sentence = [&file](SentencePieceModelType kind, std::int64_t vocabulary) {
     return sentence_of<DataError>(
-        [&] { train_subwords(InputFile(file.path()), kind, vocabulary); });
+        [&] { train_sentencepiece(InputFile(file.path()), kind, vocabulary); });
   };
-  for (const SubwordKind kind : {SubwordKind::unigram, SubwordKind::bpe, SubwordKind::words})
+  for (const SentencePieceModelType kind : {SentencePieceModelType::unigram,
+                                            SentencePieceModelType::bpe,
+                                            SentencePieceModelType::words})
     EXPECT_THAT(sentence(kind, 5000),
                 AllOf(HasSubstr(file.path() + ": a vocabulary of 5000 is too large for it; as " +
                                 std::string(name_of(kind)) + " it has "),
                       HasSubstr(" pieces")));
-  EXPECT_EQ(sentence(SubwordKind::bpe, 261),
+  EXPECT_EQ(sentence(SentencePieceModelType::bpe, 261),
             file.path() +
                 ": a vocabulary of 261 is too small for it; its characters and the 256 bytes need "
                 "273");
   file.write("\n\n\n");
-  EXPECT_EQ(sentence(SubwordKind::bpe, 300), file.path() + ": has nothing but empty lines");
+  EXPECT_EQ(sentence(SentencePieceModelType::bpe, 300),
+            file.path() + ": has nothing but empty lines");
   file.write("ab\xFFz\n");
-  EXPECT_THAT(sentence(SubwordKind::bpe, 300), HasSubstr("byte 2: found bytes ff"));
+  EXPECT_THAT(sentence(SentencePieceModelType::bpe, 300), HasSubstr("byte 2: found bytes ff"));
 }
 
 TEST(Subwords, WhatIsNoModelIsRefused) {
@@ -203,7 +211,7 @@ TEST(Subwords, WhatIsNoModelIsRefused) {
   const std::string good = subword_model().bytes();
   for (const std::string& bytes :
        {std::string(), std::string("x"), std::string("text\n"), good.substr(0, good.size() / 2)})
-    EXPECT_EQ(sentence_of<DataError>([&] { SubwordModel(bytes, "m.model"); }), refused);
+    EXPECT_EQ(sentence_of<DataError>([&] { SentencePieceModel(bytes, "m.model"); }), refused);
   EXPECT_THAT(sentence_of<DataError>([] { read_subword_model("nowhere.model"); }),
               HasSubstr("nowhere.model: cannot be opened"));
 }
@@ -215,7 +223,7 @@ TEST(Subwords, ADamagedModelIsRefusedOrHarmlessAndNeverCrashes) {
       std::string damaged = good;
       damaged[generator() % damaged.size()] = static_cast<char>(generator() % 256);
       try {
-        const Tokenizer tokenizer = Tokenizer::subwords(SubwordModel(damaged, "m.model"));
+        const Tokenizer tokenizer = Tokenizer::subwords(SentencePieceModel(damaged, "m.model"));
         tokenizer.decode(tokenizer.encode(" balo \xE6\xBC\xA2\n\nx", "text"));
       } catch (const DataError&) {
       }
@@ -243,7 +251,7 @@ std::string model_of_words() {
 }
 
 TEST(Subwords, AModelThatFailsOnEachWordIsNotTriedForEachLetter) {
-  const SubwordModel model(model_of_words(), "m.model");
+  const SentencePieceModel model(model_of_words(), "m.model");
   EXPECT_FALSE(model.encode_line("other words").empty());
   std::int64_t bytes = 0;
   for (const SubwordToken& token : model.encode_line("a on b")) bytes += token.bytes;
@@ -261,7 +269,7 @@ TEST(Subwords, JsonHoldsTheWholeModel) {
   EXPECT_EQ(read, tokenizer);
   EXPECT_EQ(read.fingerprint(), tokenizer.fingerprint());
   EXPECT_FALSE(read == Tokenizer());
-  EXPECT_FALSE(read == Tokenizer::subwords(subword_model(SubwordKind::unigram)));
+  EXPECT_FALSE(read == Tokenizer::subwords(subword_model(SentencePieceModelType::unigram)));
   std::string damaged = json;
   damaged[json.size() - 10] = 'x';
   EXPECT_EQ(sentence_of<DataError>([&] { Tokenizer::from_json(damaged, "checkpoint"); }),

@@ -26,10 +26,10 @@ inline std::string subword_text(int lines = 400, unsigned seed = 1) {
   return text;
 }
 
-inline SubwordModel subword_model(SubwordKind kind = SubwordKind::bpe,
-                                  std::int64_t vocabulary = 320) {
+inline SentencePieceModel subword_model(SentencePieceModelType kind = SentencePieceModelType::bpe,
+                                        std::int64_t vocabulary = 320) {
   const TemporaryFile file(subword_text());
-  return train_subwords(InputFile(file.path()), kind, vocabulary);
+  return train_sentencepiece(InputFile(file.path()), kind, vocabulary);
 }
 
 }  // namespace longspan

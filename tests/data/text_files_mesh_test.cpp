@@ -46,14 +46,14 @@ TEST(TextFilesMesh, EveryRankHasTheTokenizerAndTheTokensOfTheFirst) {
 TEST(TextFilesMesh, RanksWaitForTheFirstHoweverLongItTakes) {
   testing::on_ranks(2, [](const Communicator& all) {
     int told = 0;
-    const ScanListener listener = [&told](const ScanProgress& progress) {
+    const ProgressCallback listener = [&told](const ScanProgress& progress) {
       EXPECT_EQ(progress.path, "text");
       EXPECT_EQ(progress.done, 5);
       EXPECT_EQ(progress.size, 8);
       ++told;
     };
     const std::string result =
-        on_first_rank(all, "text", 8, listener, [](const ScanListener& heard) {
+        run_on_rank_zero(all, "text", 8, listener, [](const ProgressCallback& heard) {
           const std::string path = "text";
           heard({path, 5, 8});
           std::this_thread::sleep_for(std::chrono::milliseconds(700));
@@ -68,13 +68,13 @@ TEST(TextFilesMesh, RanksWaitForTheFirstHoweverLongItTakes) {
 TEST(TextFilesMesh, EachFileHasAShareOfItself) {
   testing::on_ranks(2, [](const Communicator& all) {
     std::vector<std::string> told;
-    const ScanListener listener = [&told](const ScanProgress& progress) {
+    const ProgressCallback listener = [&told](const ScanProgress& progress) {
       EXPECT_LE(progress.done, progress.size);
       const std::string words =
           fmt::format("{} {} of {}", progress.path, progress.done, progress.size);
       if (told.empty() || told.back() != words) told.push_back(words);
     };
-    on_first_rank(all, "source", 10, listener, [](const ScanListener& heard) {
+    run_on_rank_zero(all, "source", 10, listener, [](const ProgressCallback& heard) {
       for (const auto& [path, done, size] :
            {std::tuple(std::string("source"), 5, 10), std::tuple(std::string("target"), 30, 40)}) {
         heard({path, done, size});
@@ -91,10 +91,10 @@ TEST(TextFilesMesh, EachFileHasAShareOfItself) {
 TEST(TextFilesMesh, TheListenerHasEachNoteOnce) {
   testing::on_ranks(2, [](const Communicator& all) {
     std::vector<std::string> notes;
-    const ScanListener listener = [&notes](const ScanProgress& progress) {
+    const ProgressCallback listener = [&notes](const ScanProgress& progress) {
       if (!progress.note.empty()) notes.push_back(progress.path + ": " + progress.note);
     };
-    on_first_rank(all, "text", 8, listener, [](const ScanListener& heard) {
+    run_on_rank_zero(all, "text", 8, listener, [](const ProgressCallback& heard) {
       const std::string path = "images";
       heard({path, 0, 0, "one"});
       heard({path, 5, 8});
@@ -110,9 +110,9 @@ TEST(TextFilesMesh, TheListenerHasEachNoteOnce) {
 TEST(TextFilesMesh, WhoStopsIsNotKeptByTheWork) {
   testing::on_ranks(2, [](const Communicator& all) {
     const auto begin = std::chrono::steady_clock::now();
-    const ScanListener stop = [](const ScanProgress&) { throw DataError("stopped"); };
+    const ProgressCallback stop = [](const ScanProgress&) { throw DataError("stopped"); };
     EXPECT_EQ(sentence_of<DataError>([&] {
-                on_first_rank(all, "text", 8, stop, [](const ScanListener& heard) {
+                run_on_rank_zero(all, "text", 8, stop, [](const ProgressCallback& heard) {
                   for (int i = 0; i < 100; ++i) {
                     std::this_thread::sleep_for(std::chrono::milliseconds(100));
                     const std::string path = "text";

@@ -70,7 +70,7 @@ TEST(TextFiles, AFileOfTokensIsMadeOnceForATextAndATokenizer) {
   open_text(file.path(), tokenizer, tokens);
   EXPECT_EQ(files_in(tokens), first);
   EXPECT_EQ(std::filesystem::last_write_time(first[0]), written);
-  const Tokenizer other = Tokenizer::subwords(subword_model(SubwordKind::unigram));
+  const Tokenizer other = Tokenizer::subwords(subword_model(SentencePieceModelType::unigram));
   open_text(file.path(), other, tokens);
   EXPECT_EQ(files_in(tokens).size(), 2);
   file.write(subword_text(400, 9));
@@ -144,11 +144,11 @@ TEST(TextFiles, ATokenizerIsTrainedOnFirstUseAndKept) {
   EXPECT_EQ(prepare_tokenizer(options, folder.path(), {}), first);
   EXPECT_EQ(files_in(folder.path()), model);
   // What is there is taken, whatever would be trained today.
-  const SubwordModel other = subword_model(SubwordKind::unigram);
+  const SentencePieceModel other = subword_model(SentencePieceModelType::unigram);
   write_subword_model(other, model[0].string());
   EXPECT_EQ(*prepare_tokenizer(options, folder.path(), {}).subword_model(), other);
   // Other settings and other texts are other models.
-  options.tokenizer_kind = SubwordKind::words;
+  options.tokenizer_kind = SentencePieceModelType::words;
   prepare_tokenizer(options, folder.path(), {});
   EXPECT_EQ(files_in(folder.path()).size(), 2);
   file.write(subword_text(400, 9));
@@ -167,9 +167,10 @@ TEST(TextFiles, ATokenizerJsonIsTrainedOnFirstUseAndKept) {
   options.train = file.path();
   options.tokenizer = TokenizerKind::tokenizer_json;
   options.vocabulary = 320;
-  for (const SubwordKind kind : {SubwordKind::bpe, SubwordKind::word_pieces}) {
+  for (const SentencePieceModelType kind :
+       {SentencePieceModelType::bpe, SentencePieceModelType::word_pieces}) {
     options.tokenizer_kind = kind;
-    options.vocabulary = kind == SubwordKind::bpe ? 320 : 270;
+    options.vocabulary = kind == SentencePieceModelType::bpe ? 320 : 270;
     EXPECT_EQ(planned_vocabulary(options), options.vocabulary);
     const Tokenizer first = prepare_tokenizer(options, folder.path(), {});
     EXPECT_EQ(first.vocabulary(), options.vocabulary);
@@ -189,8 +190,8 @@ TEST(TextFiles, ATokenizerJsonReadsALongFileInParts) {
   TokenizerRules rules = usual_rules(TrainedKind::byte_pairs);
   rules.vocabulary = 330;
   const JsonTokenizer model = train_json_tokenizer(texts, "text", rules);
-  ASSERT_TRUE(model.goes_by_parts());
-  const Corpus corpus = open_text(file.path(), Tokenizer::of_package(model), folder.path());
+  ASSERT_TRUE(model.supports_chunking());
+  const Corpus corpus = open_text(file.path(), Tokenizer::from_huggingface(model), folder.path());
   const std::vector<std::int64_t> ids = all_of(corpus);
   EXPECT_EQ(ids, model.ids(text, "text"));
   EXPECT_EQ(model.decode(ids), text);
@@ -202,7 +203,7 @@ std::string trained_on(const PathList& texts) {
   DataOptions options;
   options.train = texts;
   options.tokenizer = TokenizerKind::tokenizer_json;
-  options.tokenizer_kind = SubwordKind::bpe;
+  options.tokenizer_kind = SentencePieceModelType::bpe;
   options.vocabulary = 320;
   return prepare_tokenizer(options, folder.path(), {}).json_tokenizer()->json();
 }
@@ -212,7 +213,7 @@ TEST(TextFiles, ATokenizerJsonCountsAllOfPackedTextsAndOfLists) {
   const auto write = [&folder](const std::string& name, const std::string& content) {
     const std::string path = (folder.path() / name).string();
     std::ofstream(path, std::ios::binary) << content;
-    return NamedPath(path);
+    return ConfigPath(path);
   };
   const std::string one = subword_text(500, 2);
   const std::string other = subword_text(300, 9);
@@ -250,11 +251,11 @@ TEST(TextFiles, LaterPartsOfATextDoNotBeginOne) {
           "byte_fallback": false,
           "vocab": {"<unk>": 0, "▁": 1, "a": 2, "b": 3, "▁a": 4}, "merges": ["▁ a"]}})",
                             "model");
-  ASSERT_TRUE(model.goes_by_parts());
+  ASSERT_TRUE(model.supports_chunking());
   std::string text;
   while (text.size() < 400'000) text += "ab ba aab ";
   const TemporaryFile file(text);
-  const Corpus corpus = open_text(file.path(), Tokenizer::of_package(model), folder.path());
+  const Corpus corpus = open_text(file.path(), Tokenizer::from_huggingface(model), folder.path());
   EXPECT_EQ(all_of(corpus), model.ids(text, "text"));
 }
 

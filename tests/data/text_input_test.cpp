@@ -175,7 +175,8 @@ TEST(TextInput, LabelsPairsLinksAndTagsAreRead) {
     const TemporaryFile source(sources[i]);
     const TemporaryFile target(targets[(i + 1) % targets.size()]);
     const TemporaryFile linked(links[(i + 2) % links.size()]);
-    const auto pairs = open_pairs(source.path(), target.path(), {}, {}, all, {}, linked.path());
+    const auto pairs =
+        open_parallel_corpus(source.path(), target.path(), {}, {}, all, {}, linked.path());
     ASSERT_EQ(pairs->size(), 2);
     EXPECT_EQ(pairs->lengths(0), (Lengths{3, 1}));
     EXPECT_EQ(pairs->lengths(1), (Lengths{2, 2}));
@@ -190,20 +191,21 @@ TEST(TextInput, LabelsPairsLinksAndTagsAreRead) {
 TEST(TextInput, JsonLinesInPlaceOfPairsOrLabelsAreNamed) {
   const Folder folder;
   const std::string json = folder.write("a.jsonl", "{\"text\": \"a\"}\n");
-  EXPECT_THAT(sentence_of<DataError>([&] { open_pairs(json, json, {}, {}, Communicator()); }),
-              HasSubstr("found JSON lines"));
+  EXPECT_THAT(
+      sentence_of<DataError>([&] { open_parallel_corpus(json, json, {}, {}, Communicator()); }),
+      HasSubstr("found JSON lines"));
   EXPECT_THAT(sentence_of<DataError>([&] { learn_labels(json, Communicator()); }),
               HasSubstr("write JSON lines so with jq"));
 }
 
-bool is_json(const std::string& name, const std::string& content, const DocumentForm& form = {}) {
+bool is_json(const std::string& name, const std::string& content, const DocumentFormat& form = {}) {
   const Folder folder;
   return is_json_lines(*open_text(folder.write(name, content)), form);
 }
 
 TEST(JsonLines, AreRecognizedByWhatTheyHold) {
   const std::string lines = "{\"id\": 1, \"body\": \"a\"}\n{\"body\": \"b\"}\n";
-  const DocumentForm body = {.field = "body"};
+  const DocumentFormat body = {.field = "body"};
   for (const std::string& content : stored(lines)) {
     for (const char* name : {"a.jsonl", "a.JSONL", "a.ndjson", "a.json", "a.Json"})
       EXPECT_TRUE(is_json(name, content)) << name;
@@ -242,7 +244,7 @@ TEST(JsonLines, FieldsThatAreThereAreNamed) {
 
 std::vector<std::string> found(const Folder& folder, const std::string& pattern) {
   std::vector<std::string> names;
-  for (const NamedPath& path : files_matching(folder.path() + "/" + pattern))
+  for (const ConfigPath& path : files_matching(folder.path() + "/" + pattern))
     names.push_back(path.text().substr(folder.path().size() + 1));
   return names;
 }
@@ -275,7 +277,7 @@ TEST(PathPattern, FoldersThatMatchAreReported) {
   folder.write("1.txt", "text");
   folder.write("more/2.txt", "text");
   std::vector<std::string> notes;
-  const ScanListener listener = [&](const ScanProgress& told) { notes.push_back(told.note); };
+  const ProgressCallback listener = [&](const ScanProgress& told) { notes.push_back(told.note); };
   files_of(PathList(folder.path() + "/*.txt"), listener);
   EXPECT_TRUE(notes.empty());
   EXPECT_EQ(files_of(PathList(folder.path() + "/*"), listener).size(), 1);

@@ -35,7 +35,7 @@ TokenFileKey write_tokens(const std::filesystem::path& path, std::int64_t vocabu
   }
   EXPECT_EQ(writer.tokens(), count);
   EXPECT_FALSE(std::filesystem::exists(path)) << "it is not whole";
-  writer.finish({.left_out = 5, .source_bytes = 6, .source_lines = 7});
+  writer.finish({.num_skipped = 5, .source_bytes = 6, .source_lines = 7});
   return key;
 }
 
@@ -63,7 +63,7 @@ TEST(TokenFile, ReadsTheSameTokensFromAnyPlaceInAnyPieces) {
     }
     EXPECT_EQ(file.seek(count), at);
     EXPECT_EQ(file.bytes(), byte);
-    EXPECT_EQ(file.end().left_out, 5);
+    EXPECT_EQ(file.end().num_skipped, 5);
     EXPECT_EQ(file.end().source_bytes, 6);
     EXPECT_EQ(file.end().source_lines, 7);
     std::vector<SubwordToken> tokens(70'000);

@@ -12,7 +12,7 @@ namespace {
 std::string streamed(const Tokenizer& tokenizer,
                      std::span<const std::int64_t> before,
                      std::span<const std::int64_t> ids) {
-  TokenText text(tokenizer, before);
+  TextStreamer text(tokenizer, before);
   std::string all;
   for (const std::int64_t id : ids) {
     const std::string piece = text.push(id);
@@ -26,10 +26,12 @@ std::string streamed(const Tokenizer& tokenizer,
   return all + text.finish();
 }
 
-TEST(TokenText, IsTheTextOfAllTokensFromAnyOfThemOn) {
+TEST(TextStreamer, IsTheTextOfAllTokensFromAnyOfThemOn) {
   const std::string text =
       "balo tir\n\n  \xE6\xBC\xA2 \xF0\x9F\x98\x80\xC3\xA9t men\n x \xE2\x81\x87";
-  for (const SubwordKind kind : {SubwordKind::unigram, SubwordKind::bpe, SubwordKind::words}) {
+  for (const SentencePieceModelType kind : {SentencePieceModelType::unigram,
+                                            SentencePieceModelType::bpe,
+                                            SentencePieceModelType::words}) {
     const Tokenizer tokenizer = Tokenizer::subwords(subword_model(kind));
     const auto ids = tokenizer.encode(text, "text");
     EXPECT_EQ(streamed(tokenizer, {}, ids), text);
@@ -42,11 +44,11 @@ TEST(TokenText, IsTheTextOfAllTokensFromAnyOfThemOn) {
   }
 }
 
-TEST(TokenText, BytesThatAreNoCharacterAreNotWaitedForWithoutEnd) {
+TEST(TextStreamer, BytesThatAreNoCharacterAreNotWaitedForWithoutEnd) {
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
   const auto character = tokenizer.encode("\xE6\xBC\xA2", "text");  // a token a byte
   ASSERT_EQ(character.size(), 3);
-  TokenText text(tokenizer, {});
+  TextStreamer text(tokenizer, {});
   std::string all;
   for (int i = 0; i < 8; ++i) all += text.push(character[0]);
   EXPECT_FALSE(all.empty());
@@ -55,8 +57,8 @@ TEST(TokenText, BytesThatAreNoCharacterAreNotWaitedForWithoutEnd) {
   EXPECT_TRUE(all.ends_with("b"));
 }
 
-TEST(TokenText, OfOtherTokenizersIsTheirDecoding) {
-  TokenText text(Tokenizer(), {});
+TEST(TextStreamer, OfOtherTokenizersIsTheirDecoding) {
+  TextStreamer text(Tokenizer(), {});
   EXPECT_EQ(text.push(0xC3), "\xC3");
   EXPECT_EQ(text.push(0xA9), "\xA9");
   EXPECT_EQ(text.finish(), "");

@@ -24,7 +24,7 @@ Tokenizer characters_of(std::string_view text, bool with_unknown) {
 }
 
 Tokenizer pairs_of_letters(const std::string& merges) {
-  return Tokenizer::of_package(JsonTokenizer(
+  return Tokenizer::from_huggingface(JsonTokenizer(
       R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "ba": 3}, "merges": [)" +
           merges + "]}}",
       "a.json"));
@@ -116,7 +116,7 @@ TEST(Tokenizer, TheListenerHearsOfEachPieceAndMayEndTheReading) {
     heard.push_back(progress.done);
   });
   EXPECT_THAT(heard, ElementsAre(1 << 18, 2 << 18, 3 << 18, 4 << 18, size));
-  const ScanListener stop = [](const ScanProgress& progress) {
+  const ProgressCallback stop = [](const ScanProgress& progress) {
     throw Failure("at byte {}", progress.done);
   };
   EXPECT_EQ(sentence_of<Failure>([&] { Tokenizer::characters_of(opened, false, stop); }),

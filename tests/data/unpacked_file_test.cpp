@@ -17,7 +17,7 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 std::string unpacked(const std::string& path, std::size_t block, std::size_t at_once) {
-  UnpackedFile file(std::make_shared<const InputFile>(path), block);
+  DecompressedFile file(std::make_shared<const InputFile>(path), block);
   std::string text;
   std::string part(at_once, '\0');
   while (true) {
@@ -36,7 +36,7 @@ std::string some_text(std::size_t size) {
   return text;
 }
 
-TEST(UnpackedFile, GivesTheSameBytesWhereverItsBuffersEnd) {
+TEST(DecompressedFile, GivesTheSameBytesWhereverItsBuffersEnd) {
   const std::string text = some_text(3000);
   const std::string later = "and what came later\n";
   // Two members, two frames; a frame that is passed over; what packs nothing.
@@ -52,12 +52,12 @@ TEST(UnpackedFile, GivesTheSameBytesWhereverItsBuffersEnd) {
   }
 }
 
-TEST(UnpackedFile, SkipsToAnyByte) {
+TEST(DecompressedFile, SkipsToAnyByte) {
   const std::string text = some_text(100);
   for (const std::string& content : {text, gzip_of(text), zstd_of(text)}) {
     const TemporaryFile file(content);
     for (std::size_t skipped = 0; skipped <= text.size(); ++skipped) {
-      UnpackedFile reader(std::make_shared<const InputFile>(file.path()), 16);
+      DecompressedFile reader(std::make_shared<const InputFile>(file.path()), 16);
       reader.skip(static_cast<std::int64_t>(skipped));
       std::string rest(text.size(), '\0');
       rest.resize(reader.read(rest));
@@ -66,7 +66,7 @@ TEST(UnpackedFile, SkipsToAnyByte) {
   }
 }
 
-TEST(UnpackedFile, EveryCutAndEveryFlippedByteIsFound) {
+TEST(DecompressedFile, EveryCutAndEveryFlippedByteIsFound) {
   const std::string text = some_text(80);
   for (const std::string& good : {gzip_of(text), zstd_of(text)}) {
     for (std::size_t size = 1; size < good.size(); ++size) {
@@ -97,7 +97,7 @@ TEST(UnpackedFile, EveryCutAndEveryFlippedByteIsFound) {
   }
 }
 
-TEST(UnpackedFile, BytesMayBeginAsOtherFormatsDo) {
+TEST(DecompressedFile, BytesMayBeginAsOtherFormatsDo) {
   for (const std::string& bytes : {std::string("\x93NUMPY\1\0", 8),
                                    std::string("\x5d\0\0\0\1\0\0\0", 8),
                                    std::string("\xEF\xBB\xBF\0", 4)})
@@ -107,7 +107,7 @@ TEST(UnpackedFile, BytesMayBeginAsOtherFormatsDo) {
     }
 }
 
-TEST(UnpackedFile, WhatFollowsAndWhatIsCalledWrongIsRefused) {
+TEST(DecompressedFile, WhatFollowsAndWhatIsCalledWrongIsRefused) {
   for (const std::string& good : {gzip_of("abc"), zstd_of("abc")}) {
     const TemporaryFile file(good + "rest of it");
     EXPECT_THAT(sentence_of<DataError>([&] { unpacked(file.path(), 1000, 100); }),

@@ -69,8 +69,8 @@ TEST(GenerationMesh, WhatOtherContextRanksFindIsWhatTheFirstFound) {
 TEST(GenerationMesh, AVocabularyThatDoesNotDivideIsGatheredInOrder) {
   const std::vector<std::int64_t> prompt = {4, 2, 250};
   for_each_layout({{.tensor = 2}, {.tensor = 4}}, [&](const ProcessMesh& mesh) {
-    ModelSetting whole = small_setting();
-    ModelSetting parts = small_setting(mesh);
+    ModelBuildOptions whole = small_setting();
+    ModelBuildOptions parts = small_setting(mesh);
     whole.vocabulary = parts.vocabulary = 251;
     const auto single = make_decoder(small_decoder(2), whole);
     const auto split = make_decoder(small_decoder(2), parts);

@@ -91,10 +91,11 @@ TEST(Candidates, ChoiceFollowsTheCumulatedProbabilities) {
 
 // The logits after `read`, computed in one pass without memory.
 std::vector<double> logits_after(const Model& model, const Tokens& read) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const Shape shape{1, static_cast<std::int64_t>(read.size())};
   const Tensor tokens = Tensor::from<std::int64_t>(read, shape, model.parameters().device());
-  const Tensor logits = model.scores({.fields = {{"tokens", tokens}}}, Pass{}).scores.value();
+  const Tensor logits =
+      model.scores({.fields = {{"tokens", tokens}}}, ForwardContext{}).scores.value();
   const auto last = logits.span<double>().last(256);
   return {last.begin(), last.end()};
 }
@@ -159,7 +160,7 @@ TEST(Generation, ReadsThePromptOnceInSegmentsOrOnlyItsEnd) {
 
 TEST(Generation, WindowIsAsLongAsLearnedPositionsReach) {
   DecoderOptions learned = small_decoder(2);
-  learned.positions.kind = PositionKind::learned;
+  learned.positions.kind = PositionEmbeddingType::learned;
   learned.positions.longest = 9;
   const auto model = make_decoder(learned, small_setting());
   EXPECT_EQ(generate(*model, prompt, greedy(12)).front(),
@@ -168,20 +169,21 @@ TEST(Generation, WindowIsAsLongAsLearnedPositionsReach) {
 
 // The keys of what was read are kept until the window moves.
 TEST(Generation, KeptKeysFindWhatReadingTheWindowAgainFinds) {
-  for (const auto positions : {PositionKind::sinusoidal,
-                               PositionKind::learned,
-                               PositionKind::relative,
-                               PositionKind::relative_key_query,
-                               PositionKind::relative_bias,
-                               PositionKind::alibi}) {
+  for (const auto positions : {PositionEmbeddingType::sinusoidal,
+                               PositionEmbeddingType::learned,
+                               PositionEmbeddingType::relative,
+                               PositionEmbeddingType::relative_key_query,
+                               PositionEmbeddingType::relative_bias,
+                               PositionEmbeddingType::alibi}) {
     DecoderOptions options = small_decoder(2);
-    options.positions = {.kind = positions, .longest = 16, .reach = 5, .buckets = 8};
+    options.positions = {
+        .kind = positions, .longest = 16, .relative_max_distance = 5, .buckets = 8};
     const auto model = make_decoder(options, small_setting());
     GenerationOptions asked = greedy(14);  // after a prompt of 11
     asked.samples = 2;
     for (const std::int64_t window : {11, 13, 16, 40}) {
       asked.segment = window;
-      const bool is_learned = positions == PositionKind::learned;
+      const bool is_learned = positions == PositionEmbeddingType::learned;
       const Tokens expected = greedy_in_whole_passes(
           *model, prompt, is_learned ? 16 : static_cast<std::size_t>(window), 14);
       for (const Tokens& found : generate(*model, prompt, asked))
@@ -191,23 +193,24 @@ TEST(Generation, KeptKeysFindWhatReadingTheWindowAgainFinds) {
 }
 
 TEST(Generation, KeptKeysGiveTheLogitsOfReadingAllAgain) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   for (const char* kind : {"full", "sliding_window", "strided"}) {
     DecoderOptions options = small_decoder(2);
     options.common.attention.kinds = {kind};
     options.common.attention.sliding_window = {4};
     options.common.attention.stride = 4;
     const auto model = make_decoder(options, small_setting());
-    const auto kept = std::make_shared<KeptKeys>();
+    const auto kept = std::make_shared<KVCache>();
     const std::span<const std::int64_t> all(prompt);
     for (const std::size_t begin : {0, 5, 6, 7, 8}) {
       const std::size_t end = begin == 0 ? 5 : begin == 8 ? 11 : begin + 1;
       const Tensor piece = Tensor::from(all.subspan(begin, end - begin),
                                         {1, static_cast<std::int64_t>(end - begin)},
                                         model->parameters().device());
-      const Tensor found =
-          model->scores({.fields = {{"tokens", piece}}, .only_last = true}, Pass{.kept = kept})
-              .scores.value();
+      const Tensor found = model
+                               ->scores({.fields = {{"tokens", piece}}, .only_last = true},
+                                        ForwardContext{.kv_cache = kept})
+                               .scores.value();
       const auto expected = logits_after(*model, {prompt.begin(), prompt.begin() + end});
       for (std::size_t id = 0; id < expected.size(); ++id)
         EXPECT_NEAR(found.span<double>()[id], expected[id], 1e-12) << kind << ", " << end;

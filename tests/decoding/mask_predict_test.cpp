@@ -22,16 +22,16 @@ struct Word {
 
 // What stands at a place of a row.
 struct Model {
-  std::function<Word(const UnfinishedRow& row, std::size_t place)> word;
-  std::vector<std::vector<UnfinishedRow>> calls = {};
+  std::function<Word(const MaskPredictRow& row, std::size_t place)> word;
+  std::vector<std::vector<MaskPredictRow>> calls = {};
 
-  BestWords operator()(std::span<const UnfinishedRow> rows) {
+  ArgmaxTokens operator()(std::span<const MaskPredictRow> rows) {
     calls.emplace_back(rows.begin(), rows.end());
     std::size_t longest = 0;
-    for (const UnfinishedRow& row : rows) longest = std::max(longest, row.tokens.size());
+    for (const MaskPredictRow& row : rows) longest = std::max(longest, row.tokens.size());
     std::vector<std::int64_t> ids;
     std::vector<double> log_probabilities;
-    for (const UnfinishedRow& row : rows)
+    for (const MaskPredictRow& row : rows)
       for (std::size_t place = 0; place < longest; ++place) {
         EXPECT_EQ(row.tokens.back(), end);
         // Of the end and of padding nothing may be read.
@@ -53,7 +53,7 @@ MaskPredictOptions with(std::int64_t iterations, std::int64_t n_best = 1) {
 std::vector<std::vector<Hypothesis>> run(Model& model,
                                          const std::vector<std::vector<std::int64_t>>& lengths,
                                          const MaskPredictOptions& options) {
-  std::vector<MaskedInput> inputs;
+  std::vector<MaskPredictInput> inputs;
   for (const auto& of_input : lengths)
     inputs.push_back({.index = 10 + std::ssize(inputs), .lengths = of_input});
   return mask_predict([&](auto rows) { return model(rows); }, inputs, options);
@@ -74,15 +74,15 @@ TEST(MaskPredict, FewerWordsAreSaidEachTime) {
 }
 
 TEST(MaskPredict, LengthsAreTriedAroundThePredictedOne) {
-  EXPECT_THAT(tried_lengths(7, 1), ElementsAre(7));
-  EXPECT_THAT(tried_lengths(7, 5), ElementsAre(5, 6, 7, 8, 9));
-  EXPECT_THAT(tried_lengths(2, 4), ElementsAre(1, 2, 3));
-  EXPECT_THAT(tried_lengths(7, 5, 8), ElementsAre(5, 6, 7, 8));
-  EXPECT_THAT(tried_lengths(300, 3, 8), ElementsAre(8));
+  EXPECT_THAT(candidate_lengths(7, 1), ElementsAre(7));
+  EXPECT_THAT(candidate_lengths(7, 5), ElementsAre(5, 6, 7, 8, 9));
+  EXPECT_THAT(candidate_lengths(2, 4), ElementsAre(1, 2, 3));
+  EXPECT_THAT(candidate_lengths(7, 5, 8), ElementsAre(5, 6, 7, 8));
+  EXPECT_THAT(candidate_lengths(300, 3, 8), ElementsAre(8));
 }
 
 TEST(MaskPredict, WhatDependsOnThePlaceAloneIsAFixedPoint) {
-  Model model = {[](const UnfinishedRow&, std::size_t place) {
+  Model model = {[](const MaskPredictRow&, std::size_t place) {
     return Word{static_cast<std::int64_t>(place) % 4, -0.1 * static_cast<double>(place)};
   }};
   const auto once = run(model, {{6}}, with(1)), often = run(model, {{6}}, with(4));
@@ -96,7 +96,7 @@ TEST(MaskPredict, WhatDependsOnThePlaceAloneIsAFixedPoint) {
 
 // Of equal ones the earlier; the others keep word and score.
 TEST(MaskPredict, TheWeakestAreSaidAgain) {
-  Model model = {[](const UnfinishedRow& row, std::size_t place) {
+  Model model = {[](const MaskPredictRow& row, std::size_t place) {
     const bool is_first = std::ranges::count(row.tokens, mask) == 4;
     const double sure[] = {-3, -1, -3, -3};
     return is_first ? Word{0, sure[place]} : Word{1, -0.5};
@@ -111,7 +111,7 @@ TEST(MaskPredict, TheWeakestAreSaidAgain) {
 
 // A row of one word is done after the first time, and asked for no more.
 TEST(MaskPredict, WhatIsDoneIsNotReadAgain) {
-  Model model = {[](const UnfinishedRow&, std::size_t) { return Word{2, -1}; }};
+  Model model = {[](const MaskPredictRow&, std::size_t) { return Word{2, -1}; }};
   run(model, {{1, 8}}, with(4));
   ASSERT_EQ(model.calls.size(), 4u);
   EXPECT_EQ(model.calls[0].size(), 2u);
@@ -119,7 +119,7 @@ TEST(MaskPredict, WhatIsDoneIsNotReadAgain) {
 }
 
 TEST(MaskPredict, TheBestLengthWinsByItsMean) {
-  Model model = {[](const UnfinishedRow& row, std::size_t) {
+  Model model = {[](const MaskPredictRow& row, std::size_t) {
     return Word{row.of, row.tokens.size() == 4 ? -0.1 : -1.0};
   }};
   const auto found = run(model, {{2, 3, 4}, {1}}, with(3, 2));
@@ -131,12 +131,12 @@ TEST(MaskPredict, TheBestLengthWinsByItsMean) {
 
 // Each time all words are read and said; it ends when they stay, or after so many times.
 TEST(MaskPredict, RefinementReadsWhatItSaid) {
-  Model model = {[](const UnfinishedRow& row, std::size_t place) {
+  Model model = {[](const MaskPredictRow& row, std::size_t place) {
     const std::int64_t most = row.tokens.size() == 3 ? 2 : 4;
     return Word{std::min(row.tokens[place] + 1, most), -1};
   }};
   MaskPredictOptions options = with(10, 2);
-  options.masks_again = false;
+  options.remask = false;
   options.first = [](std::int64_t of, std::int64_t n) {
     return std::vector<std::int64_t>(static_cast<std::size_t>(n), of);
   };
@@ -152,7 +152,7 @@ TEST(MaskPredict, RefinementReadsWhatItSaid) {
 }
 
 TEST(MaskPredict, NotANumberNamesTheInput) {
-  Model model = {[](const UnfinishedRow& row, std::size_t place) {
+  Model model = {[](const MaskPredictRow& row, std::size_t place) {
     return Word{0, row.of == 1 && place == 1 ? std::nan("") : -1};
   }};
   EXPECT_EQ(sentence_of<Failure>([&] {

@@ -20,21 +20,21 @@ std::unique_ptr<Model> make(const std::string& attention,
                             bool of_classes = true,
                             PixelValues values = PixelValues::categories) {
   ImageTransformerOptions options;
-  options.common = testing::tiny_options(NormPlacement::pre);
+  options.common = testing::tiny_options(NormPosition::pre);
   options.common.tied_embeddings = false;
   options.common.attention.kinds = {attention};
   options.common.attention.local_1d = {.filter_width = 2, .block_length = 4};
   options.common.attention.image = {.block = {2, 3}, .flange = {1, 2}};
   options.of_classes = of_classes;
   options.values = values;
-  ModelSetting setting = testing::tiny_setting(image.values());
+  ModelBuildOptions setting = testing::tiny_setting(image.values());
   setting.classes = 3;
   setting.image = image;
   return testing::make_image_transformer(options, setting);
 }
 
-std::vector<ImageDraft> drafts(std::int64_t count) {
-  std::vector<ImageDraft> result;
+std::vector<PartialImage> drafts(std::int64_t count) {
+  std::vector<PartialImage> result;
   for (std::int64_t i = 0; i < count; ++i)
     result.push_back(
         {std::vector<std::int64_t>(static_cast<std::size_t>(image.values()), -1), i % 3});
@@ -43,13 +43,13 @@ std::vector<ImageDraft> drafts(std::int64_t count) {
 
 // The likeliest value of each place, after those before it, by passes over whole images.
 void expect_likeliest(const Model& model,
-                      const ImageDraft& drawn,
+                      const PartialImage& drawn,
                       const std::vector<bool>& is_drawn) {
   const Tensor pixels =
       Tensor::from<std::int64_t>(drawn.values, {1, image.values()}, testing::backend_device());
   Fields fields = image_fields(pixels, image.values());
   fields["label"].data<std::int64_t>()[0] = drawn.label;
-  const Tensor scores = model.scores({.fields = fields}, Pass()).scores.value();
+  const Tensor scores = model.scores({.fields = fields}, ForwardContext()).scores.value();
   const PixelSequence sequence = *model.body().end().pixels;
   for (std::int64_t i = 0; i < image.values(); ++i) {
     const std::int64_t place = sequence.place_of(i);
@@ -60,57 +60,58 @@ void expect_likeliest(const Model& model,
   }
 }
 
-TEST(PixelDrawing, DrawsTheLikeliestOfWhatWasDrawnBefore) {
+TEST(ImageGenerationOptions, DrawsTheLikeliestOfWhatWasDrawnBefore) {
   for (const char* const attention : {"local_1d", "local_2d"}) {
     const auto model = make(attention);
-    std::vector<ImageDraft> images = drafts(3);
-    draw_pixels(*model, images, {.sampling = {.temperature = 0}, .together = 2});
-    for (const ImageDraft& drawn : images)
+    std::vector<PartialImage> images = drafts(3);
+    sample_images(*model, images, {.sampling = {.temperature = 0}, .batch_size = 2});
+    for (const PartialImage& drawn : images)
       expect_likeliest(*model, drawn, std::vector<bool>(24, true));
   }
 }
 
-TEST(PixelDrawing, CompletesWhatIsGiven) {
+TEST(ImageGenerationOptions, CompletesWhatIsGiven) {
   for (const char* const attention : {"local_1d", "local_2d"}) {
     const auto model = make(attention);
     const Tensor pixels = random_pixels(1, image, image.values(), 5);
-    std::vector<ImageDraft> images = drafts(1);
+    std::vector<PartialImage> images = drafts(1);
     std::vector<bool> is_drawn(24, true);
     for (std::size_t place = 0; place < 12; ++place) {  // the upper half
       images[0].values[place] = pixels.data<std::int64_t>()[place];
       is_drawn[place] = false;
     }
-    draw_pixels(*model, images, {.sampling = {.temperature = 0}});
+    sample_images(*model, images, {.sampling = {.temperature = 0}});
     for (std::size_t place = 0; place < 12; ++place)
       EXPECT_EQ(images[0].values[place], pixels.data<std::int64_t>()[place]);
     expect_likeliest(*model, images[0], is_drawn);
   }
 }
 
-TEST(PixelDrawing, AnImageDoesNotKnowWhoIsDrawnBesideIt) {
+TEST(ImageGenerationOptions, AnImageDoesNotKnowWhoIsDrawnBesideIt) {
   for (const PixelValues values : {PixelValues::categories, PixelValues::mixtures}) {
     const auto model = make("local_2d", true, values);
-    std::vector<ImageDraft> together = drafts(5), apart = together;
-    draw_pixels(*model, together, {.seed = 7});
-    draw_pixels(*model, apart, {.seed = 7, .together = 2});
+    std::vector<PartialImage> together = drafts(5), apart = together;
+    sample_images(*model, together, {.seed = 7});
+    sample_images(*model, apart, {.seed = 7, .batch_size = 2});
     for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(together[i].values, apart[i].values);
     EXPECT_NE(together[0].values, together[3].values);  // of one class
-    for (const ImageDraft& draft : together)
+    for (const PartialImage& draft : together)
       for (const std::int64_t value : draft.values) EXPECT_TRUE(value >= 0 && value < 256);
   }
 }
 
 // Chi-squared of the first value of many images, in 16 bins, against what the model says of it.
-TEST(PixelDrawing, ValuesAreDrawnWithTheirProbabilities) {
+TEST(ImageGenerationOptions, ValuesAreDrawnWithTheirProbabilities) {
   const auto model = make("local_1d", false);
   const std::int64_t count = 2000;
-  std::vector<ImageDraft> images = drafts(count);
-  for (ImageDraft& draft : images)
+  std::vector<PartialImage> images = drafts(count);
+  for (PartialImage& draft : images)
     for (std::size_t place = 1; place < draft.values.size(); ++place) draft.values[place] = 0;
-  draw_pixels(*model, images, {.seed = 1, .together = 500});
+  sample_images(*model, images, {.seed = 1, .batch_size = 500});
   const Tensor pixels = Tensor::zeros({1, image.values()}, DType::i64, testing::backend_device());
   const Tensor scores =
-      model->scores({.fields = image_fields(pixels, image.values())}, Pass()).scores.value();
+      model->scores({.fields = image_fields(pixels, image.values())}, ForwardContext())
+          .scores.value();
   double total = 0;
   for (int v = 0; v < 256; ++v) total += std::exp(scores.data<double>()[v]);
   double squares = 0;
@@ -118,7 +119,7 @@ TEST(PixelDrawing, ValuesAreDrawnWithTheirProbabilities) {
     double expected = 0, found = 0;
     for (int v = 16 * bin; v < 16 * bin + 16; ++v)
       expected += static_cast<double>(count) * std::exp(scores.data<double>()[v]) / total;
-    for (const ImageDraft& draft : images) found += draft.values[0] / 16 == bin ? 1 : 0;
+    for (const PartialImage& draft : images) found += draft.values[0] / 16 == bin ? 1 : 0;
     squares += (found - expected) * (found - expected) / expected;
   }
   EXPECT_LT(squares, 37.7);  // 99.9% of 15 degrees of freedom
@@ -135,7 +136,7 @@ TEST(MixtureSampling, ColoursAreDrawnWithTheirProbabilities) {
   std::map<std::vector<std::int64_t>, double> found;
   for (std::uint64_t i = 0; i < count; ++i) {
     std::vector<std::int64_t> colour(3, -1);
-    draw_mixture(numbers, mixtures, 1, Random(3).child(i), colour);
+    sample_logistic_mixture(numbers, mixtures, 1, Random(3).child(i), colour);
     found[colour] += 1;
   }
   const std::int64_t colours = std::ssize(found);
@@ -170,10 +171,10 @@ TEST(MixtureSampling, ColoursAreDrawnWithTheirProbabilities) {
             freedom * std::pow(1 - 2 / (9 * freedom) + 3.09 * std::sqrt(2 / (9 * freedom)), 3));
 }
 
-TEST(PixelDrawing, NeedsKindsThatReadOn) {
+TEST(ImageGenerationOptions, NeedsKindsThatReadOn) {
   const auto model = make("memory_compressed");
-  std::vector<ImageDraft> images = drafts(1);
-  EXPECT_THROW(draw_pixels(*model, images, {}), ConfigurationError);
+  std::vector<PartialImage> images = drafts(1);
+  EXPECT_THROW(sample_images(*model, images, {}), ConfigurationError);
 }
 
 }  // namespace

@@ -35,16 +35,16 @@ TEST(Draw, IsTheChoiceOfTheCandidates) {
       const auto list = candidates(logits, options);
       for (int i = 0; i < 200; ++i) {
         const double uniform = (i + 0.37) / 200;
-        EXPECT_EQ(draw(logits, options, uniform), choose(list, uniform));
+        EXPECT_EQ(sample_token(logits, options, uniform), choose(list, uniform));
       }
     }
 }
 
 TEST(Draw, NeverChoosesWhatCannotCome) {
   const std::vector<double> logits = {never, 0, never, 0, never};
-  EXPECT_EQ(draw(logits, {}, 0), 1);
-  EXPECT_EQ(draw(logits, {}, 0x1.fffffffffffffp-1), 3);
-  EXPECT_EQ(draw(logits, {.top_p = 0.6}, 0x1.fffffffffffffp-1), 3);
+  EXPECT_EQ(sample_token(logits, {}, 0), 1);
+  EXPECT_EQ(sample_token(logits, {}, 0x1.fffffffffffffp-1), 3);
+  EXPECT_EQ(sample_token(logits, {.top_p = 0.6}, 0x1.fffffffffffffp-1), 3);
 }
 
 TEST(Draw, LogitsThatAreNoNumbersEndItWithASentence) {
@@ -52,8 +52,8 @@ TEST(Draw, LogitsThatAreNoNumbersEndItWithASentence) {
        std::vector<SamplingOptions>{{}, {.temperature = 0}, {.top_k = 1}, {.top_p = 0.5}})
     for (const std::vector<double>& logits : std::vector<std::vector<double>>{
              {0, std::nan("")}, {-never, 0}, {-never, -never}, {never, never}}) {
-      EXPECT_THROW(draw(logits, options, 0.5), UnsoundLogits);
-      EXPECT_THROW(candidates(logits, options), UnsoundLogits);
+      EXPECT_THROW(sample_token(logits, options, 0.5), InvalidLogits);
+      EXPECT_THROW(candidates(logits, options), InvalidLogits);
     }
 }
 

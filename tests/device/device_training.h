@@ -14,17 +14,17 @@ inline constexpr std::int64_t segment = 6;
 
 // A language model, made with its memory modes.
 struct DeviceModel {
-  BodyFactory body;
+  BackboneFactory body;
   MemoryOptions memory = {};
 
-  std::unique_ptr<Model> make(ModelSetting setting) const {
+  std::unique_ptr<Model> make(ModelBuildOptions setting) const {
     setting.memory = memory;
-    return std::make_unique<Model>(setting, body, vocabulary_readout());
+    return std::make_unique<Model>(setting, body, lm_head());
   }
 };
 
 inline ModelOptions device_options(ResidualKind residual, std::int64_t layers = 2) {
-  ModelOptions options = tiny_options(NormPlacement::pre);
+  ModelOptions options = tiny_options(NormPosition::pre);
   options.layers = layers;
   options.activation = FeedForwardActivation::gelu;
   options.residual = residual;
@@ -58,7 +58,7 @@ inline DeviceModel plain_decoder(std::int64_t layers = 2) {
 inline std::unique_ptr<Trainer> trainer_on(const Device& device,
                                            const DeviceModel& model,
                                            std::int64_t parts = 2) {
-  ModelSetting setting = tiny_setting(segment);
+  ModelBuildOptions setting = tiny_setting(segment);
   setting.device = device;
   TrainingOptions training;
   training.learning_rate = 0.01;
@@ -73,7 +73,7 @@ inline Batch batch_of(const Trainer& trainer) {
   const Device host = trainer.model().parameters().device().host();
   Batch batch = batch_of_rows(random_ids(streams, segment + 1, step));
   for (auto& [name, field] : batch.fields) field = field.to(host);
-  batch.fresh = step == 0;
+  batch.resets_state = step == 0;
   return batch;
 }
 

@@ -14,9 +14,9 @@ using testing::Trained;
 Case small_case() {
   Case c;
   c.name = "decoder";
-  c.make = [](const ModelSetting& setting) {
+  c.make = [](const ModelBuildOptions& setting) {
     DecoderOptions options;
-    options.common = testing::dropped_options(NormPlacement::pre);
+    options.common = testing::dropped_options(NormPosition::pre);
     options.common.layers = 1;
     return make_decoder(options, setting);
   };

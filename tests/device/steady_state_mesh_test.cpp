@@ -15,9 +15,9 @@ using namespace longspan::testing;
 
 Case steady_case() {
   Case c;
-  c.make = [](const ModelSetting& setting) {
+  c.make = [](const ModelBuildOptions& setting) {
     DecoderOptions options;
-    options.common = dropped_options(NormPlacement::pre);
+    options.common = dropped_options(NormPosition::pre);
     options.common.layers = 1;
     return make_decoder(options, setting);
   };
@@ -41,7 +41,7 @@ void expect_steady_steps(const Case& c, const MeshShape& layout) {
         streams_of_rank(c.streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size");
     // The ranks wait in a way of their own, in which they see that one is lost.
     int waits = 0;
-    gpu.state().set_waiting([&](CUstream_st* stream) {
+    gpu.state().set_wait_hook([&](CUstream_st* stream) {
       ++waits;
       while (!gpu::done(stream)) std::this_thread::yield();
     });

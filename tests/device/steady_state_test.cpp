@@ -47,7 +47,7 @@ TEST(CudaSteadyState, AQueuedCopyReadsWhatWasThereWhenItWasQueued) {
   const Counts before = emulated_cuda::counts();
   std::atomic<bool> free = false;
   emulated_cuda::queue_lasting(gpu.state().stream(), [&] { return free.load(); });
-  const Tensor copy = queued_to(pinned(1), gpu);
+  const Tensor copy = copy_async(pinned(1), gpu);
   const Tensor other = pinned(2);  // of the same size: not in the same place
   EXPECT_EQ(emulated_cuda::counts().waits, before.waits);
   free = true;
@@ -70,7 +70,7 @@ TEST(CudaSteadyState, OfAReversibleStackWithHashAttention) {
 // are buckets.
 TEST(CudaSteadyState, AnUpdateStartsAsManyKernelsForAnyNumberOfLayers) {
   for (const std::int64_t layers : {1, 3}) {
-    ModelSetting setting = tiny_setting(segment);
+    ModelBuildOptions setting = tiny_setting(segment);
     setting.device = Device::cuda();
     const auto model = plain_decoder(layers).make(setting);
     Optimizer optimizer({}, model->parameters());

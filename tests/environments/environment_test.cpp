@@ -129,16 +129,16 @@ TEST(Environment, KeysOfANumberPadAreThoseThatWereRight) {
 std::string acted(const Environment& world,
                   const Random& random,
                   std::uint64_t from,
-                  Situation now) {
+                  WorldState now) {
   std::string told;
   for (std::uint64_t step = from;; ++step) {
     EXPECT_EQ(now.size(), world.numbers);
     told += world.observation(now);
     const auto count = static_cast<std::uint32_t>(world.actions.size());
     const auto action = static_cast<std::int64_t>(Random(9).word(step) % count);
-    const Outcome outcome = world.act(now, action, random);
+    const EnvStep outcome = world.act(now, action, random);
     told += outcome.reward > 0 ? '+' : outcome.reward < 0 ? '-' : ' ';
-    if (outcome.ending != Ending::none) return told + (world.succeeded(now) ? "!" : "");
+    if (outcome.ending != Termination::none) return told + (world.succeeded(now) ? "!" : "");
   }
 }
 
@@ -147,14 +147,14 @@ TEST(Environment, ALifeGoesOnFromItsNumbersAlone) {
     SCOPED_TRACE(name);
     const Environment world = environment(name), again = environment(name);
     const Random random = Random(3).child(std::uint64_t{1});
-    Situation now = world.begin(random);
+    WorldState now = world.begin(random);
     std::string told;
     for (std::uint64_t step = 0; step < 5; ++step) {
       told += again.observation(now);
       const auto count = static_cast<std::uint32_t>(world.actions.size());
       const auto action = static_cast<std::int64_t>(Random(9).word(step) % count);
-      const Outcome outcome = again.act(now, action, random);
-      EXPECT_EQ(outcome.ending, Ending::none);
+      const EnvStep outcome = again.act(now, action, random);
+      EXPECT_EQ(outcome.ending, Termination::none);
       told += outcome.reward > 0 ? '+' : outcome.reward < 0 ? '-' : ' ';
     }
     EXPECT_EQ(acted(world, random, 0, world.begin(random)), told + acted(again, random, 5, now));
@@ -165,17 +165,17 @@ TEST(Environment, ACorridorRewardsTheWayThatTheSignSays) {
   const Environment world = environment("corridor length 1");
   const Random random(2);
   for (const std::int64_t turn : {0, 1}) {
-    Situation now = world.begin(random);
+    WorldState now = world.begin(random);
     const bool is_right = (world.observation(now) == 'L') == (turn == 0);
     for (int step = 0; step < 2; ++step) {
-      const Outcome on_the_way = world.act(now, 1 - turn, random);
+      const EnvStep on_the_way = world.act(now, 1 - turn, random);
       EXPECT_EQ(on_the_way.reward, 0);
-      EXPECT_EQ(on_the_way.ending, Ending::none);
+      EXPECT_EQ(on_the_way.ending, Termination::none);
       EXPECT_FALSE(world.succeeded(now));
     }
-    const Outcome last = world.act(now, turn, random);
+    const EnvStep last = world.act(now, turn, random);
     EXPECT_EQ(last.reward, is_right ? 1 : -1);
-    EXPECT_EQ(last.ending, Ending::terminal);
+    EXPECT_EQ(last.ending, Termination::terminal);
     EXPECT_EQ(world.succeeded(now), is_right);
   }
 }
@@ -189,18 +189,18 @@ TEST(Environment, WhoActsRightlySucceeds) {
     int successes = 0;
     for (std::uint64_t episode = 0; episode < 20; ++episode) {
       const Random random = Random(1).child(episode);
-      Situation now = world.begin(random);
+      WorldState now = world.begin(random);
       const auto advise = world.guide(random);
-      Outcome outcome;
+      EnvStep outcome;
       std::int64_t steps = 0;
       double reward = 0;
-      for (; outcome.ending == Ending::none; ++steps) {
+      for (; outcome.ending == Termination::none; ++steps) {
         outcome = world.act(now, advise(now).taken, random);
         const char seen = world.observation(now);
         EXPECT_EQ(outcome.reward, seen >= 'A' && seen < 'a' ? 1 : 0);
         reward += outcome.reward;
       }
-      EXPECT_EQ(outcome.ending, Ending::time);
+      EXPECT_EQ(outcome.ending, Termination::time);
       EXPECT_EQ(steps, world.steps);
       if (name == "memory_maze") {
         EXPECT_EQ(world.succeeded(now), reward >= 2);
@@ -216,7 +216,7 @@ TEST(Environment, WhoActsRightlySucceeds) {
 TEST(Environment, WallsOfAMemoryMazeHold) {
   const Environment world = environment("memory_maze side 3 steps 200");
   const Random random(4);
-  Situation now = world.begin(random);
+  WorldState now = world.begin(random);
   for (int step = 0; step < 199; ++step) {
     const char before = world.observation(now);
     world.act(now, 3, random);

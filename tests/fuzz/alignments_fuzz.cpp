@@ -16,7 +16,8 @@ void read_links(std::string_view lines) {
     for (std::string_view rest = lines; !rest.empty();) {
       const std::size_t end = std::min(rest.find('\n'), rest.size());
       is_read([&] {
-        for (const Link& link : links_of(rest.substr(0, end), length, "links.txt:1"))
+        for (const AlignmentLink& link :
+             parse_alignment(rest.substr(0, end), length, "links.txt:1"))
           expect(link.source >= 0 && link.source < length.source && link.target >= 0 &&
                      link.target < length.target,
                  "a link leads beyond its lines");
@@ -34,7 +35,7 @@ void read_files(std::string_view bytes) {
   const std::string target = folder.put("target.txt", take_part(bytes));
   const std::string path = links.empty() ? "" : folder.put("links.txt", links);
   // Words are letters here: bytes of the text.
-  const auto pairs = open_pairs(source, target, Tokenizer(), Tokenizer(), {}, {}, path);
+  const auto pairs = open_parallel_corpus(source, target, Tokenizer(), Tokenizer(), {}, {}, path);
   read_rows(*pairs);
 }
 

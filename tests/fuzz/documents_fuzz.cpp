@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t most_unpacked = std::size_t{1} << 20;
 
 bool is_larger(const std::shared_ptr<const InputFile>& file) {
-  UnpackedFile unpacked(file);
+  DecompressedFile unpacked(file);
   std::string bytes(most_unpacked + 1, '\0');
   return unpacked.read(bytes) > most_unpacked;
 }
@@ -24,7 +24,7 @@ struct Documents {
 };
 
 Documents documents_of(const std::shared_ptr<const InputFile>& file,
-                       const DocumentForm& form,
+                       const DocumentFormat& form,
                        DocumentParts parts,
                        std::size_t block) {
   Documents read;
@@ -42,7 +42,7 @@ Documents documents_of(const std::shared_ptr<const InputFile>& file,
   return read;
 }
 
-void read_characters(const std::shared_ptr<const InputFile>& file, const DocumentForm& form) {
+void read_characters(const std::shared_ptr<const InputFile>& file, const DocumentFormat& form) {
   const Tokenizer tokenizer = characters_of_documents(file, form, true);
   if (!is_plain_text(*file, form)) return;
   const CorpusFile corpus(file, tokenizer);
@@ -57,7 +57,7 @@ void read_file(std::string_view bytes) {
       "text.txt", "text.jsonl", "text.txt.gz", "text.txt.zst", "text.jsonl.gz", "text.jsonl.zst"};
   const unsigned choice = take_byte(bytes);
   const std::string path = folder.put(names[choice % 6], bytes);
-  const DocumentForm form = {.boundary = static_cast<DocumentBoundary>(choice / 6 % 4)};
+  const DocumentFormat form = {.boundary = static_cast<DocumentBoundary>(choice / 6 % 4)};
   const auto parts = choice / 24 % 2 == 0 ? DocumentParts::none : DocumentParts::bytes;
   const auto file = std::make_shared<const InputFile>(path);
   if (is_larger(file)) return;

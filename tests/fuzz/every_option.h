@@ -29,7 +29,7 @@ class EveryOption {
     table_.add("every.maybe.flag", maybe_flag_, "yes, no or none");
     table_.add("every.maybe.text", maybe_text_, "a text or none");
     table_.add("every.files", files_, "paths, with weights where one likes");
-    table_.note_elsewhere("every.other", "is a key of another");
+    table_.note_other_family("every.other", "is a key of another");
     table_.set_home("/home/someone");
   }
   EveryOption(const EveryOption&) = delete;
@@ -49,7 +49,7 @@ class EveryOption {
   bool flag_ = false;
   std::string text_ = "text";
   std::string choice_ = "one";
-  NamedPath path_;
+  ConfigPath path_;
   std::vector<std::int64_t> integers_ = {1};
   std::vector<double> numbers_;
   std::vector<bool> flags_;

@@ -9,8 +9,8 @@
 namespace longspan::fuzzing {
 namespace {
 
-void read_ids(const std::string& path, std::int64_t vocabulary, IdBits bits) {
-  const IdFile file(std::make_shared<const InputFile>(path), vocabulary, bits);
+void read_ids(const std::string& path, std::int64_t vocabulary, TokenDType bits) {
+  const TokenIdFile file(std::make_shared<const InputFile>(path), vocabulary, bits);
   const CorpusFile corpus(file, Tokenizer::ids(vocabulary));
   corpus.fingerprint();
   std::vector<std::int64_t> ids(static_cast<std::size_t>(corpus.tokens()));
@@ -25,10 +25,11 @@ void read_file(std::string_view bytes) {
   const unsigned choice = take_byte(bytes);
   const std::int64_t vocabulary = vocabularies[choice % 5];
   is_read([&] {
-    const auto ids = ids_of_text(bytes, vocabulary, "a text");
-    expect(ids_of_text(text_of_ids(ids), vocabulary, "it again") == ids, "ids change as a text");
+    const auto ids = parse_token_ids(bytes, vocabulary, "a text");
+    expect(parse_token_ids(format_token_ids(ids), vocabulary, "it again") == ids,
+           "ids change as a text");
   });
-  read_ids(folder.put("ids.bin", bytes), vocabulary, static_cast<IdBits>(choice / 5 % 4));
+  read_ids(folder.put("ids.bin", bytes), vocabulary, static_cast<TokenDType>(choice / 5 % 4));
 }
 
 }  // namespace

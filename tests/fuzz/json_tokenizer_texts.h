@@ -19,8 +19,8 @@ inline void read_text(const JsonTokenizer& tokenizer, std::string_view text) {
   tokenizer.decode(ids);
   tokenizer.decode(ids, true);
   expect(tokenizer.ids(text, "a text") == ids, "a text has other ids when it is read again");
-  if (!tokenizer.goes_by_parts()) return;
-  const std::size_t cut = tokenizer.place_to_cut(text, 1);
+  if (!tokenizer.supports_chunking()) return;
+  const std::size_t cut = tokenizer.chunk_boundary(text, 1);
   if (cut == std::string_view::npos) return;
   std::vector<std::int64_t> of_parts = tokenizer.ids(text.substr(0, cut), "a part");
   tokenizer.encode(

@@ -22,10 +22,10 @@ void expect_same(const RunMetrics& a, const RunMetrics& b) {
 // In two looks, as if the run had written between them.
 void read_growing(const InputFolder& folder, std::string_view metrics, const RunMetrics& whole) {
   const std::string_view half = metrics.substr(0, metrics.size() / 2);
-  GrowingMetrics growing(folder.put("growing.jsonl", half), 8);
-  growing.look();
+  TailedMetrics growing(folder.put("growing.jsonl", half), 8);
+  growing.poll();
   folder.put("growing.jsonl", metrics);
-  growing.look();
+  growing.poll();
   expect_same(growing.metrics(), whole);
 }
 
@@ -40,8 +40,8 @@ void read_newest(const std::string& metrics) {
   for (const MetricsPart& part :
        {newest_metrics(metrics, 3), newest_validation(metrics), metrics_from(metrics, 2)})
     for (const MetricsLine& line : part.lines) {
-      figure_text(line, validation_name(line));
-      figure_text(line, "loss");
+      format_metric(line, validation_name(line));
+      format_metric(line, "loss");
     }
 }
 
@@ -50,7 +50,7 @@ void read_run(std::string_view bytes) {
   const std::string_view lines = take_part(bytes);
   const std::string metrics = folder.put("metrics.jsonl", lines);
   read_newest(metrics);
-  ReportedRun run = {.name = "run", .state = "running", .metrics = {ThinnedSeries(8)}};
+  ReportedRun run = {.name = "run", .state = "running", .metrics = {DownsampledSeries(8)}};
   run.samples = read_run_samples(folder.put("samples.jsonl", take_part(bytes)));
   run.warnings = log_warnings(folder.put("log.txt", take_part(bytes)));
   run.attention = read_run_attention(folder.put("step-1.json", bytes));

@@ -20,12 +20,12 @@ void read_model(std::string_view bytes) {
   put_or_remove(folder, pixels_config_name, take_part(bytes));
   const ModelConfig config(path);
   is_read([&] { config.special_tokens(); });
-  is_read([&] { generation_wishes(config); });
+  is_read([&] { unsupported_generation_settings(config); });
   const Architecture& architecture = architecture_of(config);
-  ModelMeaning meaning = architecture.read(config);
+  ImportedConfig meaning = architecture.read(config);
   const StoredTensor stored = {.dtype = "F32", .shape = {3}};
-  if (architecture.settle)
-    architecture.settle([&](const std::string&) { return &stored; }, meaning);
+  if (architecture.resolve)
+    architecture.resolve([&](const std::string&) { return &stored; }, meaning);
   expect(!meaning.settings.empty(), "a model without settings is taken");
   for (const auto& [key, value] : meaning.settings)
     expect(!key.empty() && value.size() < (std::size_t{1} << 20), "a setting without a bound");

@@ -34,6 +34,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return fuzzing::fuzz(data, size, [](std::string_view text) {
     fuzzing::is_read([&] { fuzzing::read_tokenizer(text); });
     fuzzing::is_read([&] { fuzzing::read_labels(text); });
-    fuzzing::is_read([&] { given_names({"a", "b (2)"}, std::string(text), "a checkpoint"); });
+    fuzzing::is_read([&] {
+      original_label_names({"a", "b (2)"}, std::string(text), "a checkpoint");
+    });
   });
 }

@@ -8,7 +8,7 @@
 namespace longspan::fuzzing {
 namespace {
 
-void read_line(const SubwordModel& model, std::string_view line) {
+void read_line(const SentencePieceModel& model, std::string_view line) {
   std::vector<std::int64_t> ids;
   std::int64_t bytes = 0;
   for (const SubwordToken& token : model.encode_line(line)) {
@@ -28,7 +28,7 @@ void read_model(std::string_view bytes) {
   const std::size_t length = take_byte(bytes);
   const std::string_view text = bytes.substr(0, length);
   bytes.remove_prefix(text.size());
-  const SubwordModel model(std::string(bytes), "a.model");
+  const SentencePieceModel model(std::string(bytes), "a.model");
   model.sentence_begin();
   model.sentence_end();
   for (std::int64_t id = 0; id < std::min<std::int64_t>(model.vocabulary(), 300); ++id)

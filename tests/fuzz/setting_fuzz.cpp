@@ -9,10 +9,10 @@ namespace {
 void read_settings(std::string_view text) {
   EveryOption options;
   while (!text.empty()) {
-    const WrittenKeys keys = read_setting(take_part(text));
+    const ParsedYaml keys = read_setting(take_part(text));
     expect(!keys.assignments.empty() || !keys.complaints.empty(), "a setting goes without a word");
     options.table().assign(keys.assignments);
-    for (const Complaint& complaint : keys.complaints) options.table().complain(complaint);
+    for (const Diagnostic& complaint : keys.complaints) options.table().add_diagnostic(complaint);
   }
   options.table().finish();
   options.values();

@@ -9,19 +9,19 @@ namespace {
 // What a run keeps of its configuration is read back as what it was.
 void expect_same_when_read_back(EveryOption& options) {
   EveryOption again;
-  const WrittenKeys written = read_yaml(options.table().resolved(), "config.yaml");
+  const ParsedYaml written = read_yaml(options.table().resolved(), "config.yaml");
   expect(written.complaints.empty() && written.whole,
          "a configuration that was written is refused");
   again.table().assign(written.assignments);
-  expect(again.table().mistakes().empty(), "a value that was written is refused");
+  expect(again.table().diagnostics().empty(), "a value that was written is refused");
   expect(again.values() == options.values(), "a value that was written reads back as another one");
 }
 
 void read_file(std::string_view text) {
   EveryOption options;
-  const WrittenKeys keys = read_yaml(text, "config.yaml");
+  const ParsedYaml keys = read_yaml(text, "config.yaml");
   options.table().assign(keys.assignments);
-  for (const Complaint& complaint : keys.complaints) options.table().complain(complaint);
+  for (const Diagnostic& complaint : keys.complaints) options.table().add_diagnostic(complaint);
   options.table().reference();
   options.table().finish();
   options.table().warnings();

@@ -145,7 +145,7 @@ Tensor exchanged_leading_axes(const Tensor& tensor) {
 }
 
 Tensor reversed(const Tensor& tensor) {
-  const Tensor result = tensor.like();
+  const Tensor result = tensor.empty_like();
   const std::size_t bytes = row_bytes(tensor);
   const auto rows = static_cast<std::size_t>(tensor.shape()[0]);
   for (std::size_t i = 0; i < rows; ++i)
@@ -160,21 +160,21 @@ Variable by_row(const Variable& x) {
 
 Variable inside(const Variable& x) {
   const Shape& shape = x.shape();
-  return heads_inside(reshape(x, {shape[0] * shape[1], shape[2], shape[3]}), shape[1]);
+  return to_heads_inner(reshape(x, {shape[0] * shape[1], shape[2], shape[3]}), shape[1]);
 }
 Variable outside(const Variable& x) {
   const Shape& shape = x.shape();
-  return reshape(heads_first(x), {shape[0], shape[2], shape[1], shape[3]});
+  return reshape(to_heads_first(x), {shape[0], shape[2], shape[1], shape[3]});
 }
 
 Variable tanh_of(const Variable& x) {
   const Tensor y = x.value().clone();
   for (double& value : y.span<double>()) value = std::tanh(value);
-  return record(y, {x}, [y](Gradients& gradients) {
-    const Tensor dx = gradients.take_output();
+  return record(y, {x}, [y](BackwardContext& gradients) {
+    const Tensor dx = gradients.release_output();
     for (std::int64_t i = 0; i < dx.elements(); ++i)
       dx.data<double>()[i] *= 1 - y.data<double>()[i] * y.data<double>()[i];
-    gradients.give(0, dx);
+    gradients.set(0, dx);
   });
 }
 

@@ -46,7 +46,7 @@ struct Inputs {
                               .out = poisoned<T>({batch, time, heads, value_dim})};
     if (c.padded) call.length = ids_of({lengths[0], lengths[1]});
     if (c.located) {
-      call.taps = tensor_of<A>(tap, {heads, taps, dim});
+      call.kernel_size = tensor_of<A>(tap, {heads, taps, dim});
       call.probabilities = poisoned<A>({batch, heads, time, keys});
       if (c.before) call.before = tensor_of<A>(before, {batch, heads, keys});
     } else {

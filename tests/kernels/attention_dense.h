@@ -87,7 +87,8 @@ class DenseAttention {
     if (mask.key_padding.defined() && mask.key_padding.data<std::uint8_t>()[b * keys_ + j] != 0)
       return false;
     if (mask.key_length.defined() && k >= mask.key_length.data<std::int64_t>()[b]) return false;
-    if (mask.reach.defined() && distance_of(i, j) > mask.reach.data<std::int64_t>()[b * time_ + i])
+    if (mask.max_lookback.defined() &&
+        distance_of(i, j) > mask.max_lookback.data<std::int64_t>()[b * time_ + i])
       return false;
     if (!mask.sorted) return true;
     const std::int32_t query = integer(mask.sorted->query_position, b, h, i);
@@ -106,7 +107,7 @@ class DenseAttention {
 
   // Rounds in which the pair met.
   std::int64_t meetings(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
-    const HashTerm& hash = *a_.hash;
+    const LshTerm& hash = *a_.hash;
     const std::int64_t rounds = hash.chunk.shape()[2];
     const std::int64_t positions = hash.chunk.shape()[3];
     std::int64_t count = 0;

@@ -184,10 +184,10 @@ inline void make_mask(const AttentionCase& c,
           c.key_begin + c.keys - static_cast<std::int64_t>(random.child("length").word(b++) % 20);
   }
   if (c.document > 0) {
-    a.mask.reach = Tensor::empty({c.batch, c.time}, DType::i64, device);
+    a.mask.max_lookback = Tensor::empty({c.batch, c.time}, DType::i64, device);
     std::int64_t reach = 0;
     std::uint64_t i = 0;
-    for (std::int64_t& of_query : a.mask.reach.span<std::int64_t>()) {
+    for (std::int64_t& of_query : a.mask.max_lookback.span<std::int64_t>()) {
       const auto word = static_cast<std::int64_t>(random.child("documents").word(i) >> 1);
       // The first document of a row may have begun before it.
       if (static_cast<std::int64_t>(i++) % c.time == 0)
@@ -350,7 +350,7 @@ inline std::vector<Tensor*> tensors_of(Attention& a) {
                               &a.distance_bias,
                               &a.mask.key_padding,
                               &a.mask.key_length,
-                              &a.mask.reach};
+                              &a.mask.max_lookback};
   if (auto& sorted = a.mask.sorted)
     all.insert(all.end(),
                {&sorted->query_position,

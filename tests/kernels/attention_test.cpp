@@ -249,8 +249,8 @@ TEST(Attention, DocumentsOfARowEqualRowsOfTheirOwn) {
   c.keys = --c.time;
   const Device device = fresh_device();
   AttentionGradient whole = make_attention(c, device);
-  whole.forward.mask.reach = Tensor::empty({1, c.time}, DType::i64, device);
-  std::int64_t* reach = whole.forward.mask.reach.data<std::int64_t>();
+  whole.forward.mask.max_lookback = Tensor::empty({1, c.time}, DType::i64, device);
+  std::int64_t* reach = whole.forward.mask.max_lookback.data<std::int64_t>();
   for (const std::int64_t length : lengths)
     for (std::int64_t i = 0; i < length; ++i) *reach++ = i;
   const AttentionResult together = run_attention(whole);
@@ -282,7 +282,7 @@ TEST(Attention, AReachThatGoesBackIsRefused) {
   const Device device = fresh_device();
   const AttentionGradient g =
       make_attention({.time = 4, .keys = 4, .dim = 2, .value_dim = 2, .document = 100}, device);
-  std::int64_t* const reach = g.forward.mask.reach.data<std::int64_t>();
+  std::int64_t* const reach = g.forward.mask.max_lookback.data<std::int64_t>();
   reach[0] = 0;
   reach[1] = 1;
   reach[2] = 3;
@@ -579,7 +579,7 @@ TEST(Attention, CountsNoPairsOfDifferentDocuments) {
   for (std::int64_t b = 0; b < 2; ++b)
     for (std::int64_t i = 0; i < 150; ++i)
       for (std::int64_t j = std::max<std::int64_t>(0, i - 9); j <= i + 80; ++j)
-        pairs += i + 80 - j <= g.forward.mask.reach.data<std::int64_t>()[b * 150 + i] &&
+        pairs += i + 80 - j <= g.forward.mask.max_lookback.data<std::int64_t>()[b * 150 + i] &&
                  g.forward.mask.key_padding.data<std::uint8_t>()[b * 230 + j] == 0 &&
                  j < g.forward.mask.key_length.data<std::int64_t>()[b];
   EXPECT_GT(pairs, 0);
@@ -609,7 +609,7 @@ TEST(Attention, CountsTheOperationsOfAllowedPairs) {
 
 // Of rows whose lengths nobody has said.
 TEST(Attention, CountsPaddingOfADryDeviceAsKeys) {
-  const Device device = Device::dry();
+  const Device device = Device::meta();
   const auto tensor = [&](const Shape& shape, DType dtype) {
     return Tensor::empty(shape, dtype, device);
   };
@@ -627,10 +627,10 @@ TEST(Attention, CountsPaddingOfADryDeviceAsKeys) {
   EXPECT_EQ(device.state().flops(), forward);
   attention_backward(Cpu{&device.state()},
                      {.forward = a,
-                      .dout = a.out.like(),
-                      .dquery = a.query.like(),
-                      .dkey = a.key.like(),
-                      .dvalue = a.value.like()});
+                      .dout = a.out.empty_like(),
+                      .dquery = a.query.empty_like(),
+                      .dkey = a.key.empty_like(),
+                      .dvalue = a.value.empty_like()});
   EXPECT_EQ(device.state().flops(), (1 + 2.5) * forward);
 }
 

@@ -153,7 +153,7 @@ TEST(BlockWeights, TopGradient) {
 TEST(BlockWeights, ABlockCountsWhereAnyTokenIsReal) {
   const std::vector<std::int64_t> lengths = {0, 1, 3, 4, 9};
   const Tensor length = Tensor::from<std::int64_t>(lengths, {5}, backend_device());
-  const Tensor counts = length.like();
+  const Tensor counts = length.empty_like();
   count_blocks(backend(), length, 3, counts);
   const Tensor here = counts.to_host();
   const auto found = here.span<std::int64_t>();

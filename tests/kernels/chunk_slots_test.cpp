@@ -32,8 +32,8 @@ void read(ChunkSlots& slots) {
   const std::int64_t keys = slots.count + (slots.look_back + slots.look_ahead) * slots.chunk;
   slots.query_position = Tensor::empty({1, slots.count}, DType::i32, backend_device());
   slots.key_position = Tensor::empty({1, keys}, DType::i32, backend_device());
-  slots.query_bucket = slots.query_position.like();
-  slots.key_bucket = slots.key_position.like();
+  slots.query_bucket = slots.query_position.empty_like();
+  slots.key_bucket = slots.key_position.empty_like();
   chunk_slots(backend(), slots);
 }
 

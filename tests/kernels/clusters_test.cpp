@@ -110,12 +110,12 @@ TYPED_TEST(ClustersOf, NearestIsTheFirstOfEqualsAndSumsAreOfItsTokens) {
 TYPED_TEST(ClustersOf, CentroidsFollowTheirTokensAndStayWithoutAny) {
   using A = Accumulator<TypeParam>;
   for (const bool unit : {false, true}) {
-    MoveCentroids move = {.centroids = tensor_of<A>({0.6, 0.8, 1, 0}, {1, 2, 2}),
-                          .sums = tensor_of<A>({30, -40, 0, 0}, {1, 2, 2}),
-                          .counts = tensor_of<A>({7, 0}, {1, 2}),
-                          .decay = 0.75,
-                          .unit = unit};
-    move_centroids(backend(), move);
+    UpdateCentroids move = {.centroids = tensor_of<A>({0.6, 0.8, 1, 0}, {1, 2, 2}),
+                            .sums = tensor_of<A>({30, -40, 0, 0}, {1, 2, 2}),
+                            .counts = tensor_of<A>({7, 0}, {1, 2}),
+                            .decay = 0.75,
+                            .unit = unit};
+    update_centroids(backend(), move);
     Values expected = {0.75 * 0.6 + 0.25 * 0.6, 0.75 * 0.8 - 0.25 * 0.8, 1, 0};
     const double length = std::hypot(expected[0], expected[1]);
     for (std::size_t i = 0; unit && i < 2; ++i) expected[i] /= length;

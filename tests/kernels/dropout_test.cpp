@@ -34,11 +34,11 @@ template <typename T>
 class DropoutOf : public ::testing::Test {};
 TYPED_TEST_SUITE(DropoutOf, FloatingTypes);
 
-constexpr Placement placements[] = {{0, 0, 5, 0, 9},
-                                    {0, 0, 8, 0, 9},
-                                    {3, 2, 11, 0, 9},
-                                    {1, 1, 7, 5, 30},
-                                    {(std::int64_t{1} << 40) + 1, 3, 1000, 7, 19}};
+constexpr ShardPlacement placements[] = {{0, 0, 5, 0, 9},
+                                         {0, 0, 8, 0, 9},
+                                         {3, 2, 11, 0, 9},
+                                         {1, 1, 7, 5, 30},
+                                         {(std::int64_t{1} << 40) + 1, 3, 1000, 7, 19}};
 
 TYPED_TEST(DropoutOf, KeepsWhatTheGlobalIndexSays) {
   const Random random = Random(42).child("dropout");
@@ -75,7 +75,7 @@ TYPED_TEST(DropoutOf, SomeRowsAreDroppedAsAmongAll) {
   const Random random = Random(42).child("dropout");
   const std::vector<std::int64_t> rows = {7, 0, 3, 4, 19, 12};
   for (const std::int64_t width : {3, 8}) {
-    const Placement placement = {.middle_total = 20, .inner_begin = 5, .inner_total = 30};
+    const ShardPlacement placement = {.middle_total = 20, .inner_begin = 5, .inner_total = 30};
     const Values whole = normal_values<TypeParam>(20 * width, 1);
     const Dropout all{.x = tensor_of<TypeParam>(whole, {1, 20, width}),
                       .y = poisoned<TypeParam>({1, 20, width}),
@@ -117,10 +117,10 @@ TYPED_TEST(DropoutOf, AddsToABaseWithTheBitsOfASumAfterIt) {
       dropout(backend(), call);
       add(backend(), base, call.y, expected);
       call.y = poisoned<TypeParam>(shape);
-      add_dropped(backend(), base, call);
+      dropout_add(backend(), base, call);
       EXPECT_TRUE(same_bits(call.y, expected));
       call.y = base;
-      add_dropped(backend(), base, call);
+      dropout_add(backend(), base, call);
       EXPECT_TRUE(same_bits(base, expected)) << "in place";
     }
 }
@@ -164,7 +164,7 @@ TEST(Dropout, MaskDoesNotKnowHowTheTensorIsSplit) {
 
 TEST(Dropout, RowsApartAreDroppedAsInTheWhole) {
   const std::int64_t outer = 3, middle = 700, inner = 11;
-  const auto run = [&](const Placement& placement, std::int64_t rows, std::int64_t width) {
+  const auto run = [&](const ShardPlacement& placement, std::int64_t rows, std::int64_t width) {
     const Shape shape = {outer, rows, width};
     const Dropout call{
         .x = tensor_of<float>(Values(static_cast<std::size_t>(shape.elements()), 1), shape),
@@ -182,7 +182,7 @@ TEST(Dropout, RowsApartAreDroppedAsInTheWhole) {
                               .inner_begin = features.begin,
                               .inner_total = inner,
                               .middle_ranges = held},
-                             count_of(held),
+                             pluralize(held),
                              features.count());
     std::size_t at = 0;
     for (std::int64_t o = 0; o < outer; ++o)
@@ -222,7 +222,7 @@ TEST(Dropout, WrongRatesAndShapesAreNamed) {
   wrong.x = poisoned<float>({6, 4});
   EXPECT_THROW(dropout(backend(), wrong), Failure);
   wrong.x = poisoned<float>({2, 3, 4});
-  EXPECT_THROW(add_dropped(backend(), poisoned<float>({2, 3}), wrong), Failure);
+  EXPECT_THROW(dropout_add(backend(), poisoned<float>({2, 3}), wrong), Failure);
 }
 
 }  // namespace

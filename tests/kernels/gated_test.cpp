@@ -23,7 +23,8 @@ TYPED_TEST(GatedHiddenOf, EqualsTheActivationTimesTheFactorAndItsDerivatives) {
                    factor = normal_values<TypeParam>(count, 2),
                    above = normal_values<TypeParam>(count, 3);
       // By the kernels of the activation alone, in double.
-      const Tensor x = tensor_of<double>(before, {count}), value = x.like(), slope = x.like();
+      const Tensor x = tensor_of<double>(before, {count}), value = x.empty_like(),
+                   slope = x.empty_like();
       activate(backend(), activation, x, value);
       activate_backward(
           backend(), activation, x, tensor_of<double>(Values(before.size(), 1), {count}), slope);

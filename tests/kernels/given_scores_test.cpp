@@ -13,12 +13,12 @@ namespace {
 
 struct GivenCall {
   AttentionGradient gradient;
-  GivenScores given;
-  GivenScores sums;
+  ExternalScores given;
+  ExternalScores sums;
 };
 inline std::vector<Tensor*> tensors_of(GivenCall& call) {
   std::vector<Tensor*> all = testing::tensors_of(call.gradient);
-  for (GivenScores* scores : {&call.given, &call.sums})
+  for (ExternalScores* scores : {&call.given, &call.sums})
     all.insert(all.end(), {&scores->row, &scores->low, &scores->high});
   return all;
 }
@@ -123,11 +123,11 @@ GivenResult by_products(const Case& c, const Device& device) {
     *tensor = of_doubles(numbers(*tensor), tensor->shape(), device);
   if (Tensor& slopes = g.forward.slopes; slopes.defined())
     slopes = of_doubles(numbers(slopes), slopes.shape(), device);
-  g.forward.out = g.dout.like();
+  g.forward.out = g.dout.empty_like();
   g.forward.log_sum_exp = Tensor::empty({batch, heads, time}, DType::f64, device);
-  g.dquery = g.forward.query.like();
-  g.dkey = g.forward.key.like();
-  g.dvalue = g.forward.value.like();
+  g.dquery = g.forward.query.empty_like();
+  g.dkey = g.forward.key.empty_like();
+  g.dvalue = g.forward.value.empty_like();
   GivenResult result;
   result.attention = run_attention(g);
   const Numbers dqueries = std::exchange(result.attention.dquery, {});
@@ -192,12 +192,12 @@ Case random_case(std::uint64_t seed, DType dtype) {
   return c;
 }
 
-TEST(GivenScores, AreProductsWithUnitVectors) {
+TEST(ExternalScores, AreProductsWithUnitVectors) {
   for (std::uint64_t seed = 0; seed < (slow ? 9 : 36); ++seed)
     expect_products(random_case(seed, DType::f64), 1e-11);
 }
 
-TEST(GivenScores, AreProductsWithUnitVectorsInNarrowDtypes) {
+TEST(ExternalScores, AreProductsWithUnitVectorsInNarrowDtypes) {
   for (std::uint64_t seed = 100; seed < (slow ? 103 : 112); ++seed)
     for (const DType dtype : {DType::f32, DType::bf16}) {
       // Heads that matrix units would take.
@@ -207,7 +207,7 @@ TEST(GivenScores, AreProductsWithUnitVectorsInNarrowDtypes) {
     }
 }
 
-TEST(GivenScores, ThatDoNotFitAreRefused) {
+TEST(ExternalScores, ThatDoNotFitAreRefused) {
   const Device device = fresh_device();
   Case c;
   c.attention.keys = 9;

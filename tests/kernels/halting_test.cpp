@@ -19,7 +19,7 @@ std::vector<std::uint8_t> read(const Tensor& decisions) {
   return {values.begin(), values.end()};
 }
 
-constexpr std::uint8_t rests = Halting::rests, goes_on = Halting::goes_on, halts = Halting::halts;
+constexpr std::uint8_t rests = Halting::rests, goes_on = Halting::running, halts = Halting::halts;
 
 TEST(HaltingDecision, PositionsUnderWayHaltAtTheThreshold) {
   // Probabilities of 1/2; the second reaches 1 exactly, the third begins its last step, the others
@@ -80,7 +80,7 @@ TYPED_TEST(StepRowsOf, AreJoinedByTheirWeightsAndSoAreTheirGradients) {
   using A = Accumulator<TypeParam>;
   constexpr std::int64_t rows = 5;
   for (const std::int64_t width : {1, 6, 70})
-    for (const StepJoin join : {StepJoin::sum, StepJoin::interpolate})
+    for (const StateAccumulation join : {StateAccumulation::sum, StateAccumulation::interpolate})
       for (const bool first : {true, false}) {
         const std::int64_t count = rows * width;
         const Values x = normal_values<TypeParam>(count, 1), before = normal_values<A>(count, 2);
@@ -89,23 +89,23 @@ TYPED_TEST(StepRowsOf, AreJoinedByTheirWeightsAndSoAreTheirGradients) {
         for (std::size_t i = 0; i < x.size(); ++i) {
           const std::size_t row = i / static_cast<std::size_t>(width);
           const double there = first ? 0 : before[i];
-          const double rest = join == StepJoin::sum ? 1 : 1 - weights[row];
+          const double rest = join == StateAccumulation::sum ? 1 : 1 - weights[row];
           y.push_back(weights[row] * x[i] + rest * there);
           dx.push_back(weights[row] * dy[i]);
           dbefore.push_back((1 - weights[row]) * dy[i]);
-          dweights[row] += dy[i] * (x[i] - (join == StepJoin::sum ? 0 : there));
+          dweights[row] += dy[i] * (x[i] - (join == StateAccumulation::sum ? 0 : there));
         }
         const Tensor given = tensor_of<TypeParam>(x, {rows, width});
         const Tensor weight = tensor_of<A>(weights, {rows});
         const Tensor found =
             first ? poisoned<A>({rows, width}) : tensor_of<A>(before, {rows, width});
         const Tensor kept = first ? Tensor() : found.clone();
-        join_rows(backend(),
-                  {.x = given,
-                   .weights = weight,
-                   .before = first ? Tensor() : found,
-                   .y = found,
-                   .join = join});
+        accumulate_states(backend(),
+                          {.x = given,
+                           .weights = weight,
+                           .before = first ? Tensor() : found,
+                           .y = found,
+                           .join = join});
         expect_close(values_of(found), y, tolerance<A>());
         const Tensor upstream = tensor_of<A>(dy, {rows, width});
         const JoinRowsGradient back = {
@@ -115,7 +115,7 @@ TYPED_TEST(StepRowsOf, AreJoinedByTheirWeightsAndSoAreTheirGradients) {
             .dy = upstream,
             .dx = poisoned<TypeParam>({rows, width}),
             .dweights = poisoned<A>({rows}),
-            .dbefore = join == StepJoin::interpolate && !first ? upstream : Tensor(),
+            .dbefore = join == StateAccumulation::interpolate && !first ? upstream : Tensor(),
             .join = join};
         join_rows_backward(backend(), back);
         expect_close(values_of(back.dx), dx, tolerance<TypeParam>());
@@ -135,7 +135,7 @@ TYPED_TEST(StepRowsOf, ThatRestAreKeptBitForBit) {
       for (std::size_t i = 0; i < a.size(); ++i)
         expected.push_back(i / width == 1 ? (stays ? b[i] : 0) : (moves ? a[i] : 0));
       const Tensor y = poisoned<TypeParam>({3, width});
-      choose_rows(backend(),
+      select_rows(backend(),
                   {.now = now,
                    .moving = moves ? tensor_of<TypeParam>(a, {3, width}) : Tensor(),
                    .resting = stays ? tensor_of<TypeParam>(b, {3, width}) : Tensor(),

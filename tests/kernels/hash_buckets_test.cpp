@@ -144,8 +144,8 @@ TEST(BucketHash, ManyBucketsAreFactored) {
 BucketSort sorted(const Ids& buckets, std::int64_t count, const Shape& shape) {
   BucketSort sort = {.bucket = Tensor::from<std::int32_t>(buckets, shape, backend_device()),
                      .buckets = count};
-  sort.order = sort.bucket.like();
-  sort.place = sort.bucket.like();
+  sort.order = sort.bucket.empty_like();
+  sort.place = sort.bucket.empty_like();
   sort_buckets(backend(), sort);
   return sort;
 }

@@ -27,17 +27,17 @@ TYPED_TEST(HeadGroups, AreRepeatedInARowAndTheirGradientsSummed) {
         }
         const Tensor many = poisoned<TypeParam>({rows, heads * times, dim}),
                      few = poisoned<TypeParam>({rows, heads, dim});
-        repeat_heads(backend(), tensor_of<TypeParam>(x, {rows, heads, dim}), many);
+        repeat_kv(backend(), tensor_of<TypeParam>(x, {rows, heads, dim}), many);
         EXPECT_EQ(values_of(many), y);
-        sum_heads(backend(), tensor_of<TypeParam>(dy, {rows, heads * times, dim}), few);
+        sum_grouped_heads(backend(), tensor_of<TypeParam>(dy, {rows, heads * times, dim}), few);
         expect_close(values_of(few), dx, tolerance<TypeParam>());
       }
 }
 
 TEST(HeadGroups, RefuseHeadsThatDoNotDivide) {
-  EXPECT_THROW(repeat_heads(backend(), poisoned<float>({2, 2, 4}), poisoned<float>({2, 5, 4})),
+  EXPECT_THROW(repeat_kv(backend(), poisoned<float>({2, 2, 4}), poisoned<float>({2, 5, 4})),
                Failure);
-  EXPECT_THROW(repeat_heads(backend(), poisoned<float>({2, 2, 4}), poisoned<float>({2, 4, 3})),
+  EXPECT_THROW(repeat_kv(backend(), poisoned<float>({2, 2, 4}), poisoned<float>({2, 4, 3})),
                Failure);
 }
 

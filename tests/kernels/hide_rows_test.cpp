@@ -23,10 +23,10 @@ TYPED_TEST(HideRowsOf, OnlyRowsOfPaddingBecomeZero) {
   for (const bool by_length : {false, true})
     for (const bool by_padding : {false, true}) {
       const Tensor y = tensor_of<TypeParam>(x, {batch, time, 2, 3});
-      HideRows hide = {.x = y, .y = y, .begin = 1, .end = 4, .position = 2};
+      MaskPadding hide = {.x = y, .y = y, .begin = 1, .end = 4, .position = 2};
       if (by_length) hide.length = length;
       if (by_padding) hide.padding = padding;
-      hide_rows(backend(), hide);
+      mask_padding(backend(), hide);
       Values expected = x;
       const auto clear = [&](std::int64_t b, std::int64_t row) {
         std::fill_n(expected.begin() + (b * time + row) * width, width, 0);

@@ -18,7 +18,7 @@ TYPED_TEST(HyperbolicTangentOf, EqualsTheLibrarysAndItsDerivative) {
     const Values dy = normal_values<TypeParam>(count, 2);
     Values expected, gradient;
     const Tensor y = poisoned<TypeParam>({count}), dx = poisoned<TypeParam>({count});
-    hyperbolic_tangent(backend(), tensor_of<TypeParam>(x, {count}), y);
+    tanh(backend(), tensor_of<TypeParam>(x, {count}), y);
     const Values found = values_of(y);
     for (std::size_t i = 0; i < x.size(); ++i) {
       expected.push_back(std::tanh(x[i]));
@@ -29,7 +29,7 @@ TYPED_TEST(HyperbolicTangentOf, EqualsTheLibrarysAndItsDerivative) {
     expect_close(values_of(dx), gradient, tolerance<TypeParam>());
     // In place.
     const Tensor again = tensor_of<TypeParam>(x, {count}), d = tensor_of<TypeParam>(dy, {count});
-    hyperbolic_tangent(backend(), again, again);
+    tanh(backend(), again, again);
     EXPECT_TRUE(same_bits(again, y));
     hyperbolic_tangent_backward(backend(), y, d, d);
     EXPECT_TRUE(same_bits(d, dx));
@@ -38,7 +38,7 @@ TYPED_TEST(HyperbolicTangentOf, EqualsTheLibrarysAndItsDerivative) {
 
 TYPED_TEST(HyperbolicTangentOf, NanStaysAndLargeNumbersDoNotOverflow) {
   const Tensor x = tensor_of<TypeParam>({nan, 1e4, -1e4}, {3}), y = poisoned<TypeParam>({3});
-  hyperbolic_tangent(backend(), x, y);
+  tanh(backend(), x, y);
   const Values found = values_of(y);
   EXPECT_TRUE(std::isnan(found[0]));
   EXPECT_EQ(found[1], 1);

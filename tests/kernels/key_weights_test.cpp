@@ -21,7 +21,7 @@ TYPED_TEST(KeyWeightsOf, HideWhatIsPaddingByPosition) {
   std::vector<std::uint8_t> padding(18, 0);
   padding[2] = padding[9 + 7] = 1;
   const Tensor weights = tensor_of<A>(Values(20, 0.5), {2, 5, 2});
-  hide_keys(backend(),
+  mask_keys(backend(),
             {.padding = Tensor::from<std::uint8_t>(padding, {2, 9}, backend_device()),
              .length = ids_of({8, 20}),
              .positions = positions,
@@ -103,7 +103,7 @@ TYPED_TEST(KeyWeightsOf, SoftmaxOverRowsAndExponentialsOverPositions) {
   // The second key of the first head is hidden.
   const Tensor weights = tensor_of<A>({0, 0, -infinity, 0, 0, 0}, {1, time, heads});
   const Tensor tops = poisoned<A>({1, heads, dim});
-  largest_of_positions(backend(), tensor_of<T>(x, shape), weights, tops);
+  max_over_positions(backend(), tensor_of<T>(x, shape), weights, tops);
   exponentials_of_positions(backend(), tensor_of<T>(x, shape), weights, tops, y);
   Values largest(heads * dim, -infinity), powers;
   const auto seen = [](std::size_t i) { return i / dim != 2; };

@@ -67,13 +67,13 @@ struct Problem {
                .bias = tensor_of<T>(bias, {width}),
                .y = poisoned<T>({rows, width}),
                .mean = poisoned<A>({rows}),
-               .inverse_deviation = poisoned<A>({rows})};
+               .rstd = poisoned<A>({rows})};
   }
   LayerNormGradient gradient() const {
     return {.x = forward.x,
             .weight = forward.weight,
             .mean = forward.mean,
-            .inverse_deviation = forward.inverse_deviation,
+            .rstd = forward.rstd,
             .dy = tensor_of<T>(dy, {rows, width}),
             .dx = poisoned<T>({rows, width}),
             .dweight = tensor_of<A>(Values(weight.size(), 10), {width}),
@@ -124,7 +124,7 @@ TYPED_TEST(LayerNormOf, EqualsItsFormulaAndAddsToTheGradientsOfTheParameters) {
     constexpr double accurate = std::max(tolerance<Accumulator<TypeParam>>(), 1e-12);
     expect_close(values_of(problem.forward.y), expected.y, tolerance<TypeParam>());
     expect_close(values_of(problem.forward.mean), expected.mean, accurate);
-    expect_close(values_of(problem.forward.inverse_deviation), expected.inverse, accurate);
+    expect_close(values_of(problem.forward.rstd), expected.inverse, accurate);
     const auto gradient = problem.gradient();
     layer_norm_backward(backend(), gradient);
     // A width of 1 has the deviation sqrt(epsilon): all terms are large and cancel.
@@ -166,10 +166,10 @@ TYPED_TEST(LayerNormOf, OfASumIsTheNormOfADroppedAndAddedChange) {
                         .rate = rate,
                         .random = Random(3).child("change"),
                         .placement = {.middle_total = 50, .inner_total = width + 3}};
-      add_dropped(backend(), base, change);
+      dropout_add(backend(), base, change);
       layer_norm(backend(), apart.forward);
       change.y = at_once.forward.x;
-      layer_norm_of_sum(backend(), base, change, at_once.forward);
+      residual_layer_norm(backend(), base, change, at_once.forward);
       EXPECT_TRUE(same_bits(at_once.forward.x, apart.forward.x));
       constexpr double accurate = std::max(tolerance<A>(), 1e-12);
       const auto expect_same = [&](const Tensor& found, const Tensor& expected, double bound) {
@@ -177,11 +177,11 @@ TYPED_TEST(LayerNormOf, OfASumIsTheNormOfADroppedAndAddedChange) {
       };
       expect_same(at_once.forward.y, apart.forward.y, tolerance<TypeParam>());
       expect_same(at_once.forward.mean, apart.forward.mean, accurate);
-      expect_same(at_once.forward.inverse_deviation, apart.forward.inverse_deviation, accurate);
+      expect_same(at_once.forward.rstd, apart.forward.rstd, accurate);
       LayerNorm in_place = at_once.forward;
       Dropout taken = change;
       in_place.y = taken.x = numbers(7);
-      layer_norm_of_sum(backend(), base, taken, in_place);
+      residual_layer_norm(backend(), base, taken, in_place);
       EXPECT_TRUE(same_bits(in_place.y, at_once.forward.y)) << "over the change";
       for (const bool add : {true, false}) {
         if (!add && width > 100) continue;
@@ -308,7 +308,7 @@ TEST(LayerNorm, ALargeMeanCostsNoDigits) {
   layer_norm(backend(), problem.forward);
   // The mean itself is rounded to 2^-14 at 1000.
   expect_close(values_of(problem.forward.y), expected.y, 2e-4);
-  expect_close(values_of(problem.forward.inverse_deviation), expected.inverse, 1e-6);
+  expect_close(values_of(problem.forward.rstd), expected.inverse, 1e-6);
 }
 
 TEST(LayerNorm, NanStaysInItsRow) {
@@ -330,7 +330,7 @@ TEST(LayerNorm, NanOfASumStaysInItsRowAndGoesBack) {
                     .rate = 0.3,
                     .random = Random(1),
                     .placement = {.middle_total = rows, .inner_total = width}};
-  layer_norm_of_sum(backend(), tensor_of<float>(problem.x, shape), change, problem.forward);
+  residual_layer_norm(backend(), tensor_of<float>(problem.x, shape), change, problem.forward);
   const LayerNormGradient gradient = problem.gradient();
   change.x = gradient.dx.reshape(shape);
   change.y = poisoned<float>(shape);
@@ -360,9 +360,9 @@ TEST(LayerNorm, WrongShapesAreNamed) {
                     .y = norm.x.reshape({3, 1, 20}),
                     .random = Random(1),
                     .placement = {.middle_total = 1, .inner_total = 20}};
-  EXPECT_NO_THROW(layer_norm_of_sum(backend(), base, change, norm));
+  EXPECT_NO_THROW(residual_layer_norm(backend(), base, change, norm));
   change.y = base;
-  EXPECT_THROW(layer_norm_of_sum(backend(), base, change, norm), Failure) << "goes elsewhere";
+  EXPECT_THROW(residual_layer_norm(backend(), base, change, norm), Failure) << "goes elsewhere";
 }
 
 }  // namespace

@@ -143,7 +143,7 @@ struct Answer {
               .log_partition = poisoned<A>({one.rows}),
               .arrival = poisoned<A>({one.rows, one.time, one.tags}),
               .growth = poisoned<A>({one.rows, one.time + 1})};
-    linear_chain_losses(backend(device), losses);
+    crf_losses(backend(device), losses);
     const auto ones = [](const Shape& shape) {
       return tensor_of<A>(Values(static_cast<std::size_t>(shape.elements()), 1), shape);
     };
@@ -156,11 +156,11 @@ struct Answer {
                 .dstart = ones({one.tags}),
                 .dtransitions = ones({one.tags, one.tags}),
                 .dend = ones({one.tags})};
-    linear_chain_backward(backend(device), gradient);
+    crf_backward(backend(device), gradient);
     path = {.chain = chain,
             .tags = ids_of(Ids(one.gold.size(), 77)).reshape({one.rows, one.time}),
             .scores = poisoned<A>({one.rows})};
-    linear_chain_path(backend(device), path);
+    crf_viterbi(backend(device), path);
   }
 
   Ids best() const {
@@ -174,11 +174,11 @@ struct Answer {
     return values;
   }
 
-  LinearChain chain;
+  Crf chain;
   Tensor tags;
-  LinearChainLosses losses;
-  LinearChainGradient gradient;
-  LinearChainPath path;
+  CrfLosses losses;
+  CrfGradient gradient;
+  CrfViterbi path;
 };
 
 template <typename T>
@@ -285,7 +285,7 @@ TYPED_TEST(LinearChainOf, WhatIsForbiddenHasNoProbabilityAndNoNan) {
 
 // In float the partition of so many steps has lost three digits; what it is the difference of has
 // not.
-TEST(LinearChain, LongRowsLoseNoDigits) {
+TEST(Crf, LongRowsLoseNoDigits) {
   const std::int64_t time = emulated ? 500 : 20000;
   const Case one = random_case<float>({1, time, 5}, {time});
   const Answer<float> run(one);
@@ -297,7 +297,7 @@ TEST(LinearChain, LongRowsLoseNoDigits) {
   expect_close(values_of(exact.gradient.demissions), expected.demissions, 1e-9);
 }
 
-TEST(LinearChain, ATagThatThereIsNotMakesTheLossNan) {
+TEST(Crf, ATagThatThereIsNotMakesTheLossNan) {
   Case one = random_case<double>({3, 3, 2}, {3, 3, 3});
   one.gold[0] = 2;
   one.gold[5] = -1;
@@ -307,13 +307,13 @@ TEST(LinearChain, ATagThatThereIsNotMakesTheLossNan) {
   EXPECT_TRUE(std::isfinite(losses[2]));
 }
 
-TEST(LinearChain, RowsWithoutLengthsAreWholeAndNoRowsAreNothing) {
+TEST(Crf, RowsWithoutLengthsAreWholeAndNoRowsAreNothing) {
   const Case one = random_case<double>({3, 4, 3}, {4, 4, 4});
   Answer<double> run(one);
-  LinearChainLosses whole = run.losses;
+  CrfLosses whole = run.losses;
   whole.chain.lengths = Tensor();
   whole.losses = poisoned<double>({3});
-  linear_chain_losses(backend(), whole);
+  crf_losses(backend(), whole);
   EXPECT_TRUE(same_bits(whole.losses, run.losses.losses));
   const Answer<double> none(random_case<double>({0, 4, 3}, {}));
   EXPECT_EQ(values_of(none.gradient.dtransitions), Values(9, 1));
@@ -323,27 +323,27 @@ TEST(LinearChain, RowsWithoutLengthsAreWholeAndNoRowsAreNothing) {
   EXPECT_EQ(values_of(Answer<double>(beyond).losses.losses)[0], values_of(whole.losses)[0]);
 }
 
-TEST(LinearChain, GradientsDoNotDependOnTheNumberOfThreads) {
+TEST(Crf, GradientsDoNotDependOnTheNumberOfThreads) {
   const Case one = random_case<float>({70, 9, 20}, Ids(70, 9));
   const auto with = [&](int threads) {
     return with_threads(threads, [&] { return Answer<float>(one).gradient; });
   };
-  const LinearChainGradient a = with(1), b = with(5);
+  const CrfGradient a = with(1), b = with(5);
   EXPECT_TRUE(same_bits(a.demissions, b.demissions));
   EXPECT_TRUE(same_bits(a.dtransitions, b.dtransitions));
   EXPECT_TRUE(same_bits(a.dstart, b.dstart));
   EXPECT_TRUE(same_bits(a.dend, b.dend));
 }
 
-TEST(LinearChain, WrongShapesAreNamed) {
+TEST(Crf, WrongShapesAreNamed) {
   const Answer<float> run(random_case<float>({2, 3, 4}, {3, 2}));
   const auto refuses = [](auto call, const auto& change, const auto& kernel) {
     change(call);
     EXPECT_THROW(kernel(backend(), call), Failure);
   };
-  const auto losses = [](auto on, const auto& call) { linear_chain_losses(on, call); };
-  const auto backward = [](auto on, const auto& call) { linear_chain_backward(on, call); };
-  const auto path = [](auto on, const auto& call) { linear_chain_path(on, call); };
+  const auto losses = [](auto on, const auto& call) { crf_losses(on, call); };
+  const auto backward = [](auto on, const auto& call) { crf_backward(on, call); };
+  const auto path = [](auto on, const auto& call) { crf_viterbi(on, call); };
   refuses(
       run.losses, [](auto& call) { call.chain.lengths = ids_of({3}); }, losses);
   refuses(

@@ -19,7 +19,7 @@ Values losses_of(const Values& parameters,
                  std::int64_t mixtures) {
   const std::int64_t pixels = std::ssize(values) / channels;
   const LogisticMixture mixture = {
-      .parameters = tensor_of<T>(parameters, {pixels, mixture_width(mixtures, channels)}),
+      .parameters = tensor_of<T>(parameters, {pixels, mixture_parameters(mixtures, channels)}),
       .values = pixels_of(values, channels),
       .mixtures = mixtures,
       .losses = poisoned<Accumulator<T>>({pixels})};
@@ -79,7 +79,7 @@ TYPED_TEST_SUITE(LogisticMixtureOf, FloatingTypes);
 
 TYPED_TEST(LogisticMixtureOf, IsItsDefinition) {
   constexpr std::int64_t mixtures = 2, channels = 3, pixels = 8;
-  const std::int64_t width = mixture_width(mixtures, channels);
+  const std::int64_t width = mixture_parameters(mixtures, channels);
   Values parameters = normal_values<TypeParam>(pixels * width, 1);
   for (double& value : parameters) value = rounded<TypeParam>(0.5 * value);
   std::vector<std::int64_t> values = {0,   255, 128, 255, 0, 0, 17, 200, 255, 90, 91,  92,
@@ -116,7 +116,7 @@ TYPED_TEST(LogisticMixtureOf, IsItsDefinition) {
 TEST(LogisticMixture, GradientIsThatOfTheLoss) {
   for (const std::int64_t channels : {1, 3}) {
     constexpr std::int64_t mixtures = 3, pixels = 6;
-    const std::int64_t width = mixture_width(mixtures, channels);
+    const std::int64_t width = mixture_parameters(mixtures, channels);
     Values parameters = normal_values<double>(pixels * width, 2);
     parameters[static_cast<std::size_t>(2 * mixtures)] = -9;  // below the least
     // Sharp: probabilities far below 1e-5.

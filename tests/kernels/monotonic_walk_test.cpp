@@ -52,15 +52,15 @@ Values walk_of(const Values& a) {
 
 template <typename A>
 Values found(const Values& a) {
-  const MonotonicWalk call = {.attention = tensor_of<A>(a, {batch, time, positions}),
-                              .source = ids_of({sources[0], sources[1], sources[2]}),
-                              .target = ids_of({targets[0], targets[1], targets[2]}),
-                              .walk = poisoned<A>({batch, time, positions})};
-  monotonic_walk(backend(), call);
+  const MonotonicAttention call = {.attention = tensor_of<A>(a, {batch, time, positions}),
+                                   .source = ids_of({sources[0], sources[1], sources[2]}),
+                                   .target = ids_of({targets[0], targets[1], targets[2]}),
+                                   .walk = poisoned<A>({batch, time, positions})};
+  monotonic_attention(backend(), call);
   return values_of(call.walk);
 }
 
-TEST(MonotonicWalk, IsTheRecurrenceOfThePaper) {
+TEST(MonotonicAttention, IsTheRecurrenceOfThePaper) {
   const Values a = attention(), expected = walk_of(a);
   expect_close(found<double>(a), expected, 1e-14);
   expect_close(found<float>(a), expected, 1e-5);
@@ -71,7 +71,7 @@ TEST(MonotonicWalk, IsTheRecurrenceOfThePaper) {
   }
 }
 
-TEST(MonotonicWalk, LeavesAttentionThatMovesOnAsItIs) {
+TEST(MonotonicAttention, LeavesAttentionThatMovesOnAsItIs) {
   Values a(batch * time * positions, 0);
   for (std::int64_t t = 0; t < time; ++t) a[at(0, t, t == 0 ? 0 : t + 1)] = 1;
   for (std::int64_t t = 0; t < targets[1]; ++t) a[at(1, t, 2)] = 1;

@@ -39,14 +39,14 @@ Numbers numbers_of(std::int64_t actions) {
 }
 
 template <typename T>
-PolicyScore score_of(PolicyFunction function, const Numbers& n) {
-  const bool square = function == PolicyFunction::square;
-  PolicyScore score = {
+PolicyLoss score_of(PolicyLossKind function, const Numbers& n) {
+  const bool square = function == PolicyLossKind::square;
+  PolicyLoss score = {
       .function = function,
       .x = square ? tensor_of<T>(n.values, {rows, 1}) : tensor_of<T>(n.logits, {rows, n.actions}),
       .action = ids_of(n.action),
       .clip = clip};
-  if (function == PolicyFunction::clipped) {
+  if (function == PolicyLossKind::clipped) {
     score.before = tensor_of<T>(n.before, {rows});
     score.advantage = tensor_of<T>(n.advantage, {rows});
   }
@@ -54,14 +54,14 @@ PolicyScore score_of(PolicyFunction function, const Numbers& n) {
   return score;
 }
 
-Values written(PolicyScore score) {
+Values written(PolicyLoss score) {
   score.y = Tensor::empty({rows}, score.x.dtype(), backend_device());
-  policy_score(backend(), score);
+  policy_loss(backend(), score);
   return values_of(score.y);
 }
 
 // As the papers write them.
-Values defined(PolicyFunction function, const Numbers& n) {
+Values defined(PolicyLossKind function, const Numbers& n) {
   Values result;
   for (std::int64_t r = 0; r < rows; ++r) {
     const auto row = static_cast<std::size_t>(r);
@@ -81,20 +81,20 @@ Values defined(PolicyFunction function, const Numbers& n) {
     }
     const double ratio = p[static_cast<std::size_t>(n.action[row])] / std::exp(n.before[row]);
     const double a = n.advantage[row], off = n.values[row] - n.wanted[row];
-    result.push_back(function == PolicyFunction::entropy ? entropy
-                     : function == PolicyFunction::square
+    result.push_back(function == PolicyLossKind::entropy ? entropy
+                     : function == PolicyLossKind::square
                          ? off * off / 2
                          : -std::min(ratio * a, std::clamp(ratio, 1 - clip, 1 + clip) * a));
   }
   return result;
 }
 
-constexpr PolicyFunction functions[] = {
-    PolicyFunction::clipped, PolicyFunction::entropy, PolicyFunction::square};
+constexpr PolicyLossKind functions[] = {
+    PolicyLossKind::clipped, PolicyLossKind::entropy, PolicyLossKind::square};
 
 TEST(Policy, ScoresAreThoseOfTheDefinitions) {
   for (const std::int64_t actions : {2, 9})
-    for (const PolicyFunction function : functions) {
+    for (const PolicyLossKind function : functions) {
       const Numbers n = numbers_of(actions);
       expect_close(written(score_of<double>(function, n)), defined(function, n), 1e-13);
       expect_close(written(score_of<float>(function, n)), defined(function, n), 1e-5);
@@ -104,10 +104,10 @@ TEST(Policy, ScoresAreThoseOfTheDefinitions) {
 TEST(Policy, GradientsAreThoseOfDifferences) {
   const Numbers n = numbers_of(4);
   const Values upstream = normal_values<double>(rows, 6);
-  for (const PolicyFunction function : functions) {
-    const PolicyScore score = score_of<double>(function, n);
+  for (const PolicyLossKind function : functions) {
+    const PolicyLoss score = score_of<double>(function, n);
     const PolicyScoreGradient gradient = {
-        .forward = score, .dy = tensor_of<double>(upstream, {rows}), .dx = score.x.like()};
+        .forward = score, .dy = tensor_of<double>(upstream, {rows}), .dx = score.x.empty_like()};
     policy_score_backward(backend(), gradient);
     const Values x = values_of(score.x);
     Values expected;
@@ -116,7 +116,7 @@ TEST(Policy, GradientsAreThoseOfDifferences) {
       const auto moved = [&](double by) {
         Values values = x;
         values[i] += by;
-        PolicyScore other = score;
+        PolicyLoss other = score;
         other.x = tensor_of<double>(values, score.x.shape());
         const std::size_t row = i / (x.size() / rows);
         return written(other)[row] * upstream[row];
@@ -132,14 +132,14 @@ TEST(Policy, BeyondTheClipThereIsNoGradient) {
   const std::vector<std::int64_t> actions = {0, 0, 0, 0};
   const double half = std::log(0.5);
   // Ratios 2, 2, 0.5, 0.5.
-  PolicyScore score = {
+  PolicyLoss score = {
       .x = tensor_of<double>(Values(8, 0.0), {4, 2}),
       .action = ids_of(actions),
       .before = tensor_of<double>({half - std::log(2.0), half - std::log(2.0), 0, 0}, {4}),
       .advantage = tensor_of<double>({1, -1, 1, -1}, {4}),
       .clip = clip};
   const PolicyScoreGradient gradient = {
-      .forward = score, .dy = tensor_of<double>(Values(4, 1.0), {4}), .dx = score.x.like()};
+      .forward = score, .dy = tensor_of<double>(Values(4, 1.0), {4}), .dx = score.x.empty_like()};
   policy_score_backward(backend(), gradient);
   const Values found = values_of(gradient.dx);
   expect_close(found, {0, 0, 1, -1, -0.25, 0.25, 0, 0}, 1e-15);
@@ -147,10 +147,10 @@ TEST(Policy, BeyondTheClipThereIsNoGradient) {
 
 TEST(Policy, WhatDoesNotFitIsRefused) {
   const Numbers n = numbers_of(3);
-  PolicyScore score = score_of<double>(PolicyFunction::clipped, n);
+  PolicyLoss score = score_of<double>(PolicyLossKind::clipped, n);
   score.before = Tensor();
   EXPECT_THROW(written(score), Failure);
-  score = score_of<double>(PolicyFunction::square, n);
+  score = score_of<double>(PolicyLossKind::square, n);
   score.x = tensor_of<double>(n.logits, {rows, 3});
   EXPECT_THROW(written(score), Failure);
 }

@@ -109,24 +109,24 @@ TEST(PowerNormKernels, AveragesMoveAsInThePaper) {
   const auto tensor = [](const Values& values) {
     return tensor_of<double>(values, {std::ssize(values)});
   };
-  PowerStep step = {.square = tensor({1, 4}),
-                    .slope = tensor({0.5, -1}),
-                    .squares = tensor({6, 3}),
-                    .products = tensor({9, 0}),
-                    .count = tensor({3}),
-                    .decay = 0.75,
-                    .epsilon = 0};
-  move_power(backend(), step);
+  PowerStatisticsUpdate step = {.square = tensor({1, 4}),
+                                .slope = tensor({0.5, -1}),
+                                .squares = tensor({6, 3}),
+                                .products = tensor({9, 0}),
+                                .count = tensor({3}),
+                                .decay = 0.75,
+                                .epsilon = 0};
+  update_power_statistics(backend(), step);
   // The normed rows have mean squares 2 / 1 and 1 / 4.
   expect_close(values_of(step.square), {0.75 + 0.5, 3 + 0.25}, 1e-14);
   expect_close(values_of(step.slope), {0.5 * (1 - 0.5) + 0.75, -1 + 0.0625}, 1e-14);
   step.divided_by_own = true;
   step.slope = tensor({0.5, -1});
-  move_power(backend(), step);
+  update_power_statistics(backend(), step);
   expect_close(values_of(step.slope), {0.375 + 0.75, -0.75}, 1e-14);
   const Values square = values_of(step.square), slope = values_of(step.slope);
   step.count = tensor({0});
-  move_power(backend(), step);
+  update_power_statistics(backend(), step);
   EXPECT_EQ(values_of(step.square), square);
   EXPECT_EQ(values_of(step.slope), slope);
   const Tensor means = tensor({6, 3});

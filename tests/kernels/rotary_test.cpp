@@ -8,7 +8,7 @@ namespace {
 
 using namespace longspan::testing;
 
-constexpr RotaryPairs forms[] = {RotaryPairs::halves, RotaryPairs::neighbours};
+constexpr RotaryLayout forms[] = {RotaryLayout::halves, RotaryLayout::neighbours};
 
 template <typename A>
 Tensor table_of(const Values& frequencies,
@@ -17,18 +17,18 @@ Tensor table_of(const Values& frequencies,
                 double factor = 1) {
   const auto pairs = std::ssize(frequencies);
   const Tensor out = poisoned<A>({positions, 2 * pairs});
-  fill_rotations(backend(),
-                 {.first = first,
-                  .factor = factor,
-                  .frequencies = tensor_of<double>(frequencies, {pairs}),
-                  .out = out});
+  fill_cos_sin_table(backend(),
+                     {.first = first,
+                      .factor = factor,
+                      .frequencies = tensor_of<double>(frequencies, {pairs}),
+                      .out = out});
   return out;
 }
 
 template <typename T>
-Tensor turned(RotaryPairs pairs, const Tensor& x, const Tensor& table, bool back = false) {
+Tensor turned(RotaryLayout pairs, const Tensor& x, const Tensor& table, bool back = false) {
   const Tensor y = poisoned<T>(x.shape());
-  turn(backend(), {.pairs = pairs, .back = back, .x = x, .table = table, .y = y});
+  apply_rotary(backend(), {.pairs = pairs, .inverse = back, .x = x, .table = table, .y = y});
   return y;
 }
 
@@ -64,13 +64,13 @@ TYPED_TEST(Turn, TurnsThePairsOfEachHeadAndLeavesTheRest) {
   using A = Accumulator<TypeParam>;
   constexpr std::int64_t batch = 2, time = 5, heads = 3, dim = 10;
   for (const std::int64_t pairs : {1, 3, 5})
-    for (const RotaryPairs form : forms) {
+    for (const RotaryLayout form : forms) {
       const Values x = normal_values<TypeParam>(batch * time * heads * dim, 1);
       const Values frequencies = normal_values<double>(pairs, 2);
       Values expected = x;
       for (std::int64_t row = 0; row < batch * time * heads; ++row)
         for (std::int64_t pair = 0; pair < pairs; ++pair) {
-          const bool halves = form == RotaryPairs::halves;
+          const bool halves = form == RotaryLayout::halves;
           const auto u = static_cast<std::size_t>(row * dim + (halves ? pair : 2 * pair));
           const auto v =
               static_cast<std::size_t>(row * dim + (halves ? pair + pairs : 2 * pair + 1));
@@ -86,7 +86,7 @@ TYPED_TEST(Turn, TurnsThePairsOfEachHeadAndLeavesTheRest) {
       expect_close(
           values_of(turned<TypeParam>(form, y, table, true)), x, 2 * tolerance<TypeParam>());
       // Written over itself.
-      turn(backend(), {.pairs = form, .x = from, .table = table, .y = from});
+      apply_rotary(backend(), {.pairs = form, .x = from, .table = table, .y = from});
       EXPECT_TRUE(same_bits(from, y));
     }
 }
@@ -99,14 +99,14 @@ TYPED_TEST(Turn, GoesOverAnyNumberOfRowsAlike) {
   const Tensor from = tensor_of<TypeParam>(x, {1, time, heads, dim});
   const Values frequencies = normal_values<double>(24, 2);
   const Tensor all =
-      turned<TypeParam>(RotaryPairs::halves, from, table_of<A>(frequencies, 0, time));
+      turned<TypeParam>(RotaryLayout::halves, from, table_of<A>(frequencies, 0, time));
   for (const std::int64_t position : {std::int64_t{0}, time / 2, time - 1})
     EXPECT_TRUE(same_bits(
         all.reshape({time, heads, dim}).slice(position, position + 1),
-        turned<TypeParam>(RotaryPairs::halves,
+        turned<TypeParam>(RotaryLayout::halves,
                           from.reshape({time, 1, heads, dim}).slice(position, position + 1),
                           table_of<A>(frequencies, position, 1))));
-  EXPECT_EQ(turned<TypeParam>(RotaryPairs::halves,
+  EXPECT_EQ(turned<TypeParam>(RotaryLayout::halves,
                               tensor_of<TypeParam>({}, {0, time, heads, dim}),
                               table_of<A>(frequencies, 0, time))
                 .elements(),
@@ -117,7 +117,7 @@ TYPED_TEST(Turn, GoesOverAnyNumberOfRowsAlike) {
 TEST(Turn, ProductsKnowTheDistanceAlone) {
   const Values query = normal_values<double>(8, 1), key = normal_values<double>(8, 2);
   const Values frequencies = {1, 0.1, 0.01, 0.001};
-  for (const RotaryPairs form : forms) {
+  for (const RotaryLayout form : forms) {
     const auto at = [&](const Values& x, std::int64_t position) {
       return values_of(turned<double>(
           form, tensor_of<double>(x, {1, 1, 1, 8}), table_of<double>(frequencies, position, 1)));
@@ -133,7 +133,7 @@ TEST(Turn, RefusesATableOfAnotherLengthOrTooManyPairs) {
                               poisoned<double>({4, 8}),
                               poisoned<double>({4, 5}),
                               poisoned<float>({4, 6})})
-    EXPECT_THROW(turn(backend(), {.x = x, .table = table, .y = x}), Failure);
+    EXPECT_THROW(apply_rotary(backend(), {.x = x, .table = table, .y = x}), Failure);
 }
 
 }  // namespace

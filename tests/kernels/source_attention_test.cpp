@@ -47,7 +47,7 @@ TYPED_TEST(HeadAttentionOf, IsASoftmaxOverWhatIsSeenAndHasItsGradient) {
   using A = Accumulator<TypeParam>;
   const Reference reference = {normal_values<TypeParam>(batch * queries * heads * dim, 1),
                                normal_values<TypeParam>(batch * keys * heads * dim, 2)};
-  const HeadAttention call = {
+  const DenseAttentionWeights call = {
       .query = tensor_of<TypeParam>(reference.query, {batch, queries, heads, dim}),
       .key = tensor_of<TypeParam>(reference.key, {batch, keys, heads, dim}),
       .lengths = ids_of({lengths[0], lengths[1], lengths[2]}),
@@ -57,7 +57,7 @@ TYPED_TEST(HeadAttentionOf, IsASoftmaxOverWhatIsSeenAndHasItsGradient) {
       .weight = weight,
       .each = poisoned<A>({batch, looked, queries, keys}),
       .mean = poisoned<A>({batch, queries, keys})};
-  head_attention(backend(), call);
+  dense_attention_weights(backend(), call);
   const Values dmean = normal_values<A>(batch * queries * keys, 3);
   Values mean(dmean.size(), 0), dquery(reference.query.size(), 0), dkey(reference.key.size(), 0);
   for (std::int64_t b = 0; b < batch; ++b)
@@ -99,11 +99,11 @@ TYPED_TEST_SUITE(CopyingOf, SumTypes);
 TYPED_TEST(CopyingOf, MassIsWhereTheSourceIsTheTarget) {
   using T = TypeParam;
   const Tensor source = ids_in({3, 1, 3}, {1, 3}), targets = ids_in({3, 2}, {1, 2});
-  const CopiedMass call = {.attention = tensor_of<T>({0.5, 0.25, 0.125, 1, 1, 1}, {1, 2, 3}),
-                           .source = source,
-                           .targets = targets,
-                           .copied = poisoned<T>({1, 2})};
-  copied_mass(backend(), call);
+  const CopyProbability call = {.attention = tensor_of<T>({0.5, 0.25, 0.125, 1, 1, 1}, {1, 2, 3}),
+                                .source = source,
+                                .targets = targets,
+                                .copied = poisoned<T>({1, 2})};
+  copy_probability(backend(), call);
   expect_close(values_of(call.copied), {0.625, 0}, 1e-7);
   const CopiedMassGradient gradient = {.source = source,
                                        .targets = targets,
@@ -115,12 +115,12 @@ TYPED_TEST(CopyingOf, MassIsWhereTheSourceIsTheTarget) {
 
 TYPED_TEST(CopyingOf, LossesAreOfTheMixture) {
   using T = TypeParam;
-  const CopyLosses call = {.generated = tensor_of<T>({1, 3, 90}, {3}),
-                           .gate = tensor_of<T>({0.5, 1, -2}, {3}),
-                           .copied = tensor_of<T>({0.5, 0.25, 0}, {3}),
-                           .targets = ids_of({0, -1, 0}),
-                           .losses = poisoned<T>({3})};
-  copy_losses(backend(), call);
+  const PointerGeneratorLosses call = {.generated = tensor_of<T>({1, 3, 90}, {3}),
+                                       .gate = tensor_of<T>({0.5, 1, -2}, {3}),
+                                       .copied = tensor_of<T>({0.5, 0.25, 0}, {3}),
+                                       .targets = ids_of({0, -1, 0}),
+                                       .losses = poisoned<T>({3})};
+  pointer_generator_losses(backend(), call);
   const double g = 1 / (1 + std::exp(-0.5));
   const double p = g * std::exp(-1.0) + (1 - g) * 0.5;
   expect_close(
@@ -162,12 +162,12 @@ TYPED_TEST(CopyingOf, CoverageIsWhatWasLookedAtBefore) {
 
 TYPED_TEST(CopyingOf, GuidesJudgeEachPosition) {
   using T = TypeParam;
-  const auto run = [](GuideLoss kind) {
-    const GuideLosses call = {.attention = tensor_of<T>({0.5, 0, 0.25, 0.75}, {1, 2, 2}),
-                              .guide = tensor_of<T>({1, 0, 0.5, 0.5}, {1, 2, 2}),
-                              .kind = kind,
-                              .losses = poisoned<T>({1, 2})};
-    guide_losses(backend(), call);
+  const auto run = [](GuidedAttentionLoss kind) {
+    const GuidedAttentionLosses call = {.attention = tensor_of<T>({0.5, 0, 0.25, 0.75}, {1, 2, 2}),
+                                        .guide = tensor_of<T>({1, 0, 0.5, 0.5}, {1, 2, 2}),
+                                        .kind = kind,
+                                        .losses = poisoned<T>({1, 2})};
+    guided_attention_losses(backend(), call);
     const GuideLossesGradient gradient = {.forward = call,
                                           .dlosses = tensor_of<T>({1, 2}, {1, 2}),
                                           .dattention = poisoned<T>({1, 2, 2})};
@@ -176,20 +176,22 @@ TYPED_TEST(CopyingOf, GuidesJudgeEachPosition) {
     for (const double value : values_of(gradient.dattention)) all.push_back(value);
     return all;
   };
-  expect_close(run(GuideLoss::cross_entropy),
+  expect_close(run(GuidedAttentionLoss::cross_entropy),
                {std::log(2.0), -0.5 * std::log(0.25 * 0.75), -2, 0, -4, -4.0 / 3},
                4 * tolerance<T>());
-  expect_close(run(GuideLoss::product), {0.5, 0.5, 1, 0, 1, 1}, tolerance<T>());
-  expect_close(run(GuideLoss::square), {0.125, 0.0625, -0.5, 0, -0.5, 0.5}, tolerance<T>());
+  expect_close(run(GuidedAttentionLoss::product), {0.5, 0.5, 1, 0, 1, 1}, tolerance<T>());
+  expect_close(
+      run(GuidedAttentionLoss::square), {0.125, 0.0625, -0.5, 0, -0.5, 0.5}, tolerance<T>());
 }
 
 TEST(SourceAttentionKernels, RefuseOtherShapes) {
   const Tensor wrong = poisoned<double>({2, 3});
-  EXPECT_THROW(guide_losses(backend(), {.attention = wrong, .guide = wrong, .losses = wrong}),
-               Failure);
   EXPECT_THROW(
-      head_attention(backend(),
-                     {.query = wrong, .key = wrong, .lengths = {}, .each = wrong, .mean = wrong}),
+      guided_attention_losses(backend(), {.attention = wrong, .guide = wrong, .losses = wrong}),
+      Failure);
+  EXPECT_THROW(
+      dense_attention_weights(
+          backend(), {.query = wrong, .key = wrong, .lengths = {}, .each = wrong, .mean = wrong}),
       Failure);
 }
 

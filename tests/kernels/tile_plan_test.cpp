@@ -54,7 +54,7 @@ void expect_plan(const Mask& mask, const PlanShape& shape) {
   const DenseTiles wanted(mask, shape);
   EXPECT_EQ(plan.pairs(), wanted.pairs);
   EXPECT_EQ(plan.nearest(), wanted.nearest);
-  EXPECT_EQ(plan.farthest(), wanted.farthest);
+  EXPECT_EQ(plan.max_distance(), wanted.farthest);
   std::int64_t full = 0;
   std::int64_t partial = 0;
   for (const auto& row : wanted.kinds)
@@ -103,7 +103,7 @@ TEST(TilePlan, ALocalPlanOfAMillionTokensListsOnlyItsTiles) {
   const TilePlan plan(masks::causal() & masks::window(255, 0), {.time = n, .keys = n});
   EXPECT_EQ(plan.pairs(), 256 * n - 256 * 255 / 2);
   EXPECT_LE(plan.runs(), 3 * n / 64);
-  EXPECT_EQ(plan.farthest(), 255);
+  EXPECT_EQ(plan.max_distance(), 255);
 }
 
 // Columns that are not neighbours: every tile is a run of its own.

@@ -18,10 +18,10 @@ TYPED_TEST(UnitRowsOf, HaveLengthOneAndNothingStaysNothing) {
     for (std::int64_t c = 0; c < width; ++c)  // short ones are of length one too
       x[static_cast<std::size_t>(c)] = rounded<TypeParam>(1e-3 * x[static_cast<std::size_t>(c)]);
     std::fill_n(x.begin() + 2 * width, width, 0);
-    const UnitRows unit = {.x = tensor_of<TypeParam>(x, {5, width}),
-                           .y = poisoned<TypeParam>({5, width}),
-                           .inverse_length = poisoned<A>({5})};
-    unit_rows(backend(), unit);
+    const L2Normalize unit = {.x = tensor_of<TypeParam>(x, {5, width}),
+                              .y = poisoned<TypeParam>({5, width}),
+                              .inverse_norm = poisoned<A>({5})};
+    l2_normalize(backend(), unit);
     Values expected, lengths;
     for (std::int64_t r = 0; r < 5; ++r) {
       double squares = 0;
@@ -33,7 +33,7 @@ TYPED_TEST(UnitRowsOf, HaveLengthOneAndNothingStaysNothing) {
         expected.push_back(x[static_cast<std::size_t>(r * width + c)] * lengths.back());
     }
     expect_close(values_of(unit.y), expected, tolerance<TypeParam>());
-    expect_close(values_of(unit.inverse_length), lengths, tolerance<A>());
+    expect_close(values_of(unit.inverse_norm), lengths, tolerance<A>());
   }
 }
 
@@ -41,15 +41,15 @@ TYPED_TEST(UnitRowsOf, HaveLengthOneAndNothingStaysNothing) {
 TYPED_TEST(UnitRowsOf, GradientIsAddedInBothDTypes) {
   using A = Accumulator<TypeParam>;
   constexpr std::int64_t width = 6;
-  UnitRows unit = {.x = tensor_of<TypeParam>(normal_values<TypeParam>(4 * width, 1), {4, width}),
-                   .y = poisoned<TypeParam>({4, width}),
-                   .inverse_length = poisoned<A>({4})};
-  unit_rows(backend(), unit);
-  const Values y = values_of(unit.y), inverse = values_of(unit.inverse_length);
+  L2Normalize unit = {.x = tensor_of<TypeParam>(normal_values<TypeParam>(4 * width, 1), {4, width}),
+                      .y = poisoned<TypeParam>({4, width}),
+                      .inverse_norm = poisoned<A>({4})};
+  l2_normalize(backend(), unit);
+  const Values y = values_of(unit.y), inverse = values_of(unit.inverse_norm);
   const auto run = [&]<typename D>(TypeTag<D>) {
     const Values dy = normal_values<D>(4 * width, 2), before = normal_values<D>(4 * width, 3);
     const UnitRowsGradient gradient = {.y = unit.y,
-                                       .inverse_length = unit.inverse_length,
+                                       .inverse_norm = unit.inverse_norm,
                                        .dy = tensor_of<D>(dy, {4, width}),
                                        .dx = tensor_of<D>(before, {4, width})};
     unit_rows_backward(backend(), gradient);

@@ -24,20 +24,20 @@ TYPED_TEST(DirectionOf, AdamLeavesItsDirectionInTheGradient) {
     for (const auto count : counts) {
       const Values weight = normal_values<TypeParam>(count, 1);
       Values first(weight.size()), second(weight.size()), direction(weight.size());
-      AdamDirection step{.weight = tensor_of<TypeParam>(weight, {count}),
-                         .gradient = {},
-                         .first = tensor_of<TypeParam>(first, {count}),
-                         .second = tensor_of<TypeParam>(second, {count}),
-                         .gradient_factor = 0.5,
-                         .beta1 = 0.8,
-                         .beta2 = 0.95,
-                         .epsilon = 1e-3,
-                         .weight_decay = 0.1,
-                         .corrects_bias = corrects};
+      AdamPrecondition step{.weight = tensor_of<TypeParam>(weight, {count}),
+                            .gradient = {},
+                            .first = tensor_of<TypeParam>(first, {count}),
+                            .second = tensor_of<TypeParam>(second, {count}),
+                            .gradient_factor = 0.5,
+                            .beta1 = 0.8,
+                            .beta2 = 0.95,
+                            .epsilon = 1e-3,
+                            .weight_decay = 0.1,
+                            .corrects_bias = corrects};
       for (step.step = 1; step.step <= 3; ++step.step) {
         const Values gradient = this->gradient(count, step.step);
         step.gradient = tensor_of<TypeParam>(gradient, {count});
-        adam_direction(backend(), step);
+        adam_precondition(backend(), step);
         const auto number = static_cast<double>(step.step);
         for (std::size_t i = 0; i < weight.size(); ++i) {
           const double g = 0.5 * gradient[i];
@@ -57,15 +57,15 @@ TYPED_TEST(DirectionOf, MomentumLooksAheadWithNesterov) {
   for (const bool nesterov : {false, true})
     for (const auto count : counts) {
       Values buffer(static_cast<std::size_t>(count)), direction(buffer.size());
-      MomentumDirection step{.gradient = {},
-                             .buffer = tensor_of<TypeParam>(buffer, {count}),
-                             .gradient_factor = 2,
-                             .momentum = 0.9,
-                             .nesterov = nesterov};
+      MomentumStep step{.gradient = {},
+                        .buffer = tensor_of<TypeParam>(buffer, {count}),
+                        .gradient_factor = 2,
+                        .momentum = 0.9,
+                        .nesterov = nesterov};
       for (std::int64_t number = 1; number <= 3; ++number) {
         const Values gradient = this->gradient(count, number);
         step.gradient = tensor_of<TypeParam>(gradient, {count});
-        momentum_direction(backend(), step);
+        momentum_step(backend(), step);
         for (std::size_t i = 0; i < buffer.size(); ++i) {
           buffer[i] = 0.9 * buffer[i] + 2 * gradient[i];
           direction[i] = nesterov ? 2 * gradient[i] + 0.9 * buffer[i] : buffer[i];
@@ -78,15 +78,15 @@ TYPED_TEST(DirectionOf, MomentumLooksAheadWithNesterov) {
 TYPED_TEST(DirectionOf, RootDividesByTheRootOfItsSquares) {
   for (const auto count : counts) {
     Values second(static_cast<std::size_t>(count)), direction(second.size());
-    RootDirection step{.gradient = {},
-                       .second = tensor_of<TypeParam>(second, {count}),
-                       .gradient_factor = 2,
-                       .epsilon = 1e-3};
+    RmsPrecondition step{.gradient = {},
+                         .second = tensor_of<TypeParam>(second, {count}),
+                         .gradient_factor = 2,
+                         .epsilon = 1e-3};
     for (const double beta2 : {0.0, 0.6}) {
       const Values gradient = this->gradient(count, beta2 > 0 ? 2 : 1);
       step.gradient = tensor_of<TypeParam>(gradient, {count});
       step.beta2 = beta2;
-      root_direction(backend(), step);
+      rms_precondition(backend(), step);
       for (std::size_t i = 0; i < second.size(); ++i) {
         const double g = 2 * gradient[i];
         second[i] = beta2 * second[i] + (1 - beta2) * (g * g + 1e-3);
@@ -167,12 +167,12 @@ TYPED_TEST(DirectionOf, DirectedUpdatesKeepAndStep) {
   for (const auto count : counts) {
     Values weight = normal_values<TypeParam>(count, 1);
     const Values direction = normal_values<TypeParam>(count, 2);
-    const DirectedUpdate update{.weight = tensor_of<TypeParam>(weight, {count}),
-                                .direction = tensor_of<TypeParam>(direction, {count}),
-                                .compute = poisoned<BFloat16>({count}),
-                                .keep = 0.75,
-                                .rate = 0.5};
-    directed_update(backend(), update);
+    const ApplyUpdate update{.weight = tensor_of<TypeParam>(weight, {count}),
+                             .direction = tensor_of<TypeParam>(direction, {count}),
+                             .compute = poisoned<BFloat16>({count}),
+                             .decay_factor = 0.75,
+                             .rate = 0.5};
+    apply_update(backend(), update);
     for (std::size_t i = 0; i < weight.size(); ++i)
       weight[i] = 0.75 * weight[i] - 0.5 * direction[i];
     const Values found = values_of(update.weight), compute = values_of(update.compute);
@@ -184,11 +184,11 @@ TYPED_TEST(DirectionOf, DirectedUpdatesKeepAndStep) {
 
 TEST(Direction, WrongDTypesAndLengthsAreNamed) {
   const Tensor three = poisoned<float>({3}), two = poisoned<float>({2});
-  EXPECT_THROW(momentum_direction(backend(), {.gradient = three, .buffer = two}), Failure);
-  EXPECT_THROW(root_direction(backend(), {.gradient = three, .second = two}), Failure);
-  EXPECT_THROW(directed_update(backend(), {.weight = three, .direction = two}), Failure);
+  EXPECT_THROW(momentum_step(backend(), {.gradient = three, .buffer = two}), Failure);
+  EXPECT_THROW(rms_precondition(backend(), {.gradient = three, .second = two}), Failure);
+  EXPECT_THROW(apply_update(backend(), {.weight = three, .direction = two}), Failure);
   EXPECT_THROW(
-      adam_direction(
+      adam_precondition(
           backend(),
           {.weight = three, .gradient = three, .first = three, .second = three, .step = 0}),
       Failure);

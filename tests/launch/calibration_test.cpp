@@ -12,7 +12,7 @@ TEST(Calibration, MeasuresSpeedsAndMakesTrialsOfThem) {
   // Threads that wait for each other take very long where other tests have the cores.
   const int threads = omp_get_max_threads();
   omp_set_num_threads(1);
-  const Machine machine = measure_machine({}, 1, calibration_models());
+  const MachineProfile machine = measure_machine({}, 1, calibration_models());
   omp_set_num_threads(threads);
   EXPECT_EQ(machine.threads, 1);
   EXPECT_GT(machine.flops, 0);

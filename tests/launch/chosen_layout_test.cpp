@@ -20,7 +20,7 @@ ConfigurationText configuration(std::vector<std::string> settings) {
 }
 
 ChosenLayout chosen(int places, std::vector<std::string> settings = {}) {
-  return choose_layout(configuration(std::move(settings)), Places{places});
+  return choose_layout(configuration(std::move(settings)), DeviceSlots{places});
 }
 
 TEST(ChosenLayout, IsWhatTheConfigurationNames) {

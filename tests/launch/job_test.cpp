@@ -18,16 +18,16 @@ class AskedJob : public ::testing::Test {
  protected:
   void SetUp() override {
     pthread_sigmask(SIG_SETMASK, nullptr, &before_);
-    hold_signals();
+    block_signals();
   }
   void TearDown() override {
     ::unsetenv(launcher_variable);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
 
-  static JobEnd end_of(const std::string& script,
-                       std::chrono::seconds daemons_start,
-                       bool is_asked = true) {
+  static JobResult end_of(const std::string& script,
+                          std::chrono::seconds daemons_start,
+                          bool is_asked = true) {
     if (is_asked) ::raise(SIGTERM);
     return run_job({.command = {"/bin/sh", "-c", script},
                     .by_mpirun = true,
@@ -43,15 +43,15 @@ TEST_F(AskedJob, IsStoppedWhereMpirunEndsBeforeItHasStartedItsDaemons) {
   // What Open MPI 4.1 does with a signal in that time.
   const std::string dashes(74, '-');
   const std::string words = "ORTE does not know how to route a message to the specified daemon";
-  const JobEnd end = end_of("trap 'printf \"%s\\n\" " + dashes + " \"" + words + "\" " + dashes +
-                                " >&2; exit 0' USR1; while :; do sleep 0.1; done",
-                            std::chrono::seconds(2));
+  const JobResult end = end_of("trap 'printf \"%s\\n\" " + dashes + " \"" + words + "\" " + dashes +
+                                   " >&2; exit 0' USR1; while :; do sleep 0.1; done",
+                               std::chrono::seconds(2));
   EXPECT_EQ(end.code, static_cast<int>(ExitCode::stopped));
   EXPECT_TRUE(end.was_asked);
 }
 
 TEST_F(AskedJob, IsStoppedWhereMpirunFailsBeforeARankIsHeard) {
-  const JobEnd end =
+  const JobResult end =
       end_of("trap 'exit 1' USR1; while :; do sleep 0.1; done", std::chrono::seconds(2));
   EXPECT_EQ(end.code, static_cast<int>(ExitCode::stopped));
 }
@@ -85,9 +85,9 @@ TEST_F(AskedJob, IsNotStoppedWhereOnlyMpirunAskedItsRanks) {
 TEST_F(AskedJob, ReportsTheSignalThatEndsARankAloneUnlessItsCallerDoes) {
   for (const bool caller_reports : {false, true}) {
     ::testing::internal::CaptureStderr();
-    const JobEnd end = run_job({.command = {"/bin/sh", "-c", "kill -9 $$"},
-                                .saves = true,
-                                .caller_reports = caller_reports});
+    const JobResult end = run_job({.command = {"/bin/sh", "-c", "kill -9 $$"},
+                                   .saves = true,
+                                   .caller_reports = caller_reports});
     const std::string errors = ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(end.code, 137);
     EXPECT_EQ(errors.find("signal 9 (Killed) ended a rank") == errors.npos, caller_reports);

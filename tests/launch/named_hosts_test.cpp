@@ -63,9 +63,9 @@ TEST_F(HostFile, NamesTheUserByWhomAHostIsAsked) {
       write("0.0.0.1 slots=2 username=ann\n0.0.0.2 user_name = bob\ncy@0.0.0.3 user-name=dan\n");
   const std::vector<NamedHost> hosts = named_hosts({"--hostfile", file});
   const std::string seen = directory_.path() / "seen-";
-  EXPECT_THAT(
-      ask_hosts(hosts, {"/bin/sh", "-c", "> " + seen + "$0"}, std::chrono::seconds(60)).silent,
-      IsEmpty());
+  EXPECT_THAT(probe_hosts(hosts, {"/bin/sh", "-c", "> " + seen + "$0"}, std::chrono::seconds(60))
+                  .unreachable,
+              IsEmpty());
   for (const char* address : {"ann@0.0.0.1", "bob@0.0.0.2", "cy@0.0.0.3"})
     EXPECT_TRUE(std::filesystem::exists(seen + address)) << address;
 }
@@ -103,16 +103,16 @@ TEST(HostAgent, HasItsArguments) {
 TEST(AskedHosts, AreSilentThatFailOrTakeTooLong) {
   const std::vector<NamedHost> hosts = {{"0.0.0.1"}, {"localhost"}, {"0.0.0.2"}};
   // This host is not asked.
-  EXPECT_THAT(ask_hosts(hosts, {"/bin/false"}, std::chrono::seconds(60)).silent,
+  EXPECT_THAT(probe_hosts(hosts, {"/bin/false"}, std::chrono::seconds(60)).unreachable,
               ElementsAre("0.0.0.1", "0.0.0.2"));
-  const HostAnswers answers = ask_hosts(hosts, {"/bin/true"}, std::chrono::seconds(60));
-  EXPECT_THAT(answers.silent, IsEmpty());
+  const HostProbe answers = probe_hosts(hosts, {"/bin/true"}, std::chrono::seconds(60));
+  EXPECT_THAT(answers.unreachable, IsEmpty());
   EXPECT_THAT(answers.here, ElementsAre("localhost"));
-  EXPECT_THAT(ask_hosts(hosts, {}, std::chrono::seconds(60)).silent,
+  EXPECT_THAT(probe_hosts(hosts, {}, std::chrono::seconds(60)).unreachable,
               ElementsAre("0.0.0.1", "0.0.0.2"));
-  EXPECT_THAT(
-      ask_hosts({{"0.0.0.1"}}, {"/bin/sh", "-c", "sleep 60"}, std::chrono::seconds(1)).silent,
-      ElementsAre("0.0.0.1"));
+  EXPECT_THAT(probe_hosts({{"0.0.0.1"}}, {"/bin/sh", "-c", "sleep 60"}, std::chrono::seconds(1))
+                  .unreachable,
+              ElementsAre("0.0.0.1"));
 }
 
 }  // namespace

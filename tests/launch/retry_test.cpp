@@ -33,7 +33,7 @@ class Retry : public ::testing::Test {
  protected:
   void SetUp() override {
     pthread_sigmask(SIG_SETMASK, nullptr, &before_);
-    hold_signals();
+    block_signals();
     fs::create_directories(run_);
   }
   void TearDown() override { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -54,8 +54,8 @@ class Retry : public ::testing::Test {
          "run.collective_timeout_seconds=0.1",
          "run.device=cpu",
          "checkpoint.resume_from=" + resume_}};
-    return run_again_and_again(line, source, [&](const RunCommandLine& each) {
-      return JobEnd{.code = attempt(each, ++attempts_), .was_asked = is_asked_};
+    return run_with_retries(line, source, [&](const RunCommandLine& each) {
+      return JobResult{.code = attempt(each, ++attempts_), .was_asked = is_asked_};
     });
   }
 

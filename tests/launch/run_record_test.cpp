@@ -23,7 +23,7 @@ TEST(RunRecord, TellsOfCheckpointsThatCannotBeReadBesideWhatItKnows) {
   const RunRecord record = read_run_record(directory.path());
   EXPECT_EQ(record.step, 10);
   EXPECT_EQ(record.state, RunState::stopped);
-  EXPECT_THAT(record.troubles, Contains(HasSubstr("checkpoints: cannot be read: ")));
+  EXPECT_THAT(record.errors, Contains(HasSubstr("checkpoints: cannot be read: ")));
 }
 
 TEST(RunRecord, AdvisesToStartAKilledRunAgainOnlyOnItsOwnHost) {

@@ -193,7 +193,7 @@ TEST(TranslationConfiguration, KindsThatSequencesAreTooShortFor) {
 
 TEST(TranslationConfiguration, LinesAndTheResultsOfEach) {
   const auto said = [](const std::string& task, const std::function<void(LineArguments&)>& change) {
-    Settings settings;
+    RunConfig settings;
     settings.task = task;
     LineArguments arguments;
     arguments.input = "lines.txt";

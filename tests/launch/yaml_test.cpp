@@ -7,16 +7,16 @@
 namespace longspan::yaml_test {
 namespace {
 
-std::string complaints_of(const WrittenKeys& settings) {
+std::string complaints_of(const ParsedYaml& settings) {
   std::string lines;
-  for (const Complaint& complaint : settings.complaints) {
+  for (const Diagnostic& complaint : settings.complaints) {
     if (!lines.empty()) lines += '\n';
-    lines += fmt::format("{}: {}", complaint.mark.to_string(), complaint.sentence);
+    lines += fmt::format("{}: {}", complaint.mark.to_string(), complaint.message);
   }
   return lines;
 }
 
-std::string describe(const WrittenKeys& settings) {
+std::string describe(const ParsedYaml& settings) {
   static const char* kinds[] = {"", "list", "nothing", "section"};
   std::string lines;
   for (const Assignment& assignment : settings.assignments) {
@@ -33,7 +33,7 @@ std::string describe(const WrittenKeys& settings) {
 }
 
 TEST(Yaml, SectionsBecomeKeysWithTheirPlaces) {
-  const WrittenKeys settings = read_yaml(
+  const ParsedYaml settings = read_yaml(
       "# a comment\r\n"
       "model:\r\n"
       "  family: decoder\n"
@@ -66,7 +66,7 @@ TEST(Yaml, SectionsBecomeKeysWithTheirPlaces) {
 }
 
 TEST(Yaml, ColumnsCountCharacters) {
-  const WrittenKeys settings = read_yaml("data: {train: \"\xc3\xa9\xe2\x82\xac\", test: x}\n", "a");
+  const ParsedYaml settings = read_yaml("data: {train: \"\xc3\xa9\xe2\x82\xac\", test: x}\n", "a");
   EXPECT_EQ(describe(settings),
             "a:1:8 data.train = '\xc3\xa9\xe2\x82\xac',\n"
             "a:1:21 data.test = x,\n");
@@ -130,7 +130,7 @@ TEST(Yaml, EachThingThatIsNotAllowedHasItsSentence) {
 }
 
 TEST(Yaml, ASectionGivenTwiceIsStillLookedInto) {
-  const WrittenKeys settings = read_yaml("a:\n  b: 1\na:\n  c: 2\n", "f");
+  const ParsedYaml settings = read_yaml("a:\n  b: 1\na:\n  c: 2\n", "f");
   EXPECT_EQ(complaints_of(settings), "f:3:1: a is given twice, first at f:1:1");
   EXPECT_EQ(describe(settings), "f:2:3 a.b = 1,\nf:4:3 a.c = 2,\n");
 }
@@ -163,7 +163,7 @@ TEST(Yaml, SettingsAreOneWordAsItStandsOrAPieceOfYaml) {
       {"a.b={c: 1, d: {e: [2]}}", "--set a.b.c = 1,\n--set a.b.d.e = list2,\n"},
   };
   for (const auto& [text, expected] : cases) {
-    const WrittenKeys settings = read_setting(text);
+    const ParsedYaml settings = read_setting(text);
     EXPECT_EQ(describe(settings), expected) << text;
     EXPECT_EQ(complaints_of(settings), "") << text;
   }
@@ -216,7 +216,7 @@ TEST(Yaml, WhateverIsInTheFileReadingEnds) {
       }
       if (text.empty()) text = "a";
     }
-    const WrittenKeys settings = read_yaml(text, "a");
+    const ParsedYaml settings = read_yaml(text, "a");
     for (const Assignment& assignment : settings.assignments) EXPECT_FALSE(assignment.key.empty());
   }
 }

@@ -109,13 +109,13 @@ TEST(SacreBleu, CorpusIsThatOfTheSumsOfItsParts) {
 TEST(SacreBleu, FiguresHaveNamesAndUnits) {
   Sums sums;
   sums.add("a cat sat here", std::vector<std::string>{"a cat sat here now"});
-  const std::vector<Figure> found = figures(sums.bleu);
+  const std::vector<MetricValue> found = metric_values(sums.bleu);
   ASSERT_EQ(found.size(), 2u);
-  EXPECT_EQ(found[0], (Figure{"bleu", bleu(sums.bleu).score, "percent"}));
+  EXPECT_EQ(found[0], (MetricValue{"bleu", bleu(sums.bleu).score, "percent"}));
   EXPECT_EQ(found[1].name, "bleu_brevity_penalty");
   EXPECT_NEAR(found[1].value, std::exp(-0.25), 1e-15);
-  EXPECT_EQ(figures(sums.chrf)[0].name, "chrf");
-  EXPECT_EQ(figures(sums.chrf_words)[0].name, "chrf++");
+  EXPECT_EQ(metric_values(sums.chrf)[0].name, "chrf");
+  EXPECT_EQ(metric_values(sums.chrf_words)[0].name, "chrf++");
 }
 
 // An exact match without spaces: one token of 13a, and so no 4-gram.

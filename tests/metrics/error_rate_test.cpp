@@ -65,11 +65,11 @@ TEST(ErrorRates, OfTextsCountTokensBetweenWhiteSpace) {
   EXPECT_EQ(errors.deletions, 1);
   EXPECT_EQ(errors.insertions, 0);
   EXPECT_EQ(errors.reference_tokens, 13);
-  const std::vector<Figure> found = figures(errors, "phoneme");
+  const std::vector<MetricValue> found = metric_values(errors, "phoneme");
   ASSERT_EQ(found.size(), 5u);
   EXPECT_EQ(found[0].name, "phoneme_error_rate");
   EXPECT_NEAR(found[0].value, 300. / 13, 1e-12);
-  EXPECT_EQ(found[1], (Figure{"phoneme_substitutions", 2, "tokens"}));
+  EXPECT_EQ(found[1], (MetricValue{"phoneme_substitutions", 2, "tokens"}));
   EXPECT_EQ(found[4].name, "sequence_error_rate");
   EXPECT_NEAR(found[4].value, 200. / 3, 1e-12);
   EXPECT_THROW(errors.add("x", std::span<const std::string>()), Failure);
@@ -87,15 +87,15 @@ TEST(ErrorRates, ExactMatchIsOneReferenceByteForByte) {
   ExactMatch match;
   const std::vector<std::string> references = {"one", "two "};
   for (const char* const answer : {"one", "two", "two ", "One"}) match.add(answer, references);
-  EXPECT_EQ(figures(match), (std::vector<Figure>{{"exact_match", 50, "percent"}}));
+  EXPECT_EQ(metric_values(match), (std::vector<MetricValue>{{"exact_match", 50, "percent"}}));
   std::vector<double> sums;
   append_sums(match, sums);
   EXPECT_EQ(sums, (std::vector<double>{2, 4}));
 }
 
 TEST(ErrorRates, LikelihoodIsToldByTokenAndByByte) {
-  const std::vector<Figure> found =
-      figures(Likelihood{.nats = 6 * std::log(2.0), .tokens = 3, .bytes = 12});
+  const std::vector<MetricValue> found =
+      metric_values(Likelihood{.nats = 6 * std::log(2.0), .tokens = 3, .bytes = 12});
   ASSERT_EQ(found.size(), 3u);
   EXPECT_NEAR(found[0].value, 2 * std::log(2.0), 1e-15);
   EXPECT_NEAR(found[1].value, 4, 1e-14);

@@ -38,7 +38,7 @@ Metric joined(const Metric& metric, const Metric& other) {
   return result;
 }
 
-TEST(Spans, OfAnySequenceOfTagsAreThoseOfConlleval) {
+TEST(AdaptiveSpanStack, OfAnySequenceOfTagsAreThoseOfConlleval) {
   const SpanTags scheme(tags, SpanScheme::prefix);
   EXPECT_EQ(scheme.types(), (std::vector<std::string>{"X", "Y"}));
   for (const auto& one : testing::span_cases()) {
@@ -48,7 +48,7 @@ TEST(Spans, OfAnySequenceOfTagsAreThoseOfConlleval) {
   EXPECT_TRUE(scheme.spans_of({}).empty());
 }
 
-TEST(Spans, ScoresAreThoseOfSeqeval) {
+TEST(AdaptiveSpanStack, ScoresAreThoseOfSeqeval) {
   const SpanTags scheme(tags, SpanScheme::prefix);
   SpanScores parts[] = {SpanScores(2), SpanScores(2)};
   std::size_t next = 0;
@@ -61,13 +61,13 @@ TEST(Spans, ScoresAreThoseOfSeqeval) {
     EXPECT_NEAR(found[i].recall(), testing::span_scores()[i][1], tolerance);
     EXPECT_NEAR(found[i].f1(), testing::span_scores()[i][2], tolerance);
   }
-  const std::vector<Figure> said = figures(all, scheme.types());
+  const std::vector<MetricValue> said = metric_values(all, scheme.types());
   ASSERT_EQ(said.size(), 9u);
-  EXPECT_EQ(said[2], (Figure{"span_f1", all.total().f1(), "percent"}));
-  EXPECT_EQ(said[8], (Figure{"f1/Y", all.types()[1].f1(), "percent"}));
+  EXPECT_EQ(said[2], (MetricValue{"span_f1", all.total().f1(), "percent"}));
+  EXPECT_EQ(said[8], (MetricValue{"f1/Y", all.types()[1].f1(), "percent"}));
 }
 
-TEST(Spans, LaterPiecesOfAWordAreLeftOut) {
+TEST(AdaptiveSpanStack, LaterPiecesOfAWordAreLeftOut) {
   const SpanTags scheme(tags, SpanScheme::prefix);
   SpanScores scores(2);
   // B-X, a piece, I-X, O: the piece's prediction, O, does not cut the span.
@@ -79,7 +79,7 @@ TEST(Spans, LaterPiecesOfAWordAreLeftOut) {
   EXPECT_THROW(scores.add(scheme, Ids{9}, Ids{1}), Failure);
 }
 
-TEST(Spans, MatchSeqevalInEachScheme) {
+TEST(AdaptiveSpanStack, MatchSeqevalInEachScheme) {
   for (const auto& one : testing::scheme_cases()) {
     SCOPED_TRACE(one.tags);
     std::vector<std::string> names;
@@ -104,7 +104,7 @@ TEST(Spans, MatchSeqevalInEachScheme) {
   }
 }
 
-TEST(Spans, SchemesFollowFromTheTags) {
+TEST(AdaptiveSpanStack, SchemesFollowFromTheTags) {
   const auto scheme = [](const std::vector<std::string>& names) { return span_scheme_of(names); };
   EXPECT_EQ(scheme({"B-X", "I-X", "O"}), SpanScheme::prefix);
   EXPECT_EQ(scheme({"I-X", "O"}), SpanScheme::prefix);
@@ -121,7 +121,7 @@ TEST(Spans, SchemesFollowFromTheTags) {
   EXPECT_EQ(scheme({"B-X", "E-X", "O", "U-X"}), std::nullopt);
 }
 
-TEST(Spans, RemarksNameWhatIsNotOfAScheme) {
+TEST(AdaptiveSpanStack, RemarksNameWhatIsNotOfAScheme) {
   EXPECT_EQ(span_remark({"B-X", "I-X", "O"}), "");
   EXPECT_EQ(span_remark({"DT", "NN"}), "");
   EXPECT_EQ(span_remark({"B-X", "E-X", "O", "U-X"}),
@@ -136,8 +136,8 @@ TEST(ClassificationScores, AreThoseOfScikitLearn) {
   Classification first(5), rest(5);
   first.add(std::span(guesses).first(30), std::span(labels).first(30));
   rest.add(std::span(guesses).subspan(30), std::span(labels).subspan(30));
-  const std::vector<Figure> found =
-      figures(joined(first, rest), {"no", "perhaps", "yes", "never", "both"});
+  const std::vector<MetricValue> found =
+      metric_values(joined(first, rest), {"no", "perhaps", "yes", "never", "both"});
   const std::vector<double> expected = testing::class_scores();
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i)
@@ -164,7 +164,7 @@ TEST(ClassificationScores, KnowWhatDoesNotCountAndWhatIsNoClass) {
   EXPECT_THROW(found.add(2, 0), Failure);
   EXPECT_THROW(found.add(0, 2), Failure);
   EXPECT_THROW(found.add(Ids{0}, Ids{}), Failure);
-  EXPECT_THROW(figures(found, {"one"}), Failure);
+  EXPECT_THROW(metric_values(found, {"one"}), Failure);
 }
 
 }  // namespace

@@ -17,15 +17,15 @@ constexpr std::int64_t segment = 512;
 // The bytes at the peak of forward and backward pass of the second of two segments.
 template <typename Make>
 double peak_bytes(const ProcessMesh& mesh, std::int64_t memory, const Make& make) {
-  const ModelSetting setting = {.vocabulary = testing::vocabulary,
-                                .segment = segment,
-                                .compute = DType::f32,
-                                .device = backend_device(),
-                                .mesh = mesh,
-                                .random = Random(1)};
+  const ModelBuildOptions setting = {.vocabulary = testing::vocabulary,
+                                     .segment = segment,
+                                     .compute = DType::f32,
+                                     .device = backend_device(),
+                                     .mesh = mesh,
+                                     .random = Random(1)};
   const auto model = make(setting);
   const Tensor text = testing::random_ids(streams, 2 * segment + 1, 3);
-  Carried remembered;
+  RecurrentState remembered;
   const auto run = [&](std::int64_t begin) {
     const Losses result = model->losses(
         testing::segment_of(text, begin, segment, remembered, memory), {.training = true});
@@ -48,7 +48,7 @@ ModelOptions options() {
 }
 
 double decoder_bytes(const ProcessMesh& mesh) {
-  return peak_bytes(mesh, 0, [](const ModelSetting& setting) {
+  return peak_bytes(mesh, 0, [](const ModelBuildOptions& setting) {
     DecoderOptions decoder;
     decoder.common = options();
     return make_decoder(decoder, setting);
@@ -56,7 +56,7 @@ double decoder_bytes(const ProcessMesh& mesh) {
 }
 
 double transformer_xl_bytes(const ProcessMesh& mesh) {
-  return peak_bytes(mesh, segment, [](const ModelSetting& setting) {
+  return peak_bytes(mesh, segment, [](const ModelBuildOptions& setting) {
     TransformerXlOptions transformer_xl;
     transformer_xl.common = options();
     transformer_xl.memory = segment;

@@ -29,7 +29,7 @@ AttentionOptions attention_of(const std::vector<std::string>& kinds) {
 
 std::unique_ptr<Model> decoder_of(const std::vector<std::string>& kinds) {
   DecoderOptions options;
-  options.common = testing::tiny_options(NormPlacement::pre);
+  options.common = testing::tiny_options(NormPosition::pre);
   options.common.attention = attention_of(kinds);
   return make_decoder(options, testing::tiny_setting(time));
 }
@@ -51,12 +51,12 @@ const std::vector<std::vector<std::string>> all_kinds = {{"full"},
                                                          {"additive"}};
 
 bool is_mechanism(const std::vector<std::string>& kinds) {
-  return mechanism_kind({.kinds = kinds}, 0) != nullptr;
+  return attention_kind({.kinds = kinds}, 0) != nullptr;
 }
 
 Values logits_of(const Model& model, const Tensor& text) {
-  const NoGradient no_gradient;
-  return values_of(model.scores({.fields = {{"tokens", text}}}, Pass()).scores.value());
+  const NoGradGuard no_gradient;
+  return values_of(model.scores({.fields = {{"tokens", text}}}, ForwardContext()).scores.value());
 }
 
 TEST(AttentionKindsOfADecoder, SeeNoLaterToken) {
@@ -104,21 +104,21 @@ AttentionOptions without_gate(const std::vector<std::string>& kinds) {
 }
 
 // One layer, so that a state tells which tokens its position sees.
-std::unique_ptr<Model> encoder_of(const std::string& kind, PositionKind positions) {
+std::unique_ptr<Model> encoder_of(const std::string& kind, PositionEmbeddingType positions) {
   EncoderOptions options;
-  options.common = testing::tiny_options(NormPlacement::pre);
+  options.common = testing::tiny_options(NormPosition::pre);
   options.common.layers = 1;
   options.common.attention = without_gate({kind});
-  options.positions = {.kind = positions, .reach = 3};
-  ModelSetting setting = testing::tiny_setting(time);
+  options.positions = {.kind = positions, .relative_max_distance = 3};
+  ModelBuildOptions setting = testing::tiny_setting(time);
   setting.classes = 2;
-  return std::make_unique<Model>(setting, encoder_body(options), tag_readout());
+  return std::make_unique<Model>(setting, encoder_body(options), tagging_head());
 }
 
 Values states_of(const Model& model, const Tensor& text, std::int64_t length) {
-  const NoGradient no_gradient;
-  Pass pass;
-  pass.time = undivided_time(time);
+  const NoGradGuard no_gradient;
+  ForwardContext pass;
+  pass.time = replicate_sequence(time);
   const Tensor lengths = Tensor::from<std::int64_t>(std::vector{length}, {1}, text.device());
   return values_of(
       model.body().run({.fields = {{"tokens", text}, {"length", lengths}}}, pass).hidden.value());
@@ -130,9 +130,10 @@ TEST(AttentionKindsOfAnEncoder, SeeWhatTheirDefinitionSaysOnBothSidesAndNoPaddin
   std::vector<std::vector<std::string>> of_encoders = all_kinds;
   of_encoders.push_back({"efficient"});
   for (const auto& kinds : of_encoders)
-    for (const PositionKind positions : {PositionKind::sinusoidal, PositionKind::relative}) {
+    for (const PositionEmbeddingType positions :
+         {PositionEmbeddingType::sinusoidal, PositionEmbeddingType::relative}) {
       if (kinds.size() > 1) continue;
-      if (is_mechanism(kinds) && positions == PositionKind::relative) continue;
+      if (is_mechanism(kinds) && positions == PositionEmbeddingType::relative) continue;
       SCOPED_TRACE(kinds.front());
       const auto model = encoder_of(kinds.front(), positions);
       const AttentionPattern pattern =

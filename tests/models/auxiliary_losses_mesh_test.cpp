@@ -13,11 +13,11 @@ using testing::Trained;
 Case case_of(int zero) {
   return {.name = fmt::format("ZeRO {}", zero),
           .make =
-              [](const ModelSetting& given) {
+              [](const ModelBuildOptions& given) {
                 DecoderOptions options = testing::deep_options();
                 options.common.heads = 4;
                 options.common.dropout = 0.2;
-                ModelSetting setting = given;
+                ModelBuildOptions setting = given;
                 setting.steps = 5;
                 return make_decoder(options, setting);
               },
@@ -36,7 +36,7 @@ struct Training {
   CursorRows cursors() const { return {.begin = rows.begin, .total = c.streams}; }
 };
 
-TEST(AuxiliaryLosses, ARunGoesOnOnAnotherLayout) {
+TEST(IntermediateLosses, ARunGoesOnOnAnotherLayout) {
   const Case one = case_of(0);
   const Training whole(one, ProcessMesh());
   std::map<int, double> expected;

@@ -19,19 +19,19 @@ using testing::Values;
 using testing::values_of;
 
 // Layers 1 and 2 of 3 end with steps 10 and 20.
-ModelSetting setting_of(std::int64_t steps = 60) {
-  ModelSetting setting = testing::tiny_setting();
+ModelBuildOptions setting_of(std::int64_t steps = 60) {
+  ModelBuildOptions setting = testing::tiny_setting();
   setting.steps = steps;
   return setting;
 }
 
-Pass training_at(std::int64_t step) {
+ForwardContext training_at(std::int64_t step) {
   return {.training = true, .random = Random(3), .step = step};
 }
 
 std::vector<std::string> names(const Losses& losses) {
   std::vector<std::string> result;
-  for (const Term& term : losses.terms) result.push_back(term.name);
+  for (const LossTerm& term : losses.terms) result.push_back(term.name);
   return result;
 }
 
@@ -43,7 +43,7 @@ Variable total(const Losses& losses) {
   return all;
 }
 
-TEST(AuxiliaryLosses, InnerOnesEndLayerByLayer) {
+TEST(IntermediateLosses, InnerOnesEndLayerByLayer) {
   const AuxiliaryLossOptions drop = {.inner = InnerLosses::drop};
   for (std::int64_t step = 0; step < 80; ++step)
     for (std::int64_t layer = 1; layer < 4; ++layer)
@@ -61,9 +61,9 @@ TEST(AuxiliaryLosses, InnerOnesEndLayerByLayer) {
   EXPECT_EQ(inner_loss_weight({}, 3, 4, 0, 80), 0);
 }
 
-TEST(AuxiliaryLosses, AreOfTrainingAndOfItsStep) {
+TEST(IntermediateLosses, AreOfTrainingAndOfItsStep) {
   const auto model = make_decoder(deep_options(), setting_of());
-  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
   const auto at = [&](std::int64_t step) {
     return names(model->losses(segment, training_at(step)));
   };
@@ -71,36 +71,36 @@ TEST(AuxiliaryLosses, AreOfTrainingAndOfItsStep) {
   EXPECT_EQ(at(9), (Names{"loss", "layer1", "layer1_ahead2", "layer2", "layer2_ahead2", "ahead2"}));
   EXPECT_EQ(at(10), (Names{"loss", "layer2", "layer2_ahead2", "ahead2"}));
   EXPECT_EQ(at(20), (Names{"loss", "ahead2"}));
-  EXPECT_EQ(names(model->losses(segment, Pass())), Names{"loss"});
+  EXPECT_EQ(names(model->losses(segment, ForwardContext())), Names{"loss"});
 }
 
-TEST(AuxiliaryLosses, AModelThatIsNotTrainedHasNoHeadsForThem) {
+TEST(IntermediateLosses, AModelThatIsNotTrainedHasNoHeadsForThem) {
   const auto trained = make_decoder(deep_options(), setting_of());
   const auto used = make_decoder(deep_options(), testing::tiny_setting());
   constexpr std::int64_t head = testing::vocabulary * (8 + 1), norm = 2 * 8;
   EXPECT_EQ(trained->parameters().global_elements() - used->parameters().global_elements(),
             5 * head + 3 * norm);
-  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
   EXPECT_EQ(values_of(testing::losses_of(*trained, segment).value()),
             values_of(testing::losses_of(*used, segment).value()));
 }
 
-TEST(AuxiliaryLosses, GradientOfAllWeights) {
+TEST(IntermediateLosses, GradientOfAllWeights) {
   struct Way {
-    NormPlacement norm;
+    NormPosition norm;
     ResidualKind residual = ResidualKind::plain;
     MemoryOptions memory = {};
   };
-  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
-  for (const Way& way : {Way{NormPlacement::post},
-                         Way{NormPlacement::pre,
+  const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  for (const Way& way : {Way{NormPosition::post},
+                         Way{NormPosition::pre,
                              ResidualKind::plain,
                              {.recompute_granularity = RecomputeGranularity::full}},
-                         Way{NormPlacement::pre, ResidualKind::reversible, {.loss_chunks = 2}}}) {
+                         Way{NormPosition::pre, ResidualKind::reversible, {.loss_chunks = 2}}}) {
     DecoderOptions options = deep_options(way.norm);
     options.common.residual = way.residual;
     options.common.dropout = 0.2;
-    ModelSetting setting = setting_of();
+    ModelBuildOptions setting = setting_of();
     setting.memory = way.memory;
     const auto model = make_decoder(options, setting);
     testing::expect_layer_gradients(
@@ -112,15 +112,15 @@ TEST(AuxiliaryLosses, GradientOfAllWeights) {
 }
 
 // The losses of what the readout would say of the last layer, one token further on.
-TEST(AuxiliaryLosses, OfTokensFurtherAheadAreThoseOfTheirTargets) {
-  DecoderOptions options = deep_options(NormPlacement::post);
+TEST(IntermediateLosses, OfTokensFurtherAheadAreThoseOfTheirTargets) {
+  DecoderOptions options = deep_options(NormPosition::post);
   options.common.tied_embeddings = false;
   const auto model = make_decoder(options, setting_of());
   model->parameters()
       .named("inner/3/2/weight")
       .master.copy_from(model->parameters().named("output/weight").master);
   const Tensor text = random_ids(2, 7, 1);
-  Reading later = segment_of(text, 0, 5);
+  ModelInput later = segment_of(text, 0, 5);
   later.fields["targets"] = testing::columns(text, 2, 5);
   const Values expected =
       values_of(model->losses(later, training_at(59)).terms.front().values.value());
@@ -133,14 +133,14 @@ TEST(AuxiliaryLosses, OfTokensFurtherAheadAreThoseOfTheirTargets) {
     EXPECT_NEAR(found[i], i % 5 == 4 ? 0 : 1.25 * expected[i], 1e-12) << i;
 }
 
-TEST(AuxiliaryLosses, SeeNothingOfTheFuture) {
+TEST(IntermediateLosses, SeeNothingOfTheFuture) {
   const auto model = make_decoder(deep_options(), setting_of());
   const Tensor text = random_ids(1, 6, 1);
   const Tensor changed = text.clone();
   std::int64_t& token = changed.data<std::int64_t>()[3];
   token = (token + 1) % testing::vocabulary;
-  const Reading segment = segment_of(text, 0, 5);
-  Reading other = segment;
+  const ModelInput segment = segment_of(text, 0, 5);
+  ModelInput other = segment;
   other.fields["tokens"] = testing::columns(changed, 0, 5);
   const Losses before = model->losses(segment, training_at(0));
   const Losses after = model->losses(other, training_at(0));
@@ -166,13 +166,13 @@ std::unique_ptr<Trainer> trainer_of(const DecoderOptions& options,
   training.learning_rate = 0.01;
   training.clip_norm = 0.5;
   training.optimizer = optimizer;
-  ModelSetting setting = setting_of(steps);
+  ModelBuildOptions setting = setting_of(steps);
   setting.separate_masters = optimizer.kind == OptimizerKind::schedule_free;
   return std::make_unique<Trainer>(make_decoder(options, setting), training, Random(2));
 }
 
 // But for the order in which the squares of gradients are summed.
-TEST(AuxiliaryLosses, OfNoWeightTrainAsIfTheyWereNotThere) {
+TEST(IntermediateLosses, OfNoWeightTrainAsIfTheyWereNotThere) {
   const auto train = [](const DecoderOptions& options) {
     const auto trainer = trainer_of(options);
     for (int step = 0; step < 3; ++step) trainer->step(batch_of(step));
@@ -200,7 +200,7 @@ std::set<std::string> saved_heads(const TrainingState& state) {
 // Layer 1 of 3 ends with step 2 of 12, layer 2 with step 4: at every step the run is left and gone
 // on with, it is the run that was not left. A head that has ended is in no checkpoint, nor what the
 // optimizer kept for it.
-TEST(AuxiliaryLosses, HeadsThatEndLeaveTheCheckpointAndTheRunGoesOnToTheBit) {
+TEST(IntermediateLosses, HeadsThatEndLeaveTheCheckpointAndTheRunGoesOnToTheBit) {
   using Names = std::set<std::string>;
   const std::vector<Names> saved = {{"inner/1", "inner/2", "inner/3"},
                                     {"inner/2", "inner/3"},
@@ -232,7 +232,7 @@ TEST(AuxiliaryLosses, HeadsThatEndLeaveTheCheckpointAndTheRunGoesOnToTheBit) {
   }
 }
 
-TEST(AuxiliaryLosses, HeadsThatHaveEndedStayAsTheyAre) {
+TEST(IntermediateLosses, HeadsThatHaveEndedStayAsTheyAre) {
   const auto trainer = trainer_of(deep_options(), {.weight_decay = 0.1});
   const Parameter& ended = trainer->model().parameters().named("inner/1/1/weight");
   const Parameter& last = trainer->model().parameters().named("inner/3/2/weight");
@@ -243,7 +243,7 @@ TEST(AuxiliaryLosses, HeadsThatHaveEndedStayAsTheyAre) {
   EXPECT_NE(values_of(last.master), moving);
 }
 
-TEST(AuxiliaryLosses, ARunOfOtherStepsCannotGoOnWithoutAHead) {
+TEST(IntermediateLosses, ARunOfOtherStepsCannotGoOnWithoutAHead) {
   const testing::TemporaryDirectory directory;
   const auto trainer = trainer_of(deep_options());
   for (int step = 0; step < 2; ++step) trainer->step(batch_of(step));
@@ -265,11 +265,11 @@ TEST(AuxiliaryLosses, ARunOfOtherStepsCannotGoOnWithoutAHead) {
   }
 }
 
-TEST(AuxiliaryLosses, PositionsOfEachLayerAreAddedToItsInput) {
-  DecoderOptions options = deep_options(NormPlacement::post);
+TEST(IntermediateLosses, PositionsOfEachLayerAreAddedToItsInput) {
+  DecoderOptions options = deep_options(NormPosition::post);
   options.auxiliary = {};
   const auto model = make_decoder(options, testing::tiny_setting());
-  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
   const Values before = values_of(testing::losses_of(*model, segment).value());
   const auto change = [&](const std::string& name) {
     const Tensor table = model->parameters().named(name).master;
@@ -284,9 +284,9 @@ TEST(AuxiliaryLosses, PositionsOfEachLayerAreAddedToItsInput) {
   EXPECT_EQ(model->body().longest_segment(), 5);
 }
 
-TEST(AuxiliaryLosses, WhatCannotBeIsRefused) {
+TEST(IntermediateLosses, WhatCannotBeIsRefused) {
   DecoderOptions sinusoidal = deep_options();
-  sinusoidal.positions.kind = PositionKind::sinusoidal;
+  sinusoidal.positions.kind = PositionEmbeddingType::sinusoidal;
   DecoderOptions shallow = deep_options();
   shallow.common.layers = 1;
   DecoderOptions far = deep_options();

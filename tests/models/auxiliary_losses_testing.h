@@ -7,12 +7,12 @@ namespace longspan::testing {
 
 using InnerLosses = AuxiliaryLossOptions::Inner;
 
-inline DecoderOptions deep_options(NormPlacement norm = NormPlacement::pre) {
+inline DecoderOptions deep_options(NormPosition norm = NormPosition::pre) {
   DecoderOptions options;
   options.common = tiny_options(norm);
   options.common.activation = FeedForwardActivation::gelu_tanh;
   options.common.layers = 3;
-  options.positions.kind = PositionKind::learned;
+  options.positions.kind = PositionEmbeddingType::learned;
   options.positions_each_layer = true;
   options.auxiliary = {.inner = InnerLosses::drop, .targets = 2};
   return options;

@@ -13,24 +13,24 @@ using testing::segment_of;
 using testing::tiny_setting;
 using testing::values_of;
 
-DecoderOptions tiny(PositionKind positions = PositionKind::sinusoidal,
-                    NormPlacement norm = NormPlacement::pre) {
+DecoderOptions tiny(PositionEmbeddingType positions = PositionEmbeddingType::sinusoidal,
+                    NormPosition norm = NormPosition::pre) {
   DecoderOptions options;
   options.common = testing::tiny_options(norm);
   options.common.activation = FeedForwardActivation::gelu_tanh;
-  options.positions = {.kind = positions, .reach = 3, .buckets = 4};
-  options.positions.turning.share = 0.7;  // one pair of three features
+  options.positions = {.kind = positions, .relative_max_distance = 3, .buckets = 4};
+  options.positions.rope.share = 0.7;  // one pair of three features
   return options;
 }
 
-constexpr PositionKind all_positions[] = {PositionKind::sinusoidal,
-                                          PositionKind::learned,
-                                          PositionKind::relative,
-                                          PositionKind::relative_key,
-                                          PositionKind::relative_key_query,
-                                          PositionKind::relative_bias,
-                                          PositionKind::alibi,
-                                          PositionKind::rotary};
+constexpr PositionEmbeddingType all_positions[] = {PositionEmbeddingType::sinusoidal,
+                                                   PositionEmbeddingType::learned,
+                                                   PositionEmbeddingType::relative,
+                                                   PositionEmbeddingType::relative_key,
+                                                   PositionEmbeddingType::relative_key_query,
+                                                   PositionEmbeddingType::relative_bias,
+                                                   PositionEmbeddingType::alibi,
+                                                   PositionEmbeddingType::rotary};
 
 TEST(DecoderModel, StartsWithTheLossOfAGuess) {
   for (const auto positions : all_positions) {
@@ -44,7 +44,7 @@ TEST(DecoderModel, StartsWithTheLossOfAGuess) {
 }
 
 TEST(DecoderModel, GradientOfAllWeights) {
-  const Pass pass = {.training = true, .random = Random(3)};
+  const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const auto positions : all_positions)
     for (const double dropout : {0.0, 0.3}) {
       DecoderOptions options = tiny(positions);
@@ -56,9 +56,9 @@ TEST(DecoderModel, GradientOfAllWeights) {
 
 // As today's decoders are.
 TEST(DecoderModel, GradientOfAllBlocksTogether) {
-  const Pass pass = {.training = true, .random = Random(3)};
+  const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
-    DecoderOptions options = tiny(PositionKind::rotary);
+    DecoderOptions options = tiny(PositionEmbeddingType::rotary);
     options.common.head_width = 4;
     options.common.norm_kind = norm;
     options.common.key_heads = 1;
@@ -73,16 +73,16 @@ TEST(DecoderModel, GradientOfAllBlocksTogether) {
 }
 
 TEST(DecoderModel, GradientOfSinksCapsAndParallelSublayers) {
-  const Pass pass = {.training = true, .random = Random(3)};
+  const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const std::int64_t chunks : {1, 2})
     for (const SublayerOrder order : {SublayerOrder::serial, SublayerOrder::parallel}) {
-      DecoderOptions options = tiny(PositionKind::alibi);
+      DecoderOptions options = tiny(PositionEmbeddingType::alibi);
       options.common.attention_sinks = true;
       options.common.score_cap = 0.3;
       options.common.logit_cap = 0.4;
       options.common.sublayers = order;
       options.common.dropout = options.common.attention_dropout = 0.3;
-      ModelSetting setting = tiny_setting();
+      ModelBuildOptions setting = tiny_setting();
       setting.memory.loss_chunks = chunks;
       const auto model = make_decoder(options, setting);
       testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), pass);
@@ -91,14 +91,14 @@ TEST(DecoderModel, GradientOfSinksCapsAndParallelSublayers) {
 
 // As in T5: one table of biases for all layers, products and logits scaled as it has them.
 TEST(DecoderModel, GradientOfBiasesAndScales) {
-  const Pass pass = {.training = true, .random = Random(3)};
+  const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const std::int64_t chunks : {1, 2}) {
-    DecoderOptions options = tiny(PositionKind::relative_bias);
+    DecoderOptions options = tiny(PositionEmbeddingType::relative_bias);
     options.common.score_scale = ScoreScale::none;
     options.common.logit_scale = LogitScale::width;
     options.common.logit_cap = 0.4;
     options.common.dropout = options.common.attention_dropout = 0.3;
-    ModelSetting setting = tiny_setting();
+    ModelBuildOptions setting = tiny_setting();
     setting.memory.loss_chunks = chunks;
     const auto model = make_decoder(options, setting);
     EXPECT_EQ(model->parameters().named("relative_bias").global_shape,
@@ -108,16 +108,16 @@ TEST(DecoderModel, GradientOfBiasesAndScales) {
 }
 
 TEST(DecoderModel, ScalesAreThoseOfTheirKeys) {
-  const Reading segment = segment_of(random_ids(1, 6, 1), 0, 5);
+  const ModelInput segment = segment_of(random_ids(1, 6, 1), 0, 5);
   const auto scores = [&](const DecoderOptions& options, double of_queries) {
     const auto model = make_decoder(options, tiny_setting());
     for (const auto& parameter : model->parameters().all())
       if (parameter->name.find("/query/") != std::string::npos)
         for (double& weight : parameter->master.span<double>()) weight *= of_queries;
     model->parameters().refresh_compute();
-    return values_of(model->scores(segment, Pass()).scores.value());
+    return values_of(model->scores(segment, ForwardContext()).scores.value());
   };
-  DecoderOptions options = tiny(PositionKind::relative_bias);
+  DecoderOptions options = tiny(PositionEmbeddingType::relative_bias);
   const testing::Values plain = scores(options, 1);
   options.common.logit_scale = LogitScale::width;
   testing::Values divided = plain;
@@ -130,7 +130,7 @@ TEST(DecoderModel, ScalesAreThoseOfTheirKeys) {
 
 // A sink as large as can be takes all of the softmax: attention then gives its bias alone.
 TEST(DecoderModel, SinksTakeFromTheValues) {
-  DecoderOptions options = tiny(PositionKind::alibi);
+  DecoderOptions options = tiny(PositionEmbeddingType::alibi);
   options.common.attention_sinks = true;
   const auto model = make_decoder(options, tiny_setting());
   const Tensor text = random_ids(1, 6, 1);
@@ -153,12 +153,12 @@ TEST(DecoderModel, SinksTakeFromTheValues) {
 }
 
 TEST(DecoderModel, LogitsAreHeldBelowTheirCap) {
-  const Reading segment = segment_of(random_ids(1, 6, 1), 0, 5);
+  const ModelInput segment = segment_of(random_ids(1, 6, 1), 0, 5);
   const auto scores = [&](std::optional<double> cap) {
     DecoderOptions options = tiny();
     options.common.logit_cap = cap;
     const auto model = make_decoder(options, tiny_setting());
-    return values_of(model->scores(segment, Pass()).scores.value());
+    return values_of(model->scores(segment, ForwardContext()).scores.value());
   };
   testing::Values wanted = scores({});
   for (double& score : wanted) score = 0.5 * std::tanh(score / 0.5);
@@ -169,7 +169,7 @@ TEST(DecoderModel, UntiedTablesHaveGradientsOfTheirOwn) {
   DecoderOptions options = tiny();
   options.common.tied_embeddings = false;
   const auto model = make_decoder(options, tiny_setting());
-  testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), Pass());
+  testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), ForwardContext());
 }
 
 TEST(DecoderModel, DescendsOnARepeatedSegment) {
@@ -186,8 +186,8 @@ TEST(DecoderModel, SeesNothingOfTheFuture) {
   const Tensor changed = text.clone();
   std::int64_t& token = changed.data<std::int64_t>()[3];
   token = (token + 1) % testing::vocabulary;
-  const Reading segment = segment_of(text, 0, 5);
-  Reading other = segment;
+  const ModelInput segment = segment_of(text, 0, 5);
+  ModelInput other = segment;
   other.fields["tokens"] = testing::columns(changed, 0, 5);
   for (const auto positions : all_positions) {
     const auto model = make_decoder(tiny(positions), tiny_setting());
@@ -199,8 +199,8 @@ TEST(DecoderModel, SeesNothingOfTheFuture) {
 
 TEST(DecoderModel, LossesAreThoseOfItsLogits) {
   const auto model = make_decoder(tiny(), tiny_setting());
-  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
-  const Tensor logits = model->scores(segment, Pass()).scores.value();
+  const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  const Tensor logits = model->scores(segment, ForwardContext()).scores.value();
   ASSERT_EQ(logits.shape(), (Shape{2, 5, 11}));
   const Tensor& targets = field_of(segment.fields, "targets");
   testing::Values expected;
@@ -215,7 +215,7 @@ TEST(DecoderModel, LossesAreThoseOfItsLogits) {
 
 TEST(DecoderModel, ATargetToBeIgnoredHasNoLoss) {
   const auto model = make_decoder(tiny(), tiny_setting());
-  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
   const auto before = values_of(losses_of(*model, segment).value());
   field_of(segment.fields, "targets").data<std::int64_t>()[7] = -1;
   const auto after = values_of(losses_of(*model, segment).value());
@@ -224,14 +224,14 @@ TEST(DecoderModel, ATargetToBeIgnoredHasNoLoss) {
 
 TEST(DecoderModel, ReadsOnWhereAnglesAreThoseOfAnyLength) {
   const auto reads_on = [](RotaryScaling scaling) {
-    DecoderOptions options = tiny(PositionKind::rotary);
+    DecoderOptions options = tiny(PositionEmbeddingType::rotary);
     options.common.head_width = 4;
-    options.positions.turning = {.scaling = scaling,
-                                 .factor = 2,
-                                 .original = 3,
-                                 .short_factors = {1, 1},
-                                 .long_factors = {2, 3}};
-    return make_decoder(options, tiny_setting())->body().reads_on();
+    options.positions.rope = {.scaling = scaling,
+                              .factor = 2,
+                              .original = 3,
+                              .short_factors = {1, 1},
+                              .long_factors = {2, 3}};
+    return make_decoder(options, tiny_setting())->body().supports_kv_cache();
   };
   using enum RotaryScaling;
   for (const RotaryScaling scaling : {none, linear, ntk, yarn, llama3})
@@ -240,7 +240,7 @@ TEST(DecoderModel, ReadsOnWhereAnglesAreThoseOfAnyLength) {
 }
 
 TEST(DecoderModel, RefusesRotaryPositionsOfScoresThatAreNoProducts) {
-  DecoderOptions options = tiny(PositionKind::rotary);
+  DecoderOptions options = tiny(PositionEmbeddingType::rotary);
   for (const char* const kind : {"additive", "linear", "memory_compressed", "synthesizer"}) {
     options.common.attention.kinds = {kind};
     EXPECT_THROW(make_decoder(options, tiny_setting()), ConfigurationError) << kind;
@@ -248,14 +248,14 @@ TEST(DecoderModel, RefusesRotaryPositionsOfScoresThatAreNoProducts) {
 }
 
 TEST(DecoderModel, RefusesWhatIsLongerThanItsTable) {
-  DecoderOptions options = tiny(PositionKind::learned);
+  DecoderOptions options = tiny(PositionEmbeddingType::learned);
   options.positions.longest = 4;
   EXPECT_THROW(make_decoder(options, tiny_setting(5)), ConfigurationError);
   const auto model = make_decoder(options, tiny_setting(3));
   EXPECT_EQ(model->body().longest_segment(), 4);
   const Tensor text = random_ids(1, 6, 1);
-  EXPECT_NO_THROW(model->losses(segment_of(text, 0, 4), Pass()));
-  EXPECT_THROW(model->losses(segment_of(text, 0, 5), Pass()), Failure);
+  EXPECT_NO_THROW(model->losses(segment_of(text, 0, 4), ForwardContext()));
+  EXPECT_THROW(model->losses(segment_of(text, 0, 5), ForwardContext()), Failure);
   EXPECT_EQ(make_decoder(tiny(), tiny_setting())->body().longest_segment(), 0);
 }
 

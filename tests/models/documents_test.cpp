@@ -30,7 +30,7 @@ Tensor places_of(const Lengths& lengths, std::int64_t begin, std::int64_t time) 
       {places.begin() + begin, places.begin() + begin + time}, {1, time}, backend_device());
 }
 
-Reading with_documents(Reading reading, const Lengths& lengths, std::int64_t begin) {
+ModelInput with_documents(ModelInput reading, const Lengths& lengths, std::int64_t begin) {
   reading.fields["document_position"] = places_of(lengths, begin, reading.time());
   return reading;
 }
@@ -45,8 +45,8 @@ class Reader {
  public:
   explicit Reader(const Model& model) : model_(model) { model_.parameters().clear_gradients(); }
 
-  Carried read(const Reading& reading) {
-    Losses losses = model_.losses(reading, Pass());
+  RecurrentState read(const ModelInput& reading) {
+    Losses losses = model_.losses(reading, ForwardContext());
     const Variable values = loss_values(losses);
     backward(sum(values, 1.0));
     const Values found = values_of(values.value());
@@ -105,18 +105,18 @@ std::vector<AttentionOptions> attention_options() {
 
 TEST(Documents, OfARowEqualRowsOfTheirOwnInADecoder) {
   for (const auto& attention : attention_options())
-    for (const PositionKind positions : {PositionKind::sinusoidal,
-                                         PositionKind::learned,
-                                         PositionKind::relative,
-                                         PositionKind::relative_key_query,
-                                         PositionKind::relative_bias,
-                                         PositionKind::alibi,
-                                         PositionKind::rotary}) {
+    for (const PositionEmbeddingType positions : {PositionEmbeddingType::sinusoidal,
+                                                  PositionEmbeddingType::learned,
+                                                  PositionEmbeddingType::relative,
+                                                  PositionEmbeddingType::relative_key_query,
+                                                  PositionEmbeddingType::relative_bias,
+                                                  PositionEmbeddingType::alibi,
+                                                  PositionEmbeddingType::rotary}) {
       DecoderOptions options;
-      options.common = tiny_options(NormPlacement::pre);
+      options.common = tiny_options(NormPosition::pre);
       options.common.head_width = 4;
       options.common.attention = attention;
-      options.positions = {.kind = positions, .reach = 3, .buckets = 4};
+      options.positions = {.kind = positions, .relative_max_distance = 3, .buckets = 4};
       expect_packed_equals_apart(*make_decoder(options, tiny_setting(total)));
     }
 }
@@ -124,12 +124,12 @@ TEST(Documents, OfARowEqualRowsOfTheirOwnInADecoder) {
 TEST(Documents, OfARowEqualRowsOfTheirOwnWithSpans) {
   for (const SpanKind kind : {SpanKind::adaptive, SpanKind::dynamic}) {
     DecoderOptions options;
-    options.common = tiny_options(NormPlacement::pre);
+    options.common = tiny_options(NormPosition::pre);
     options.spans = {.kind = kind, .form = {.limit = 6, .ramp = 2, .initial = 1.3}};
     const auto model = make_decoder(options, tiny_setting(total));
     const Tensor text = random_ids(1, total + 1, 4);
-    const auto losses = [&](const Reading& reading) {
-      return values_of(model->losses(reading, Pass()).terms.front().values.value());
+    const auto losses = [&](const ModelInput& reading) {
+      return values_of(model->losses(reading, ForwardContext()).terms.front().values.value());
     };
     const Values packed = losses(with_documents(segment_of(text, 0, total), lengths, 0));
     Values apart;
@@ -145,8 +145,8 @@ TEST(Documents, OfARowEqualRowsOfTheirOwnWithSpans) {
 
 TEST(Documents, OfARowEqualRowsOfTheirOwnWhereLayersRunSeveralTimes) {
   UniversalTransformerOptions options;
-  options.common = tiny_options(NormPlacement::pre);
-  options.positions.kind = PositionKind::alibi;
+  options.common = tiny_options(NormPosition::pre);
+  options.positions.kind = PositionEmbeddingType::alibi;
   options.halting.steps = 3;
   expect_packed_equals_apart(*make_universal_transformer(options, tiny_setting(total)));
 }
@@ -161,13 +161,14 @@ TEST(Documents, GoOnFromSegmentToSegmentWithMemory) {
     options.memory = total;
     const auto model = make_transformer_xl(options, tiny_setting(total));
     const Tensor text = random_ids(1, total + 1, 5);
-    const NoGradient unrecorded;
+    const NoGradGuard unrecorded;
     Values packed, apart;
-    Carried memory;
+    RecurrentState memory;
     std::int64_t begin = 0;
     for (const std::int64_t time : {5, 2, 7}) {
       const Losses losses = model->losses(
-          with_documents(segment_of(text, begin, time, memory, total), lengths, begin), Pass());
+          with_documents(segment_of(text, begin, time, memory, total), lengths, begin),
+          ForwardContext());
       memory = losses.carried;
       const Values found = values_of(loss_values(losses).value());
       packed.insert(packed.end(), found.begin(), found.end());
@@ -204,16 +205,16 @@ TEST(Documents, WhatOneSaysDoesNotChangeAnother) {
 }
 
 TEST(Documents, PlacesCountFromWhereTheSegmentBegins) {
-  const Reading reading =
+  const ModelInput reading =
       with_documents(segment_of(random_ids(1, total + 1, 6), 5, 7), {3, 1, 6, 4}, 5);
-  const Tensor places = document_places(reading, {{0, 2}, {4, 7}}, backend_device()).to_host();
+  const Tensor places = document_positions(reading, {{0, 2}, {4, 7}}, backend_device()).to_host();
   const auto found = places.span<std::int64_t>();
   EXPECT_EQ(std::vector<std::int64_t>(found.begin(), found.end()),
             (std::vector<std::int64_t>{0, 1, 4, 0, 1}));
 }
 
 TEST(Documents, KindsThatCannotKeepThemApartAreRefused) {
-  ModelSetting setting = tiny_setting(total);
+  ModelBuildOptions setting = tiny_setting(total);
   setting.documents_apart = true;
   const auto problem = [&](const std::string& kind) {
     ModelOptions options = tiny_options();
@@ -231,7 +232,7 @@ TEST(Documents, KindsThatCannotKeepThemApartAreRefused) {
                   " with documents of a row that do not look at each other, which it cannot keep "
                   "apart; full, sliding_window, dilated and strided can");
   DecoderOptions options;
-  options.common = tiny_options(NormPlacement::pre);
+  options.common = tiny_options(NormPosition::pre);
   options.common.attention.kinds = {"linear"};
   const auto model = make_decoder(options, tiny_setting(total));
   EXPECT_THROW(
@@ -241,17 +242,17 @@ TEST(Documents, KindsThatCannotKeepThemApartAreRefused) {
 }
 
 TEST(Documents, PositionsThatCannotBeginAnewAreRefused) {
-  ModelSetting setting = tiny_setting(total);
+  ModelBuildOptions setting = tiny_setting(total);
   setting.documents_apart = true;
   UniversalTransformerOptions universal;
-  universal.common = tiny_options(NormPlacement::pre);
+  universal.common = tiny_options(NormPosition::pre);
   EXPECT_THROW(make_universal_transformer(universal, setting), ConfigurationError);
-  universal.positions.kind = PositionKind::rotary;
+  universal.positions.kind = PositionEmbeddingType::rotary;
   universal.common.head_width = 4;
   EXPECT_NO_THROW(make_universal_transformer(universal, setting));
   DecoderOptions decoder;
-  decoder.common = tiny_options(NormPlacement::pre);
-  decoder.positions.kind = PositionKind::learned;
+  decoder.common = tiny_options(NormPosition::pre);
+  decoder.positions.kind = PositionEmbeddingType::learned;
   EXPECT_NO_THROW(make_decoder(decoder, setting));
   decoder.positions_each_layer = true;
   EXPECT_THROW(make_decoder(decoder, setting), ConfigurationError);

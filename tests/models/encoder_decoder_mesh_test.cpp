@@ -21,18 +21,18 @@ Batch pairs_of_step(const Case& c, int step, const StreamRange& range) {
   batch.fields = testing::pair_fields(
       rows, {c.segment, c.segment + 2}, static_cast<std::uint64_t>(step), range.begin);
   batch.first_row = range.begin;
-  batch.fresh = true;
+  batch.resets_state = true;
   batch.place = "in a test";
   return batch;
 }
 
 Kind kind(const std::string& name,
-          Wiring wiring,
+          CrossAttentionMapping wiring,
           const std::function<void(EncoderDecoderOptions&)>& change) {
   return {name,
-          [=](ResidualKind residual, const ModelSetting& setting) {
+          [=](ResidualKind residual, const ModelBuildOptions& setting) {
             EncoderDecoderOptions options;
-            options.common = testing::dropped_options(NormPlacement::pre);
+            options.common = testing::dropped_options(NormPosition::pre);
             options.common.residual = residual;
             options.wiring = wiring;
             if (change) change(options);
@@ -43,78 +43,83 @@ Kind kind(const std::string& name,
 
 std::vector<Kind> kinds() {
   using Options = EncoderDecoderOptions;
-  return {kind("last",
-               Wiring::last,
-               [](Options& options) {
-                 options.encoder_layers = 3;
-                 options.common.tied_embeddings = false;
-                 if (options.common.residual == ResidualKind::plain)
-                   options.common.norm = NormPlacement::post;
-                 if (options.common.residual == ResidualKind::reversible)
-                   options.common.reversible_output = StreamJoin::concatenate;
-               }),
-          kind("same, relative",
-               Wiring::same,
-               [](Options& options) {
-                 options.embeddings = Options::Embeddings::apart;
-                 options.positions = {.kind = PositionKind::relative, .reach = 2};
-                 // The gradient of a bias of keys is rounding alone, of which Adam makes steps:
-                 // small weights keep them below the bound.
-                 options.common.initial_deviation = 0.05;
-               }),
-          kind("last, as T5",
-               Wiring::last,
-               [](Options& options) {
-                 options.positions = {
-                     .kind = PositionKind::relative_bias, .reach = 3, .buckets = 4};
-                 options.common.score_scale = ScoreScale::none;
-                 options.common.logit_scale = LogitScale::width;
-                 options.common.norm_kind = NormKind::rms;
-                 options.common.key_heads = 2;
-                 options.common.initial_deviation = 0.05;  // as above
-               }),
-          kind("reverse, read as BART reads",
-               Wiring::reverse,
-               [](Options& options) {
-                 options.positions.kind = PositionKind::learned;
-                 options.positions.longest = 7;
-                 options.positions.first = 2;
-                 options.input = {.scaled = false, .norm = true};
-               }),
-          kind("mix", Wiring::mix, [](Options& options) { options.encoder_layers = 3; }),
-          kind("last, the encoder by linformer and local",
-               Wiring::last,
-               [](Options& options) {
-                 AttentionOptions& attention = options.common.attention;
-                 attention.encoder_kinds = {"linformer", "sliding_window"};
-                 attention.linformer = {.keys = 2, .longest = 8};
-                 attention.sliding_window = {3};
-                 options.common.initial_deviation = 0.05;  // as above
-               }),
-          kind("full", Wiring::full, [](Options& options) { options.encoder_layers = 4; }),
-          kind("same, power norms",
-               Wiring::same,
-               [](Options& options) {
-                 options.common.norm_kind = NormKind::power;
-                 options.common.initial_deviation = 0.05;  // as above
-                 options.common.power.warmup = 1;
-               }),
-          kind("last, additive",
-               Wiring::last,
-               [](Options& options) {
-                 options.scores.kind = CrossScores::additive;
-                 options.common.attention.kinds = {"additive", "full"};
-                 options.common.initial_deviation = 0.05;  // as above
-               }),
-          kind("last, location", Wiring::last, [](Options& options) {
-            options.scores = {.kind = CrossScores::location, .taps = 3};
-            options.common.attention.encoder_kinds = {"additive"};
-            options.common.initial_deviation = 0.05;  // as above
-          })};
+  return {
+      kind("last",
+           CrossAttentionMapping::last,
+           [](Options& options) {
+             options.encoder_layers = 3;
+             options.common.tied_embeddings = false;
+             if (options.common.residual == ResidualKind::plain)
+               options.common.norm = NormPosition::post;
+             if (options.common.residual == ResidualKind::reversible)
+               options.common.reversible_output = StreamMerge::concatenate;
+           }),
+      kind("same, relative",
+           CrossAttentionMapping::same,
+           [](Options& options) {
+             options.embeddings = Options::Embeddings::apart;
+             options.positions = {.kind = PositionEmbeddingType::relative,
+                                  .relative_max_distance = 2};
+             // The gradient of a bias of keys is rounding alone, of which Adam makes steps:
+             // small weights keep them below the bound.
+             options.common.initial_deviation = 0.05;
+           }),
+      kind("last, as T5",
+           CrossAttentionMapping::last,
+           [](Options& options) {
+             options.positions = {.kind = PositionEmbeddingType::relative_bias,
+                                  .relative_max_distance = 3,
+                                  .buckets = 4};
+             options.common.score_scale = ScoreScale::none;
+             options.common.logit_scale = LogitScale::width;
+             options.common.norm_kind = NormKind::rms;
+             options.common.key_heads = 2;
+             options.common.initial_deviation = 0.05;  // as above
+           }),
+      kind("reverse, read as BART reads",
+           CrossAttentionMapping::reverse,
+           [](Options& options) {
+             options.positions.kind = PositionEmbeddingType::learned;
+             options.positions.longest = 7;
+             options.positions.first = 2;
+             options.input = {.scaled = false, .norm = true};
+           }),
+      kind("mix", CrossAttentionMapping::mix, [](Options& options) { options.encoder_layers = 3; }),
+      kind("last, the encoder by linformer and local",
+           CrossAttentionMapping::last,
+           [](Options& options) {
+             AttentionOptions& attention = options.common.attention;
+             attention.encoder_kinds = {"linformer", "sliding_window"};
+             attention.linformer = {.keys = 2, .longest = 8};
+             attention.sliding_window = {3};
+             options.common.initial_deviation = 0.05;  // as above
+           }),
+      kind("full",
+           CrossAttentionMapping::full,
+           [](Options& options) { options.encoder_layers = 4; }),
+      kind("same, power norms",
+           CrossAttentionMapping::same,
+           [](Options& options) {
+             options.common.norm_kind = NormKind::power;
+             options.common.initial_deviation = 0.05;  // as above
+             options.common.power.warmup = 1;
+           }),
+      kind("last, additive",
+           CrossAttentionMapping::last,
+           [](Options& options) {
+             options.scores.kind = CrossAttentionScore::additive;
+             options.common.attention.kinds = {"additive", "full"};
+             options.common.initial_deviation = 0.05;  // as above
+           }),
+      kind("last, location", CrossAttentionMapping::last, [](Options& options) {
+        options.scores = {.kind = CrossAttentionScore::location, .kernel_size = 3};
+        options.common.attention.encoder_kinds = {"additive"};
+        options.common.initial_deviation = 0.05;  // as above
+      })};
 }
 
 std::vector<Kind> recurrent_kinds() {
-  const auto recurrent = [](StepCount count, NormPlacement norm) {
+  const auto recurrent = [](RecurrenceType count, NormPosition norm) {
     return [=](EncoderDecoderOptions& options) {
       options.recurrence.count = count;
       options.recurrence.halting = {.steps = 3, .bias = -0.5};
@@ -123,9 +128,12 @@ std::vector<Kind> recurrent_kinds() {
       if (options.common.residual == ResidualKind::plain) options.common.norm = norm;
     };
   };
-  std::vector<Kind> kinds = {
-      kind("fixed steps", Wiring::last, recurrent(StepCount::fixed, NormPlacement::pre)),
-      kind("adaptive steps", Wiring::last, recurrent(StepCount::adaptive, NormPlacement::post))};
+  std::vector<Kind> kinds = {kind("fixed steps",
+                                  CrossAttentionMapping::last,
+                                  recurrent(RecurrenceType::fixed, NormPosition::pre)),
+                             kind("adaptive steps",
+                                  CrossAttentionMapping::last,
+                                  recurrent(RecurrenceType::adaptive, NormPosition::post))};
   kinds[1].two_streams = false;
   return kinds;
 }
@@ -148,12 +156,15 @@ TEST(EncoderDecoderMesh, InParts) {
 // Several tiles of attention, where time or heads are shared.
 TEST(EncoderDecoderMesh, LongPairs) {
   std::vector<Kind> of_long_pairs = {
-      kind("last", Wiring::last, {}),
+      kind("last", CrossAttentionMapping::last, {}),
       kind("last, relative",
-           Wiring::last,
-           [](EncoderDecoderOptions& options) { options.positions.kind = PositionKind::relative; }),
-      kind("last, biases", Wiring::last, [](EncoderDecoderOptions& options) {
-        options.positions = {.kind = PositionKind::relative_bias, .reach = 128};
+           CrossAttentionMapping::last,
+           [](EncoderDecoderOptions& options) {
+             options.positions.kind = PositionEmbeddingType::relative;
+           }),
+      kind("last, biases", CrossAttentionMapping::last, [](EncoderDecoderOptions& options) {
+        options.positions = {.kind = PositionEmbeddingType::relative_bias,
+                             .relative_max_distance = 128};
       })};
   const auto long_pairs = [](const Case& c, int step, const StreamRange& range) {
     Batch batch = pairs_of_step(c, step, range);

@@ -17,13 +17,14 @@ using testing::values_of;
 
 using Embeddings = EncoderDecoderOptions::Embeddings;
 
-EncoderDecoderOptions tiny(Wiring wiring, NormPlacement norm = NormPlacement::pre) {
+EncoderDecoderOptions tiny(CrossAttentionMapping wiring, NormPosition norm = NormPosition::pre) {
   EncoderDecoderOptions options;
   options.common = testing::tiny_options(norm);
   options.common.activation = FeedForwardActivation::gelu_tanh;  // has a gradient everywhere
   options.wiring = wiring;
   // Where the two stacks may differ they do.
-  if (wiring != Wiring::same && wiring != Wiring::reverse) options.encoder_layers = 3;
+  if (wiring != CrossAttentionMapping::same && wiring != CrossAttentionMapping::reverse)
+    options.encoder_layers = 3;
   return options;
 }
 
@@ -31,7 +32,7 @@ EncoderDecoderOptions tiny(Wiring wiring, NormPlacement norm = NormPlacement::pr
 const std::vector<Lengths> rows = {{4, 5}, {2, 3}, {0, 4}, {0, 0}};
 constexpr std::int64_t target_columns = 5;
 
-Reading reading(const Lengths& columns = {4, target_columns}) {
+ModelInput reading(const Lengths& columns = {4, target_columns}) {
   return {.fields = pair_fields(rows, columns, 1)};
 }
 
@@ -43,19 +44,22 @@ double at(const Values& losses,
   return losses[row * columns + column];
 }
 
-void change(const Reading& reading, std::string_view field, std::size_t row, std::size_t column) {
+void change(const ModelInput& reading,
+            std::string_view field,
+            std::size_t row,
+            std::size_t column) {
   std::int64_t& id = row_of(field_of(reading.fields, field), row)[column];
   id = (id + 1) % testing::vocabulary;
 }
 
-Values losses_after(const Model& model, const Reading& reading) {
+Values losses_after(const Model& model, const ModelInput& reading) {
   const Tensor losses = losses_of(model, reading).value();
   EXPECT_EQ(losses.elements(), std::ssize(rows) * reading.time());
   return values_of(losses);
 }
 
 TEST(EncoderDecoderModel, StartsWithTheLossOfAGuess) {
-  for (const Wiring wiring : all_wirings) {
+  for (const CrossAttentionMapping wiring : all_wirings) {
     EncoderDecoderOptions options = tiny(wiring);
     options.common.initial_deviation = 0.02;
     const auto model = make_encoder_decoder(options, tiny_setting());
@@ -66,18 +70,19 @@ TEST(EncoderDecoderModel, StartsWithTheLossOfAGuess) {
 }
 
 TEST(EncoderDecoderModel, GradientOfAllWeights) {
-  const Pass pass = {.training = true, .random = Random(3)};
-  for (const Wiring wiring : all_wirings)
-    for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
+  const ForwardContext pass = {.training = true, .random = Random(3)};
+  for (const CrossAttentionMapping wiring : all_wirings)
+    for (const NormPosition norm : {NormPosition::pre, NormPosition::post}) {
       SCOPED_TRACE(
           fmt::format("wiring {}, norm {}", static_cast<int>(wiring), static_cast<int>(norm)));
       EncoderDecoderOptions options = tiny(wiring, norm);
       // Each way of the two embeddings and positions with each norm and most wirings.
-      const bool other = (static_cast<int>(wiring) + (norm == NormPlacement::pre ? 1 : 0)) % 2 == 0;
+      const bool other = (static_cast<int>(wiring) + (norm == NormPosition::pre ? 1 : 0)) % 2 == 0;
       options.embeddings = other ? Embeddings::apart : Embeddings::shared;
-      options.positions.kind = other ? PositionKind::sinusoidal : PositionKind::learned;
+      options.positions.kind =
+          other ? PositionEmbeddingType::sinusoidal : PositionEmbeddingType::learned;
       options.input.norm = !other;
-      options.common.tied_embeddings = wiring != Wiring::mix;
+      options.common.tied_embeddings = wiring != CrossAttentionMapping::mix;
       if (other) options.common.dropout = options.common.attention_dropout = 0.3;
       const auto model = make_encoder_decoder(options, tiny_setting());
       testing::expect_model_gradients(*model, reading(), pass);
@@ -86,9 +91,9 @@ TEST(EncoderDecoderModel, GradientOfAllWeights) {
 
 // Distances beyond the reach too, and rows of unequal lengths.
 TEST(EncoderDecoderModel, GradientOfRelativePositions) {
-  for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
-    EncoderDecoderOptions options = tiny(Wiring::last, norm);
-    options.positions = {.kind = PositionKind::relative, .reach = 2};
+  for (const NormPosition norm : {NormPosition::pre, NormPosition::post}) {
+    EncoderDecoderOptions options = tiny(CrossAttentionMapping::last, norm);
+    options.positions = {.kind = PositionEmbeddingType::relative, .relative_max_distance = 2};
     options.common.dropout = options.common.attention_dropout = 0.3;
     const auto model = make_encoder_decoder(options, tiny_setting());
     testing::expect_model_gradients(*model, reading(), {.training = true, .random = Random(3)});
@@ -97,9 +102,10 @@ TEST(EncoderDecoderModel, GradientOfRelativePositions) {
 
 // As T5 has them, and in a decoder that sees both sides.
 TEST(EncoderDecoderModel, GradientOfBiasesByDistance) {
-  for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
-    EncoderDecoderOptions options = tiny(Wiring::last, norm);
-    options.positions = {.kind = PositionKind::relative_bias, .reach = 3, .buckets = 4};
+  for (const NormPosition norm : {NormPosition::pre, NormPosition::post}) {
+    EncoderDecoderOptions options = tiny(CrossAttentionMapping::last, norm);
+    options.positions = {
+        .kind = PositionEmbeddingType::relative_bias, .relative_max_distance = 3, .buckets = 4};
     options.common.score_scale = ScoreScale::none;
     options.common.logit_scale = LogitScale::width;
     options.common.dropout = options.common.attention_dropout = 0.3;
@@ -109,12 +115,13 @@ TEST(EncoderDecoderModel, GradientOfBiasesByDistance) {
 }
 
 TEST(EncoderDecoderModel, EachStackHasOneTableOfBiases) {
-  EncoderDecoderOptions options = tiny(Wiring::last);
+  EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   const auto count = [&] {
     return make_encoder_decoder(options, tiny_setting())->parameters().all().size();
   };
   const std::size_t before = count();
-  options.positions = {.kind = PositionKind::relative_bias, .reach = 5, .buckets = 6};
+  options.positions = {
+      .kind = PositionEmbeddingType::relative_bias, .relative_max_distance = 5, .buckets = 6};
   EXPECT_EQ(count(), before + 2);
   const auto model = make_encoder_decoder(options, tiny_setting());
   for (const char* table : {"encoder/relative_bias", "decoder/relative_bias"})
@@ -123,7 +130,7 @@ TEST(EncoderDecoderModel, EachStackHasOneTableOfBiases) {
 }
 
 TEST(EncoderDecoderModel, CrossAttentionHasTheScaleOfItsStacks) {
-  EncoderDecoderOptions options = tiny(Wiring::last);
+  EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   const auto losses = [&](double of_queries) {
     const auto model = make_encoder_decoder(options, tiny_setting());
     for (const auto& parameter : model->parameters().all())
@@ -139,12 +146,12 @@ TEST(EncoderDecoderModel, CrossAttentionHasTheScaleOfItsStacks) {
 }
 
 TEST(EncoderDecoderModel, EachLayerHasTablesOfTheDistancesInItsOwnSequence) {
-  EncoderDecoderOptions options = tiny(Wiring::last);
+  EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   const auto count = [&] {
     return make_encoder_decoder(options, tiny_setting())->parameters().all().size();
   };
   const std::size_t before = count();
-  options.positions = {.kind = PositionKind::relative, .reach = 5};
+  options.positions = {.kind = PositionEmbeddingType::relative, .relative_max_distance = 5};
   EXPECT_EQ(count(), before + 2 * (3 + 2));
   const auto model = make_encoder_decoder(options, tiny_setting());
   for (const char* layer : {"encoder/layers/2", "decoder/layers/1"})
@@ -157,13 +164,13 @@ TEST(EncoderDecoderModel, EachLayerHasTablesOfTheDistancesInItsOwnSequence) {
 
 // The mixture begins as zeros: its gradient elsewhere.
 TEST(EncoderDecoderModel, GradientOfAMixtureThatHasLearnt) {
-  const auto model = make_encoder_decoder(tiny(Wiring::mix), tiny_setting());
+  const auto model = make_encoder_decoder(tiny(CrossAttentionMapping::mix), tiny_setting());
   std::uint64_t mixtures = 0;
   for (const auto& parameter : model->parameters().all())
     if (parameter->name.ends_with("mixture"))
       parameter->master.copy_from(testing::random_tensor(parameter->shape, ++mixtures));
   EXPECT_EQ(mixtures, 2u);
-  testing::expect_model_gradients(*model, reading(), Pass());
+  testing::expect_model_gradients(*model, reading(), ForwardContext());
 }
 
 TEST(EncoderDecoderModel, TablesAreSharedOrApart) {
@@ -176,7 +183,7 @@ TEST(EncoderDecoderModel, TablesAreSharedOrApart) {
     return tables;
   };
   using Names = std::vector<std::string>;
-  EncoderDecoderOptions options = tiny(Wiring::last);
+  EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   EXPECT_EQ(names(options), (Names{"embedding/weight"}));
   options.embeddings = Embeddings::apart;
   EXPECT_EQ(names(options), (Names{"embedding/weight", "source_embedding/weight"}));
@@ -186,13 +193,13 @@ TEST(EncoderDecoderModel, TablesAreSharedOrApart) {
 }
 
 TEST(EncoderDecoderModel, ATargetDependsOnWhatIsBeforeItAndOnItsSource) {
-  for (const Wiring wiring : all_wirings) {
+  for (const CrossAttentionMapping wiring : all_wirings) {
     SCOPED_TRACE(static_cast<int>(wiring));
     const auto model = make_encoder_decoder(tiny(wiring), tiny_setting());
     const Values before = losses_after(*model, reading());
-    const Reading later = reading();
+    const ModelInput later = reading();
     change(later, "tokens", 0, 3);
-    const Reading earliest = reading();
+    const ModelInput earliest = reading();
     change(earliest, "source", 0, 3);
     const Values of_later = losses_after(*model, later);
     const Values of_source = losses_after(*model, earliest);
@@ -206,10 +213,10 @@ TEST(EncoderDecoderModel, ATargetDependsOnWhatIsBeforeItAndOnItsSource) {
 }
 
 TEST(EncoderDecoderModel, NothingDependsOnPadding) {
-  for (const Wiring wiring : all_wirings) {
+  for (const CrossAttentionMapping wiring : all_wirings) {
     const auto model = make_encoder_decoder(tiny(wiring), tiny_setting());
     const Values before = losses_after(*model, reading());
-    const Reading changed = reading();
+    const ModelInput changed = reading();
     for (std::size_t column = 2; column < 4; ++column) change(changed, "source", 1, column);
     for (std::size_t column = 0; column < 4; ++column) change(changed, "source", 2, column);
     for (std::size_t column = 3; column < 5; ++column) change(changed, "tokens", 1, column);
@@ -225,7 +232,7 @@ TEST(EncoderDecoderModel, NothingDependsOnPadding) {
 
 // The gradients too: padding must give nothing to what is shared by all rows.
 TEST(EncoderDecoderModel, TheWidthOfABatchChangesNothing) {
-  const auto gradients = [](Model& model, const Reading& reading) {
+  const auto gradients = [](Model& model, const ModelInput& reading) {
     model.parameters().clear_gradients();
     backward(sum(losses_of(model, reading)));
     std::vector<Values> all;
@@ -233,15 +240,15 @@ TEST(EncoderDecoderModel, TheWidthOfABatchChangesNothing) {
       all.push_back(values_of(parameter->gradient));
     return all;
   };
-  for (const Wiring wiring : all_wirings)
-    for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
+  for (const CrossAttentionMapping wiring : all_wirings)
+    for (const NormPosition norm : {NormPosition::pre, NormPosition::post}) {
       EncoderDecoderOptions options = tiny(wiring, norm);
-      if (norm == NormPlacement::post)
-        options.positions = {.kind = PositionKind::relative, .reach = 2};
+      if (norm == NormPosition::post)
+        options.positions = {.kind = PositionEmbeddingType::relative, .relative_max_distance = 2};
       const auto model = make_encoder_decoder(options, tiny_setting());
       const Values narrow = losses_after(*model, reading());
       const auto expected = gradients(*model, reading());
-      const Reading wider = reading({9, 7});
+      const ModelInput wider = reading({9, 7});
       const Values wide = losses_after(*model, wider);
       for (std::size_t row = 0; row < rows.size(); ++row)
         for (std::size_t column = 0; column < 7; ++column)
@@ -253,17 +260,18 @@ TEST(EncoderDecoderModel, TheWidthOfABatchChangesNothing) {
 
 // Column after column what the whole target has.
 void expect_to_read_on(const EncoderDecoderOptions& options) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const auto model = make_encoder_decoder(options, tiny_setting());
-  const Reading all = reading();
-  const Values expected = values_of(model->scores(all, Pass()).scores.value());
-  const auto kept = std::make_shared<KeptKeys>();
+  const ModelInput all = reading();
+  const Values expected = values_of(model->scores(all, ForwardContext()).scores.value());
+  const auto kept = std::make_shared<KVCache>();
   for (std::int64_t column = 0; column < target_columns; ++column) {
     Fields fields = {{"tokens", testing::columns(field_of(all.fields, "tokens"), column, 1)}};
     if (column == 0)
       for (const char* name : {"source", "source_length"}) fields[name] = all.fields.at(name);
     const Values found = values_of(
-        model->scores({.fields = fields, .only_last = true}, Pass{.kept = kept}).scores.value());
+        model->scores({.fields = fields, .only_last = true}, ForwardContext{.kv_cache = kept})
+            .scores.value());
     for (std::size_t row = 0; row < rows.size(); ++row)
       for (std::size_t id = 0; id < testing::vocabulary; ++id) {
         if (column >= rows[row].target) continue;
@@ -276,35 +284,40 @@ void expect_to_read_on(const EncoderDecoderOptions& options) {
 }
 
 TEST(EncoderDecoderModel, ReadsOnFromKeptKeys) {
-  for (const Wiring wiring : all_wirings)
-    for (const PositionKind positions : {PositionKind::sinusoidal,
-                                         PositionKind::learned,
-                                         PositionKind::relative,
-                                         PositionKind::relative_bias}) {
+  for (const CrossAttentionMapping wiring : all_wirings)
+    for (const PositionEmbeddingType positions : {PositionEmbeddingType::sinusoidal,
+                                                  PositionEmbeddingType::learned,
+                                                  PositionEmbeddingType::relative,
+                                                  PositionEmbeddingType::relative_bias}) {
       SCOPED_TRACE(static_cast<int>(wiring));
       EncoderDecoderOptions options = tiny(wiring);
-      options.positions = {.kind = positions, .reach = 3, .buckets = 4};
-      if (positions == PositionKind::relative_bias) options.common.score_scale = ScoreScale::none;
-      if (positions == PositionKind::learned) options.common.residual = ResidualKind::reversible;
+      options.positions = {.kind = positions, .relative_max_distance = 3, .buckets = 4};
+      if (positions == PositionEmbeddingType::relative_bias)
+        options.common.score_scale = ScoreScale::none;
+      if (positions == PositionEmbeddingType::learned)
+        options.common.residual = ResidualKind::reversible;
       expect_to_read_on(options);
     }
 }
 
 TEST(EncoderDecoderModel, ReadsOnWithAdditiveScores) {
-  for (const CrossScores scores : {CrossScores::additive, CrossScores::location})
-    for (const Wiring wiring : {Wiring::last, Wiring::full}) {
+  for (const CrossAttentionScore scores :
+       {CrossAttentionScore::additive, CrossAttentionScore::location})
+    for (const CrossAttentionMapping wiring :
+         {CrossAttentionMapping::last, CrossAttentionMapping::full}) {
       EncoderDecoderOptions options = tiny(wiring);
-      options.scores = {.kind = scores, .taps = 3};
+      options.scores = {.kind = scores, .kernel_size = 3};
       options.common.attention.kinds = {"additive"};
       expect_to_read_on(options);
     }
 }
 
 TEST(EncoderDecoderModel, GradientOfAdditiveScores) {
-  for (const CrossScores scores : {CrossScores::additive, CrossScores::location})
+  for (const CrossAttentionScore scores :
+       {CrossAttentionScore::additive, CrossAttentionScore::location})
     for (const ResidualKind residual : {ResidualKind::plain, ResidualKind::reversible}) {
-      EncoderDecoderOptions options = tiny(Wiring::last);
-      options.scores = {.kind = scores, .taps = 3};
+      EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
+      options.scores = {.kind = scores, .kernel_size = 3};
       options.common.attention.kinds = {"additive"};
       options.common.residual = residual;
       options.common.dropout = options.common.attention_dropout = 0.2;
@@ -314,31 +327,35 @@ TEST(EncoderDecoderModel, GradientOfAdditiveScores) {
 }
 
 TEST(EncoderDecoderModel, DescendsOnARepeatedBatch) {
-  const auto model = make_encoder_decoder(tiny(Wiring::last), tiny_setting());
+  const auto model = make_encoder_decoder(tiny(CrossAttentionMapping::last), tiny_setting());
   const auto [first, last] = testing::descend(*model, reading(), 100, 0.5);
   EXPECT_LT(last, 0.5 * first);
 }
 
 TEST(EncoderDecoderModel, RefusesWhatIsLongerThanItsTable) {
-  EncoderDecoderOptions options = tiny(Wiring::last);
-  options.positions.kind = PositionKind::learned;
+  EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
+  options.positions.kind = PositionEmbeddingType::learned;
   options.positions.longest = 5;
   const auto model = make_encoder_decoder(options, tiny_setting());
   EXPECT_EQ(model->body().longest_segment(), 5);
-  EXPECT_NO_THROW(model->losses(reading({5, 5}), Pass()));
+  EXPECT_NO_THROW(model->losses(reading({5, 5}), ForwardContext()));
   for (const Lengths columns : {Lengths{6, 5}, Lengths{5, 6}}) {
-    const std::string said = sentence_of<Failure>([&] { model->losses(reading(columns), Pass()); });
+    const std::string said =
+        sentence_of<Failure>([&] { model->losses(reading(columns), ForwardContext()); });
     EXPECT_NE(said.find("a sequence of 6 tokens is longer than model.max_position_embeddings = 5"),
               std::string::npos)
         << said;
   }
-  EXPECT_EQ(make_encoder_decoder(tiny(Wiring::last), tiny_setting())->body().longest_segment(), 0);
+  EXPECT_EQ(make_encoder_decoder(tiny(CrossAttentionMapping::last), tiny_setting())
+                ->body()
+                .longest_segment(),
+            0);
 }
 
 TEST(EncoderDecoderModel, RefusesToComputeMoreLayersAgainThanTheEncoderHas) {
-  EncoderDecoderOptions options = tiny(Wiring::last);
+  EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   options.encoder_layers = 1;
-  ModelSetting setting = tiny_setting();
+  ModelBuildOptions setting = tiny_setting();
   setting.memory.recompute_granularity = RecomputeGranularity::full;
   setting.memory.recompute_num_layers = 2;
   EXPECT_EQ(
@@ -348,7 +365,7 @@ TEST(EncoderDecoderModel, RefusesToComputeMoreLayersAgainThanTheEncoderHas) {
 }
 
 TEST(EncoderDecoderModel, HasAttentionOfItsOwnInTheEncoder) {
-  EncoderDecoderOptions options = tiny(Wiring::last);
+  EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   options.common.attention.linformer = {.keys = 2, .longest = 8};
   const auto weights = [&] {
     return make_encoder_decoder(options, tiny_setting())->parameters().all().size();
@@ -358,7 +375,7 @@ TEST(EncoderDecoderModel, HasAttentionOfItsOwnInTheEncoder) {
   EXPECT_GT(weights(), of_softmax);
   const auto model = make_encoder_decoder(options, tiny_setting());
   const Values before = losses_after(*model, reading());
-  Reading changed = reading();
+  ModelInput changed = reading();
   change(changed, "source", 0, 3);
   EXPECT_NE(at(losses_after(*model, changed), 0, 0), at(before, 0, 0));
 
@@ -370,23 +387,24 @@ TEST(EncoderDecoderModel, HasAttentionOfItsOwnInTheEncoder) {
 }
 
 TEST(EncoderDecoderModel, TakesSequencesAsLongAsAllItsWeightsAreFor) {
-  EncoderDecoderOptions options = tiny(Wiring::last);
+  EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   options.common.attention.linformer = {.keys = 2, .longest = 8};
   options.common.attention.encoder_kinds = {"linformer"};
   EXPECT_EQ(make_encoder_decoder(options, tiny_setting())->body().longest_segment(), 8);
-  options.positions = {.kind = PositionKind::learned, .longest = 7};
+  options.positions = {.kind = PositionEmbeddingType::learned, .longest = 7};
   EXPECT_EQ(make_encoder_decoder(options, tiny_setting())->body().longest_segment(), 7);
 }
 
 TEST(EncoderDecoderModel, RefusesStacksThatCannotBeWired) {
-  for (const Wiring wiring : {Wiring::same, Wiring::reverse}) {
+  for (const CrossAttentionMapping wiring :
+       {CrossAttentionMapping::same, CrossAttentionMapping::reverse}) {
     EncoderDecoderOptions options = tiny(wiring);
     options.encoder_layers = 3;
     EXPECT_EQ(
         sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
         fmt::format("cross-attention {} needs as many layers in the encoder as in the "
                     "decoder, found 3 and 2",
-                    wiring == Wiring::same ? "same" : "reverse"));
+                    wiring == CrossAttentionMapping::same ? "same" : "reverse"));
   }
 }
 

@@ -8,12 +8,15 @@
 
 namespace longspan::testing {
 
-inline constexpr Wiring all_wirings[] = {
-    Wiring::last, Wiring::same, Wiring::reverse, Wiring::mix, Wiring::full};
+inline constexpr CrossAttentionMapping all_wirings[] = {CrossAttentionMapping::last,
+                                                        CrossAttentionMapping::same,
+                                                        CrossAttentionMapping::reverse,
+                                                        CrossAttentionMapping::mix,
+                                                        CrossAttentionMapping::full};
 
 inline std::unique_ptr<Model> make_encoder_decoder(const EncoderDecoderOptions& options,
-                                                   const ModelSetting& setting) {
-  return std::make_unique<Model>(setting, encoder_decoder_body(options), pair_readout());
+                                                   const ModelBuildOptions& setting) {
+  return std::make_unique<Model>(setting, encoder_decoder_body(options), seq2seq_head());
 }
 
 // Rows of these lengths in so many columns. What a row holds is a function of the seed, its number
@@ -23,11 +26,11 @@ inline Fields pair_fields(const std::vector<Lengths>& rows,
                           std::uint64_t seed,
                           std::int64_t first_row = 0) {
   const std::int64_t count = std::ssize(rows);
-  Fields fields = {{"source", filled({count, columns.source}, 0)},
-                   {"source_length", filled({count}, 0)},
-                   {"tokens", filled({count, columns.target}, 0)},
-                   {"targets", filled({count, columns.target}, ignored_target)},
-                   {"length", filled({count}, 0)}};
+  Fields fields = {{"source", full_tensor({count, columns.source}, 0)},
+                   {"source_length", full_tensor({count}, 0)},
+                   {"tokens", full_tensor({count, columns.target}, 0)},
+                   {"targets", full_tensor({count, columns.target}, ignored_target)},
+                   {"length", full_tensor({count}, 0)}};
   const auto id = [](const Random& random, std::int64_t place) {
     return static_cast<std::int64_t>(random.word(static_cast<std::uint64_t>(place)) % vocabulary);
   };

@@ -48,19 +48,19 @@ Batch batch_of_texts(int step, const StreamRange& rows) {
   batch.fields["label"] = label;
   batch.fields["targets"] = targets;
   batch.first_row = rows.begin;
-  batch.fresh = true;
+  batch.resets_state = true;
   return batch;
 }
 
 struct Kind {
   std::string name;
   bool has_tags = false;
-  TagReadout tags = TagReadout::softmax;
+  TaggingHeadType tags = TaggingHeadType::softmax;
   Pooling pooling = Pooling::first;
-  PositionKind positions = PositionKind::sinusoidal;
+  PositionEmbeddingType positions = PositionEmbeddingType::sinusoidal;
   std::vector<std::string> attention = {"full"};  // of what an encoder sees, everything
   LinformerSharing linformer = LinformerSharing::heads;
-  StepCount steps = StepCount::none;
+  RecurrenceType steps = RecurrenceType::none;
   bool as_bert = false;
   bool patches = false;
 };
@@ -101,15 +101,19 @@ struct Layout {
 std::vector<Kind> kinds() {
   return {
       {.name = "tags", .has_tags = true},
-      {.name = "tags by a random field", .has_tags = true, .tags = TagReadout::crf},
-      {.name = "class of the first", .positions = PositionKind::learned},
-      {.name = "class of the mean", .pooling = Pooling::mean, .positions = PositionKind::relative},
+      {.name = "tags by a random field", .has_tags = true, .tags = TaggingHeadType::crf},
+      {.name = "class of the first", .positions = PositionEmbeddingType::learned},
+      {.name = "class of the mean",
+       .pooling = Pooling::mean,
+       .positions = PositionEmbeddingType::relative},
       {.name = "class of the maximum",
        .pooling = Pooling::maximum,
-       .positions = PositionKind::relative_bias},
+       .positions = PositionEmbeddingType::relative_bias},
       {.name = "class of what is seen", .pooling = Pooling::attention},
-      {.name = "class as BERT has it", .positions = PositionKind::learned, .as_bert = true},
-      {.name = "class of patches", .positions = PositionKind::learned, .patches = true}};
+      {.name = "class as BERT has it",
+       .positions = PositionEmbeddingType::learned,
+       .as_bert = true},
+      {.name = "class of patches", .positions = PositionEmbeddingType::learned, .patches = true}};
 }
 
 // In two layers; each leaves keys out of the text.
@@ -120,12 +124,12 @@ std::vector<Kind> attention_kinds() {
                                              {"strided", "fixed"},
                                              {"block", "sliding_window+strided"},
                                              {"summary", "dilated"}})
-    all.push_back(
-        {.name = fmt::format("tags by {}", fmt::join(names, ", ")),
-         .has_tags = true,
-         .tags = TagReadout::crf,
-         .positions = all.size() % 2 == 0 ? PositionKind::relative : PositionKind::sinusoidal,
-         .attention = names});
+    all.push_back({.name = fmt::format("tags by {}", fmt::join(names, ", ")),
+                   .has_tags = true,
+                   .tags = TaggingHeadType::crf,
+                   .positions = all.size() % 2 == 0 ? PositionEmbeddingType::relative
+                                                    : PositionEmbeddingType::sinusoidal,
+                   .attention = names});
   for (const LinformerSharing sharing : {LinformerSharing::none,
                                          LinformerSharing::heads,
                                          LinformerSharing::keys_values,
@@ -144,12 +148,13 @@ std::vector<Kind> attention_kinds() {
 }
 
 std::vector<Kind> recurrent_kinds() {
-  return {{.name = "tags after fixed steps", .has_tags = true, .steps = StepCount::fixed},
-          {.name = "tags after adaptive steps", .has_tags = true, .steps = StepCount::adaptive},
-          {.name = "class after adaptive steps",
-           .pooling = Pooling::mean,
-           .positions = PositionKind::learned,
-           .steps = StepCount::adaptive}};
+  return {
+      {.name = "tags after fixed steps", .has_tags = true, .steps = RecurrenceType::fixed},
+      {.name = "tags after adaptive steps", .has_tags = true, .steps = RecurrenceType::adaptive},
+      {.name = "class after adaptive steps",
+       .pooling = Pooling::mean,
+       .positions = PositionEmbeddingType::learned,
+       .steps = RecurrenceType::adaptive}};
 }
 
 std::vector<Mode> modes() {
@@ -176,12 +181,12 @@ std::vector<Layout> layouts() {
 
 Case with(const Kind& kind, const Mode& mode, int zero) {
   EncoderOptions options;
-  options.common = dropped_options(NormPlacement::pre);
+  options.common = dropped_options(NormPosition::pre);
   options.common.residual = mode.residual;
   // The gradient of a bias of keys is rounding alone, of which Adam makes steps: small weights keep
   // them below the bound.
   options.common.initial_deviation = 0.05;
-  options.positions = {.kind = kind.positions, .reach = 3, .buckets = 4};
+  options.positions = {.kind = kind.positions, .relative_max_distance = 3, .buckets = 4};
   options.tags = kind.tags;
   options.common.attention = {.kinds = kind.attention,
                               .sliding_window = {3},
@@ -199,20 +204,22 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
     options.input = {.scaled = false, .norm = true, .token_types = 2};
     options.positions.first = 2;
     options.class_layer = true;
-    if (mode.residual == ResidualKind::plain) options.common.norm = NormPlacement::post;
+    if (mode.residual == ResidualKind::plain) options.common.norm = NormPosition::post;
   }
   if (kind.patches) options.patches = {.side = side, .mean = {0.4, 0.5, 0.6}, .deviation = {0.3}};
   options.recurrence.count = kind.steps;
   options.recurrence.halting = {.steps = 3, .bias = -0.5};
-  if (kind.positions == PositionKind::sinusoidal) options.recurrence.signals.longest_offset = 7;
+  if (kind.positions == PositionEmbeddingType::sinusoidal)
+    options.recurrence.signals.longest_offset = 7;
   // The states of all steps are kept: there are no streams to rebuild.
   if (options.recurrence.adaptive() && mode.residual == ResidualKind::reversible)
     options.common.residual = ResidualKind::plain;
   return {.name = fmt::format("{}, {}, ZeRO {}", kind.name, mode.name, zero),
           .make =
-              [options, has_tags = kind.has_tags](const ModelSetting& setting) {
-                return std::make_unique<Model>(
-                    setting, encoder_body(options), has_tags ? tag_readout() : class_readout());
+              [options, has_tags = kind.has_tags](const ModelBuildOptions& setting) {
+                return std::make_unique<Model>(setting,
+                                               encoder_body(options),
+                                               has_tags ? tagging_head() : classification_head());
               },
           .zero = zero,
           .memory = mode.memory,
@@ -272,7 +279,7 @@ struct Answered {
 
 Answered answer(const Case& c, const ProcessMesh& mesh, const StreamRange& rows) {
   const auto model = c.make(c.setting(mesh));
-  const Answers answers = model->answers({.fields = c.batch(0, rows).fields}, Pass{});
+  const Predictions answers = model->predict({.fields = c.batch(0, rows).fields}, ForwardContext{});
   const double here = sum(answers.terms.front().values).value().item();
   const auto choices = answers.choices.span<std::int64_t>();
   return {mesh.context.all_reduce(here, Reduction::sum), {choices.begin(), choices.end()}};

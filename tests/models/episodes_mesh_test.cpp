@@ -47,15 +47,15 @@ Batch batch_of_several(int step, const StreamRange& range) {
 
 Case case_of(ResidualKind residual, const MemoryOptions& memory) {
   TransformerXlOptions options;
-  options.common = testing::dropped_options(NormPlacement::pre);
+  options.common = testing::dropped_options(NormPosition::pre);
   options.common.residual = residual;
   options.common.vocabulary = 256;
   options.memory = 9;
   return {.name = name_of(memory.recompute_granularity),
           .make =
-              [options](const ModelSetting& setting) {
+              [options](const ModelBuildOptions& setting) {
                 return std::make_unique<Model>(
-                    setting, transformer_xl_body(options), tag_readout());
+                    setting, transformer_xl_body(options), tagging_head());
               },
           .memory = memory,
           .segment = segment,

@@ -20,12 +20,12 @@ constexpr std::int64_t segment = 5;
 constexpr std::int64_t longest = 8;
 
 std::unique_ptr<Model> gated_model() {
-  TransformerXlOptions options = {.common = tiny_options(NormPlacement::pre), .memory = longest};
+  TransformerXlOptions options = {.common = tiny_options(NormPosition::pre), .memory = longest};
   options.common.residual = ResidualKind::gated;
   return make_transformer_xl(options, tiny_setting(segment));
 }
 
-Reading with_earlier(Reading reading, const std::vector<std::int64_t>& earlier) {
+ModelInput with_earlier(ModelInput reading, const std::vector<std::int64_t>& earlier) {
   reading.fields["earlier"] = testing::ids_of(earlier);
   return reading;
 }
@@ -34,13 +34,14 @@ Reading with_earlier(Reading reading, const std::vector<std::int64_t>& earlier) 
 std::vector<Values> read(const Model& model,
                          const Tensor& text,
                          const std::vector<std::vector<std::int64_t>>& earlier) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   std::vector<Values> found;
-  Carried carried;
+  RecurrentState carried;
   for (const auto& of_segment : earlier) {
     const std::int64_t begin = segment * std::ssize(found);
-    const Losses losses = model.losses(
-        with_earlier(segment_of(text, begin, segment, carried, longest), of_segment), Pass());
+    const Losses losses =
+        model.losses(with_earlier(segment_of(text, begin, segment, carried, longest), of_segment),
+                     ForwardContext());
     carried = losses.carried;
     found.push_back(values_of(testing::loss_values(losses).value()));
   }
@@ -72,22 +73,23 @@ TEST(Episodes, AreReadAsIfTheyWereAlone) {
 TEST(Episodes, GradientsAreThoseOfDifferences) {
   const auto model = gated_model();
   const Tensor text = random_ids(rows, 2 * segment + 1, 3);
-  const Carried carried = model->losses(segment_of(text, 0, segment, {}, longest), Pass()).carried;
+  const RecurrentState carried =
+      model->losses(segment_of(text, 0, segment, {}, longest), ForwardContext()).carried;
   testing::expect_model_gradients(
       *model,
       with_earlier(segment_of(text, segment, segment, carried, longest), {0, 5, 2}),
       {.training = true, .random = Random(1)});
 }
 
-Reading with_episodes(Reading reading, const std::vector<std::int64_t>& episodes) {
+ModelInput with_episodes(ModelInput reading, const std::vector<std::int64_t>& episodes) {
   reading.fields["episodes"] =
       Tensor::from<std::int64_t>(episodes, {rows, segment}, testing::backend_device().host());
   return reading;
 }
 
-Values losses_of(const Model& model, const Reading& reading) {
-  const NoGradient unrecorded;
-  return values_of(testing::loss_values(model.losses(reading, Pass())).value());
+Values losses_of(const Model& model, const ModelInput& reading) {
+  const NoGradGuard unrecorded;
+  return values_of(testing::loss_values(model.losses(reading, ForwardContext())).value());
 }
 
 // Of a second episode in the same segment the model sees nothing of the first, nor of what is
@@ -95,8 +97,9 @@ Values losses_of(const Model& model, const Reading& reading) {
 TEST(Episodes, InOneSegmentAreReadAsIfTheyWereApart) {
   const auto model = gated_model();
   const Tensor text = random_ids(rows, 2 * segment + 1, 3);
-  const Carried carried = model->losses(segment_of(text, 0, segment, {}, longest), Pass()).carried;
-  const Reading whole =
+  const RecurrentState carried =
+      model->losses(segment_of(text, 0, segment, {}, longest), ForwardContext()).carried;
+  const ModelInput whole =
       with_earlier(segment_of(text, segment, segment, carried, longest), {5, 3, 5});
   const Values apart = losses_of(*model, whole);
   const Values mixed =
@@ -119,8 +122,9 @@ TEST(Episodes, InOneSegmentAreReadAsIfTheyWereApart) {
 TEST(Episodes, InOneSegmentHaveTheGradientsOfDifferences) {
   const auto model = gated_model();
   const Tensor text = random_ids(rows, 2 * segment + 1, 3);
-  const Carried carried = model->losses(segment_of(text, 0, segment, {}, longest), Pass()).carried;
-  const Reading reading =
+  const RecurrentState carried =
+      model->losses(segment_of(text, 0, segment, {}, longest), ForwardContext()).carried;
+  const ModelInput reading =
       with_earlier(segment_of(text, segment, segment, carried, longest), {0, 5, 2});
   testing::expect_model_gradients(
       *model,
@@ -131,10 +135,10 @@ TEST(Episodes, InOneSegmentHaveTheGradientsOfDifferences) {
 // In percent, of actions in episodes that were not learnt from.
 double accuracy_of(const Model& model, EpisodeSource source, int batches) {
   double asked = 0, right = 0;
-  Reading reading = {.longest_memory = model.body().longest_memory()};
+  ModelInput reading = {.longest_memory = model.body().longest_memory()};
   for (int i = 0; i < batches; ++i) {
     reading.fields = source.next().fields;
-    Answers answers = model.answers(reading, Pass());
+    Predictions answers = model.predict(reading, ForwardContext());
     reading.carried = std::move(answers.carried);
     const auto wanted = reading.fields.at("targets").span<std::int64_t>();
     for (std::size_t j = 0; j < wanted.size(); ++j) {
@@ -151,18 +155,18 @@ double accuracy_after(int steps, std::int64_t memory) {
                                              .width = 16,
                                              .heads = 2,
                                              .feed_forward = 32,
-                                             .norm = NormPlacement::pre,
+                                             .norm = NormPosition::pre,
                                              .residual = ResidualKind::gated,
                                              .dropout = 0,
                                              .initial_deviation = {}},
                                   .memory = memory};
-  ModelSetting setting = tiny_setting(6);
+  ModelBuildOptions setting = tiny_setting(6);
   setting.vocabulary = 256;
   setting.classes = 2;
   TrainingOptions training;
   training.steps = steps;
   training.learning_rate = 3e-3;
-  Trainer trainer(std::make_unique<Model>(setting, transformer_xl_body(options), tag_readout()),
+  Trainer trainer(std::make_unique<Model>(setting, transformer_xl_body(options), tagging_head()),
                   training,
                   Random(1));
   const Device host = testing::backend_device().host();
@@ -181,13 +185,12 @@ TEST(Episodes, ACorridorIsLearntWithMemoryAndNotWithout) {
 
 TEST(Episodes, ForgottenKeysAreThoseBeforeTheBeginning) {
   const Tensor text = random_ids(2, segment + 1, 3);
-  Reading reading = segment_of(text, 0, segment);
-  EXPECT_FALSE(forgotten_keys(reading, testing::backend_device()).defined());
+  ModelInput reading = segment_of(text, 0, segment);
+  EXPECT_FALSE(expired_keys(reading, testing::backend_device()).defined());
   reading = with_earlier(reading, {2, 100});
-  EXPECT_FALSE(forgotten_keys(reading, testing::backend_device()).defined())
-      << "nothing is carried";
+  EXPECT_FALSE(expired_keys(reading, testing::backend_device()).defined()) << "nothing is carried";
   reading.carried = testing::memory_of({testing::random_tensor({2, 3, 8}, 1)});
-  const Tensor forgotten = forgotten_keys(reading, testing::backend_device()).to_host();
+  const Tensor forgotten = expired_keys(reading, testing::backend_device()).to_host();
   const auto found = forgotten.span<std::uint8_t>();
   EXPECT_EQ(std::vector<int>(found.begin(), found.end()),
             (std::vector<int>{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));

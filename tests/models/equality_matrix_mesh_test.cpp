@@ -50,13 +50,13 @@ AttentionOptions long_attention(std::vector<std::string> names) {
 
 Kind decoder(const AttentionOptions& attention,
              std::int64_t heads = 4,
-             PositionKind positions = PositionKind::sinusoidal) {
+             PositionEmbeddingType positions = PositionEmbeddingType::sinusoidal) {
   return {fmt::format("decoder, {}{}",
                       fmt::join(attention.kinds, ", "),
                       attention.global_projections ? " with projections" : ""),
-          [=](ResidualKind residual, const ModelSetting& setting) {
+          [=](ResidualKind residual, const ModelBuildOptions& setting) {
             DecoderOptions options;
-            options.common = dropped_options(NormPlacement::pre);
+            options.common = dropped_options(NormPosition::pre);
             options.common.heads = heads;
             options.common.residual = residual;
             options.common.attention = attention;
@@ -67,12 +67,12 @@ Kind decoder(const AttentionOptions& attention,
 
 Kind transformer_xl(const AttentionOptions& attention, std::int64_t memory) {
   return {fmt::format("transformer_xl, {}", fmt::join(attention.kinds, ", ")),
-          [=](ResidualKind residual, const ModelSetting& setting) {
+          [=](ResidualKind residual, const ModelBuildOptions& setting) {
             TransformerXlOptions options;
-            options.common = dropped_options(NormPlacement::pre);
+            options.common = dropped_options(NormPosition::pre);
             options.common.residual = residual;
             options.common.reversible_output =
-                residual == ResidualKind::reversible ? StreamJoin::concatenate : StreamJoin::mean;
+                residual == ResidualKind::reversible ? StreamMerge::concatenate : StreamMerge::mean;
             options.common.tied_embeddings = false;
             options.common.attention = attention;
             options.memory = memory;
@@ -82,16 +82,16 @@ Kind transformer_xl(const AttentionOptions& attention, std::int64_t memory) {
 
 // Heads learn how far back they look.
 Kind with_spans(const AttentionOptions& attention,
-                const SpanForm& form,
+                const AdaptiveSpanOptions& form,
                 std::int64_t memory,
                 SpanKind kind = SpanKind::adaptive) {
   const SpanOptions spans = {.kind = kind, .form = form, .penalty = 0.05};
   return {fmt::format("{}, spans{}",
                       memory > 0 ? "transformer_xl" : "decoder",
                       kind == SpanKind::dynamic ? " of tokens" : ""),
-          [=](ResidualKind residual, const ModelSetting& setting) {
+          [=](ResidualKind residual, const ModelBuildOptions& setting) {
             const auto common = [&] {
-              ModelOptions options = dropped_options(NormPlacement::pre);
+              ModelOptions options = dropped_options(NormPosition::pre);
               options.residual = residual;
               options.attention = attention;
               options.norm_kind = NormKind::rms;
@@ -114,13 +114,13 @@ Kind with_spans(const AttentionOptions& attention,
 // Queries and keys are turned by their positions.
 Kind with_rotary(const AttentionOptions& attention, const RotaryOptions& turning) {
   return {fmt::format("decoder, {}, rotary", fmt::join(attention.kinds, ", ")),
-          [=](ResidualKind residual, const ModelSetting& setting) {
+          [=](ResidualKind residual, const ModelBuildOptions& setting) {
             DecoderOptions options;
-            options.common = dropped_options(NormPlacement::pre);
+            options.common = dropped_options(NormPosition::pre);
             options.common.head_width = 6;
             options.common.residual = residual;
             options.common.attention = attention;
-            options.positions = {.kind = PositionKind::rotary, .turning = turning};
+            options.positions = {.kind = PositionEmbeddingType::rotary, .rope = turning};
             return make_decoder(options, setting);
           }};
 }
@@ -128,9 +128,9 @@ Kind with_rotary(const AttentionOptions& attention, const RotaryOptions& turning
 // As today's decoders are.
 Kind of_today(const AttentionOptions& attention) {
   return {fmt::format("decoder of today, {}", fmt::join(attention.kinds, ", ")),
-          [=](ResidualKind residual, const ModelSetting& setting) {
+          [=](ResidualKind residual, const ModelBuildOptions& setting) {
             DecoderOptions options;
-            options.common = dropped_options(NormPlacement::pre);
+            options.common = dropped_options(NormPosition::pre);
             options.common.head_width = 6;
             options.common.key_heads = 2;
             options.common.query_key_norm = true;
@@ -139,7 +139,7 @@ Kind of_today(const AttentionOptions& attention) {
             options.common.activation = FeedForwardActivation::swiglu;
             options.common.residual = residual;
             options.common.attention = attention;
-            options.positions = {.kind = PositionKind::rotary};
+            options.positions = {.kind = PositionEmbeddingType::rotary};
             return make_decoder(options, setting);
           }};
 }
@@ -149,9 +149,9 @@ Kind with_sinks_and_caps(const AttentionOptions& attention, std::int64_t memory)
   return {fmt::format("{}, {}, sinks and caps",
                       memory > 0 ? "transformer_xl" : "decoder",
                       fmt::join(attention.kinds, ", ")),
-          [=](ResidualKind residual, const ModelSetting& setting) {
+          [=](ResidualKind residual, const ModelBuildOptions& setting) {
             const auto change = [&](ModelOptions& options) {
-              options = dropped_options(NormPlacement::pre);
+              options = dropped_options(NormPosition::pre);
               options.key_heads = 2;
               options.residual = residual;
               options.attention = attention;
@@ -175,30 +175,31 @@ Kind with_sinks_and_caps(const AttentionOptions& attention, std::int64_t memory)
 // One table of biases by distance for all layers, products and logits scaled as T5 has them.
 Kind with_biases(const AttentionOptions& attention, std::int64_t reach, std::int64_t buckets) {
   return {fmt::format("decoder, {}, biases by distance", fmt::join(attention.kinds, ", ")),
-          [=](ResidualKind residual, const ModelSetting& setting) {
+          [=](ResidualKind residual, const ModelBuildOptions& setting) {
             DecoderOptions options;
-            options.common = dropped_options(NormPlacement::pre);
+            options.common = dropped_options(NormPosition::pre);
             options.common.key_heads = 2;
             options.common.residual = residual;
             options.common.attention = attention;
             options.common.score_scale = ScoreScale::none;
             options.common.logit_scale = LogitScale::width;
-            options.positions = {
-                .kind = PositionKind::relative_bias, .reach = reach, .buckets = buckets};
+            options.positions = {.kind = PositionEmbeddingType::relative_bias,
+                                 .relative_max_distance = reach,
+                                 .buckets = buckets};
             return make_decoder(options, setting);
           }};
 }
 
 // Layer 1 of 2 has a loss in the first step alone.
 Kind with_inner_losses() {
-  return {"decoder, inner losses", [](ResidualKind residual, const ModelSetting& given) {
+  return {"decoder, inner losses", [](ResidualKind residual, const ModelBuildOptions& given) {
             DecoderOptions options;
-            options.common = dropped_options(NormPlacement::pre);
+            options.common = dropped_options(NormPosition::pre);
             options.common.residual = residual;
-            options.positions.kind = PositionKind::learned;
+            options.positions.kind = PositionEmbeddingType::learned;
             options.positions_each_layer = true;
             options.auxiliary = {.inner = AuxiliaryLossOptions::Inner::drop, .targets = 2};
-            ModelSetting setting = given;
+            ModelBuildOptions setting = given;
             setting.steps = 3;
             return make_decoder(options, setting);
           }};
@@ -210,7 +211,7 @@ Kind with_documents(Kind kind, std::int64_t length) {
   kind.name += ", documents apart";
   kind.batch = [length](const Case& c, int step, const StreamRange& range) {
     Batch batch = testing::batch_of(c, step, range);
-    const Tensor places = batch.field("tokens").like();
+    const Tensor places = batch.field("tokens").empty_like();
     std::int64_t* to = places.data<std::int64_t>();
     for (std::int64_t row = range.begin; row < range.end; ++row)
       for (std::int64_t i = 0; i < c.segment; ++i)
@@ -224,9 +225,9 @@ Kind with_documents(Kind kind, std::int64_t length) {
 // The first step divides tokens by their own squares, the second by what the first has left.
 Kind with_power_norms(std::int64_t memory) {
   return {fmt::format("{}, power norms", memory > 0 ? "transformer_xl" : "decoder"),
-          [=](ResidualKind residual, const ModelSetting& setting) {
+          [=](ResidualKind residual, const ModelBuildOptions& setting) {
             const auto change = [&](ModelOptions& options) {
-              options = dropped_options(NormPlacement::pre);
+              options = dropped_options(NormPosition::pre);
               options.residual = residual;
               options.norm_kind = NormKind::power;
               options.power.warmup = 1;
@@ -234,7 +235,7 @@ Kind with_power_norms(std::int64_t memory) {
             if (memory == 0) {
               DecoderOptions options;
               change(options.common);
-              if (residual == ResidualKind::plain) options.common.norm = NormPlacement::post;
+              if (residual == ResidualKind::plain) options.common.norm = NormPosition::post;
               return make_decoder(options, setting);
             }
             TransformerXlOptions options;
@@ -269,7 +270,7 @@ std::vector<Kind> kinds() {
   AttentionOptions projected = short_attention({"global_local/full"});
   projected.global_projections = true;
   all.push_back(decoder(projected));
-  const SpanForm spans = {.limit = 4, .ramp = 2, .initial = 1.3};
+  const AdaptiveSpanOptions spans = {.limit = 4, .ramp = 2, .initial = 1.3};
   all.push_back(with_spans(short_attention({"full"}), spans, 0));
   all.push_back(with_spans(short_attention({"full", "strided"}), spans, 3));
   AttentionOptions strict = short_attention({"routing"});
@@ -285,7 +286,7 @@ std::vector<Kind> kinds() {
   all.push_back(with_rotary(short_attention({"full", "sliding_window/strided"}), {.share = 0.7}));
   all.push_back(with_rotary(short_attention({"lsh", "performer"}),
                             {.base = 50,
-                             .pairs = RotaryPairs::neighbours,
+                             .pairs = RotaryLayout::neighbours,
                              .scaling = RotaryScaling::dynamic,
                              .factor = 2,
                              .original = 3}));
@@ -329,7 +330,7 @@ TEST(EqualityMatrix, LongSegments) {
       of_today(long_attention({"strided/sliding_window", "sliding_window+strided"})),
       with_biases(long_attention({"full", "sliding_window+strided"}), 40, 16),
       with_documents(transformer_xl(long_attention({"full", "sliding_window+strided"}), 140), 61),
-      with_documents(decoder(long_attention({"full"}), 4, PositionKind::learned), 37)};
+      with_documents(decoder(long_attention({"full"}), 4, PositionEmbeddingType::learned), 37)};
   expect_equal(long_kinds,
                {{{.context = 2}},
                 {{.tensor = 2, .sequence = true}},
@@ -351,7 +352,7 @@ TEST(EqualityMatrix, NarrowTypesWhereTimeIsShared) {
       {decoder(long_attention({"lsh"})), {"reversible", ResidualKind::reversible}, any},
       {transformer_xl(long_attention({"full"}), 140)},
       {decoder(long_attention({"sliding_window"}))},
-      {decoder(long_attention({"strided"}), 4, PositionKind::relative)}};
+      {decoder(long_attention({"strided"}), 4, PositionEmbeddingType::relative)}};
   for (const Narrow& model : models)
     for (const auto& [compute, bounds] :
          {std::pair(DType::f32, Bounds{1e-6, 1e-4, any}),

@@ -17,7 +17,7 @@ using MakeBatch = std::function<Batch(const Case& c, int step, const StreamRange
 
 struct Kind {
   std::string name;
-  std::function<std::unique_ptr<Model>(ResidualKind, const ModelSetting&)> make;
+  std::function<std::unique_ptr<Model>(ResidualKind, const ModelBuildOptions&)> make;
   MakeBatch batch = {};     // none: segments of a text
   bool two_streams = true;  // whether it can be reversible
 };
@@ -72,7 +72,7 @@ inline std::vector<Layout> layouts() {
 
 inline Case with(const Kind& kind, const Mode& mode, int zero, Case c) {
   c.name = fmt::format("{}, {}, ZeRO {}", kind.name, mode.name, zero);
-  c.make = [make = kind.make, residual = mode.residual](const ModelSetting& setting) {
+  c.make = [make = kind.make, residual = mode.residual](const ModelBuildOptions& setting) {
     return make(residual, setting);
   };
   if (kind.batch)

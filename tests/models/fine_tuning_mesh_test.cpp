@@ -14,23 +14,23 @@ FineTuning all_adapters() {
   return {.adapters = {.rank = 2, .alpha = 5, .dropout = 0.2, .layers = {"layers"}}};
 }
 
-std::unique_ptr<Model> transformer_xl(ResidualKind residual, const ModelSetting& setting) {
+std::unique_ptr<Model> transformer_xl(ResidualKind residual, const ModelBuildOptions& setting) {
   TransformerXlOptions options;
-  options.common = dropped_options(NormPlacement::pre);
+  options.common = dropped_options(NormPosition::pre);
   options.common.residual = residual;
   options.memory = 7;
   return make_transformer_xl(options, setting);
 }
 
 // As Llama: rotary positions, gated feed-forward layers.
-std::unique_ptr<Model> decoder(ResidualKind residual, const ModelSetting& setting) {
+std::unique_ptr<Model> decoder(ResidualKind residual, const ModelBuildOptions& setting) {
   DecoderOptions options;
-  options.common = dropped_options(NormPlacement::pre);
+  options.common = dropped_options(NormPosition::pre);
   options.common.residual = residual;
   options.common.head_width = 6;
   options.common.norm_kind = NormKind::rms;
   options.common.activation = FeedForwardActivation::geglu_tanh;
-  options.positions.kind = PositionKind::rotary;
+  options.positions.kind = PositionEmbeddingType::rotary;
   return make_decoder(options, setting);
 }
 
@@ -41,7 +41,7 @@ std::vector<Case> cases() {
                        ResidualKind residual = ResidualKind::plain,
                        const MemoryOptions& memory = {}) {
     Case c = {.name = name};
-    c.make = [=](const ModelSetting& setting) { return make(residual, setting); };
+    c.make = [=](const ModelBuildOptions& setting) { return make(residual, setting); };
     c.memory = memory;
     c.tuning = tuning;
     c.learning_rate = 0.05;

@@ -37,8 +37,8 @@ inline Fields image_fields(const Tensor& pixels, std::int64_t values, std::int64
 }
 
 inline std::unique_ptr<Model> make_image_transformer(const ImageTransformerOptions& options,
-                                                     const ModelSetting& setting) {
-  return std::make_unique<Model>(setting, image_transformer_body(options), pixel_readout());
+                                                     const ModelBuildOptions& setting) {
+  return std::make_unique<Model>(setting, image_transformer_body(options), pixel_head());
 }
 
 }  // namespace longspan::testing

@@ -25,7 +25,7 @@ Batch batch_of_images(const Case&, int step, const StreamRange& rows) {
   const std::int64_t images = rows.count() - (empty >= rows.begin && empty < rows.end ? 1 : 0);
   batch.counts = {{"rows", images}, {"tokens", images * image.values()}};
   batch.first_row = rows.begin;
-  batch.fresh = true;
+  batch.resets_state = true;
   return batch;
 }
 
@@ -36,9 +36,9 @@ Kind kind_of(const std::string& name,
              PixelValues values = PixelValues::categories) {
   Kind kind;
   kind.name = name;
-  kind.make = [=](ResidualKind residual, const ModelSetting& setting) {
+  kind.make = [=](ResidualKind residual, const ModelBuildOptions& setting) {
     ImageTransformerOptions options;
-    options.common = dropped_options(NormPlacement::pre);
+    options.common = dropped_options(NormPosition::pre);
     options.common.tied_embeddings = false;
     options.common.residual = residual;
     // The gradient of a bias of keys is rounding alone, of which Adam makes steps: small weights

@@ -22,7 +22,7 @@ constexpr ImageShape grey = {5, 7, 1};    // blocks of 2 x 3 do not divide it
 
 ImageTransformerOptions tiny(const std::string& attention = "local_1d") {
   ImageTransformerOptions options;
-  options.common = testing::tiny_options(NormPlacement::pre);
+  options.common = testing::tiny_options(NormPosition::pre);
   options.common.activation = FeedForwardActivation::gelu_tanh;
   options.common.tied_embeddings = false;
   options.common.attention.kinds = {attention};
@@ -32,18 +32,18 @@ ImageTransformerOptions tiny(const std::string& attention = "local_1d") {
 }
 
 std::unique_ptr<Model> make(const ImageTransformerOptions& options, const ImageShape& image) {
-  ModelSetting setting = testing::tiny_setting(image.values());
+  ModelBuildOptions setting = testing::tiny_setting(image.values());
   setting.classes = 3;
   setting.image = image;
   return make_image_transformer(options, setting);
 }
 
-Reading reading_of(const Tensor& pixels, const ImageShape& image) {
+ModelInput reading_of(const Tensor& pixels, const ImageShape& image) {
   return {.fields = image_fields(pixels, image.values())};
 }
 
-Tensor scores_of(const Model& model, const Reading& reading) {
-  return model.scores(reading, Pass()).scores.value();
+Tensor scores_of(const Model& model, const ModelInput& reading) {
+  return model.scores(reading, ForwardContext()).scores.value();
 }
 
 TEST(PixelSequence, ReadsTheValueBeforeEachWithItsChannel) {
@@ -120,7 +120,7 @@ TEST(ImageTransformer, AUniformPredictorTakesEightBitsAValue) {
 }
 
 TEST(ImageTransformer, GradientOfAllWeights) {
-  const Pass pass = {.training = true, .random = Random(3)};
+  const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const char* const attention : {"local_1d", "local_2d"})
     for (const PixelPositions positions : {PixelPositions::sinusoidal, PixelPositions::learned}) {
       ImageTransformerOptions options = tiny(attention);
@@ -159,7 +159,7 @@ TEST(ImageTransformer, SeesNothingOfTheFuture) {
 
 TEST(ImageTransformer, ABlockThatCoversTheImageIsFullCausalAttention) {
   for (const ImageShape& image : {grey, colour}) {
-    const Reading reading = reading_of(random_pixels(2, image, image.values(), 1), image);
+    const ModelInput reading = reading_of(random_pixels(2, image, image.values(), 1), image);
     const Values expected = values_of(scores_of(*make(tiny("full"), image), reading));
     ImageTransformerOptions one = tiny("local_1d");
     one.common.attention.local_1d = {.filter_width = 0, .block_length = image.values()};
@@ -182,7 +182,7 @@ TEST(ImageTransformer, AClassIsToldAtEachPosition) {
   ImageTransformerOptions options = tiny("local_2d");
   options.of_classes = true;
   const auto model = make(options, colour);
-  Reading reading = reading_of(random_pixels(1, colour, 18, 1), colour);
+  ModelInput reading = reading_of(random_pixels(1, colour, 18, 1), colour);
   const Tensor before = scores_of(*model, reading);
   reading.fields["label"].data<std::int64_t>()[0] = 2;
   const Tensor after = scores_of(*model, reading);
@@ -197,17 +197,17 @@ TEST(ImageTransformer, ReadingOnFromKeptKeysIsReadingTheWholeImage) {
     const auto model = make(options, grey);
     const PixelSequence sequence = *model->body().end().pixels;
     const Tensor pixels = random_pixels(2, grey, 35, 1);
-    const Reading whole = reading_of(pixels, grey);
+    const ModelInput whole = reading_of(pixels, grey);
     const Tensor expected = scores_of(*model, whole);
-    const auto kept = std::make_shared<KeptKeys>();
-    const NoGradient unrecorded;
+    const auto kept = std::make_shared<KVCache>();
+    const NoGradGuard unrecorded;
     for (std::int64_t i = 0; i < 35; ++i) {
       const Tensor ids = Tensor::empty({2, 1}, DType::i64, testing::backend_device());
       for (std::int64_t row = 0; row < 2; ++row)
         sequence.read_at(i, pixels.data<std::int64_t>() + row * 35, ids.data<std::int64_t>() + row);
-      const Reading one = {.fields = {{"tokens", ids}, {"label", whole.fields.at("label")}},
-                           .only_last = true};
-      const Tensor found = model->scores(one, Pass{.kept = kept}).scores.value();
+      const ModelInput one = {.fields = {{"tokens", ids}, {"label", whole.fields.at("label")}},
+                              .only_last = true};
+      const Tensor found = model->scores(one, ForwardContext{.kv_cache = kept}).scores.value();
       for (std::int64_t row = 0; row < 2; ++row)
         for (std::int64_t value = 0; value < 256; ++value)
           EXPECT_NEAR(found.data<double>()[row * 256 + value],
@@ -229,8 +229,9 @@ TEST(ImageTransformer, GradientsOfMixtures) {
     ImageTransformerOptions options = with_mixtures("local_2d");
     options.of_classes = true;
     const auto model = make(options, image);
-    const Reading reading = reading_of(random_pixels(2, image, image.values() + 2, 1), image);
-    testing::expect_model_gradients(*model, reading, Pass{.training = true, .random = Random(3)});
+    const ModelInput reading = reading_of(random_pixels(2, image, image.values() + 2, 1), image);
+    testing::expect_model_gradients(
+        *model, reading, ForwardContext{.training = true, .random = Random(3)});
   }
 }
 

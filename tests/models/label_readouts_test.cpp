@@ -22,7 +22,7 @@ Tensor ids(const std::vector<std::int64_t>& values, const Shape& shape) {
   return Tensor::from<std::int64_t>(values, shape, backend_device());
 }
 
-Reading reading() {
+ModelInput reading() {
   std::vector<std::int64_t> targets(rows * time, ignored_target);
   for (std::size_t row = 0; row < rows; ++row)
     for (std::int64_t i = 0; i < lengths[row]; i += 2)
@@ -37,33 +37,33 @@ Reading reading() {
 // A readout with its parameters, on hidden states that are given.
 struct Made {
   Parameters parameters = testing::one_process_parameters();
-  ModelSetting setting = {
+  ModelBuildOptions setting = {
       .vocabulary = 3, .classes = classes, .compute = DType::f64, .device = backend_device()};
-  std::unique_ptr<Readout> readout;
+  std::unique_ptr<OutputHead> readout;
 
-  Made(const ReadoutFactory& factory, const BodyEnd& end, double deviation = 0.5) {
+  Made(const OutputHeadFactory& factory, const OutputHeadSpec& end, double deviation = 0.5) {
     Parameters unused = testing::one_process_parameters();
     const testing::EmbeddingBody body(Scope(unused), end, setting);
     readout = factory(Scope(parameters), body, setting);
     testing::allocate_randomly(parameters, 3, deviation);
   }
 
-  States states(const Variable& hidden) const {
-    return {.hidden = hidden, .time = divide_time(setting.mesh, time)};
+  BackboneOutput states(const Variable& hidden) const {
+    return {.hidden = hidden, .time = shard_sequence(setting.mesh, time)};
   }
   Variable loss(const Variable& hidden) const {
-    return sum(readout->terms(states(hidden), reading(), Pass{}).front().values);
+    return sum(readout->losses(states(hidden), reading(), ForwardContext{}).front().values);
   }
   const Tensor& weight(const std::string& name) const { return parameters.named(name).master; }
 };
 
-BodyEnd end_with(TagReadout tags, Pooling pooling) {
-  return {.width = width, .initial = Initial::normal(0.5), .tags = tags, .pooling = pooling};
+OutputHeadSpec end_with(TaggingHeadType tags, Pooling pooling) {
+  return {.width = width, .initial = Initializer::normal(0.5), .tags = tags, .pooling = pooling};
 }
 
-TEST(TagReadout, Gradients) {
-  for (const TagReadout kind : {TagReadout::softmax, TagReadout::crf}) {
-    Made made(tag_readout(), end_with(kind, {}));
+TEST(TaggingHeadType, Gradients) {
+  for (const TaggingHeadType kind : {TaggingHeadType::softmax, TaggingHeadType::crf}) {
+    Made made(tagging_head(), end_with(kind, {}));
     testing::expect_layer_gradients(
         made.parameters,
         [&](const std::vector<Variable>& inputs) { return made.loss(inputs[0]); },
@@ -74,7 +74,7 @@ TEST(TagReadout, Gradients) {
 TEST(ClassReadout, Gradients) {
   for (const Pooling kind : {Pooling::first, Pooling::mean, Pooling::maximum, Pooling::attention}) {
     SCOPED_TRACE(static_cast<int>(kind));
-    Made made(class_readout(), end_with({}, kind));
+    Made made(classification_head(), end_with({}, kind));
     testing::expect_layer_gradients(
         made.parameters,
         [&](const std::vector<Variable>& inputs) { return made.loss(inputs[0]); },
@@ -83,21 +83,21 @@ TEST(ClassReadout, Gradients) {
 }
 
 TEST(ClassReadout, ALayerBeforeTheScores) {
-  BodyEnd end = end_with({}, Pooling::first);
+  OutputHeadSpec end = end_with({}, Pooling::first);
   end.class_layer = true;
-  Made made(class_readout(), end);
+  Made made(classification_head(), end);
   testing::expect_layer_gradients(
       made.parameters,
       [&](const std::vector<Variable>& inputs) { return made.loss(inputs[0]); },
       {random_tensor({rows, time, width}, 1)});
   // A layer whose tangent is that of one feature alone.
-  const Made one(class_readout(), end);
+  const Made one(classification_head(), end);
   one.weight("output/layer/weight").zero();
   one.weight("output/layer/bias").zero();
   one.weight("output/layer/weight").data<double>()[0] = 1;
   const Tensor hidden = random_tensor({rows, time, width}, 1);
-  const Values scores =
-      values_of(one.readout->scores(one.states(Variable(hidden)), reading(), Pass{}).value());
+  const Values scores = values_of(
+      one.readout->scores(one.states(Variable(hidden)), reading(), ForwardContext{}).value());
   const Values weight = values_of(one.weight("output/weight"));
   const Values bias = values_of(one.weight("output/bias"));
   for (std::size_t c = 0; c < classes; ++c)
@@ -106,50 +106,54 @@ TEST(ClassReadout, ALayerBeforeTheScores) {
 }
 
 // Without transitions a field is a softmax of each word.
-TEST(TagReadout, AFieldWithoutTransitionsIsASoftmax) {
-  const Made field(tag_readout(), end_with(TagReadout::crf, {}));
-  const Made softmax(tag_readout(), end_with(TagReadout::softmax, {}));
+TEST(TaggingHeadType, AFieldWithoutTransitionsIsASoftmax) {
+  const Made field(tagging_head(), end_with(TaggingHeadType::crf, {}));
+  const Made softmax(tagging_head(), end_with(TaggingHeadType::softmax, {}));
   for (const char* const name : {"output/start", "output/transitions", "output/end"})
     field.weight(name).zero();
   for (const char* const name : {"output/weight", "output/bias"})
     softmax.weight(name).copy_from(field.weight(name));
   const Variable hidden(random_tensor({rows, time, width}, 1));
   EXPECT_NEAR(field.loss(hidden).value().item(), softmax.loss(hidden).value().item(), 1e-12);
-  const Tensor one = field.readout->choices(field.states(hidden), reading(), Pass{});
-  const Tensor other = softmax.readout->choices(softmax.states(hidden), reading(), Pass{});
+  const Tensor one = field.readout->predictions(field.states(hidden), reading(), ForwardContext{});
+  const Tensor other =
+      softmax.readout->predictions(softmax.states(hidden), reading(), ForwardContext{});
   EXPECT_TRUE(std::ranges::equal(one.span<std::int64_t>(), other.span<std::int64_t>()));
 }
 
 // A tag beyond those of training: its word has no loss, and a prediction nevertheless.
-TEST(TagReadout, AWordWithAnUnseenTagHasNoLoss) {
-  for (const TagReadout kind : {TagReadout::softmax, TagReadout::crf}) {
-    const Made made(tag_readout(), end_with(kind, {}));
+TEST(TaggingHeadType, AWordWithAnUnseenTagHasNoLoss) {
+  for (const TaggingHeadType kind : {TaggingHeadType::softmax, TaggingHeadType::crf}) {
+    const Made made(tagging_head(), end_with(kind, {}));
     const Variable hidden(random_tensor({rows, time, width}, 1));
     const auto with_tag = [](std::int64_t tag) {
-      Reading read = reading();
+      ModelInput read = reading();
       read.fields.at("targets").data<std::int64_t>()[2] = tag;
       return read;
     };
-    const auto loss = [&](const Reading& read) {
-      return sum(made.readout->terms(made.states(hidden), read, Pass{}).front().values)
+    const auto loss = [&](const ModelInput& read) {
+      return sum(made.readout->losses(made.states(hidden), read, ForwardContext{}).front().values)
           .value()
           .item();
     };
     EXPECT_EQ(loss(with_tag(classes + 1)), loss(with_tag(ignored_target)));
     EXPECT_LT(loss(with_tag(classes)), loss(with_tag(0)));
-    const Tensor choices = made.readout->choices(made.states(hidden), with_tag(classes), Pass{});
-    const Tensor expected = made.readout->choices(made.states(hidden), with_tag(0), Pass{});
+    const Tensor choices =
+        made.readout->predictions(made.states(hidden), with_tag(classes), ForwardContext{});
+    const Tensor expected =
+        made.readout->predictions(made.states(hidden), with_tag(0), ForwardContext{});
     EXPECT_TRUE(std::ranges::equal(choices.span<std::int64_t>(), expected.span<std::int64_t>()));
   }
 }
 
 TEST(ClassReadout, ARowWithAnUnseenClassHasNoLoss) {
-  const Made made(class_readout(), end_with({}, Pooling::first));
+  const Made made(classification_head(), end_with({}, Pooling::first));
   const Variable hidden(random_tensor({rows, time, width}, 1));
   const auto losses = [&](std::int64_t first) {
-    Reading read = reading();
+    ModelInput read = reading();
     read.fields.at("label").data<std::int64_t>()[0] = first;
-    return values_of(made.readout->terms(made.states(hidden), read, Pass{}).front().values.value());
+    return values_of(
+        made.readout->losses(made.states(hidden), read, ForwardContext{}).front().values.value());
   };
   const Values before = losses(2), after = losses(classes);
   EXPECT_GT(before[0], 0);
@@ -158,14 +162,15 @@ TEST(ClassReadout, ARowWithAnUnseenClassHasNoLoss) {
 }
 
 // Neighbours are words, whatever tokens lie between them.
-TEST(TagReadout, ForbiddenNeighboursAreNotChosen) {
-  const Made made(tag_readout(), end_with(TagReadout::crf, {}));
+TEST(TaggingHeadType, ForbiddenNeighboursAreNotChosen) {
+  const Made made(tagging_head(), end_with(TaggingHeadType::crf, {}));
   for (std::int64_t tag = 0; tag < classes; ++tag)
     made.weight("output/transitions").data<double>()[tag * classes + tag] =
         -std::numeric_limits<double>::infinity();
   const Tensor wanted = reading().fields.at("targets");
   const Tensor hidden = random_tensor({rows, time, width}, 1);
-  const Tensor found = made.readout->choices(made.states(Variable(hidden)), reading(), Pass{});
+  const Tensor found =
+      made.readout->predictions(made.states(Variable(hidden)), reading(), ForwardContext{});
   for (std::int64_t row = 0; row < rows; ++row) {
     std::int64_t last = -1;
     for (std::int64_t i = row * time; i < (row + 1) * time; ++i) {
@@ -181,7 +186,7 @@ TEST(TagReadout, ForbiddenNeighboursAreNotChosen) {
 // What lies after a text's end is not read.
 TEST(ClassReadout, PaddingIsNotRead) {
   for (const Pooling kind : {Pooling::first, Pooling::mean, Pooling::maximum, Pooling::attention}) {
-    const Made made(class_readout(), end_with({}, kind));
+    const Made made(classification_head(), end_with({}, kind));
     const Tensor hidden = random_tensor({rows, time, width}, 1);
     const double loss = made.loss(Variable(hidden)).value().item();
     for (std::int64_t row = 0; row < rows; ++row)
@@ -199,7 +204,7 @@ TEST(ClassReadout, PoolsWhatItSays) {
     return hidden.data<double>()[(row * time + i) * width + f];
   };
   for (const Pooling kind : {Pooling::first, Pooling::mean, Pooling::maximum}) {
-    const Made made(class_readout(), end_with({}, kind));
+    const Made made(classification_head(), end_with({}, kind));
     Values expected;
     for (std::int64_t row = 0; row < rows; ++row)
       for (std::int64_t id = 0; id < classes; ++id) {
@@ -219,7 +224,8 @@ TEST(ClassReadout, PoolsWhatItSays) {
         }
         expected.push_back(score);
       }
-    const Variable scores = made.readout->scores(made.states(Variable(hidden)), reading(), Pass{});
+    const Variable scores =
+        made.readout->scores(made.states(Variable(hidden)), reading(), ForwardContext{});
     testing::expect_close(values_of(scores.value()), expected, 1e-12);
   }
 }

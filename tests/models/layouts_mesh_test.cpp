@@ -12,8 +12,8 @@ using testing::train;
 using testing::Trained;
 
 std::vector<Case> cases() {
-  const auto transformer_xl = [](NormPlacement norm, std::int64_t memory, bool tied) {
-    return [=](const ModelSetting& setting) {
+  const auto transformer_xl = [](NormPosition norm, std::int64_t memory, bool tied) {
+    return [=](const ModelBuildOptions& setting) {
       TransformerXlOptions options;
       options.common = dropped_options(norm);
       options.common.tied_embeddings = tied;
@@ -23,76 +23,76 @@ std::vector<Case> cases() {
     };
   };
   const auto gated = [](const GateOptions& gate) {
-    return [=](const ModelSetting& setting) {
+    return [=](const ModelBuildOptions& setting) {
       TransformerXlOptions options;
-      options.common = dropped_options(NormPlacement::pre);
+      options.common = dropped_options(NormPosition::pre);
       options.common.residual = ResidualKind::gated;
       options.common.gate = gate;
       options.memory = 7;
       return make_transformer_xl(options, setting);
     };
   };
-  const auto decoder = [](PositionKind positions) {
-    return [=](const ModelSetting& setting) {
+  const auto decoder = [](PositionEmbeddingType positions) {
+    return [=](const ModelBuildOptions& setting) {
       DecoderOptions options;
-      options.common = dropped_options(NormPlacement::pre);
-      options.positions = {.kind = positions, .reach = 3, .buckets = 4};
+      options.common = dropped_options(NormPosition::pre);
+      options.positions = {.kind = positions, .relative_max_distance = 3, .buckets = 4};
       return make_decoder(options, setting);
     };
   };
-  const auto lsh_decoder = [](const ModelSetting& setting) {
+  const auto lsh_decoder = [](const ModelBuildOptions& setting) {
     DecoderOptions options;
-    options.common = dropped_options(NormPlacement::pre);
+    options.common = dropped_options(NormPosition::pre);
     options.common.attention = {.kinds = {"lsh", "full"}, .lsh = {.chunk = 2}};
     return make_decoder(options, setting);
   };
   SpanOptions spans = {
       .kind = SpanKind::adaptive, .form = {.limit = 7, .ramp = 3, .initial = 1.7}, .penalty = 0.05};
-  const auto span_decoder = [=](const ModelSetting& setting) {
+  const auto span_decoder = [=](const ModelBuildOptions& setting) {
     DecoderOptions options;
-    options.common = dropped_options(NormPlacement::pre);
+    options.common = dropped_options(NormPosition::pre);
     options.spans = spans;
     return make_decoder(options, setting);
   };
-  const auto span_transformer_xl = [=](const ModelSetting& setting) {
+  const auto span_transformer_xl = [=](const ModelBuildOptions& setting) {
     TransformerXlOptions options;
-    options.common = dropped_options(NormPlacement::post);
+    options.common = dropped_options(NormPosition::post);
     options.common.norm_kind = NormKind::rms;
     options.memory = 6;
     options.spans = spans;
     return make_transformer_xl(options, setting);
   };
   spans.kind = SpanKind::dynamic;
-  const auto token_spans = [=](const ModelSetting& setting) {
+  const auto token_spans = [=](const ModelBuildOptions& setting) {
     TransformerXlOptions options;
-    options.common = dropped_options(NormPlacement::pre);
+    options.common = dropped_options(NormPosition::pre);
     options.common.norm_kind = NormKind::rms;
     options.memory = 6;
     options.spans = spans;
     return make_transformer_xl(options, setting);
   };
   // Layers lose their inner losses in between the steps.
-  const auto deep_decoder = [](const ModelSetting& given) {
+  const auto deep_decoder = [](const ModelBuildOptions& given) {
     DecoderOptions options;
-    options.common = dropped_options(NormPlacement::post);
+    options.common = dropped_options(NormPosition::post);
     options.common.layers = 3;
-    options.positions.kind = PositionKind::learned;
+    options.positions.kind = PositionEmbeddingType::learned;
     options.positions_each_layer = true;
     options.auxiliary = {.inner = AuxiliaryLossOptions::Inner::decay, .end = 0.7, .targets = 3};
-    ModelSetting setting = given;
+    ModelBuildOptions setting = given;
     setting.steps = 5;
     return make_decoder(options, setting);
   };
   return {
-      {"transformer_xl, memory 7", transformer_xl(NormPlacement::post, 7, true)},
+      {"transformer_xl, memory 7", transformer_xl(NormPosition::post, 7, true)},
       {"transformer_xl, memory 3, norms before, untied",
-       transformer_xl(NormPlacement::pre, 3, false)},
-      {"decoder, sinusoidal", decoder(PositionKind::sinusoidal)},
-      {"decoder, learned", decoder(PositionKind::learned)},
-      {"decoder, relative", decoder(PositionKind::relative)},
-      {"decoder, relative keys of keys too", decoder(PositionKind::relative_key_query)},
-      {"decoder, biases by distance", decoder(PositionKind::relative_bias)},
-      {"decoder, slopes", decoder(PositionKind::alibi)},
+       transformer_xl(NormPosition::pre, 3, false)},
+      {"decoder, sinusoidal", decoder(PositionEmbeddingType::sinusoidal)},
+      {"decoder, learned", decoder(PositionEmbeddingType::learned)},
+      {"decoder, relative", decoder(PositionEmbeddingType::relative)},
+      {"decoder, relative keys of keys too", decoder(PositionEmbeddingType::relative_key_query)},
+      {"decoder, biases by distance", decoder(PositionEmbeddingType::relative_bias)},
+      {"decoder, slopes", decoder(PositionEmbeddingType::alibi)},
       {"decoder, lsh, then causal", lsh_decoder},
       {"transformer_xl, gated by gru", gated({.biases = true})},
       {"transformer_xl, gated by highway", gated({.kind = GateKind::highway})},

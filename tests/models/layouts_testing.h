@@ -20,7 +20,7 @@ struct Bounds {
 
 struct Case {
   std::string name = {};
-  std::function<std::unique_ptr<Model>(const ModelSetting&)> make = {};
+  std::function<std::unique_ptr<Model>(const ModelBuildOptions&)> make = {};
   std::int64_t accumulation = 1;
   int zero = 0;
   MemoryOptions memory = {};
@@ -40,7 +40,7 @@ struct Case {
   FineTuning tuning = {};
   std::optional<ImageShape> image = {};
 
-  ModelSetting setting(const ProcessMesh& mesh) const {
+  ModelBuildOptions setting(const ProcessMesh& mesh) const {
     return {.vocabulary = vocabulary,  // does not divide by the ranks
             .classes = classes,
             .segment = segment,
@@ -58,13 +58,13 @@ struct Case {
 };
 
 // Dropout everywhere; four heads, so that they divide by the tensor ranks.
-inline ModelOptions dropped_options(NormPlacement norm) {
+inline ModelOptions dropped_options(NormPosition norm) {
   return {.layers = 2,
           .width = 12,
           .heads = 4,
           .feed_forward = 18,
-          .activation = norm == NormPlacement::pre ? FeedForwardActivation::gelu_tanh
-                                                   : FeedForwardActivation::relu,
+          .activation = norm == NormPosition::pre ? FeedForwardActivation::gelu_tanh
+                                                  : FeedForwardActivation::relu,
           .norm = norm,
           .dropout = 0.2,
           .attention_dropout = 0.15,
@@ -80,7 +80,7 @@ inline Batch batch_of(const Case& c, int step, const StreamRange& range) {
   for (std::int64_t row = 0; row < range.count(); ++row)
     if (range.begin + row == c.streams - 1 && step == 1)
       std::fill_n(targets.data<std::int64_t>() + row * segment + 2, 3, ignored_target);
-  batch.fresh = step == 0;
+  batch.resets_state = step == 0;
   batch.counts["tokens"] = std::ranges::count_if(targets.span<std::int64_t>(),
                                                  [](std::int64_t target) { return target >= 0; });
   return batch;
@@ -95,8 +95,8 @@ struct Trained {
   std::vector<std::shared_ptr<Parameter>> parameters;
   std::vector<Values> first_gradients;  // one a parameter
   std::vector<Values> last_weights;
-  std::vector<std::shared_ptr<MovingCentroids>> centroids;  // after the last step
-  std::vector<std::shared_ptr<PowerStatistics>> power;      // likewise
+  std::vector<std::shared_ptr<EmaCentroids>> centroids;  // after the last step
+  std::vector<std::shared_ptr<PowerStatistics>> power;   // likewise
 };
 
 inline std::unique_ptr<Trainer> trainer_of(const Case& c, const ProcessMesh& mesh) {
@@ -126,14 +126,14 @@ inline Trained train(const Case& c, const ProcessMesh& mesh) {
       request.before_update = [&] {
         for (const auto& parameter : trainer.model().parameters().all())
           run.first_gradients.push_back(parameter->frozen ? Values()
-                                                          : values_of(parameter->own_gradient));
+                                                          : values_of(parameter->shard_gradient));
       };
     const StepResult result =
         trainer.step(c.batch ? c.batch(step, range) : batch_of(c, step, range), request);
     EXPECT_FALSE(result.skipped);
     run.losses.push_back(result.loss);
     run.norms.push_back(result.gradient_norm);
-    for (const WatchedResult& watched : result.watched)
+    for (const AuxiliaryMetricResult& watched : result.watched)
       run.watched.insert(run.watched.end(), {watched.mean, watched.largest});
     if (step + 1 == c.steps)
       for (const auto& parameter : trainer.model().parameters().all())
@@ -193,7 +193,7 @@ inline std::string difference(const Trained& found, const Trained& expected, con
       const Values gradient = piece_of(expected.first_gradients[i], parameter);
       compare("gradients of " + parameter.name,
               found.first_gradients[i],
-              {gradient.begin() + parameter.own_begin, gradient.begin() + parameter.own_end},
+              {gradient.begin() + parameter.shard_begin, gradient.begin() + parameter.shard_end},
               bounds.gradients);
       // A softmax does not know the biases of its keys, say: such a gradient is rounding alone, and
       // the optimizer divides it by a number that is hardly larger. One that is 0 is exact.
@@ -208,7 +208,7 @@ inline std::string difference(const Trained& found, const Trained& expected, con
             is_rounding ? 10 * bounds.weights : bounds.weights);
   }
   for (std::size_t i = 0; i < found.centroids.size(); ++i) {
-    const MovingCentroids& part = *found.centroids[i];
+    const EmaCentroids& part = *found.centroids[i];
     const std::int64_t begin = part.head_begin, end = begin + part.centroids.shape()[0];
     compare(part.name,
             values_of(part.centroids),

@@ -8,13 +8,13 @@ namespace {
 using testing::Kind;
 
 Kind kind_of(const char* name,
-             Wiring wiring,
-             const WordMaskingOptions& masking,
-             AttentionGuide guide = AttentionGuide::none) {
+             CrossAttentionMapping wiring,
+             const NatOptions& masking,
+             GuidedAttentionType guide = GuidedAttentionType::none) {
   return {name,
-          [=](ResidualKind residual, const ModelSetting& setting) {
+          [=](ResidualKind residual, const ModelBuildOptions& setting) {
             EncoderDecoderOptions options;
-            options.common = testing::dropped_options(NormPlacement::pre);
+            options.common = testing::dropped_options(NormPosition::pre);
             options.common.residual = residual;
             // The gradient of a bias of keys is rounding alone, of which Adam makes steps: small
             // weights keep them below the bound.
@@ -29,20 +29,22 @@ Kind kind_of(const char* name,
 }
 
 TEST(MaskedDecoderMesh, EveryKindInEveryModeOnLayouts) {
-  const WordMaskingOptions all = {
-      .masking = WordMasking::refined, .first = FirstWords::source, .passes = 3};
-  WordMaskingOptions one = all;
+  const NatOptions all = {
+      .masking = NatObjective::refined, .first = NatDecoderInput::source, .passes = 3};
+  NatOptions one = all;
   one.one_pass = one.length_detached = true;
-  testing::expect_equal(
-      {kind_of("masked", Wiring::last, {}),
-       kind_of("masked, guided", Wiring::mix, {.length_offset = false}, AttentionGuide::diagonal),
-       kind_of("refined", Wiring::last, all),
-       kind_of("refined, one pass", Wiring::full, one)},
-      {{{.data = 2}, {0, 2}},
-       {{.tensor = 2}},
-       {{.context = 2}},
-       {{.context = 2, .tensor = 2, .sequence = true}}},
-      {.steps = 2, .smoothing = {.share = 0.1}});
+  testing::expect_equal({kind_of("masked", CrossAttentionMapping::last, {}),
+                         kind_of("masked, guided",
+                                 CrossAttentionMapping::mix,
+                                 {.length_offset = false},
+                                 GuidedAttentionType::diagonal),
+                         kind_of("refined", CrossAttentionMapping::last, all),
+                         kind_of("refined, one pass", CrossAttentionMapping::full, one)},
+                        {{{.data = 2}, {0, 2}},
+                         {{.tensor = 2}},
+                         {{.context = 2}},
+                         {{.context = 2, .tensor = 2, .sequence = true}}},
+                        {.steps = 2, .smoothing = {.share = 0.1}});
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ Batch batch(std::int64_t first_row = 0) {
   return result;
 }
 
-EncoderDecoderOptions masked(NormPlacement norm = NormPlacement::pre) {
+EncoderDecoderOptions masked(NormPosition norm = NormPosition::pre) {
   EncoderDecoderOptions options;
   options.common = testing::tiny_options(norm);
   options.common.activation = FeedForwardActivation::gelu_tanh;
@@ -39,7 +39,7 @@ EncoderDecoderOptions masked(NormPlacement norm = NormPlacement::pre) {
 
 EncoderDecoderOptions refined(bool one_pass = false) {
   EncoderDecoderOptions options = masked();
-  options.masking.masking = WordMasking::refined;
+  options.masking.masking = NatObjective::refined;
   options.masking.passes = 3;
   options.masking.one_pass = one_pass;
   return options;
@@ -50,11 +50,11 @@ std::vector<std::int64_t> ids(const Batch& batch, const char* field) {
   return {span.begin(), span.end()};
 }
 
-TEST(WordMasking, SomeWordsAreMaskedAndNeverTheEnd) {
+TEST(NatObjective, SomeWordsAreMaskedAndNeverTheEnd) {
   const std::vector<std::int64_t> words = ids(batch(), "targets");
   std::vector<std::int64_t> found(columns, 0);
   for (std::uint64_t step = 0; step < 200; ++step) {
-    const Batch some = masked_words(batch(), mask, {}, Random(step));
+    const Batch some = prepare_nat_batch(batch(), mask, {}, Random(step));
     const auto tokens = ids(some, "tokens"), targets = ids(some, "targets");
     std::int64_t count = 0;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -80,17 +80,18 @@ TEST(WordMasking, SomeWordsAreMaskedAndNeverTheEnd) {
   for (std::size_t t = 0; t < 5; ++t) EXPECT_NEAR(static_cast<double>(found[t]), 120, 30);
 }
 
-TEST(WordMasking, AllWordsAreMaskedWithoutTraining) {
-  const Batch all = masked_words(batch(), mask, {}, std::nullopt);
+TEST(NatObjective, AllWordsAreMaskedWithoutTraining) {
+  const Batch all = prepare_nat_batch(batch(), mask, {}, std::nullopt);
   EXPECT_EQ(all.count("tokens"), 5 + 2 + 3);
-  EXPECT_EQ(ids(masked_words(batch(), mask, {.masking = WordMasking::all}, Random(1)), "tokens"),
-            ids(all, "tokens"));
+  EXPECT_EQ(
+      ids(prepare_nat_batch(batch(), mask, {.masking = NatObjective::all}, Random(1)), "tokens"),
+      ids(all, "tokens"));
 }
 
 // Row 0 has a source of 4 and 5 words, row 1 of 2 and 2, row 2 none, row 3 of 3 and none.
-TEST(WordMasking, FirstWordsMayBeTheSource) {
-  const WordMaskingOptions options = {.masking = WordMasking::all, .first = FirstWords::source};
-  const auto tokens = ids(masked_words(batch(), mask, options, Random(1)), "tokens");
+TEST(NatObjective, FirstWordsMayBeTheSource) {
+  const NatOptions options = {.masking = NatObjective::all, .first = NatDecoderInput::source};
+  const auto tokens = ids(prepare_nat_batch(batch(), mask, options, Random(1)), "tokens");
   const auto source = ids(batch(), "source"), words = ids(batch(), "targets");
   for (const auto& [place, of] : {std::pair(0, 0), {1, 1}, {2, 2}, {3, 2}, {4, 3}})
     EXPECT_EQ(tokens[static_cast<std::size_t>(place)], source[static_cast<std::size_t>(of)])
@@ -101,33 +102,33 @@ TEST(WordMasking, FirstWordsMayBeTheSource) {
   EXPECT_EQ(tokens[2 * columns], mask);
 }
 
-TEST(WordMasking, ACopyBeginsAndEndsWithTheSource) {
+TEST(NatObjective, ACopyBeginsAndEndsWithTheSource) {
   for (std::int64_t n = 2; n < 20; ++n)
     for (std::int64_t m = 1; m < 20; ++m) {
-      EXPECT_EQ(copied_place(0, n, m), 0);
-      EXPECT_EQ(copied_place(n - 1, n, m), m - 1);
+      EXPECT_EQ(uniform_copy_position(0, n, m), 0);
+      EXPECT_EQ(uniform_copy_position(n - 1, n, m), m - 1);
       for (std::int64_t t = 0; t < n; ++t) {
         const double exact = static_cast<double>(t * (m - 1)) / static_cast<double>(n - 1);
-        EXPECT_EQ(copied_place(t, n, m), std::lrint(exact)) << t << " " << n << " " << m;
-        EXPECT_TRUE(m != n || copied_place(t, n, m) == t);
+        EXPECT_EQ(uniform_copy_position(t, n, m), std::lrint(exact)) << t << " " << n << " " << m;
+        EXPECT_TRUE(m != n || uniform_copy_position(t, n, m) == t);
       }
     }
-  EXPECT_EQ(copied_place(0, 1, 7), 0);
+  EXPECT_EQ(uniform_copy_position(0, 1, 7), 0);
 }
 
 // Whichever rank has the rows.
-TEST(WordMasking, GoesByTheGlobalRow) {
-  const Batch whole = masked_words(batch(7), mask, {}, Random(5));
+TEST(NatObjective, GoesByTheGlobalRow) {
+  const Batch whole = prepare_nat_batch(batch(7), mask, {}, Random(5));
   Batch part = batch(7);
   part.fields = rows_of(part.fields, 2, 4);
   part.first_row = 9;
-  part = masked_words(part, mask, {}, Random(5));
+  part = prepare_nat_batch(part, mask, {}, Random(5));
   const auto expected = ids(whole, "tokens");
   EXPECT_EQ(ids(part, "tokens"),
             std::vector(expected.begin() + 2 * columns, expected.begin() + 4 * columns));
 }
 
-TEST(WordMasking, LengthsAreSaidByTheirDifference) {
+TEST(NatObjective, LengthsAreSaidByTheirDifference) {
   for (const std::int64_t source : {1, 5, 200})
     for (std::int64_t target = std::max<std::int64_t>(source - 128, 1); target < source + 128;
          ++target)
@@ -142,15 +143,16 @@ TEST(WordMasking, LengthsAreSaidByTheirDifference) {
 
 // What the next pass reads: of each row what was said, or what is true but for some words.
 TEST(Refinement, ReadsWhatWasSaidOrTheTruthWithMistakes) {
-  MaskedTargets options;
+  NatTargets options;
   options.mask = mask;
-  const Batch read = masked_words(batch(3), mask, {.masking = WordMasking::all}, std::nullopt);
+  const Batch read =
+      prepare_nat_batch(batch(3), mask, {.masking = NatObjective::all}, std::nullopt);
   const auto gold = ids(read, "targets"), before = ids(read, "tokens");
-  const Tensor said = filled({std::ssize(rows), columns}, 9);
+  const Tensor said = full_tensor({std::ssize(rows), columns}, 9);
   std::int64_t told = 0, true_rows = 0, equal = 0, words = 0;
   for (std::uint64_t step = 0; step < 400; ++step) {
-    const Pass pass = {.training = true, .random = Random(step), .first_stream = 3};
-    const Tensor next = next_words(options, {.fields = read.fields}, said, pass);
+    const ForwardContext pass = {.training = true, .random = Random(step), .first_stream = 3};
+    const Tensor next = next_refinement_input(options, {.fields = read.fields}, said, pass);
     const auto found = next.span<std::int64_t>();
     for (std::size_t i = 0; i < found.size(); ++i) {
       EXPECT_TRUE(gold[i] >= 0 || found[i] == before[i]);
@@ -161,9 +163,9 @@ TEST(Refinement, ReadsWhatWasSaidOrTheTruthWithMistakes) {
     true_rows += is_said ? 0 : 1;
     for (std::size_t t = 0; t < 5 && !is_said; ++t, ++words) equal += found[t] == gold[t] ? 1 : 0;
     // The same rows on another rank.
-    const Pass later = {.training = true, .random = Random(step), .first_stream = 5};
-    const Tensor part =
-        next_words(options, {.fields = rows_of(read.fields, 2, 4)}, said.slice(2, 4), later);
+    const ForwardContext later = {.training = true, .random = Random(step), .first_stream = 5};
+    const Tensor part = next_refinement_input(
+        options, {.fields = rows_of(read.fields, 2, 4)}, said.slice(2, 4), later);
     EXPECT_TRUE(
         std::ranges::equal(part.span<std::int64_t>(), found.subspan(2 * columns, 2 * columns)));
   }
@@ -174,11 +176,11 @@ TEST(Refinement, ReadsWhatWasSaidOrTheTruthWithMistakes) {
 }
 
 TEST(Refinement, OnePassIsDrawnOfAll) {
-  MaskedTargets options;
+  NatTargets options;
   options.one_pass = true;
   std::vector<int> found(4, 0);
   for (std::uint64_t step = 0; step < 400; ++step) {
-    const RefinedPasses passes = refined_passes(options, {.random = Random(step)}, false);
+    const RefinementPasses passes = refined_passes(options, {.random = Random(step)}, false);
     EXPECT_EQ(passes.last, passes.first_learnt);
     ++found.at(static_cast<std::size_t>(passes.last));
   }
@@ -192,11 +194,11 @@ void expect_gradients(EncoderDecoderOptions options) {
   options.common.dropout = options.common.attention_dropout = 0.3;
   const auto model = make_encoder_decoder(options, tiny_setting());
   const Batch read = model->body().prepared(batch(), Random(4));
-  const Pass pass = {.training = true, .random = Random(3)};
+  const ForwardContext pass = {.training = true, .random = Random(3)};
   testing::expect_layer_gradients(
       model->parameters(),
       [&](const std::vector<Variable>&) {
-        const std::vector<Term> terms = model->losses({.fields = read.fields}, pass).terms;
+        const std::vector<LossTerm> terms = model->losses({.fields = read.fields}, pass).terms;
         EXPECT_EQ(terms.size(), 2u);
         return add(sum(terms[0].values), sum(terms[1].values, terms[1].weight));
       },
@@ -205,7 +207,7 @@ void expect_gradients(EncoderDecoderOptions options) {
 }
 
 TEST(MaskedDecoder, GradientOfAllWeights) {
-  for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post})
+  for (const NormPosition norm : {NormPosition::pre, NormPosition::post})
     expect_gradients(masked(norm));
 }
 
@@ -220,7 +222,7 @@ TEST(MaskedDecoder, ADetachedLengthTeachesTheEncoderNothing) {
     model->parameters().clear_gradients();
     backward(sum(model->losses({.fields = read.fields}, {.training = true}).terms[1].values));
     for (const auto& parameter : model->parameters().all()) {
-      const Values gradient = values_of(parameter->own_gradient);
+      const Values gradient = values_of(parameter->shard_gradient);
       const bool is_zero = std::ranges::all_of(gradient, [](double x) { return x == 0; });
       if (parameter->name.starts_with("length/")) {
         EXPECT_FALSE(is_zero) << parameter->name;
@@ -243,10 +245,11 @@ TEST(MaskedDecoder, ARefinementSumsThePassesOnWhatWasSaid) {
   Values expected(found.size(), 0.0);
   Fields fields = read.fields;
   for (int round = 0; round < 3; ++round) {
-    const Losses losses = model->losses({.fields = fields}, Pass{});
+    const Losses losses = model->losses({.fields = fields}, ForwardContext{});
     const Values here = values_of(losses.terms[0].values.value());
     for (std::size_t i = 0; i < here.size(); ++i) expected[i] += here[i];
-    const Values scores = values_of(model->scores({.fields = fields}, Pass{}).scores.value());
+    const Values scores =
+        values_of(model->scores({.fields = fields}, ForwardContext{}).scores.value());
     fields["tokens"] = fields["tokens"].clone();
     for (std::size_t i = 0; i < here.size(); ++i) {
       if (read.field("targets").span<std::int64_t>()[i] < 0) continue;
@@ -259,19 +262,21 @@ TEST(MaskedDecoder, ARefinementSumsThePassesOnWhatWasSaid) {
 
 // What was encoded is read in place of the source.
 TEST(MaskedDecoder, EncodedSourcesAreReadAgain) {
-  for (const Wiring wiring : testing::all_wirings) {
+  for (const CrossAttentionMapping wiring : testing::all_wirings) {
     EncoderDecoderOptions options = masked();
     options.wiring = wiring;
     const auto model = make_encoder_decoder(options, tiny_setting());
     const Batch read = model->body().prepared(batch(), std::nullopt);
-    const Answers answers = model->answers({.fields = read.fields}, Pass{});
+    const Predictions answers = model->predict({.fields = read.fields}, ForwardContext{});
     EXPECT_EQ(answers.choices.elements(), std::ssize(rows));
     Fields without = read.fields;
-    without["source"] = filled(read.field("source").shape(), 1);
+    without["source"] = full_tensor(read.field("source").shape(), 1);
     EXPECT_EQ(
-        values_of(
-            model->scores({.fields = without, .sides = answers.sides}, Pass{}).scores.value()),
-        values_of(model->scores({.fields = read.fields}, Pass{}).scores.value()));
+        values_of(model
+                      ->scores({.fields = without, .encoder_outputs = answers.encoder_outputs},
+                               ForwardContext{})
+                      .scores.value()),
+        values_of(model->scores({.fields = read.fields}, ForwardContext{}).scores.value()));
   }
 }
 
@@ -282,7 +287,7 @@ TEST(MaskedDecoder, TellsOfLengthsThatAreNoClass) {
     Fields fields = read.fields;
     fields["source_length"] = fields["source_length"].clone();
     fields["source_length"].span<std::int64_t>()[0] = length;
-    return far_lengths(fields, {}).sum;
+    return out_of_range_lengths(fields, {}).sum;
   };
   EXPECT_EQ(far(5 + 128), 0);
   EXPECT_EQ(far(5 + 129), 1);
@@ -297,10 +302,11 @@ TEST(MaskedDecoder, EveryPlaceSeesEveryOtherButPadding) {
     Fields fields = read.fields;
     fields["tokens"] = fields["tokens"].clone();
     row_of(fields["tokens"], row)[t] = 3;
-    return values_of(model->scores({.fields = fields}, Pass{}).scores.value());
+    return values_of(model->scores({.fields = fields}, ForwardContext{}).scores.value());
   };
   const Values last = scores(1, 1), padding = scores(1, 4);
-  const Values before = values_of(model->scores({.fields = read.fields}, Pass{}).scores.value());
+  const Values before =
+      values_of(model->scores({.fields = read.fields}, ForwardContext{}).scores.value());
   constexpr std::size_t width = testing::vocabulary + 1;
   const std::size_t first = columns * width;  // of row 1
   EXPECT_NE(last[first], before[first]);
@@ -315,14 +321,14 @@ TEST(MaskedDecoder, RefusesWhatIsSaidOneAfterAnother) {
             "are said one "
             "after another; set model.use_pointer_generator to false and "
             "model.coverage_loss_weight to 0");
-  ModelSetting setting = tiny_setting();
-  setting.sampling.mixing = InputMixing::parallel;
+  ModelBuildOptions setting = tiny_setting();
+  setting.sampling.mixing = ScheduledSamplingMethod::parallel;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(masked(), setting); }),
             "model.decoder_type is non_autoregressive, and training.scheduled_sampling.method is "
             "for words that are said one after "
             "another; set it to none");
   options = refined();
-  options.masking.first = FirstWords::source;
+  options.masking.first = NatDecoderInput::source;
   options.embeddings = EncoderDecoderOptions::Embeddings::apart;
   EXPECT_EQ(
       sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),

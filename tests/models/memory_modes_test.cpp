@@ -13,7 +13,7 @@ using testing::Values;
 using testing::values_of;
 
 TransformerXlOptions reversible_options(std::int64_t memory) {
-  TransformerXlOptions options = {.common = tiny_options(NormPlacement::pre), .memory = memory};
+  TransformerXlOptions options = {.common = tiny_options(NormPosition::pre), .memory = memory};
   options.common.residual = ResidualKind::reversible;
   return options;
 }
@@ -28,7 +28,7 @@ std::string refusal(const ModelOptions& options, const MemoryOptions& memory) {
 }
 
 TEST(MemoryModes, ThoseThatDoNotGoTogetherAreRefused) {
-  ModelOptions reversible = tiny_options(NormPlacement::pre);
+  ModelOptions reversible = tiny_options(NormPosition::pre);
   reversible.residual = ResidualKind::reversible;
   EXPECT_EQ(refusal(reversible, {.recompute_granularity = RecomputeGranularity::full}),
             "memory.recompute_granularity is full, but model.residual.type: reversible computes "
@@ -112,7 +112,7 @@ TEST(MemoryModes, AGatedModelSaysWhatItNeeds) {
                        {"model.residual.gate.extra_biases", "true"}}),
             "--set: model.residual.gate.extra_biases is for model.residual.gate.type: gru and "
             "sigtanh, which have a candidate");
-  ModelOptions options = tiny_options(NormPlacement::pre);
+  ModelOptions options = tiny_options(NormPosition::pre);
   options.residual = ResidualKind::gated;
   EXPECT_EQ(refusal(options, {.recompute_granularity = RecomputeGranularity::full}), "no error");
   EXPECT_EQ(refusal(options, {.reconstruction_check_every = 3}),
@@ -124,15 +124,15 @@ TEST(MemoryModes, AGatedModelSaysWhatItNeeds) {
 // What comes before a changed token is as it was, whatever the gates.
 TEST(MemoryModes, AGatedModelSeesNothingThatComesLater) {
   for (const GateKind kind : {GateKind::gru, GateKind::sigtanh}) {
-    TransformerXlOptions options = {.common = tiny_options(NormPlacement::pre), .memory = 4};
+    TransformerXlOptions options = {.common = tiny_options(NormPosition::pre), .memory = 4};
     options.common.residual = ResidualKind::gated;
     options.common.gate.kind = kind;
     const auto model = make_transformer_xl(options, tiny_setting());
     const Tensor text = testing::random_ids(1, 9, 3);
-    const NoGradient unrecorded;
-    const Reading before = testing::segment_of(text, 0, 8);
+    const NoGradGuard unrecorded;
+    const ModelInput before = testing::segment_of(text, 0, 8);
     const Values expected = values_of(testing::losses_of(*model, before).value());
-    Reading changed = before;
+    ModelInput changed = before;
     changed.fields["tokens"] = before.fields.at("tokens").clone();
     std::int64_t& token = changed.fields["tokens"].data<std::int64_t>()[5];
     token = (token + 1) % testing::vocabulary;
@@ -143,16 +143,17 @@ TEST(MemoryModes, AGatedModelSeesNothingThatComesLater) {
 
 // Acting a step at a time with memory sees what the parallel pass sees.
 TEST(MemoryModes, TheMemoryOfAGatedModelEqualsOneLongSegment) {
-  TransformerXlOptions options = {.common = tiny_options(NormPlacement::pre), .memory = 12};
+  TransformerXlOptions options = {.common = tiny_options(NormPosition::pre), .memory = 12};
   options.common.residual = ResidualKind::gated;
   const auto model = make_transformer_xl(options, tiny_setting());
   const Tensor text = testing::random_ids(2, 13, 3);
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const Values whole =
       values_of(testing::losses_of(*model, testing::segment_of(text, 0, 12)).value());
-  Carried memory;
+  RecurrentState memory;
   for (std::int64_t step = 0; step < 12; ++step) {
-    const Losses part = model->losses(testing::segment_of(text, step, 1, memory, 12), Pass());
+    const Losses part =
+        model->losses(testing::segment_of(text, step, 1, memory, 12), ForwardContext());
     memory = part.carried;
     const Values losses = values_of(testing::loss_values(part).value());
     for (std::size_t row = 0; row < 2; ++row)
@@ -166,7 +167,8 @@ TEST(MemoryModes, AReversibleModelHasTheGradientsOfDifferences) {
       FeedForwardActivation::gelu;  // relu's kink may lie within a difference
   const auto model = make_transformer_xl(options, tiny_setting());
   const Tensor text = testing::random_ids(2, 11, 3);
-  const Carried memory = model->losses(testing::segment_of(text, 0, 5, {}, 4), Pass()).carried;
+  const RecurrentState memory =
+      model->losses(testing::segment_of(text, 0, 5, {}, 4), ForwardContext()).carried;
   testing::expect_model_gradients(
       *model, testing::segment_of(text, 5, 5, memory, 4), {.training = true, .random = Random(1)});
 }
@@ -175,9 +177,10 @@ TEST(MemoryModes, AReversibleModelHasTheGradientsOfDifferences) {
 TEST(MemoryModes, TheMemoryOfAReversibleModelEqualsOneLongSegment) {
   const auto model = make_transformer_xl(reversible_options(6), tiny_setting());
   const Tensor text = testing::random_ids(2, 13, 3);
-  const NoGradient unrecorded;
-  const Losses first = model->losses(testing::segment_of(text, 0, 6, {}, 6), Pass());
-  const Losses second = model->losses(testing::segment_of(text, 6, 6, first.carried, 6), Pass());
+  const NoGradGuard unrecorded;
+  const Losses first = model->losses(testing::segment_of(text, 0, 6, {}, 6), ForwardContext());
+  const Losses second =
+      model->losses(testing::segment_of(text, 6, 6, first.carried, 6), ForwardContext());
   const Values whole =
       values_of(testing::losses_of(*model, testing::segment_of(text, 0, 12)).value());
   const Values parts[] = {values_of(testing::loss_values(first).value()),
@@ -189,13 +192,13 @@ TEST(MemoryModes, TheMemoryOfAReversibleModelEqualsOneLongSegment) {
 }
 
 TEST(MemoryModes, TheTrainerMeasuresTheReconstructionWhenAsked) {
-  ModelSetting setting = tiny_setting();
+  ModelBuildOptions setting = tiny_setting();
   setting.compute = DType::f32;
   TrainingOptions options;
   options.accumulation = 2;
   Trainer trainer(make_transformer_xl(reversible_options(4), setting), options, Random(1));
   Batch batch = testing::batch_of_rows(testing::random_ids(4, 6, 3));
-  batch.fresh = true;
+  batch.resets_state = true;
   EXPECT_FALSE(trainer.step(batch).reconstruction_error);
   const std::optional<double> error = trainer.step(batch, {.measure = true}).reconstruction_error;
   ASSERT_TRUE(error);

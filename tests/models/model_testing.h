@@ -10,7 +10,7 @@ namespace longspan::testing {
 inline constexpr std::int64_t vocabulary = 11;
 
 // heads * head_width is not the width, so that neither can stand for the other.
-inline ModelOptions tiny_options(NormPlacement norm = NormPlacement::post) {
+inline ModelOptions tiny_options(NormPosition norm = NormPosition::post) {
   return {.layers = 2,
           .width = 8,
           .heads = 2,
@@ -21,7 +21,7 @@ inline ModelOptions tiny_options(NormPlacement norm = NormPlacement::post) {
           .initial_deviation = 0.2};
 }
 
-inline ModelSetting tiny_setting(std::int64_t segment = 5) {
+inline ModelBuildOptions tiny_setting(std::int64_t segment = 5) {
   return {.vocabulary = vocabulary,
           .segment = segment,
           .compute = DType::f64,
@@ -54,11 +54,11 @@ inline Fields segment_fields(const Tensor& text, std::int64_t begin, std::int64_
   return {{"tokens", columns(text, begin, time)}, {"targets", columns(text, begin + 1, time)}};
 }
 
-inline Reading segment_of(const Tensor& text,
-                          std::int64_t begin,
-                          std::int64_t time,
-                          const Carried& carried = {},
-                          std::int64_t longest_memory = 0) {
+inline ModelInput segment_of(const Tensor& text,
+                             std::int64_t begin,
+                             std::int64_t time,
+                             const RecurrentState& carried = {},
+                             std::int64_t longest_memory = 0) {
   return {.fields = segment_fields(text, begin, time),
           .carried = carried,
           .longest_memory = longest_memory};
@@ -77,8 +77,8 @@ inline Batch batch_of_rows(const Tensor& text) {
 }
 
 // What the layers of a model remember, from the first on.
-inline Carried memory_of(const std::vector<Tensor>& layers) {
-  Carried carried;
+inline RecurrentState memory_of(const std::vector<Tensor>& layers) {
+  RecurrentState carried;
   for (const Tensor& layer : layers)
     carried.tensors.push_back({"memory/" + std::to_string(carried.tensors.size()), layer});
   return carried;
@@ -90,7 +90,9 @@ inline Variable loss_values(const Losses& losses) {
   return losses.terms.front().values;
 }
 
-inline Variable losses_of(const Model& model, const Reading& reading, const Pass& pass = {}) {
+inline Variable losses_of(const Model& model,
+                          const ModelInput& reading,
+                          const ForwardContext& pass = {}) {
   return loss_values(model.losses(reading, pass));
 }
 
@@ -101,7 +103,9 @@ inline double mean(const Tensor& losses) {
 }
 
 // The gradient of a model's losses with respect to all its weights.
-inline void expect_model_gradients(Model& model, const Reading& segment, const Pass& pass) {
+inline void expect_model_gradients(Model& model,
+                                   const ModelInput& segment,
+                                   const ForwardContext& pass) {
   expect_layer_gradients(
       model.parameters(),
       [&](const std::vector<Variable>&) { return losses_of(model, segment, pass); },
@@ -111,7 +115,7 @@ inline void expect_model_gradients(Model& model, const Reading& segment, const P
 
 // Plain gradient descent on one segment; the mean loss before the first step and after the last.
 inline std::pair<double, double> descend(Model& model,
-                                         const Reading& segment,
+                                         const ModelInput& segment,
                                          int steps,
                                          double rate) {
   double first = 0;

@@ -15,52 +15,53 @@ struct Result {
   std::map<std::string, Values> gradients;
 };
 
-using Make = std::function<std::unique_ptr<Model>(const ModelSetting&)>;
+using Make = std::function<std::unique_ptr<Model>(const ModelBuildOptions&)>;
 
-ModelOptions options_with_dropout(NormPlacement norm) {
+ModelOptions options_with_dropout(NormPosition norm) {
   ModelOptions options = testing::tiny_options(norm);
   options.activation = FeedForwardActivation::gelu;
   options.dropout = options.attention_dropout = 0.2;
   return options;
 }
 
-std::unique_ptr<Model> transformer_xl(const ModelSetting& setting) {
+std::unique_ptr<Model> transformer_xl(const ModelBuildOptions& setting) {
   TransformerXlOptions options;
-  options.common = options_with_dropout(NormPlacement::post);
+  options.common = options_with_dropout(NormPosition::post);
   options.memory = 4;
   return make_transformer_xl(options, setting);
 }
 
-std::unique_ptr<Model> decoder(const ModelSetting& setting) {
+std::unique_ptr<Model> decoder(const ModelBuildOptions& setting) {
   DecoderOptions options;
-  options.common = options_with_dropout(NormPlacement::pre);
-  options.positions.kind = PositionKind::learned;
+  options.common = options_with_dropout(NormPosition::pre);
+  options.positions.kind = PositionEmbeddingType::learned;
   return make_decoder(options, setting);
 }
 
-std::unique_ptr<Model> relative_decoder(const ModelSetting& setting) {
+std::unique_ptr<Model> relative_decoder(const ModelBuildOptions& setting) {
   DecoderOptions options;
-  options.common = options_with_dropout(NormPlacement::pre);
-  options.positions = {.kind = PositionKind::relative, .reach = 2};
+  options.common = options_with_dropout(NormPosition::pre);
+  options.positions = {.kind = PositionEmbeddingType::relative, .relative_max_distance = 2};
   return make_decoder(options, setting);
 }
 
-std::unique_ptr<Model> biased_decoder(const ModelSetting& setting) {
+std::unique_ptr<Model> biased_decoder(const ModelBuildOptions& setting) {
   DecoderOptions options;
-  options.common = options_with_dropout(NormPlacement::pre);
+  options.common = options_with_dropout(NormPosition::pre);
   options.common.score_scale = ScoreScale::none;
   options.common.logit_scale = LogitScale::width;
-  options.positions = {.kind = PositionKind::relative_bias, .reach = 3, .buckets = 4};
+  options.positions = {
+      .kind = PositionEmbeddingType::relative_bias, .relative_max_distance = 3, .buckets = 4};
   return make_decoder(options, setting);
 }
 
 // Two segments, the memory of the first carried to the second.
 Result run(const Make& make, DType compute) {
-  ModelSetting setting = testing::tiny_setting();
+  ModelBuildOptions setting = testing::tiny_setting();
   setting.compute = compute;
   const auto model = make(setting);
   const Tensor text = testing::random_ids(3, 11, 1);
-  const Pass pass = {.training = true, .random = Random(3)};
+  const ForwardContext pass = {.training = true, .random = Random(3)};
   const std::int64_t longest = model->body().longest_memory();
   const Losses first = model->losses(testing::segment_of(text, 0, 5, {}, longest), pass.child(0));
   const Losses second =
@@ -69,7 +70,7 @@ Result run(const Make& make, DType compute) {
   EXPECT_EQ(losses.value().dtype(), accumulator_of(compute));
   Result result;
   result.losses = values_of(losses.value());
-  for (const CarriedTensor& layer : second.carried.tensors) {
+  for (const RecurrentStateTensor& layer : second.carried.tensors) {
     EXPECT_EQ(layer.tensor.dtype(), compute);
     for (const double value : values_of(layer.tensor)) result.memory.push_back(value);
   }

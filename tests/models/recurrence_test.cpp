@@ -14,9 +14,9 @@ using testing::tiny_setting;
 using testing::Values;
 using testing::values_of;
 
-EncoderDecoderOptions tiny(StepCount count) {
+EncoderDecoderOptions tiny(RecurrenceType count) {
   EncoderDecoderOptions options;
-  options.common = testing::tiny_options(NormPlacement::pre);
+  options.common = testing::tiny_options(NormPosition::pre);
   options.common.activation = FeedForwardActivation::gelu_tanh;  // has a gradient everywhere
   options.encoder_layers = 1;
   options.recurrence.count = count;
@@ -28,45 +28,45 @@ EncoderDecoderOptions tiny(StepCount count) {
 const std::vector<Lengths> rows = {{4, 5}, {2, 3}, {0, 4}, {0, 0}};
 constexpr std::int64_t target_columns = 5;
 
-Reading reading(const Lengths& columns = {4, target_columns}) {
+ModelInput reading(const Lengths& columns = {4, target_columns}) {
   return {.fields = testing::pair_fields(rows, columns, 1)};
 }
 
-const Term& term_of(const Losses& losses, const std::string& name) {
-  const auto found = std::ranges::find(losses.terms, name, &Term::name);
+const LossTerm& term_of(const Losses& losses, const std::string& name) {
+  const auto found = std::ranges::find(losses.terms, name, &LossTerm::name);
   require(found != losses.terms.end(), "no term is named {}", name);
   return *found;
 }
 
 // Of each target; padding has none.
 Tensor of_targets(const Losses& losses) {
-  return std::ranges::find(losses.terms, "tokens", &Term::count)->values.value();
+  return std::ranges::find(losses.terms, "tokens", &LossTerm::count)->values.value();
 }
 
-Values scores_of(const Model& model, const Reading& of) {
-  const NoGradient unrecorded;
-  return values_of(model.scores(of, Pass()).scores.value());
+Values scores_of(const Model& model, const ModelInput& of) {
+  const NoGradGuard unrecorded;
+  return values_of(model.scores(of, ForwardContext()).scores.value());
 }
 
-const StepCount counts[] = {StepCount::fixed, StepCount::adaptive};
+const RecurrenceType counts[] = {RecurrenceType::fixed, RecurrenceType::adaptive};
 
 TEST(Recurrence, GradientOfAllTermsOfPairs) {
-  for (const StepCount count : counts)
+  for (const RecurrenceType count : counts)
     for (const bool recomputes : {false, true}) {
       EncoderDecoderOptions options = tiny(count);
       options.common.dropout = options.common.attention_dropout = 0.3;
       options.recurrence.signals.kind =
-          recomputes ? StepSignalKind::learned : StepSignalKind::sinusoidal;
-      if (recomputes) options.positions.kind = PositionKind::learned;
-      ModelSetting setting = tiny_setting();
+          recomputes ? StepTimingSignalType::learned : StepTimingSignalType::sinusoidal;
+      if (recomputes) options.positions.kind = PositionEmbeddingType::learned;
+      ModelBuildOptions setting = tiny_setting();
       if (recomputes) setting.memory.recompute_granularity = RecomputeGranularity::full;
       const auto model = make_encoder_decoder(options, setting);
-      const Pass pass = {.training = true, .random = Random(3)};
+      const ForwardContext pass = {.training = true, .random = Random(3)};
       testing::expect_layer_gradients(model->parameters(),
                                       [&](const std::vector<Variable>&) -> Variable {
                                         const Losses losses = model->losses(reading(), pass);
                                         Variable total;
-                                        for (const Term& term : losses.terms) {
+                                        for (const LossTerm& term : losses.terms) {
                                           const Variable weighed = sum(term.values, term.weight);
                                           total = total.defined() ? add(total, weighed) : weighed;
                                         }
@@ -82,7 +82,7 @@ TEST(Recurrence, TellsTheLastLayerAloneWhoTakesAStep) {
   Parameters parameters = testing::one_process_parameters();
   const Scope scope(parameters);
   RecurrenceOptions options;
-  options.count = StepCount::adaptive;
+  options.count = RecurrenceType::adaptive;
   options.halting = {.steps = 9, .bias = -1};
   const Recurrence recurrence(
       scope, {.recurrence = options, .positions = {}, .width = 4}, tiny_setting());
@@ -91,13 +91,13 @@ TEST(Recurrence, TellsTheLastLayerAloneWhoTakesAStep) {
   for (std::size_t i = 0; i < 2; ++i)
     layers[i].sublayers.push_back(
         {.norm = Norm(scope.child("layers").child(i), 4),
-         .run = [&told, i](const Variable& x, const SublayerReads&, const Pass& pass) {
-           told[i].push_back(pass.taken != nullptr);
+         .run = [&told, i](const Variable& x, const SublayerInputs&, const ForwardContext& pass) {
+           told[i].push_back(pass.active_rows != nullptr);
            return x;
          }});
   testing::allocate_randomly(parameters, 3, 1);
-  const PlainResidual residual(NormPlacement::pre, 0);
-  const Pass pass = {.time = undivided_time(6)};
+  const StandardResidual residual(NormPosition::pre, 0);
+  const ForwardContext pass = {.time = replicate_sequence(6)};
   recurrence.run(layers, residual, Variable(testing::random_tensor({2, 6, 4}, 1)), {}, pass);
   ASSERT_GT(told[1].size(), 2u);
   EXPECT_EQ(told[0], std::vector<bool>(told[1].size()));
@@ -108,32 +108,32 @@ TEST(Recurrence, TellsTheLastLayerAloneWhoTakesAStep) {
 // What halted takes no part in products of the last layer, and nothing says so but the time.
 TEST(Recurrence, CompactionChangesNothing) {
   const std::vector<Lengths> many = {{4, 5}, {2, 3}, {6, 8}, {9, 2}, {1, 7}};
-  const Reading read = {.fields = testing::pair_fields(many, {9, 8}, 1)};
+  const ModelInput read = {.fields = testing::pair_fields(many, {9, 8}, 1)};
   for (const std::int64_t layers : {1, 2})
     for (const RecomputeGranularity recompute :
          {RecomputeGranularity::none, RecomputeGranularity::full}) {
       std::vector<Values> found;
       for (const bool compaction : {false, true}) {
-        EncoderDecoderOptions options = tiny(StepCount::adaptive);
+        EncoderDecoderOptions options = tiny(RecurrenceType::adaptive);
         options.encoder_layers = options.common.layers = layers;
         options.common.dropout = options.common.attention_dropout = 0.3;
         options.common.initial_deviation = 0.6;
         options.recurrence.halting = {.steps = 5, .bias = 0.7, .compaction = compaction};
         // Each query hears where the one before it has looked, also one that halted.
-        if (layers == 1) options.scores = {.kind = CrossScores::location, .taps = 3};
-        ModelSetting setting = tiny_setting();
+        if (layers == 1) options.scores = {.kind = CrossAttentionScore::location, .kernel_size = 3};
+        ModelBuildOptions setting = tiny_setting();
         setting.memory.recompute_granularity = recompute;
         if (layers == 2) setting.memory.feed_forward_chunks = 2;
         const auto model = make_encoder_decoder(options, setting);
         const Losses losses = model->losses(read, {.training = true, .random = Random(3)});
         Variable total;
         Values here;
-        for (const Term& term : losses.terms) {
+        for (const LossTerm& term : losses.terms) {
           here.push_back(sum(term.values).value().item());
           total = total.defined() ? add(total, sum(term.values)) : sum(term.values);
         }
         std::vector<double> steps;
-        for (const Watched& each : losses.watched)
+        for (const AuxiliaryMetric& each : losses.watched)
           if (each.name.ends_with("steps")) steps.push_back(each.sum);
         EXPECT_GT(steps.at(0), 22);            // some tokens take a second step
         EXPECT_LT(steps.at(0), 0.9 * 22 * 5);  // and some do not take all
@@ -147,24 +147,25 @@ TEST(Recurrence, CompactionChangesNothing) {
 }
 
 TEST(Recurrence, ReadsOnFromKeptKeysOfEachStep) {
-  const NoGradient unrecorded;
-  for (const StepCount count : counts)
-    for (const PositionKind positions : {PositionKind::sinusoidal, PositionKind::relative}) {
+  const NoGradGuard unrecorded;
+  for (const RecurrenceType count : counts)
+    for (const PositionEmbeddingType positions :
+         {PositionEmbeddingType::sinusoidal, PositionEmbeddingType::relative}) {
       EncoderDecoderOptions options = tiny(count);
-      options.positions = {.kind = positions, .reach = 2};
-      if (count == StepCount::fixed && positions == PositionKind::sinusoidal)
+      options.positions = {.kind = positions, .relative_max_distance = 2};
+      if (count == RecurrenceType::fixed && positions == PositionEmbeddingType::sinusoidal)
         options.common.residual = ResidualKind::reversible;
       const auto model = make_encoder_decoder(options, tiny_setting());
-      const Reading all = reading();
+      const ModelInput all = reading();
       const Values expected = scores_of(*model, all);
-      const auto kept = std::make_shared<KeptKeys>();
+      const auto kept = std::make_shared<KVCache>();
       for (std::int64_t column = 0; column < target_columns; ++column) {
         Fields fields = {{"tokens", testing::columns(field_of(all.fields, "tokens"), column, 1)}};
         if (column == 0)
           for (const char* name : {"source", "source_length"}) fields[name] = all.fields.at(name);
-        const Values found =
-            values_of(model->scores({.fields = fields, .only_last = true}, Pass{.kept = kept})
-                          .scores.value());
+        const Values found = values_of(
+            model->scores({.fields = fields, .only_last = true}, ForwardContext{.kv_cache = kept})
+                .scores.value());
         for (std::size_t row = 0; row < rows.size(); ++row)
           for (std::size_t id = 0; id < testing::vocabulary; ++id) {
             if (column >= rows[row].target) continue;
@@ -179,9 +180,9 @@ TEST(Recurrence, ReadsOnFromKeptKeysOfEachStep) {
 
 // However many steps a later token makes the others take.
 TEST(Recurrence, ATargetDependsOnNothingBehindIt) {
-  for (const StepCount count : counts) {
+  for (const RecurrenceType count : counts) {
     const auto model = make_encoder_decoder(tiny(count), tiny_setting());
-    const Reading later = reading();
+    const ModelInput later = reading();
     std::int64_t& id = row_of(field_of(later.fields, "tokens"), 0)[3];
     id = (id + 1) % testing::vocabulary;
     const Values before = values_of(of_targets(model->losses(reading(), {})));
@@ -197,17 +198,17 @@ TEST(Recurrence, ATargetDependsOnNothingBehindIt) {
 
 // Neither what padding holds nor how much there is of it; and no padding takes a step.
 TEST(Recurrence, PaddingNeverRuns) {
-  for (const StepCount count : counts) {
+  for (const RecurrenceType count : counts) {
     const auto model = make_encoder_decoder(tiny(count), tiny_setting());
     const Losses narrow = model->losses(reading(), {}), wide = model->losses(reading({9, 7}), {});
-    ASSERT_EQ(narrow.terms.size(), count == StepCount::adaptive ? 3u : 1u);
+    ASSERT_EQ(narrow.terms.size(), count == RecurrenceType::adaptive ? 3u : 1u);
     for (std::size_t i = 0; i < narrow.terms.size(); ++i)
       EXPECT_NEAR(sum(narrow.terms[i].values).value().item(),
                   sum(wide.terms[i].values).value().item(),
                   1e-11);
-    if (count == StepCount::fixed) continue;
+    if (count == RecurrenceType::fixed) continue;
     std::map<std::string, double> steps;
-    for (const Watched& each : narrow.watched) steps[each.name] = each.sum;
+    for (const AuxiliaryMetric& each : narrow.watched) steps[each.name] = each.sum;
     EXPECT_GE(steps.at("encoder_steps"), 6);
     EXPECT_LE(steps.at("encoder_steps"), 6 * 3);
     EXPECT_GE(steps.at("decoder_steps"), 12);
@@ -218,15 +219,15 @@ TEST(Recurrence, PaddingNeverRuns) {
 // A bias that never lets halt: all steps, with all weight on the last one; one that always does:
 // one step.
 TEST(Recurrence, HaltingBiasSetsTheNumberOfSteps) {
-  const auto with = [](StepCount count, double bias, std::int64_t steps) {
+  const auto with = [](RecurrenceType count, double bias, std::int64_t steps) {
     EncoderDecoderOptions options = tiny(count);
     options.recurrence.halting.bias = bias;
     options.recurrence.halting.steps = steps;
     return make_encoder_decoder(options, tiny_setting());
   };
   for (const auto& [bias, steps] : {std::pair(30.0, 1), std::pair(-60.0, 3)}) {
-    const auto adaptive = with(StepCount::adaptive, bias, 3);
-    const auto fixed = with(StepCount::fixed, 0, steps);
+    const auto adaptive = with(RecurrenceType::adaptive, bias, 3);
+    const auto fixed = with(RecurrenceType::fixed, 0, steps);
     const Losses losses = adaptive->losses(reading(), {});
     expect_close(
         values_of(of_targets(losses)), values_of(of_targets(fixed->losses(reading(), {}))), 1e-11);
@@ -238,13 +239,13 @@ TEST(Recurrence, HaltingBiasSetsTheNumberOfSteps) {
 }
 
 TEST(Recurrence, RefusesWhatCannotBe) {
-  EncoderDecoderOptions reversible = tiny(StepCount::adaptive);
+  EncoderDecoderOptions reversible = tiny(RecurrenceType::adaptive);
   reversible.common.residual = ResidualKind::reversible;
   EXPECT_THROW(make_encoder_decoder(reversible, tiny_setting()), ConfigurationError);
-  EncoderDecoderOptions wired = tiny(StepCount::fixed);
-  wired.wiring = Wiring::mix;
+  EncoderDecoderOptions wired = tiny(RecurrenceType::fixed);
+  wired.wiring = CrossAttentionMapping::mix;
   EXPECT_THROW(make_encoder_decoder(wired, tiny_setting()), ConfigurationError);
-  EncoderDecoderOptions copies = tiny(StepCount::adaptive);
+  EncoderDecoderOptions copies = tiny(RecurrenceType::adaptive);
   copies.source.copies = true;
   EXPECT_THROW(make_encoder_decoder(copies, tiny_setting()), ConfigurationError);
 }

@@ -7,17 +7,19 @@ namespace {
 
 using testing::Kind;
 
-Kind kind_of(const char* name, const ScheduledSampling& sampling, const SourceLookOptions& source) {
+Kind kind_of(const char* name,
+             const ScheduledSampling& sampling,
+             const CrossAttentionLossOptions& source) {
   return {name,
-          [=](ResidualKind residual, const ModelSetting& given) {
+          [=](ResidualKind residual, const ModelBuildOptions& given) {
             EncoderDecoderOptions options;
-            options.common = testing::dropped_options(NormPlacement::pre);
+            options.common = testing::dropped_options(NormPosition::pre);
             options.common.residual = residual;
             // The gradient of a bias of keys is rounding alone, of which Adam makes steps: small
             // weights keep them below the bound.
             options.common.initial_deviation = 0.05;
             options.source = source;
-            ModelSetting setting = given;
+            ModelBuildOptions setting = given;
             setting.sampling = sampling;
             return testing::make_encoder_decoder(options, setting);
           },
@@ -25,17 +27,17 @@ Kind kind_of(const char* name, const ScheduledSampling& sampling, const SourceLo
 }
 
 TEST(ScheduledSamplingMesh, EveryKindInEveryModeOnLayouts) {
-  using enum InputMixing;
+  using enum ScheduledSamplingMethod;
   const ScheduledSampling sampled = {.mixing = parallel,
-                                     .guess = InputGuess::sample,
+                                     .guess = ScheduledSamplingPrediction::sample,
                                      .passes = 2,
-                                     .schedule = GoldSchedule::linear,
+                                     .schedule = GoldProbabilitySchedule::linear,
                                      .start = 0.6,
                                      .decay = 0.1};
   ScheduledSampling noisy = sampled, sparse = sampled;
   noisy.mixing = sparse.mixing = two_pass;
-  noisy.guess = InputGuess::gumbel;
-  sparse.guess = InputGuess::sparsemax;
+  noisy.guess = ScheduledSamplingPrediction::gumbel;
+  sparse.guess = ScheduledSamplingPrediction::sparsemax;
   sparse.temperature = 1.0 / 3;
   // Sequential guesses are parallel ones of more passes. Nothing here knows of ZeRO.
   testing::expect_equal({kind_of("parallel", sampled, {}),

@@ -15,29 +15,31 @@ using testing::values_of;
 const std::vector<Lengths> rows = {{4, 5}, {2, 3}, {0, 4}, {0, 0}};
 constexpr std::int64_t columns = 5;
 
-Reading reading() { return {.fields = testing::pair_fields(rows, {4, columns}, 1)}; }
+ModelInput reading() { return {.fields = testing::pair_fields(rows, {4, columns}, 1)}; }
 
 EncoderDecoderOptions tiny(double dropout = 0) {
   EncoderDecoderOptions options;
-  options.common = testing::tiny_options(NormPlacement::pre);
+  options.common = testing::tiny_options(NormPosition::pre);
   options.common.activation = FeedForwardActivation::gelu_tanh;
   options.common.dropout = options.common.attention_dropout = dropout;
   return options;
 }
 
 // Of a share of true words that stays what it is.
-ScheduledSampling with_share(InputMixing mixing, InputGuess guess, double share) {
+ScheduledSampling with_share(ScheduledSamplingMethod mixing,
+                             ScheduledSamplingPrediction guess,
+                             double share) {
   return {.mixing = mixing,
           .guess = guess,
           .passes = 2,
-          .schedule = GoldSchedule::linear,
+          .schedule = GoldProbabilitySchedule::linear,
           .start = share,
           .decay = 0};
 }
 
 std::unique_ptr<Model> model_with(const ScheduledSampling& sampling,
                                   const EncoderDecoderOptions& options = tiny()) {
-  ModelSetting setting = tiny_setting();
+  ModelBuildOptions setting = tiny_setting();
   setting.sampling = sampling;
   return make_encoder_decoder(options, setting);
 }
@@ -45,32 +47,35 @@ std::unique_ptr<Model> model_with(const ScheduledSampling& sampling,
 const std::vector<ScheduledSampling>& all_kinds(double share) {
   static std::vector<ScheduledSampling> all;
   all.clear();
-  for (const InputGuess guess : {InputGuess::sample,
-                                 InputGuess::argmax,
-                                 InputGuess::softmax,
-                                 InputGuess::gumbel,
-                                 InputGuess::top_five,
-                                 InputGuess::sparsemax})
-    all.push_back(with_share(InputMixing::two_pass, guess, share));
-  for (const InputMixing mixing : {InputMixing::parallel, InputMixing::sequential})
-    for (const InputGuess guess : {InputGuess::sample, InputGuess::argmax})
+  for (const ScheduledSamplingPrediction guess : {ScheduledSamplingPrediction::sample,
+                                                  ScheduledSamplingPrediction::argmax,
+                                                  ScheduledSamplingPrediction::softmax,
+                                                  ScheduledSamplingPrediction::gumbel,
+                                                  ScheduledSamplingPrediction::top_five,
+                                                  ScheduledSamplingPrediction::sparsemax})
+    all.push_back(with_share(ScheduledSamplingMethod::two_pass, guess, share));
+  for (const ScheduledSamplingMethod mixing :
+       {ScheduledSamplingMethod::parallel, ScheduledSamplingMethod::sequential})
+    for (const ScheduledSamplingPrediction guess :
+         {ScheduledSamplingPrediction::sample, ScheduledSamplingPrediction::argmax})
       all.push_back(with_share(mixing, guess, share));
   return all;
 }
 
-const Pass training = {.training = true, .random = Random(3)};
+const ForwardContext training = {.training = true, .random = Random(3)};
 
 TEST(ScheduledSampling, SharesFallAsTheScheduleSays) {
-  ScheduledSampling options = {.schedule = GoldSchedule::linear, .least = 0.25, .decay = 0.1};
+  ScheduledSampling options = {
+      .schedule = GoldProbabilitySchedule::linear, .least = 0.25, .decay = 0.1};
   EXPECT_DOUBLE_EQ(options.gold_share(0), 1);
   EXPECT_DOUBLE_EQ(options.gold_share(5), 0.5);
   EXPECT_DOUBLE_EQ(options.gold_share(50), 0.25);
-  options = {.schedule = GoldSchedule::exponential, .decay = 0.9};
+  options = {.schedule = GoldProbabilitySchedule::exponential, .decay = 0.9};
   EXPECT_DOUBLE_EQ(options.gold_share(2), 0.81);
-  options = {.schedule = GoldSchedule::inverse_sigmoid, .decay = 10};
+  options = {.schedule = GoldProbabilitySchedule::inverse_sigmoid, .decay = 10};
   EXPECT_DOUBLE_EQ(options.gold_share(0), 10.0 / 11);
   EXPECT_DOUBLE_EQ(options.gold_share(20), 10 / (10 + std::exp(2.0)));
-  options = {.schedule = GoldSchedule::warmup, .most = 0.5, .warmup = 100};
+  options = {.schedule = GoldProbabilitySchedule::warmup, .most = 0.5, .warmup = 100};
   EXPECT_DOUBLE_EQ(options.gold_share(0), 1 - 0.0005);
   EXPECT_DOUBLE_EQ(options.gold_share(100), 0.5);
   EXPECT_DOUBLE_EQ(options.gold_share(1000), 0.5);
@@ -82,16 +87,19 @@ TEST(ScheduledSampling, WeightsOfSoftGuesses) {
   Values soft;
   for (const double score : scores) sum += std::exp(2 * score);
   for (const double score : scores) soft.push_back(std::exp(2 * score) / sum);
-  expect_close(guess_weights(InputGuess::softmax, 0.5, scores), soft, 1e-14);
+  expect_close(prediction_weights(ScheduledSamplingPrediction::softmax, 0.5, scores), soft, 1e-14);
   Values five = soft;
   five[2] = five[6] = 0;
   for (double& weight : five) weight /= 1 - soft[2] - soft[6];
-  expect_close(guess_weights(InputGuess::top_five, 0.5, scores), five, 1e-14);
+  expect_close(prediction_weights(ScheduledSamplingPrediction::top_five, 0.5, scores), five, 1e-14);
   // 1.5 - t + 0.7 - t = 1.
-  expect_close(guess_weights(InputGuess::sparsemax, 1, scores), {0, 0.9, 0, 0.1, 0, 0, 0}, 1e-14);
+  expect_close(prediction_weights(ScheduledSamplingPrediction::sparsemax, 1, scores),
+               {0, 0.9, 0, 0.1, 0, 0, 0},
+               1e-14);
   Values noise(7, 0);
   noise[2] = 50;
-  EXPECT_NEAR(guess_weights(InputGuess::gumbel, 1, scores, noise)[2], 1, 1e-15);
+  EXPECT_NEAR(
+      prediction_weights(ScheduledSamplingPrediction::gumbel, 1, scores, noise)[2], 1, 1e-15);
 }
 
 TEST(ScheduledSampling, DividesLogitsByTheTemperature) {
@@ -101,10 +109,12 @@ TEST(ScheduledSampling, DividesLogitsByTheTemperature) {
     doubled.push_back(2 * score);
     halved.push_back(score / 2);
   }
-  for (const InputGuess guess :
-       {InputGuess::softmax, InputGuess::gumbel, InputGuess::top_five, InputGuess::sparsemax}) {
-    EXPECT_EQ(guess_weights(guess, 0.5, scores), guess_weights(guess, 1, doubled));
-    EXPECT_EQ(guess_weights(guess, 2, scores), guess_weights(guess, 1, halved));
+  for (const ScheduledSamplingPrediction guess : {ScheduledSamplingPrediction::softmax,
+                                                  ScheduledSamplingPrediction::gumbel,
+                                                  ScheduledSamplingPrediction::top_five,
+                                                  ScheduledSamplingPrediction::sparsemax}) {
+    EXPECT_EQ(prediction_weights(guess, 0.5, scores), prediction_weights(guess, 1, doubled));
+    EXPECT_EQ(prediction_weights(guess, 2, scores), prediction_weights(guess, 1, halved));
   }
 }
 
@@ -141,11 +151,12 @@ TEST(ScheduledSampling, TrueWordsAloneAreTeacherForcing) {
 
 // Asked once a word for the likeliest, it reads what it says greedily.
 TEST(ScheduledSampling, SequentialGuessesAreARollOut) {
-  const NoGradient unrecorded;
-  const auto options = with_share(InputMixing::sequential, InputGuess::argmax, 0);
+  const NoGradGuard unrecorded;
+  const auto options =
+      with_share(ScheduledSamplingMethod::sequential, ScheduledSamplingPrediction::argmax, 0);
   const auto model = model_with(options);
-  const Reading found = mixed_reading(options, *model, reading(), training);
-  Reading said = reading();
+  const ModelInput found = mix_in_predictions(options, *model, reading(), training);
+  ModelInput said = reading();
   for (std::int64_t t = 0; t + 1 < columns; ++t) {
     const Tensor scores = model->scores(said, training).scores.value();
     for (std::size_t row = 0; row < rows.size(); ++row) {
@@ -156,15 +167,16 @@ TEST(ScheduledSampling, SequentialGuessesAreARollOut) {
           std::max_element(here, here + testing::vocabulary) - here;
     }
   }
-  const auto ids = [](const Reading& read) {
+  const auto ids = [](const ModelInput& read) {
     const auto span = read.fields.at("tokens").span<std::int64_t>();
     return std::vector(span.begin(), span.end());
   };
   EXPECT_EQ(ids(found), ids(said));
   // And as many parallel passes are the same.
-  ScheduledSampling passes = with_share(InputMixing::parallel, InputGuess::argmax, 0);
+  ScheduledSampling passes =
+      with_share(ScheduledSamplingMethod::parallel, ScheduledSamplingPrediction::argmax, 0);
   passes.passes = columns - 1;
-  EXPECT_EQ(ids(mixed_reading(passes, *model_with(passes), reading(), training)), ids(said));
+  EXPECT_EQ(ids(mix_in_predictions(passes, *model_with(passes), reading(), training)), ids(said));
 }
 
 // Passes that only ask count no token into the centroids.
@@ -186,22 +198,24 @@ TEST(ScheduledSampling, ClustersFollowWhatIsReadOnce) {
 }
 
 TEST(ScheduledSampling, ASharpMeanIsTheLikeliestWord) {
-  const auto losses = [](InputGuess guess) {
-    ScheduledSampling options = with_share(InputMixing::two_pass, guess, 0.4);
+  const auto losses = [](ScheduledSamplingPrediction guess) {
+    ScheduledSampling options = with_share(ScheduledSamplingMethod::two_pass, guess, 0.4);
     options.temperature = 1e-6;
     EncoderDecoderOptions copies = tiny();
     copies.source.copies = true;
     return values_of(testing::losses_of(*model_with(options, copies), reading(), training).value());
   };
-  const Values likeliest = losses(InputGuess::argmax);
-  for (const InputGuess guess : {InputGuess::softmax, InputGuess::top_five, InputGuess::sparsemax})
+  const Values likeliest = losses(ScheduledSamplingPrediction::argmax);
+  for (const ScheduledSamplingPrediction guess : {ScheduledSamplingPrediction::softmax,
+                                                  ScheduledSamplingPrediction::top_five,
+                                                  ScheduledSamplingPrediction::sparsemax})
     expect_close(losses(guess), likeliest, 1e-12);
 }
 
 TEST(ScheduledSampling, ATargetDependsOnWhatIsBeforeIt) {
   for (const ScheduledSampling& kind : all_kinds(0.5)) {
     const auto model = model_with(kind);
-    const Reading later = reading();
+    const ModelInput later = reading();
     std::int64_t& id = row_of(field_of(later.fields, "tokens"), 0)[3];
     id = (id + 1) % testing::vocabulary;
     const Values before = values_of(testing::losses_of(*model, reading(), training).value());
@@ -215,14 +229,17 @@ TEST(ScheduledSampling, ATargetDependsOnWhatIsBeforeIt) {
 
 // Guesses have no gradient: that of the weights is of what was read.
 TEST(ScheduledSampling, GradientOfAllWeights) {
-  const auto model =
-      model_with(with_share(InputMixing::two_pass, InputGuess::argmax, 0.4), tiny(0.3));
+  const auto model = model_with(
+      with_share(ScheduledSamplingMethod::two_pass, ScheduledSamplingPrediction::argmax, 0.4),
+      tiny(0.3));
   testing::expect_model_gradients(*model, reading(), training);
 }
 
 TEST(ScheduledSampling, RefusesWhatCannotBe) {
-  EXPECT_EQ(sentence_of<ConfigurationError>(
-                [] { model_with(with_share(InputMixing::parallel, InputGuess::softmax, 0.5)); }),
+  EXPECT_EQ(sentence_of<ConfigurationError>([] {
+              model_with(with_share(
+                  ScheduledSamplingMethod::parallel, ScheduledSamplingPrediction::softmax, 0.5));
+            }),
             "training.scheduled_sampling.prediction is a mean of embeddings, which "
             "training.scheduled_sampling.method: two_pass "
             "reads alone; set it to sample or argmax");

@@ -10,16 +10,16 @@ using testing::LookKind;
 
 Kind kind_of(const LookKind& kind) {
   return {kind.name,
-          [kind](ResidualKind residual, const ModelSetting& setting) {
+          [kind](ResidualKind residual, const ModelBuildOptions& setting) {
             EncoderDecoderOptions options;
-            options.common = testing::dropped_options(NormPlacement::pre);
+            options.common = testing::dropped_options(NormPosition::pre);
             options.common.residual = residual;
             options.common.layers = 3;
             // The gradient of a bias of keys is rounding alone, of which Adam makes steps: small
             // weights keep them below the bound.
             options.common.initial_deviation = 0.05;
             if (residual == ResidualKind::plain && !kind.layer)
-              options.common.norm = NormPlacement::post;
+              options.common.norm = NormPosition::post;
             return testing::make_encoder_decoder(testing::with_look(options, kind), setting);
           },
           testing::looked_pairs};
@@ -38,9 +38,9 @@ TEST(SourceLookMesh, AttentionThatMovesOnWithEachNorm) {
   for (const NormKind norm : {NormKind::layer, NormKind::power}) {
     Kind kind = kind_of(testing::moving_on());
     kind.name += norm == NormKind::power ? ", power norms" : "";
-    kind.make = [norm](ResidualKind residual, const ModelSetting& setting) {
+    kind.make = [norm](ResidualKind residual, const ModelBuildOptions& setting) {
       EncoderDecoderOptions options;
-      options.common = testing::dropped_options(NormPlacement::pre);
+      options.common = testing::dropped_options(NormPosition::pre);
       options.common.residual = residual;
       options.common.norm_kind = norm;
       options.common.power.warmup = 1;

@@ -23,7 +23,7 @@ inline Batch looked_pairs(const Case& c, int step, const StreamRange& range) {
       pair_fields(rows, {c.segment, c.segment + 2}, static_cast<std::uint64_t>(step), range.begin);
   batch.counts["linked"] = add_links(batch.fields);
   batch.first_row = range.begin;
-  batch.fresh = true;
+  batch.resets_state = true;
   batch.place = "in a test";
   return batch;
 }

@@ -18,13 +18,13 @@ using testing::values_of;
 const std::vector<Lengths> rows = {{4, 5}, {2, 3}, {0, 4}, {0, 0}};
 constexpr std::size_t columns = 5;
 
-Reading reading() {
+ModelInput reading() {
   Fields fields = testing::pair_fields(rows, {4, columns}, 1);
   testing::add_links(fields);
   return {.fields = fields};
 }
 
-EncoderDecoderOptions tiny(const LookKind& kind, NormPlacement norm = NormPlacement::pre) {
+EncoderDecoderOptions tiny(const LookKind& kind, NormPosition norm = NormPosition::pre) {
   EncoderDecoderOptions options;
   options.common = testing::tiny_options(norm);
   options.common.activation = FeedForwardActivation::gelu_tanh;
@@ -32,19 +32,19 @@ EncoderDecoderOptions tiny(const LookKind& kind, NormPlacement norm = NormPlacem
 }
 
 // All terms as one number a kind, each with its weight.
-Variable total(const Model& model, const Reading& read, const Pass& pass) {
+Variable total(const Model& model, const ModelInput& read, const ForwardContext& pass) {
   Variable all;
-  for (const Term& term : model.losses(read, pass).terms) {
+  for (const LossTerm& term : model.losses(read, pass).terms) {
     const Variable one = sum(term.values, term.weight);
     all = all.defined() ? add(all, one) : one;
   }
   return all;
 }
 
-TEST(SourceLook, GradientOfAllWeights) {
-  const Pass pass = {.training = true, .random = Random(3)};
+TEST(CrossAttentionWeights, GradientOfAllWeights) {
+  const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const LookKind& kind : look_kinds())
-    for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
+    for (const NormPosition norm : {NormPosition::pre, NormPosition::post}) {
       SCOPED_TRACE(kind.name);
       EncoderDecoderOptions options = tiny(kind, norm);
       options.common.dropout = options.common.attention_dropout = 0.3;
@@ -57,11 +57,11 @@ TEST(SourceLook, GradientOfAllWeights) {
     }
 }
 
-TEST(SourceLook, TermsAreThoseThatAreAskedFor) {
+TEST(CrossAttentionWeights, TermsAreThoseThatAreAskedFor) {
   const auto names = [](const LookKind& kind, bool training) {
     const auto model = make_encoder_decoder(tiny(kind), tiny_setting());
     std::string all;
-    for (const Term& term :
+    for (const LossTerm& term :
          model->losses(reading(), {.training = training, .random = Random(1)}).terms)
       all += fmt::format("{} {} {}; ", term.name, term.count, term.weight);
     return all;
@@ -74,11 +74,11 @@ TEST(SourceLook, TermsAreThoseThatAreAskedFor) {
 }
 
 // They sum to 1, and the target's is the loss.
-TEST(SourceLook, ScoresOfACopierAreLogProbabilities) {
+TEST(CrossAttentionWeights, ScoresOfACopierAreLogProbabilities) {
   const auto model = make_encoder_decoder(tiny(look_kinds()[0]), tiny_setting());
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const Values losses = values_of(testing::losses_of(*model, reading()).value());
-  const Tensor scores = model->scores(reading(), Pass()).scores.value();
+  const Tensor scores = model->scores(reading(), ForwardContext()).scores.value();
   const Tensor wanted = reading().fields.at("targets");
   const auto targets = wanted.span<std::int64_t>();
   for (std::size_t place = 0; place < losses.size(); ++place) {
@@ -98,24 +98,24 @@ TEST(SourceLook, ScoresOfACopierAreLogProbabilities) {
 }
 
 // What stands at some positions is what all have there.
-TEST(SourceLook, WhatMovesOnIsOfAllPositionsOfATarget) {
+TEST(CrossAttentionWeights, WhatMovesOnIsOfAllPositionsOfATarget) {
   const Fields fields = testing::pair_fields({{2, 3}, {0, 2}, {3, 1}}, {3, 3}, 1);
   const double a[] = {0.5, 0.5, 0,   0.25, 0.75, 0,   1, 0, 0,   // row 0
                       0,   0,   0,   0,    0,    0,   0, 0, 0,   // no source
                       0.2, 0.2, 0.6, 0.2,  0.2,  0.6, 0, 0, 1};  // row 2: one target
   const Tensor attention = Tensor::from<double>(a, {3, 3, 3}, testing::backend_device());
-  expect_close(values_of(monotonic_shares(fields, {{0, 3}}, attention)),
+  expect_close(values_of(monotonic_guide(fields, {{0, 3}}, attention)),
                {0.5, 0.5, 0, 0.125, 0.875, 0, 0.125, 0.875, 0,  // who stands at 1 stays there
                 0,   0,   0, 0,     0,     0, 0,     0,     0, 0.2, 0.2, 0.6, 0, 0, 0, 0, 0, 0},
                1e-15);
-  expect_close(values_of(monotonic_shares(fields, {{1, 2}}, attention)),
+  expect_close(values_of(monotonic_guide(fields, {{1, 2}}, attention)),
                {0.125, 0.875, 0, 0, 0, 0, 0, 0, 0},
                1e-15);
 }
 
-TEST(SourceLook, AttentionThatIsGuidedOnMovesOn) {
+TEST(CrossAttentionWeights, AttentionThatIsGuidedOnMovesOn) {
   const auto backward_mass = [](const Model& model) {
-    const Term term = model.losses(reading(), {.training = true, .random = Random(3)}).terms[1];
+    const LossTerm term = model.losses(reading(), {.training = true, .random = Random(3)}).terms[1];
     double sum = 0;
     for (const double value : values_of(term.values.value())) sum += value;
     return sum;
@@ -136,18 +136,18 @@ TEST(SourceLook, AttentionThatIsGuidedOnMovesOn) {
   EXPECT_LT(backward_mass(*model), 0.8 * before);
 }
 
-TEST(SourceLook, ATargetDependsOnWhatIsBeforeIt) {
+TEST(CrossAttentionWeights, ATargetDependsOnWhatIsBeforeIt) {
   std::vector<LookKind> kinds = look_kinds();
   kinds.push_back(testing::moving_on());
   for (const LookKind& kind : kinds) {
     SCOPED_TRACE(kind.name);
     const auto model = make_encoder_decoder(tiny(kind), tiny_setting());
-    const Pass pass = {.training = true, .random = Random(3)};
-    const Reading later = reading();
+    const ForwardContext pass = {.training = true, .random = Random(3)};
+    const ModelInput later = reading();
     std::int64_t& id = row_of(field_of(later.fields, "tokens"), 0)[3];
     id = (id + 1) % testing::vocabulary;
-    const std::vector<Term> before = model->losses(reading(), pass).terms;
-    const std::vector<Term> after = model->losses(later, pass).terms;
+    const std::vector<LossTerm> before = model->losses(reading(), pass).terms;
+    const std::vector<LossTerm> after = model->losses(later, pass).terms;
     for (std::size_t term = 0; term < before.size(); ++term) {
       const Values left = values_of(before[term].values.value());
       const Values right = values_of(after[term].values.value());
@@ -163,9 +163,9 @@ TEST(SourceLook, ATargetDependsOnWhatIsBeforeIt) {
   }
 }
 
-TEST(SourceLook, GuidesAreOfTheRealLengths) {
+TEST(CrossAttentionWeights, GuidesAreOfTheRealLengths) {
   Fields fields = testing::pair_fields({{2, 4}, {0, 2}, {3, 1}}, {3, 4}, 1);
-  const Values costs = values_of(diagonal_costs(fields, {{1, 2}, {3, 4}}, 0.2));
+  const Values costs = values_of(diagonal_guide(fields, {{1, 2}, {3, 4}}, 0.2));
   const auto cost = [](double apart) { return 1 - std::exp(-apart * apart / 0.08); };
   expect_close(costs,
                {cost(0.25),
@@ -188,19 +188,19 @@ TEST(SourceLook, GuidesAreOfTheRealLengths) {
                 0},  // no such time
                1e-15);
   EXPECT_EQ(testing::add_links(fields), 3);
-  expect_close(values_of(alignment_shares(fields, {{1, 2}, {3, 4}})),
+  expect_close(values_of(alignment_guide(fields, {{1, 2}, {3, 4}})),
                {1, 0, 0, 0.5, 0.5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
                1e-15);
 }
 
-TEST(SourceLook, ReadsOnFromKeptKeys) {
-  const NoGradient unrecorded;
+TEST(CrossAttentionWeights, ReadsOnFromKeptKeys) {
+  const NoGradGuard unrecorded;
   for (const LookKind& kind : look_kinds()) {
     if (!kind.source.copies) continue;
     const auto model = make_encoder_decoder(tiny(kind), tiny_setting());
-    const Reading all = reading();
-    const Values expected = values_of(model->scores(all, Pass()).scores.value());
-    const auto kept = std::make_shared<KeptKeys>();
+    const ModelInput all = reading();
+    const Values expected = values_of(model->scores(all, ForwardContext()).scores.value());
+    const auto kept = std::make_shared<KVCache>();
     for (std::size_t column = 0; column < columns; ++column) {
       Fields fields = {
           {"tokens",
@@ -208,7 +208,8 @@ TEST(SourceLook, ReadsOnFromKeptKeys) {
           {"source", all.fields.at("source")}};
       if (column == 0) fields["source_length"] = all.fields.at("source_length");
       const Values found = values_of(
-          model->scores({.fields = fields, .only_last = true}, Pass{.kept = kept}).scores.value());
+          model->scores({.fields = fields, .only_last = true}, ForwardContext{.kv_cache = kept})
+              .scores.value());
       for (std::size_t row = 0; row < rows.size(); ++row)
         for (std::size_t id = 0; id < testing::vocabulary; ++id) {
           if (static_cast<std::int64_t>(column) >= rows[row].target) continue;
@@ -220,13 +221,13 @@ TEST(SourceLook, ReadsOnFromKeptKeys) {
   }
 }
 
-TEST(SourceLook, RefusesWhatCannotBe) {
+TEST(CrossAttentionWeights, RefusesWhatCannotBe) {
   EncoderDecoderOptions options = tiny(look_kinds()[0]);
-  ModelSetting smoothed = tiny_setting();
+  ModelBuildOptions smoothed = tiny_setting();
   smoothed.smoothing.share = 0.1;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, smoothed); }),
             "copying from the source has one target for each word, found label smoothing of 0.1");
-  options.scores.kind = CrossScores::additive;
+  options.scores.kind = CrossAttentionScore::additive;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
             "model.cross_attention.score_function: found others than dot_product with "
             "model.use_pointer_generator, model.coverage_loss_weight or "

@@ -10,7 +10,7 @@ namespace longspan::testing {
 inline std::int64_t add_links(Fields& fields) {
   const auto sources = field_of(fields, "source_length").span<std::int64_t>();
   const auto targets = field_of(fields, "length").span<std::int64_t>();
-  const Tensor links = filled({std::ssize(sources), 4, 2}, -1);
+  const Tensor links = full_tensor({std::ssize(sources), 4, 2}, -1);
   std::int64_t linked = 0;
   for (std::size_t row = 0; row < sources.size(); ++row) {
     if (sources[row] == 0 || targets[row] == 0) continue;
@@ -26,32 +26,35 @@ inline std::int64_t add_links(Fields& fields) {
 // What all the options do together and alone.
 struct LookKind {
   const char* name;
-  SourceLookOptions source;
+  CrossAttentionLossOptions source;
   std::int64_t heads;
   std::optional<std::int64_t> layer;
-  Wiring wiring;
+  CrossAttentionMapping wiring;
 };
 inline const std::vector<LookKind>& look_kinds() {
-  using enum AttentionGuide;
+  using enum GuidedAttentionType;
   static const std::vector<LookKind> all = {
-      {"copied and covered", {.copies = true, .coverage = 0.7}, 3, 0, Wiring::last},
+      {"copied and covered", {.copies = true, .coverage = 0.7}, 3, 0, CrossAttentionMapping::last},
       {"aligned, of all layers",
        {.coverage = 0.2, .guide = alignments, .guide_weight = 0.1},
        1,
        {},
-       Wiring::full},
+       CrossAttentionMapping::full},
       {"copied along the diagonal",
        {.copies = true, .guide = diagonal, .guide_weight = 2, .guide_width = 0.3},
        4,
        {},
-       Wiring::mix}};
+       CrossAttentionMapping::mix}};
   return all;
 }
 
 // Guided by itself, which is no function of the weights for its gradient.
 inline const LookKind& moving_on() {
-  static const LookKind kind = {
-      "moving on", {.guide = AttentionGuide::monotonic, .guide_weight = 0.5}, 3, 0, Wiring::last};
+  static const LookKind kind = {"moving on",
+                                {.guide = GuidedAttentionType::monotonic, .guide_weight = 0.5},
+                                3,
+                                0,
+                                CrossAttentionMapping::last};
   return kind;
 }
 

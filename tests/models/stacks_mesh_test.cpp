@@ -30,11 +30,11 @@ constexpr std::int64_t without_source = 2;  // the row
 
 struct Case {
   std::string name;
-  NormPlacement norm = NormPlacement::pre;
-  Wiring wiring = Wiring::last;
+  NormPosition norm = NormPosition::pre;
+  CrossAttentionMapping wiring = CrossAttentionMapping::last;
   MemoryOptions memory = {};
   ResidualKind residual = ResidualKind::plain;
-  StreamJoin join = StreamJoin::mean;
+  StreamMerge join = StreamMerge::mean;
   LabelSmoothing smoothing = {};
 };
 
@@ -55,11 +55,11 @@ ModelOptions options_of(const Case& c) {
 // Both stacks and an output layer.
 struct Translator {
   Parameters parameters;
-  Wiring wiring;
+  CrossAttentionMapping wiring;
   LabelSmoothing smoothing;
   Stack encoder;
   Stack decoder;
-  OutputLayer output;
+  LMHead output;
 
   Translator(const Case& c, const ProcessMesh& mesh)
       : parameters(backend_device(), DType::f64, mesh),
@@ -71,30 +71,30 @@ struct Translator {
         decoder(Scope(parameters).child("decoder"),
                 {.common = options_of(c),
                  .memory = c.memory,
-                 .cross = CrossOptions{.wiring = c.wiring,
-                                       .encoder_layers = options_of(c).layers,
-                                       .encoder_width = options_of(c).output_width()}},
+                 .cross = CrossAttentionOptions{.wiring = c.wiring,
+                                                .encoder_layers = options_of(c).layers,
+                                                .encoder_width = options_of(c).output_width()}},
                 softmax),
         output(Scope(parameters).child("output"),
                {.vocabulary = vocabulary,
                 .width = options_of(c).output_width(),
-                .initial = Initial::normal(0.4),
+                .initial = Initializer::normal(0.4),
                 .chunks = c.memory.loss_chunks}) {
     parameters.allocate(Random(3));
   }
 
-  static std::unique_ptr<Mechanism> softmax(const Scope&, std::int64_t) {
+  static std::unique_ptr<AttentionOp> softmax(const Scope&, std::int64_t) {
     return std::make_unique<SoftmaxAttention>(0.15);
   }
 
   Variable losses(const Variable& source,
-                  const Side& side,
+                  const EncoderOutput& side,
                   const Variable& target,
                   const Tensor& length,
                   const Tensor& labels,
-                  const Pass& pass) const {
-    StackReads reads;
-    reads.sides = encoder.encode(source, side, wiring, pass.child("encoder"));
+                  const ForwardContext& pass) const {
+    StackInputs reads;
+    reads.encoder_outputs = encoder.encode(source, side, wiring, pass.child("encoder"));
     reads.context.mask.key_length = length;
     return output.losses(
         decoder(target, reads, pass.child("decoder")), labels, pass.time, smoothing);
@@ -188,11 +188,11 @@ const std::vector<MeshShape> some_layouts = {
     {.data = 2, .context = 2}, {.context = 4}, {.context = 2, .tensor = 2, .sequence = true}};
 
 const MemoryOptions chunked = {.feed_forward_chunks = 3, .loss_chunks = 3};
-constexpr LabelSmoothing torch = {0.1, Smoothing::all_classes};
-constexpr LabelSmoothing fairseq = {0.1, Smoothing::wrong_classes};
+constexpr LabelSmoothing torch = {0.1, LabelSmoothingStyle::all_classes};
+constexpr LabelSmoothing fairseq = {0.1, LabelSmoothingStyle::wrong_classes};
 
 TEST(EncoderDecoder, IsTheSameOnEveryLayout) {
-  expect_same({.name = "plain", .norm = NormPlacement::post, .smoothing = torch}, all_layouts());
+  expect_same({.name = "plain", .norm = NormPosition::post, .smoothing = torch}, all_layouts());
   expect_same({.name = "reversible",
                .memory = chunked,
                .residual = ResidualKind::reversible,
@@ -203,25 +203,25 @@ TEST(EncoderDecoder, IsTheSameOnEveryLayout) {
 TEST(EncoderDecoder, IsTheSameWithEachMemoryModeAndWiring) {
   for (const Case& c :
        std::initializer_list<Case>{{.name = "attention recomputed, full",
-       .wiring = Wiring::full,
+       .wiring = CrossAttentionMapping::full,
        .memory = {.recompute_granularity = RecomputeGranularity::selective}},
                                    {.name = "layers recomputed, mix",
-                                   .wiring = Wiring::mix,
+                                   .wiring = CrossAttentionMapping::mix,
                                    .memory = {.recompute_granularity = RecomputeGranularity::full},
                                    .smoothing = torch},
                                    {.name = "two layers recomputed, same",
-                                   .norm = NormPlacement::post,
-                                   .wiring = Wiring::same,
+                                   .norm = NormPosition::post,
+                                   .wiring = CrossAttentionMapping::same,
                                    .memory = {.recompute_granularity = RecomputeGranularity::full,
                                              .recompute_num_layers = 2}},
                                    {.name = "reversible, reverse",
-                                   .wiring = Wiring::reverse,
+                                   .wiring = CrossAttentionMapping::reverse,
                                    .residual = ResidualKind::reversible},
                                    {.name = "reversible, mix, side by side",
-                                   .wiring = Wiring::mix,
+                                   .wiring = CrossAttentionMapping::mix,
                                    .memory = chunked,
                                    .residual = ResidualKind::reversible,
-                                   .join = StreamJoin::concatenate,
+                                   .join = StreamMerge::concatenate,
                                    .smoothing = fairseq}})
     expect_same(c, some_layouts);
 }
@@ -239,8 +239,9 @@ void expect_same_functions(const Case& a, const Case& b, double tolerance) {
 }
 
 TEST(EncoderDecoder, WhatIsKeptChangesNothing) {
-  for (const Wiring wiring : {Wiring::last, Wiring::mix, Wiring::full}) {
-    for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post})
+  for (const CrossAttentionMapping wiring :
+       {CrossAttentionMapping::last, CrossAttentionMapping::mix, CrossAttentionMapping::full}) {
+    for (const NormPosition norm : {NormPosition::pre, NormPosition::post})
       for (const MemoryOptions& again :
            {MemoryOptions{.recompute_granularity = RecomputeGranularity::selective},
             MemoryOptions{.recompute_granularity = RecomputeGranularity::full},

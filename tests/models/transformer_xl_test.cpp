@@ -21,9 +21,9 @@ using testing::tiny_setting;
 using testing::Values;
 using testing::values_of;
 
-constexpr NormPlacement placements[] = {NormPlacement::post, NormPlacement::pre};
+constexpr NormPosition placements[] = {NormPosition::post, NormPosition::pre};
 
-TransformerXlOptions tiny(NormPlacement norm = NormPlacement::post, std::int64_t memory = 4) {
+TransformerXlOptions tiny(NormPosition norm = NormPosition::post, std::int64_t memory = 4) {
   TransformerXlOptions options;
   options.common = testing::tiny_options(norm);
   options.memory = memory;
@@ -38,10 +38,11 @@ Values losses_of(const Model& model,
   const std::int64_t streams = text.shape()[0];
   const std::int64_t total = text.shape()[1] - 1;
   Values result(static_cast<std::size_t>(streams * total));
-  Carried memory;
+  RecurrentState memory;
   std::int64_t begin = 0;
   for (const std::int64_t time : lengths) {
-    const Losses part = model.losses(segment_of(text, begin, time, memory, longest_memory), Pass());
+    const Losses part =
+        model.losses(segment_of(text, begin, time, memory, longest_memory), ForwardContext());
     memory = part.carried;
     const Tensor losses = loss_values(part).value();
     for (std::int64_t row = 0; row < streams; ++row)
@@ -64,8 +65,8 @@ TEST(TransformerXl, StartsWithTheLossOfAGuess) {
 }
 
 TEST(TransformerXl, GradientOfAllWeightsWithMemory) {
-  const Pass pass = {.training = true, .random = Random(3)};
-  for (const NormPlacement norm : placements)
+  const ForwardContext pass = {.training = true, .random = Random(3)};
+  for (const NormPosition norm : placements)
     for (const double dropout : {0.0, 0.3})
       for (const bool shared : {true, false}) {
         TransformerXlOptions options = tiny(norm);
@@ -74,7 +75,7 @@ TEST(TransformerXl, GradientOfAllWeightsWithMemory) {
         options.common.dropout = options.common.attention_dropout = dropout;
         options.share_position_biases = shared;
         const auto model = make_transformer_xl(options, tiny_setting());
-        const Carried memory =
+        const RecurrentState memory =
             memory_of({random_tensor({2, 4, 8}, 4), random_tensor({2, 4, 8}, 5)});
         testing::expect_model_gradients(
             *model, segment_of(random_ids(2, 6, 1), 0, 5, memory, 4), pass);
@@ -83,7 +84,8 @@ TEST(TransformerXl, GradientOfAllWeightsWithMemory) {
 
 TEST(TransformerXl, DescendsOnARepeatedSegment) {
   const auto model = make_transformer_xl(tiny(), tiny_setting());
-  const Carried memory = memory_of({random_tensor({2, 4, 8}, 4), random_tensor({2, 4, 8}, 5)});
+  const RecurrentState memory =
+      memory_of({random_tensor({2, 4, 8}, 4), random_tensor({2, 4, 8}, 5)});
   const auto [first, last] =
       testing::descend(*model, segment_of(random_ids(2, 6, 1), 0, 5, memory, 4), 30, 0.3);
   EXPECT_LT(last, 0.5 * first);
@@ -91,7 +93,7 @@ TEST(TransformerXl, DescendsOnARepeatedSegment) {
 
 TEST(TransformerXl, MemoryEqualsOneLongSegment) {
   const Tensor text = random_ids(2, 13, 1);
-  for (const NormPlacement norm : placements) {
+  for (const NormPosition norm : placements) {
     const auto model = make_transformer_xl(tiny(norm), tiny_setting());
     const Values whole = losses_of(*model, text, {12}, 0);
     expect_close(losses_of(*model, text, {4, 4, 4}, 8), whole, 1e-12);
@@ -121,7 +123,7 @@ TEST(TransformerXl, MemoryEqualsOneLongSegmentForKindsThatShift) {
 
 TEST(TransformerXl, EvaluationMayRememberMoreThanTraining) {
   const Tensor text = random_ids(2, 13, 1);
-  const auto model = make_transformer_xl(tiny(NormPlacement::post, 2), tiny_setting());
+  const auto model = make_transformer_xl(tiny(NormPosition::post, 2), tiny_setting());
   EXPECT_EQ(model->body().longest_memory(), 2);
   const Values whole = losses_of(*model, text, {12}, 0);
   expect_close(losses_of(*model, text, {4, 4, 4}, 8), whole, 1e-12);
@@ -131,9 +133,9 @@ TEST(TransformerXl, EvaluationMayRememberMoreThanTraining) {
 
 TEST(TransformerXl, WithoutMemoryEachSegmentStandsAlone) {
   const Tensor text = random_ids(2, 9, 1);
-  const auto model = make_transformer_xl(tiny(NormPlacement::post, 0), tiny_setting());
+  const auto model = make_transformer_xl(tiny(NormPosition::post, 0), tiny_setting());
   const Values carried = losses_of(*model, text, {4, 4}, 0);
-  const Losses second = model->losses(segment_of(text, 4, 4), Pass());
+  const Losses second = model->losses(segment_of(text, 4, 4), ForwardContext());
   EXPECT_TRUE(second.carried.tensors.empty());
   const Values alone = values_of(loss_values(second).value());
   for (std::size_t row = 0; row < 2; ++row)
@@ -142,11 +144,11 @@ TEST(TransformerXl, WithoutMemoryEachSegmentStandsAlone) {
 
 // x, through which no gradient passes into the first `count` rows of time.
 Variable stopped_before(const Variable& x, std::int64_t count) {
-  return record(x.value().clone(), {x}, [count](Gradients& gradients) {
-    const Tensor dx = gradients.take_output();
+  return record(x.value().clone(), {x}, [count](BackwardContext& gradients) {
+    const Tensor dx = gradients.release_output();
     for (std::int64_t stream = 0; stream < dx.shape()[0]; ++stream)
       dx.slice(stream, stream + 1).reshape({dx.shape()[1], dx.shape()[2]}).slice(0, count).zero();
-    gradients.give(0, dx);
+    gradients.set(0, dx);
   });
 }
 
@@ -171,9 +173,9 @@ void backward_of_long_segment(Parameters& parameters,
                             .width = common.width, .heads = common.heads, .dim = common.head_dim()},
                         biases);
                   });
-  const OutputLayer output(scope.child("output"),
-                           {.vocabulary = testing::vocabulary, .width = common.width},
-                           words.table());
+  const LMHead output(scope.child("output"),
+                      {.vocabulary = testing::vocabulary, .width = common.width},
+                      words.table());
   std::optional<Norm> final_norm;
   if (common.has_final_norm()) final_norm.emplace(scope.child("final_norm"), common.width);
   parameters.allocate(Random(1));
@@ -182,15 +184,17 @@ void backward_of_long_segment(Parameters& parameters,
     parameter->master.copy_from(weights.named(parameter->name).master);
 
   const std::int64_t time = text.shape()[1] - 1;
-  SegmentContext context;
+  AttentionContext context;
   context.distances = Variable(
       sinusoids(SinusoidLayout::halves, 0, time, common.width, -1, DType::f64, backend_device()));
   const auto residual = make_residual(common);
   Variable hidden =
       words(testing::columns(text, 0, time), std::sqrt(static_cast<double>(common.width)));
   for (const Layer& layer : layers)
-    hidden = residual->run(
-        std::span(&layer, 1), stopped_before(hidden, border), {.context = context}, Pass());
+    hidden = residual->run(std::span(&layer, 1),
+                           stopped_before(hidden, border),
+                           {.context = context},
+                           ForwardContext());
   if (final_norm) hidden = (*final_norm)(hidden);
   const Tensor targets = testing::columns(text, 1, time);
   for (std::int64_t stream = 0; stream < targets.shape()[0]; ++stream)
@@ -200,13 +204,13 @@ void backward_of_long_segment(Parameters& parameters,
 
 TEST(TransformerXl, GradientsAreThoseOfTheLongSegmentCutAtTheBorder) {
   const Tensor text = random_ids(2, 9, 1);
-  for (const NormPlacement norm : placements) {
+  for (const NormPosition norm : placements) {
     const TransformerXlOptions options = tiny(norm, 5);
     const auto model = make_transformer_xl(options, tiny_setting());
-    Carried memory;
+    RecurrentState memory;
     {
-      const NoGradient no_gradient;
-      memory = model->losses(segment_of(text, 0, 5, {}, 5), Pass()).carried;
+      const NoGradGuard no_gradient;
+      memory = model->losses(segment_of(text, 0, 5, {}, 5), ForwardContext()).carried;
     }
     backward(sum(testing::losses_of(*model, segment_of(text, 5, 3, memory, 5))));
 
@@ -225,9 +229,9 @@ TEST(TransformerXl, MemoryRowsCountInTheGradientOfTheKeyWeights) {
   TransformerXlOptions options = tiny();
   options.common.layers = 1;
   const auto model = make_transformer_xl(options, tiny_setting());
-  const auto gradient = [&](const Carried& memory) {
+  const auto gradient = [&](const RecurrentState& memory) {
     model->parameters().clear_gradients();
-    const Reading segment = segment_of(random_ids(2, 2, 1), 0, 1, memory, 4);
+    const ModelInput segment = segment_of(random_ids(2, 2, 1), 0, 1, memory, 4);
     backward(sum(testing::losses_of(*model, segment)));
     double largest = 0;
     for (const double value :
@@ -244,19 +248,20 @@ TEST(TransformerXl, RemembersTheLastInputsOfEachLayer) {
   const Tensor text = random_ids(2, 13, 1);
   for (const std::int64_t longest : {1, 3, 5, 7, 100}) {
     const auto model = make_transformer_xl(tiny(), tiny_setting());
-    Carried memory;
+    RecurrentState memory;
     for (std::int64_t segment = 0; segment < 4; ++segment) {
-      const Carried all =
-          model->losses(segment_of(text, 3 * segment, 3, memory, 1000), Pass()).carried;
-      const Carried next =
-          model->losses(segment_of(text, 3 * segment, 3, memory, longest), Pass()).carried;
+      const RecurrentState all =
+          model->losses(segment_of(text, 3 * segment, 3, memory, 1000), ForwardContext()).carried;
+      const RecurrentState next =
+          model->losses(segment_of(text, 3 * segment, 3, memory, longest), ForwardContext())
+              .carried;
       ASSERT_EQ(next.tensors.size(), 2u);
       const std::int64_t length = std::min(longest, memory.length() + 3);
       ASSERT_EQ(next.length(), length);
       EXPECT_EQ(all.length(), memory.length() + 3);
       for (std::size_t layer = 0; layer < 2; ++layer)
         for (std::int64_t stream = 0; stream < 2; ++stream) {
-          const auto rows = [&](const Carried& from) {
+          const auto rows = [&](const RecurrentState& from) {
             return from.tensors[layer]
                 .tensor.slice(stream, stream + 1)
                 .reshape({from.length(), 8})
@@ -282,7 +287,8 @@ TEST(TransformerXl, RemembersTheLastInputsOfEachLayer) {
 TEST(TransformerXl, RemembersTheScaledEmbeddingsBelowTheFirstLayer) {
   const Tensor text = random_ids(1, 6, 1);
   const auto model = make_transformer_xl(tiny(), tiny_setting());
-  const Carried memory = model->losses(segment_of(text, 0, 5, {}, 3), Pass()).carried;
+  const RecurrentState memory =
+      model->losses(segment_of(text, 0, 5, {}, 3), ForwardContext()).carried;
   const Tensor table = model->parameters().named("embedding/weight").master;
   for (std::int64_t row = 0; row < 3; ++row)
     for (std::int64_t i = 0; i < 8; ++i)
@@ -294,7 +300,8 @@ TEST(TransformerXl, RemembersTheScaledEmbeddingsBelowTheFirstLayer) {
 TEST(TransformerXl, TheMemoryIsAValueThatLaterPassesDoNotChange) {
   const Tensor text = random_ids(1, 11, 1);
   const auto model = make_transformer_xl(tiny(), tiny_setting());
-  const Carried memory = model->losses(segment_of(text, 0, 5, {}, 4), Pass()).carried;
+  const RecurrentState memory =
+      model->losses(segment_of(text, 0, 5, {}, 4), ForwardContext()).carried;
   const Tensor before = memory.tensors[1].tensor.clone();
   backward(sum(testing::losses_of(*model, segment_of(text, 5, 5, memory, 4))));
   EXPECT_TRUE(testing::same_bits(memory.tensors[1].tensor, before));
@@ -306,8 +313,8 @@ TEST(TransformerXl, SameLengthShowsEveryQueryAsManyKeysAsTheMemoryIsLong) {
   options.same_length = true;
   const auto model = make_transformer_xl(options, tiny_setting());
   const Tensor text = random_ids(1, 7, 1);
-  const Carried memory = memory_of({random_tensor({1, 4, 8}, 4)});
-  const auto losses = [&](const Carried& with) {
+  const RecurrentState memory = memory_of({random_tensor({1, 4, 8}, 4)});
+  const auto losses = [&](const RecurrentState& with) {
     return values_of(testing::losses_of(*model, segment_of(text, 0, 6, with, 4)).value());
   };
   const Values before = losses(memory);

@@ -12,33 +12,33 @@ using testing::Kind;
 Kind universal(const std::string& name, const UniversalTransformerOptions& options) {
   return {.name = "universal_transformer, " + name,
           .make =
-              [=](ResidualKind residual, const ModelSetting& setting) {
+              [=](ResidualKind residual, const ModelBuildOptions& setting) {
                 UniversalTransformerOptions own = options;
                 own.common.residual = residual;
                 return make_universal_transformer(own, setting);
               },
-          .two_streams = options.count == StepCount::fixed};
+          .two_streams = options.count == RecurrenceType::fixed};
 }
 
 std::vector<Kind> kinds() {
   UniversalTransformerOptions fixed;
-  fixed.common = dropped_options(NormPlacement::pre);
+  fixed.common = dropped_options(NormPosition::pre);
   // Adam makes steps of the rounding of a key's bias, whose gradient is nothing else: it is small
   // where scores are.
   fixed.common.initial_deviation = 0.04;
   fixed.halting.steps = 2;
   fixed.signals.longest_offset = 7;
   UniversalTransformerOptions adaptive = fixed;
-  adaptive.count = StepCount::adaptive;
+  adaptive.count = RecurrenceType::adaptive;
   adaptive.common.initial_deviation = 0.1;
   adaptive.halting = {.steps = 3, .bias = -0.5};
-  adaptive.common.norm = NormPlacement::post;
+  adaptive.common.norm = NormPosition::post;
   UniversalTransformerOptions before = adaptive;
-  before.common.norm = NormPlacement::pre;
-  before.positions.kind = PositionKind::learned;
-  before.signals = {.kind = StepSignalKind::learned};
-  before.halting.reads = HaltingOptions::Reads::before;
-  before.halting.output = HaltingOptions::Output::interpolated;
+  before.common.norm = NormPosition::pre;
+  before.positions.kind = PositionEmbeddingType::learned;
+  before.signals = {.kind = StepTimingSignalType::learned};
+  before.halting.reads = ActOptions::Reads::before;
+  before.halting.output = ActOptions::Output::interpolated;
   before.halting.freeze = before.halting.remainder_at_end = false;
   return {universal("fixed", fixed),
           universal("adaptive", adaptive),

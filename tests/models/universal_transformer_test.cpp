@@ -14,37 +14,40 @@ using testing::tiny_setting;
 using testing::Values;
 using testing::values_of;
 
-UniversalTransformerOptions tiny(StepCount count, NormPlacement norm = NormPlacement::post) {
+UniversalTransformerOptions tiny(RecurrenceType count, NormPosition norm = NormPosition::post) {
   UniversalTransformerOptions options;
   options.common = testing::tiny_options(norm);
   options.common.layers = 1;
   options.common.activation = FeedForwardActivation::gelu_tanh;
   options.common.initial_deviation = 0.4;
-  options.positions.reach = 2;
+  options.positions.relative_max_distance = 2;
   options.count = count;
   options.halting.steps = 4;
   options.halting.bias = -0.5;
   return options;
 }
 
-Variable first_losses(const Model& model, const Reading& reading, const Pass& pass = {}) {
+Variable first_losses(const Model& model,
+                      const ModelInput& reading,
+                      const ForwardContext& pass = {}) {
   return model.losses(reading, pass).terms.front().values;
 }
 
 TEST(UniversalTransformerModel, GradientOfAllWeights) {
-  const Pass pass = {.training = true, .random = Random(3)};
-  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
-  for (const auto count : {StepCount::fixed, StepCount::adaptive})
-    for (const auto positions : {PositionKind::sinusoidal,
-                                 PositionKind::learned,
-                                 PositionKind::relative,
-                                 PositionKind::relative_bias}) {
+  const ForwardContext pass = {.training = true, .random = Random(3)};
+  const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  for (const auto count : {RecurrenceType::fixed, RecurrenceType::adaptive})
+    for (const auto positions : {PositionEmbeddingType::sinusoidal,
+                                 PositionEmbeddingType::learned,
+                                 PositionEmbeddingType::relative,
+                                 PositionEmbeddingType::relative_bias}) {
       UniversalTransformerOptions options = tiny(count);
       options.common.dropout = options.common.attention_dropout = 0.2;
       options.positions = {.kind = positions, .buckets = 8};
-      options.signals.kind = positions == PositionKind::learned    ? StepSignalKind::learned
-                             : positions == PositionKind::relative ? StepSignalKind::none
-                                                                   : StepSignalKind::sinusoidal;
+      options.signals.kind =
+          positions == PositionEmbeddingType::learned    ? StepTimingSignalType::learned
+          : positions == PositionEmbeddingType::relative ? StepTimingSignalType::none
+                                                         : StepTimingSignalType::sinusoidal;
       const auto model = make_universal_transformer(options, tiny_setting());
       testing::expect_layer_gradients(model->parameters(),
                                       [&](const std::vector<Variable>&) {
@@ -61,13 +64,13 @@ TEST(UniversalTransformerModel, GradientOfAllWeights) {
 
 // The gradient of a shared weight is the sum of those that each step's own would have.
 TEST(UniversalTransformerModel, RunsOneLayerAsOftenAsItSays) {
-  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
-  UniversalTransformerOptions options = tiny(StepCount::fixed);
+  const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  UniversalTransformerOptions options = tiny(RecurrenceType::fixed);
   const auto one = make_universal_transformer(options, tiny_setting());
   options.common.layers = 4;
   options.halting.steps = 1;
-  options.signals.kind = StepSignalKind::none;
-  options.positions.kind = PositionKind::relative;
+  options.signals.kind = StepTimingSignalType::none;
+  options.positions.kind = PositionEmbeddingType::relative;
   const auto apart = make_universal_transformer(options, tiny_setting());
   options.common.layers = 1;
   options.halting.steps = 4;
@@ -99,15 +102,15 @@ TEST(UniversalTransformerModel, RunsOneLayerAsOftenAsItSays) {
 }
 
 TEST(UniversalTransformerModel, SeesNothingOfTheFutureHoweverLongThatTakes) {
-  for (const auto count : {StepCount::fixed, StepCount::adaptive}) {
+  for (const auto count : {RecurrenceType::fixed, RecurrenceType::adaptive}) {
     const auto model = make_universal_transformer(tiny(count), tiny_setting());
     const Tensor text = random_ids(1, 6, 1);
     for (std::int64_t id = 0; id < testing::vocabulary; ++id) {
       const Tensor changed = text.clone();
       if (text.data<std::int64_t>()[3] == id) continue;
       changed.data<std::int64_t>()[3] = id;
-      const Reading segment = segment_of(text, 0, 5);
-      Reading other = segment;
+      const ModelInput segment = segment_of(text, 0, 5);
+      ModelInput other = segment;
       other.fields["tokens"] = testing::columns(changed, 0, 5);
       const Values before = values_of(first_losses(*model, segment).value());
       const Values after = values_of(first_losses(*model, other).value());
@@ -117,11 +120,11 @@ TEST(UniversalTransformerModel, SeesNothingOfTheFutureHoweverLongThatTakes) {
 }
 
 TEST(UniversalTransformerModel, SaysHowManyStepsItTook) {
-  UniversalTransformerOptions options = tiny(StepCount::adaptive);
+  UniversalTransformerOptions options = tiny(RecurrenceType::adaptive);
   options.halting.bias = 30;
-  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
   const Losses losses =
-      make_universal_transformer(options, tiny_setting())->losses(segment, Pass());
+      make_universal_transformer(options, tiny_setting())->losses(segment, ForwardContext());
   ASSERT_EQ(losses.watched.size(), 1u);
   EXPECT_EQ(losses.watched[0].name, "steps");
   EXPECT_EQ(losses.watched[0].sum, 10);
@@ -133,20 +136,22 @@ TEST(UniversalTransformerModel, SaysHowManyStepsItTook) {
 
 // What was read before has keys of every step, also where it halted early.
 TEST(UniversalTransformerModel, ReadsOnFromKeptKeys) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const Tensor text = random_ids(2, 6, 1);
-  for (const auto count : {StepCount::fixed, StepCount::adaptive})
+  for (const auto count : {RecurrenceType::fixed, RecurrenceType::adaptive})
     for (const bool freeze : {true, false}) {
       UniversalTransformerOptions options = tiny(count);
       options.halting.bias = 0.5;
       options.halting.freeze = freeze;
       const auto model = make_universal_transformer(options, tiny_setting());
-      ASSERT_TRUE(model->body().reads_on());
-      const Values whole = values_of(model->scores(segment_of(text, 0, 5), Pass()).scores.value());
-      const auto kept = std::make_shared<KeptKeys>();
+      ASSERT_TRUE(model->body().supports_kv_cache());
+      const Values whole =
+          values_of(model->scores(segment_of(text, 0, 5), ForwardContext()).scores.value());
+      const auto kept = std::make_shared<KVCache>();
       for (const auto& [begin, end] : std::vector<Range>{{0, 2}, {2, 3}, {3, 5}}) {
         const Values now = values_of(
-            model->scores(segment_of(text, begin, end - begin), Pass{.kept = kept}).scores.value());
+            model->scores(segment_of(text, begin, end - begin), ForwardContext{.kv_cache = kept})
+                .scores.value());
         for (std::int64_t row = 0; row < 2; ++row) {
           const auto part = now.begin() + row * (end - begin) * testing::vocabulary;
           const auto expected = whole.begin() + (row * 5 + begin) * testing::vocabulary;
@@ -158,37 +163,37 @@ TEST(UniversalTransformerModel, ReadsOnFromKeptKeys) {
 }
 
 TEST(UniversalTransformerModel, OffsetsOfPositionsAreForTraining) {
-  UniversalTransformerOptions options = tiny(StepCount::fixed);
+  UniversalTransformerOptions options = tiny(RecurrenceType::fixed);
   const auto plain = make_universal_transformer(options, tiny_setting());
   options.signals.longest_offset = 1000;
   const auto moved = make_universal_transformer(options, tiny_setting());
-  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
   EXPECT_EQ(values_of(first_losses(*plain, segment).value()),
             values_of(first_losses(*moved, segment).value()));
-  const Pass training = {.training = true, .random = Random(3)};
+  const ForwardContext training = {.training = true, .random = Random(3)};
   EXPECT_NE(values_of(first_losses(*plain, segment, training).value()),
             values_of(first_losses(*moved, segment, training).value()));
-  options.positions.kind = PositionKind::learned;
+  options.positions.kind = PositionEmbeddingType::learned;
   EXPECT_THROW(make_universal_transformer(options, tiny_setting()), ConfigurationError);
 }
 
 TEST(UniversalTransformerModel, TwoStreamsAndHaltingDoNotGoTogether) {
-  UniversalTransformerOptions options = tiny(StepCount::adaptive, NormPlacement::pre);
+  UniversalTransformerOptions options = tiny(RecurrenceType::adaptive, NormPosition::pre);
   options.common.residual = ResidualKind::reversible;
   EXPECT_THROW(make_universal_transformer(options, tiny_setting()), ConfigurationError);
 }
 
 // How often the slowest position runs depends on who is in its batch: nothing else may.
 TEST(UniversalTransformerModel, WhatTheSlowestPositionDecidesIsRefused) {
-  UniversalTransformerOptions last = tiny(StepCount::adaptive, NormPlacement::pre);
-  last.halting.output = HaltingOptions::Output::last;
+  UniversalTransformerOptions last = tiny(RecurrenceType::adaptive, NormPosition::pre);
+  last.halting.output = ActOptions::Output::last;
   make_universal_transformer(last, tiny_setting());
   last.halting.freeze = false;
   EXPECT_THROW(make_universal_transformer(last, tiny_setting()), ConfigurationError);
-  UniversalTransformerOptions routing = tiny(StepCount::adaptive, NormPlacement::pre);
+  UniversalTransformerOptions routing = tiny(RecurrenceType::adaptive, NormPosition::pre);
   routing.common.attention.kinds = {"routing"};
   EXPECT_THROW(make_universal_transformer(routing, tiny_setting()), ConfigurationError);
-  UniversalTransformerOptions power = tiny(StepCount::adaptive, NormPlacement::pre);
+  UniversalTransformerOptions power = tiny(RecurrenceType::adaptive, NormPosition::pre);
   power.common.norm_kind = NormKind::power;
   EXPECT_THROW(make_universal_transformer(power, tiny_setting()), ConfigurationError);
 }

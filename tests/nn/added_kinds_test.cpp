@@ -6,23 +6,23 @@
 namespace longspan::added_kinds_test {
 namespace {
 
-MechanismKind own_kind(const std::string& name) {
+AttentionKind own_kind(const std::string& name) {
   return {.name = name,
           .sees = "nothing",
           .alone = "it is alone",
           .keys = {},
-          .make = [](const Scope&, const AttentionOptions&, const AttentionSetting&) {
-            return std::unique_ptr<Mechanism>();
+          .make = [](const Scope&, const AttentionOptions&, const AttentionBuildOptions&) {
+            return std::unique_ptr<AttentionOp>();
           }};
 }
 
 TEST(AddedKinds, AreNamedAsTheLibrarysAre) {
   AttentionOptions options = {.kinds = {"own"}};
-  const AttentionSetting setting = {.layers = 2, .heads = 4};
+  const AttentionBuildOptions setting = {.layers = 2, .heads = 4};
   EXPECT_NE(problem_of(options, setting), "");
   options.added = {own_kind("own")};
   EXPECT_EQ(problem_of(options, setting), "");
-  EXPECT_EQ(mechanism_kind(options, 0), &options.added.front());
+  EXPECT_EQ(attention_kind(options, 0), &options.added.front());
   EXPECT_FALSE(reads_on(options));
   options.kinds = {"own/sliding_window"};
   EXPECT_EQ(problem_of(options, setting),
@@ -34,7 +34,8 @@ TEST(AddedKinds, AreNamedAsTheLibrarysAre) {
 
 TEST(AddedKinds, SayThemselvesWhatTheyRefuse) {
   AttentionOptions options = {.kinds = {"own"}, .added = {own_kind("own")}};
-  options.added.front().problem = [](const AttentionOptions&, const AttentionSetting& setting) {
+  options.added.front().problem = [](const AttentionOptions&,
+                                     const AttentionBuildOptions& setting) {
     return std::string(setting.causal ? "own looks ahead" : "");
   };
   EXPECT_EQ(problem_of(options, {.causal = true}), "own looks ahead");

@@ -30,21 +30,21 @@ TEST(Alibi, TakesTheSlopeTimesTheDistanceFromAScore) {
   using namespace testing::kinds;
   constexpr std::int64_t time = 7;
   Parameters parameters = testing::one_process_parameters();
-  const DistanceTerms distances = {.slopes = alibi_slopes(Scope(parameters), heads)};
+  const RelativeTerms distances = {.slopes = alibi_slopes(Scope(parameters), heads)};
   const SoftmaxAttention attention(0, {}, distances);
   const std::vector<double> slopes = alibi_slopes(heads);
   std::vector<Tensor> x;
   for (const std::uint64_t seed : {1, 2, 3})
     x.push_back(random_tensor({batch, time, heads, dim}, seed));
   for (const bool causal : {true, false}) {
-    SegmentContext context;
+    AttentionContext context;
     if (!causal) context.mask.rules = masks::everything();
     const Variable y = attention({.query = Variable(x[0]),
                                   .key = Variable(x[1]),
                                   .value = Variable(x[2]),
                                   .heads = all_heads},
                                  context,
-                                 Pass());
+                                 ForwardContext());
     const auto at = [&](std::size_t i, std::int64_t b, std::int64_t t, std::int64_t h) {
       return x[i].data<double>() + ((b * time + t) * heads + h) * dim;
     };

@@ -111,9 +111,9 @@ TEST(AttentionKinds, EachTensorRankTakesItsHeadsOfTheTable) {
       SCOPED_TRACE(c.name + ", time " + std::to_string(time));
       const Sequence sequence(time);
       const Results expected = dense(sequence, c.sees);
-      for (const Part& part : {Part{0, 1, heads}, Part{1, 3, heads}}) {
+      for (const ShardRange& part : {ShardRange{0, 1, heads}, ShardRange{1, 3, heads}}) {
         const Results found =
-            run(SoftmaxAttention(0, pattern_of(c.options)), sequence, part, Pass());
+            run(SoftmaxAttention(0, pattern_of(c.options)), sequence, part, ForwardContext());
         const auto piece = [&](const Values& whole, std::int64_t width) {
           const Tensor x = testing::tensor_of<double>(whole, {batch, time, heads, width});
           return values_of(heads_of(x, part));
@@ -132,13 +132,13 @@ TEST(AttentionKinds, DropoutIsThatOfTheUnfoldedCall) {
   const AttentionPattern pattern =
       pattern_of(with("sliding_window+strided", {.sliding_window = {3}, .stride = 4}));
   const Sequence sequence(40);
-  const Pass pass = {.training = true, .random = Random(3)};
-  const Projected projected = {.query = Variable(sequence.query),
-                               .key = Variable(sequence.key),
-                               .value = Variable(sequence.value),
-                               .heads = all_heads};
-  const Variable found = SoftmaxAttention(0.5, pattern)(projected, SegmentContext{}, pass);
-  SegmentContext context;
+  const ForwardContext pass = {.training = true, .random = Random(3)};
+  const ProjectedQKV projected = {.query = Variable(sequence.query),
+                                  .key = Variable(sequence.key),
+                                  .value = Variable(sequence.value),
+                                  .heads = all_heads};
+  const Variable found = SoftmaxAttention(0.5, pattern)(projected, AttentionContext{}, pass);
+  AttentionContext context;
   context.mask.rules = pattern.rules(40).of(0) & masks::causal();
   const Variable expected = SoftmaxAttention(0.5)(projected, context, pass);
   expect_close(values_of(found.value()), values_of(expected.value()), 1e-12);
@@ -222,7 +222,7 @@ TEST(SparseTransformer, TwoLayersReachEveryEarlierPosition) {
 }
 
 // Overlapping blocks hold every window of at most their length.
-TEST(LocalAttention, EqualsOverlappingBlocksCutToTheWindow) {
+TEST(SlidingWindow, EqualsOverlappingBlocksCutToTheWindow) {
   const Mask window = masks::causal() & masks::window(3, 0);
   const Mask blocks = masks::causal() & masks::block(4, 4) & masks::window(3, masks::unlimited);
   for (std::int64_t p = 0; p < 30; ++p)
@@ -332,7 +332,7 @@ Settings all_settings() {
   for (const OptionDescription& option : table.reference()) {
     if (option.key == "model.attention.layer_types") continue;
     const bool is_flag = option.type == "true or false";
-    const std::string flag = option.standard == "true" ? "false" : "true";
+    const std::string flag = option.default_value == "true" ? "false" : "true";
     std::string number = option.key.ends_with("self_attention_score") ? "-8" : "8";
     if (option.key.ends_with("sharing")) number = "layerwise";
     if (option.key.ends_with(".kernel")) number = "relu";

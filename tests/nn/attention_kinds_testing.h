@@ -100,7 +100,7 @@ inline Results dense(const Sequence& s, const Sees& sees, bool causal = true) {
 }
 
 // These heads of a sequence.
-inline Tensor heads_of(const Tensor& x, const Part& part) {
+inline Tensor heads_of(const Tensor& x, const ShardRange& part) {
   const std::int64_t rows = x.shape()[0] * x.shape()[1];
   const std::int64_t width = x.shape()[3];
   const Tensor result = Tensor::empty(x.shape().with(2, part.count), DType::f64, backend_device());
@@ -111,16 +111,16 @@ inline Tensor heads_of(const Tensor& x, const Part& part) {
   return result;
 }
 
-inline Results run(const Mechanism& mechanism,
+inline Results run(const AttentionOp& mechanism,
                    const Sequence& s,
-                   const Part& part,
-                   const Pass& pass,
+                   const ShardRange& part,
+                   const ForwardContext& pass,
                    bool causal = true) {
-  const Projected projected = {.query = Variable::leaf(heads_of(s.query, part)),
-                               .key = Variable::leaf(heads_of(s.key, part)),
-                               .value = Variable::leaf(heads_of(s.value, part)),
-                               .heads = part};
-  SegmentContext context;
+  const ProjectedQKV projected = {.query = Variable::leaf(heads_of(s.query, part)),
+                                  .key = Variable::leaf(heads_of(s.key, part)),
+                                  .value = Variable::leaf(heads_of(s.value, part)),
+                                  .heads = part};
+  AttentionContext context;
   if (!causal) context.mask.rules = masks::everything();
   const Variable y = mechanism(projected, context, pass);
   backward({y}, {heads_of(s.upstream, part)});
@@ -130,10 +130,10 @@ inline Results run(const Mechanism& mechanism,
           values_of(projected.value.gradient())};
 }
 
-inline constexpr Part all_heads = {.begin = 0, .count = heads, .total = heads};
+inline constexpr ShardRange all_heads = {.begin = 0, .count = heads, .total = heads};
 
 inline Results run(const AttentionPattern& pattern, const Sequence& s, bool causal = true) {
-  return run(SoftmaxAttention(0, pattern), s, all_heads, Pass(), causal);
+  return run(SoftmaxAttention(0, pattern), s, all_heads, ForwardContext(), causal);
 }
 
 inline AttentionPattern pattern_of(const AttentionOptions& options, bool causal = true) {

@@ -40,13 +40,13 @@ std::unique_ptr<MultiHeadAttention> relative_layer(Parameters& parameters, doubl
           scope,
           RelativeAttention::Options{
               .width = width, .heads = heads, .dim = dim, .dropout = dropout},
-          PositionBiases(scope, heads, dim, Initial::normal(1))));
+          PositionBiases(scope, heads, dim, Initializer::normal(1))));
   allocate_randomly(parameters, 1);
   return layer;
 }
 
-SegmentContext relative_context(std::int64_t time, std::int64_t memory, std::int64_t clamp = -1) {
-  SegmentContext context;
+AttentionContext relative_context(std::int64_t time, std::int64_t memory, std::int64_t clamp = -1) {
+  AttentionContext context;
   context.mask.query_begin = memory;
   context.distances = Variable(sinusoids(
       SinusoidLayout::halves, 0, time + memory, width, clamp, DType::f64, backend_device()));
@@ -75,7 +75,7 @@ Values project(const Parameters& parameters, const std::string& name, const doub
 Values naive(const Parameters& parameters,
              const Tensor& x,
              const Tensor& memory,
-             const SegmentContext& context) {
+             const AttentionContext& context) {
   const std::int64_t time = x.shape()[1];
   const std::int64_t past = memory.defined() ? memory.shape()[1] : 0;
   const bool relative = context.distances.defined();
@@ -141,30 +141,31 @@ Tensor memory_of(std::int64_t length) {
 void expect_naive(const MultiHeadAttention& layer,
                   Parameters& parameters,
                   const Lengths& lengths,
-                  const SegmentContext& context) {
+                  const AttentionContext& context) {
   SCOPED_TRACE("time " + std::to_string(lengths.time) + ", memory " +
                std::to_string(lengths.memory));
   const Tensor x = random_tensor({batch, lengths.time, width}, 2);
   const Tensor memory = memory_of(lengths.memory);
   const Variable past = memory.defined() ? Variable(memory) : Variable();
-  expect_close(values_of(layer(Variable(x), past, context, Pass()).value()),
+  expect_close(values_of(layer(Variable(x), past, context, ForwardContext()).value()),
                naive(parameters, x, memory, context),
                1e-12);
   std::vector<Tensor> inputs = {x};
   if (memory.defined()) inputs.push_back(memory);
-  expect_layer_gradients(parameters,
-                         [&](const auto& in) {
-                           return layer(in[0], in.size() > 1 ? in[1] : Variable(), context, Pass());
-                         },
-                         inputs,
-                         {.directions = 1, .elements = 2});
+  expect_layer_gradients(
+      parameters,
+      [&](const auto& in) {
+        return layer(in[0], in.size() > 1 ? in[1] : Variable(), context, ForwardContext());
+      },
+      inputs,
+      {.directions = 1, .elements = 2});
 }
 
 TEST(MultiHeadSoftmax, EqualsTheDoubleLoop) {
   for (const Lengths& lengths : all_lengths()) {
     Parameters parameters = one_process_parameters();
     const auto layer = softmax_layer(parameters);
-    SegmentContext context;
+    AttentionContext context;
     context.mask.query_begin = lengths.memory;
     expect_naive(*layer, parameters, lengths, context);
   }
@@ -173,7 +174,7 @@ TEST(MultiHeadSoftmax, EqualsTheDoubleLoop) {
 TEST(MultiHeadSoftmax, SeesEverythingWithoutACausalMask) {
   Parameters parameters = one_process_parameters();
   const auto layer = softmax_layer(parameters);
-  SegmentContext context;
+  AttentionContext context;
   context.mask.rules = Mask();
   expect_naive(*layer, parameters, {4, 0}, context);
 }
@@ -181,34 +182,39 @@ TEST(MultiHeadSoftmax, SeesEverythingWithoutACausalMask) {
 TEST(MultiHeadSoftmax, LooksAtAnotherSource) {
   Parameters parameters = one_process_parameters();
   const auto layer = softmax_layer(parameters);
-  SegmentContext context;
+  AttentionContext context;
   context.mask.rules = Mask();
   expect_layer_gradients(
       parameters,
-      [&](const auto& in) { return (*layer)(in[0], Side{.rows = in[1]}, context, Pass()); },
+      [&](const auto& in) {
+        return (*layer)(in[0], EncoderOutput{.rows = in[1]}, context, ForwardContext());
+      },
       {random_tensor({batch, 3, width}, 1), random_tensor({batch, 5, width}, 2)});
   const Variable y = (*layer)(Variable(random_tensor({batch, 3, width}, 1)),
-                              Side{.rows = Variable(random_tensor({batch, 5, width}, 2))},
+                              EncoderOutput{.rows = Variable(random_tensor({batch, 5, width}, 2))},
                               context,
-                              Pass());
+                              ForwardContext());
   EXPECT_EQ(y.shape(), (Shape{batch, 3, width}));
 }
 
 TEST(MultiHeadSoftmax, KeysInAnotherOrderGiveTheSame) {
   Parameters parameters = one_process_parameters();
   const auto layer = softmax_layer(parameters);
-  SegmentContext context;
+  AttentionContext context;
   context.mask.rules = Mask();
   const Variable x(random_tensor({1, 3, width}, 1));
   const Tensor source = random_tensor({1, 4, width}, 2);
-  const Tensor turned = source.like();
+  const Tensor turned = source.empty_like();
   for (std::int64_t row = 0; row < 4; ++row)
     turned.reshape({4, width})
         .slice(row, row + 1)
         .copy_from(source.reshape({4, width}).slice(3 - row, 4 - row));
-  expect_close(values_of((*layer)(x, Side{.rows = Variable(source)}, context, Pass()).value()),
-               values_of((*layer)(x, Side{.rows = Variable(turned)}, context, Pass()).value()),
-               1e-13);
+  expect_close(
+      values_of(
+          (*layer)(x, EncoderOutput{.rows = Variable(source)}, context, ForwardContext()).value()),
+      values_of(
+          (*layer)(x, EncoderOutput{.rows = Variable(turned)}, context, ForwardContext()).value()),
+      1e-13);
 }
 
 TEST(RelativeAttentionLayer, EqualsTheDoubleLoop) {
@@ -222,7 +228,7 @@ TEST(RelativeAttentionLayer, EqualsTheDoubleLoop) {
 TEST(RelativeAttentionLayer, EqualsTheDoubleLoopWithAWindow) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
-  SegmentContext context = relative_context(5, 3);
+  AttentionContext context = relative_context(5, 3);
   context.mask.rules = masks::causal() & masks::window(3, 0);
   expect_naive(*layer, parameters, {5, 3}, context);
 }
@@ -238,11 +244,11 @@ TEST(RelativeAttentionLayer, AClampBeyondTheGreatestDistanceChangesNothing) {
   const auto layer = relative_layer(parameters);
   const Variable x(random_tensor({batch, 3, width}, 1));
   const Variable memory(memory_of(4));
-  const Tensor free = (*layer)(x, memory, relative_context(3, 4), Pass()).value();
-  EXPECT_TRUE(
-      testing::same_bits((*layer)(x, memory, relative_context(3, 4, 6), Pass()).value(), free));
-  EXPECT_FALSE(
-      testing::same_bits((*layer)(x, memory, relative_context(3, 4, 5), Pass()).value(), free));
+  const Tensor free = (*layer)(x, memory, relative_context(3, 4), ForwardContext()).value();
+  EXPECT_TRUE(testing::same_bits(
+      (*layer)(x, memory, relative_context(3, 4, 6), ForwardContext()).value(), free));
+  EXPECT_FALSE(testing::same_bits(
+      (*layer)(x, memory, relative_context(3, 4, 5), ForwardContext()).value(), free));
 }
 
 TEST(RelativeAttentionLayer, NoMemoryAndAnEmptyOneAreTheSame) {
@@ -250,8 +256,9 @@ TEST(RelativeAttentionLayer, NoMemoryAndAnEmptyOneAreTheSame) {
   const auto layer = relative_layer(parameters);
   const Variable x(random_tensor({batch, 3, width}, 1));
   const Variable empty(Tensor::zeros({batch, 0, width}, DType::f64, backend_device()));
-  EXPECT_TRUE(testing::same_bits((*layer)(x, empty, relative_context(3, 0), Pass()).value(),
-                                 (*layer)(x, Variable(), relative_context(3, 0), Pass()).value()));
+  EXPECT_TRUE(testing::same_bits(
+      (*layer)(x, empty, relative_context(3, 0), ForwardContext()).value(),
+      (*layer)(x, Variable(), relative_context(3, 0), ForwardContext()).value()));
 }
 
 TEST(RelativeAttentionLayer, WithoutBiasesAndPositionKeysItKnowsNoPositions) {
@@ -269,29 +276,31 @@ TEST(RelativeAttentionLayer, WithoutBiasesAndPositionKeysItKnowsNoPositions) {
   }
   const Variable x(random_tensor({batch, 3, width}, 1));
   const Variable memory(memory_of(4));
-  SegmentContext context;
+  AttentionContext context;
   context.mask.query_begin = 4;
-  expect_close(values_of((*layer)(x, memory, relative_context(3, 4), Pass()).value()),
-               values_of((*plain)(x, memory, context, Pass()).value()),
+  expect_close(values_of((*layer)(x, memory, relative_context(3, 4), ForwardContext()).value()),
+               values_of((*plain)(x, memory, context, ForwardContext()).value()),
                1e-13);
 }
 
 TEST(RelativeAttentionLayer, NeedsItsDistances) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
-  EXPECT_THROW(
-      (*layer)(Variable(random_tensor({batch, 3, width}, 1)), Variable(), SegmentContext(), Pass()),
-      Failure);
+  EXPECT_THROW((*layer)(Variable(random_tensor({batch, 3, width}, 1)),
+                        Variable(),
+                        AttentionContext(),
+                        ForwardContext()),
+               Failure);
 }
 
 TEST(RelativeAttentionLayer, DistancesMayCarryAGradient) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
-  const Pass pass = {.training = true, .random = Random(3)};
+  const ForwardContext pass = {.training = true, .random = Random(3)};
   expect_layer_gradients(
       parameters,
       [&](const auto& in) {
-        SegmentContext context;
+        AttentionContext context;
         context.mask.query_begin = 2;
         context.distances = in[2];
         return (*layer)(in[0], in[1], context, pass);
@@ -301,17 +310,17 @@ TEST(RelativeAttentionLayer, DistancesMayCarryAGradient) {
 }
 
 TEST(AttentionDropoutOfLayers, GradientAndStreamsOfItsOwn) {
-  const Pass pass = {.training = true, .random = Random(3)};
+  const ForwardContext pass = {.training = true, .random = Random(3)};
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters, 0.4);
-  const SegmentContext context = relative_context(3, 2);
+  const AttentionContext context = relative_context(3, 2);
   const Tensor x = random_tensor({batch, 3, width}, 1);
   expect_layer_gradients(parameters,
                          [&](const auto& in) { return (*layer)(in[0], in[1], context, pass); },
                          {x, memory_of(2)},
                          {.directions = 1, .elements = 2});
   // The second stream alone, told that it is the second.
-  Pass second = pass;
+  ForwardContext second = pass;
   second.first_stream = 1;
   const Tensor both = (*layer)(Variable(x), Variable(memory_of(2)), context, pass).value();
   const Tensor alone =
@@ -319,7 +328,7 @@ TEST(AttentionDropoutOfLayers, GradientAndStreamsOfItsOwn) {
           .value();
   expect_close(values_of(alone), values_of(both.slice(1, 2)), 1e-13);
   EXPECT_FALSE(testing::same_bits(
-      (*layer)(Variable(x), Variable(memory_of(2)), context, Pass()).value(), both));
+      (*layer)(Variable(x), Variable(memory_of(2)), context, ForwardContext()).value(), both));
 }
 
 TEST(MultiHeadLayer, StreamsDoNotMix) {
@@ -327,13 +336,13 @@ TEST(MultiHeadLayer, StreamsDoNotMix) {
   const auto layer = relative_layer(parameters);
   const Tensor x = random_tensor({batch, 3, width}, 1);
   const Tensor memory = memory_of(4);
-  const SegmentContext context = relative_context(3, 4);
-  const Tensor both = (*layer)(Variable(x), Variable(memory), context, Pass()).value();
+  const AttentionContext context = relative_context(3, 4);
+  const Tensor both = (*layer)(Variable(x), Variable(memory), context, ForwardContext()).value();
   for (std::int64_t row = 0; row < batch; ++row)
     expect_close(values_of((*layer)(Variable(x.slice(row, row + 1)),
                                     Variable(memory.slice(row, row + 1)),
                                     context,
-                                    Pass())
+                                    ForwardContext())
                                .value()),
                  values_of(both.slice(row, row + 1)),
                  1e-13);

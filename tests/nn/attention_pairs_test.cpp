@@ -23,7 +23,8 @@ TEST(AttentionPairs, OfFixedAttentionAreCountedAtAnyLength) {
 TEST(AttentionPattern, IsSharedByThreads) {
   const AttentionPattern pattern(
       [](std::int64_t positions) {
-        return std::vector<HeadKeys>(8, {.rules = masks::window(positions, 0), .near = Mask()});
+        return std::vector<HeadMaskParts>(8,
+                                          {.rules = masks::window(positions, 0), .near = Mask()});
       },
       1);
   std::atomic<int> wrong = 0;

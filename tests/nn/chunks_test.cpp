@@ -44,8 +44,8 @@ void expect_chunks_change_nothing(const Make& make) {
 TEST(Chunks, OfAFeedForwardLayerChangeNothing) {
   for (const Activation activation : {Activation::relu, Activation::gelu})
     // Positions that follow one another from the first, and those of a rank that has others.
-    for (const TimeDivision& division :
-         {TimeDivision(), TimeDivision{.total = 11, .shares = {{{2, 4}, {7, 10}}}}})
+    for (const SequenceShard& division :
+         {SequenceShard(), SequenceShard{.total = 11, .shares = {{{2, 4}, {7, 10}}}}})
       expect_chunks_change_nothing([&](Parameters& parameters, std::int64_t chunks) {
         const FeedForward layer(Scope(parameters),
                                 {.width = width,
@@ -53,7 +53,7 @@ TEST(Chunks, OfAFeedForwardLayerChangeNothing) {
                                  .activation = activation,
                                  .dropout = 0.3,
                                  .chunks = chunks});
-        const Pass pass = {
+        const ForwardContext pass = {
             .training = true, .random = Random(4), .first_stream = 2, .time = division};
         return [layer, pass](const Variable& x) { return layer(x, pass); };
       });
@@ -65,7 +65,7 @@ TEST(Chunks, OfAFeedForwardLayerHaveItsGradients) {
       Scope(parameters),
       {.width = width, .hidden = 6, .activation = Activation::gelu, .dropout = 0.3, .chunks = 4});
   testing::allocate_randomly(parameters, 1);
-  const Pass pass = {.training = true, .random = Random(4)};
+  const ForwardContext pass = {.training = true, .random = Random(4)};
   testing::expect_layer_gradients(parameters,
                                   [&](const std::vector<Variable>& v) { return layer(v[0], pass); },
                                   {random_tensor({batch, time, width}, 2)});
@@ -78,7 +78,7 @@ Tensor some_targets() {
   return targets;
 }
 
-OutputLayer output_layer(Parameters& parameters, std::int64_t chunks) {
+LMHead output_layer(Parameters& parameters, std::int64_t chunks) {
   return {Scope(parameters), {.vocabulary = 7, .width = width, .chunks = chunks}};
 }
 
@@ -92,7 +92,7 @@ TEST(Chunks, OfTheLossChangeNothing) {
 
 TEST(Chunks, OfTheLossHaveItsGradients) {
   Parameters parameters = one_process_parameters();
-  const OutputLayer layer = output_layer(parameters, 4);
+  const LMHead layer = output_layer(parameters, 4);
   testing::allocate_randomly(parameters, 1);
   testing::expect_layer_gradients(
       parameters,
@@ -118,14 +118,14 @@ TEST(Chunks, HoldOnlyTheInsideOfOne) {
     Parameters parameters(device, DType::f32, ProcessMesh());
     const FeedForward layer(Scope(parameters), {.width = 16, .hidden = 256, .chunks = chunks});
     parameters.allocate(Random(1));
-    return peak([&](const Variable& x) { return layer(x, Pass()); }, device);
+    return peak([&](const Variable& x) { return layer(x, ForwardContext()); }, device);
   };
   EXPECT_LT(feed_forward(16), feed_forward(1) / 4);
   const Tensor targets = Tensor::empty({4, 256}, DType::i64, device);
   for (std::int64_t i = 0; i < targets.elements(); ++i) targets.data<std::int64_t>()[i] = i % 512;
   const auto output = [&](std::int64_t chunks) {
     Parameters parameters(device, DType::f32, ProcessMesh());
-    const OutputLayer layer(Scope(parameters), {.vocabulary = 512, .width = 16, .chunks = chunks});
+    const LMHead layer(Scope(parameters), {.vocabulary = 512, .width = 16, .chunks = chunks});
     parameters.allocate(Random(1));
     return peak([&](const Variable& x) { return layer.losses(x, targets); }, device);
   };

@@ -27,8 +27,8 @@ std::unique_ptr<MultiHeadAttention> layer_of(Parameters& parameters,
   return layer;
 }
 
-SegmentContext seeing(const Mask& rules, const std::vector<std::int64_t>& lengths = {}) {
-  SegmentContext context;
+AttentionContext seeing(const Mask& rules, const std::vector<std::int64_t>& lengths = {}) {
+  AttentionContext context;
   context.mask.rules = rules;
   if (!lengths.empty())
     context.mask.key_length =
@@ -36,17 +36,17 @@ SegmentContext seeing(const Mask& rules, const std::vector<std::int64_t>& length
   return context;
 }
 
-Values run(const MultiHeadAttention& layer, const Tensor& x, const SegmentContext& context) {
-  return values_of(layer(Variable(x), Variable(), context, Pass()).value());
+Values run(const MultiHeadAttention& layer, const Tensor& x, const AttentionContext& context) {
+  return values_of(layer(Variable(x), Variable(), context, ForwardContext()).value());
 }
 
 TEST(CompressedLayer, Gradient) {
-  for (const SegmentContext& context : {seeing(masks::causal()),
-                                        seeing(masks::everything()),
-                                        seeing(masks::everything(), {10, 4})}) {
+  for (const AttentionContext& context : {seeing(masks::causal()),
+                                          seeing(masks::everything()),
+                                          seeing(masks::everything(), {10, 4})}) {
     Parameters parameters = one_process_parameters();
     const auto layer = layer_of(parameters, 3, 0.3);
-    const Pass pass = {.training = true, .random = Random(5)};
+    const ForwardContext pass = {.training = true, .random = Random(5)};
     expect_layer_gradients(
         parameters,
         [&](const auto& in) { return (*layer)(in[0], Variable(), context, pass); },
@@ -73,7 +73,8 @@ TEST(CompressedLayer, OfSingleTokensIsFullAttention) {
   const Tensor x = random_tensor({batch, 9, width}, 1);
   expect_close(
       run(*layer, x, seeing(masks::everything(), {9, 4})),
-      values_of(full(Variable(x), Variable(), seeing(masks::everything(), {9, 4}), Pass()).value()),
+      values_of(full(Variable(x), Variable(), seeing(masks::everything(), {9, 4}), ForwardContext())
+                    .value()),
       1e-12);
 }
 
@@ -110,7 +111,7 @@ TEST(CompressedLayer, PaddingIsAsIfTheRowEnded) {
 }
 
 TEST(CompressedKind, SaysWhatItCannotBeWith) {
-  const auto problem = [](const AttentionSetting& setting) {
+  const auto problem = [](const AttentionBuildOptions& setting) {
     return problem_of(AttentionOptions{.kinds = {"memory_compressed"}}, setting);
   };
   EXPECT_EQ(problem({.segment = 100}), "");

@@ -21,13 +21,15 @@ constexpr std::int64_t side_width = 4;
 constexpr std::int64_t encoder_layers = 3;
 constexpr std::int64_t layer = 1;
 
-CrossAttention attention_of(const Scope& scope, Wiring wiring, std::int64_t place = layer) {
+CrossAttention attention_of(const Scope& scope,
+                            CrossAttentionMapping wiring,
+                            std::int64_t place = layer) {
   return CrossAttention(scope,
                         {.attention = {.width = width,
                                        .heads = 2,
                                        .dim = 3,
-                                       .side_width = side_width,
-                                       .initial = Initial::normal(0.5)},
+                                       .encoder_hidden_size = side_width,
+                                       .initial = Initializer::normal(0.5)},
                          .wiring = wiring,
                          .layer = place,
                          .encoder_layers = encoder_layers},
@@ -38,25 +40,28 @@ Tensor lengths(const std::vector<std::int64_t>& of_rows) {
   return Tensor::from<std::int64_t>(of_rows, {batch}, backend_device());
 }
 
-std::vector<Side> sides_of(const std::vector<Variable>& rows) {
-  std::vector<Side> sides;
+std::vector<EncoderOutput> sides_of(const std::vector<Variable>& rows) {
+  std::vector<EncoderOutput> sides;
   for (const Variable& of_layer : rows)
     sides.push_back({.rows = of_layer, .length = lengths({4, side_time})});
   return sides;
 }
 
-std::vector<Side> random_sides() {
+std::vector<EncoderOutput> random_sides() {
   std::vector<Variable> rows;
   for (std::uint64_t i = 0; i < encoder_layers; ++i)
     rows.emplace_back(random_tensor({batch, side_time, side_width}, 10 + i));
   return sides_of(rows);
 }
 
-const std::vector<Wiring> all_wirings = {
-    Wiring::last, Wiring::same, Wiring::reverse, Wiring::mix, Wiring::full};
+const std::vector<CrossAttentionMapping> all_wirings = {CrossAttentionMapping::last,
+                                                        CrossAttentionMapping::same,
+                                                        CrossAttentionMapping::reverse,
+                                                        CrossAttentionMapping::mix,
+                                                        CrossAttentionMapping::full};
 
 TEST(CrossAttentionWiring, Gradient) {
-  for (const Wiring wiring : all_wirings) {
+  for (const CrossAttentionMapping wiring : all_wirings) {
     Parameters parameters = testing::one_process_parameters();
     const CrossAttention attention = attention_of(Scope(parameters), wiring);
     testing::allocate_randomly(parameters, 1);
@@ -67,7 +72,7 @@ TEST(CrossAttentionWiring, Gradient) {
     testing::expect_layer_gradients(
         parameters,
         [&](const std::vector<Variable>& in) {
-          return attention(in[0], sides_of({in.begin() + 1, in.end()}), Pass());
+          return attention(in[0], sides_of({in.begin() + 1, in.end()}), ForwardContext());
         },
         inputs);
   }
@@ -78,69 +83,74 @@ struct Looked {
   Parameters parameters = testing::one_process_parameters();
   CrossAttention attention;
 
-  explicit Looked(Wiring wiring, std::int64_t place = layer)
+  explicit Looked(CrossAttentionMapping wiring, std::int64_t place = layer)
       : attention(attention_of(Scope(parameters), wiring, place)) {
     parameters.allocate(Random(3));
   }
-  Values at(const std::vector<Side>& sides) const {
+  Values at(const std::vector<EncoderOutput>& sides) const {
     return values_of(
-        attention(Variable(random_tensor({batch, time, width}, 1)), sides, Pass()).value());
+        attention(Variable(random_tensor({batch, time, width}, 1)), sides, ForwardContext())
+            .value());
   }
 };
 
 TEST(CrossAttentionWiring, LooksAtTheLayersThatItNames) {
-  const std::vector<Side> sides = random_sides();
+  const std::vector<EncoderOutput> sides = random_sides();
   std::vector<Values> alone;
-  for (const Side& side : sides) alone.push_back(Looked(Wiring::last).at({side}));
+  for (const EncoderOutput& side : sides)
+    alone.push_back(Looked(CrossAttentionMapping::last).at({side}));
   Values average(alone[0].size(), 0);
   for (const Values& found : alone)
     for (std::size_t i = 0; i < found.size(); ++i) average[i] += found[i] / encoder_layers;
   for (std::int64_t place = 0; place < encoder_layers; ++place) {
     const auto at = static_cast<std::size_t>(place);
-    EXPECT_EQ(Looked(Wiring::same, place).at(sides), alone[at]);
-    EXPECT_EQ(Looked(Wiring::reverse, place).at(sides), alone[encoder_layers - 1 - at]);
+    EXPECT_EQ(Looked(CrossAttentionMapping::same, place).at(sides), alone[at]);
+    EXPECT_EQ(Looked(CrossAttentionMapping::reverse, place).at(sides),
+              alone[encoder_layers - 1 - at]);
   }
-  expect_close(Looked(Wiring::full).at(sides), average, 1e-13);
+  expect_close(Looked(CrossAttentionMapping::full).at(sides), average, 1e-13);
 }
 
 TEST(CrossAttentionWiring, AMixtureOfOneLayerIsThatLayer) {
-  const std::vector<Side> sides = random_sides();
-  Looked mixed(Wiring::mix);
+  const std::vector<EncoderOutput> sides = random_sides();
+  Looked mixed(CrossAttentionMapping::mix);
   for (std::size_t i = 0; i < sides.size(); ++i) {
     Values weights(encoder_layers, -100);
     weights[i] = 100;
     mixed.parameters.named("mixture").master.copy_from(
         testing::tensor_of<double>(weights, {encoder_layers}));
-    expect_close(mixed.at(sides), Looked(Wiring::last).at({sides[i]}), 1e-13);
+    expect_close(mixed.at(sides), Looked(CrossAttentionMapping::last).at({sides[i]}), 1e-13);
   }
 }
 
 TEST(CrossAttentionWiring, AMixtureBeginsAsTheMean) {
-  const std::vector<Side> sides = random_sides();
+  const std::vector<EncoderOutput> sides = random_sides();
   Values mean(static_cast<std::size_t>(batch * side_time * side_width), 0);
-  for (const Side& side : sides)
+  for (const EncoderOutput& side : sides)
     for (std::size_t i = 0; i < mean.size(); ++i)
       mean[i] += values_of(side.rows.value())[i] / encoder_layers;
-  Side one = sides[0];
+  EncoderOutput one = sides[0];
   one.rows = Variable(testing::tensor_of<double>(mean, {batch, side_time, side_width}));
-  expect_close(Looked(Wiring::mix).at(sides), Looked(Wiring::last).at({one}), 1e-13);
+  expect_close(Looked(CrossAttentionMapping::mix).at(sides),
+               Looked(CrossAttentionMapping::last).at({one}),
+               1e-13);
 }
 
 TEST(CrossAttentionWiring, OfASideWithoutPositionsThereIsTheBiasAlone) {
-  for (const Wiring wiring : all_wirings) {
+  for (const CrossAttentionMapping wiring : all_wirings) {
     Looked looked(wiring);
     const Tensor bias = looked.parameters.named("out/bias").master;
     bias.copy_from(random_tensor({width}, 5));
-    std::vector<Side> sides = random_sides();
+    std::vector<EncoderOutput> sides = random_sides();
     std::vector<Variable> leaves;
-    for (Side& side : sides) {
+    for (EncoderOutput& side : sides) {
       side.rows = Variable::leaf(side.rows.value());
       side.length = lengths({0, 2});
       leaves.push_back(side.rows);
     }
-    if (wiring == Wiring::last) sides = {sides.back()};
+    if (wiring == CrossAttentionMapping::last) sides = {sides.back()};
     const Variable x = Variable::leaf(random_tensor({batch, time, width}, 1));
-    const Variable y = looked.attention(x, sides, Pass());
+    const Variable y = looked.attention(x, sides, ForwardContext());
     const Tensor empty = y.value().slice(0, 1).reshape({time, width});
     for (std::int64_t i = 0; i < time; ++i)
       EXPECT_EQ(values_of(empty.slice(i, i + 1)), values_of(bias));
@@ -155,12 +165,12 @@ TEST(CrossAttentionWiring, OfASideWithoutPositionsThereIsTheBiasAlone) {
 }
 
 TEST(CrossAttentionWiring, RefusesStacksThatCannotBeWiredSo) {
-  EXPECT_EQ(wiring_problem(Wiring::same, 3, 3), "");
-  EXPECT_EQ(wiring_problem(Wiring::mix, 3, 6), "");
-  EXPECT_EQ(wiring_problem(Wiring::reverse, 3, 6),
+  EXPECT_EQ(wiring_problem(CrossAttentionMapping::same, 3, 3), "");
+  EXPECT_EQ(wiring_problem(CrossAttentionMapping::mix, 3, 6), "");
+  EXPECT_EQ(wiring_problem(CrossAttentionMapping::reverse, 3, 6),
             "cross-attention reverse needs as many layers in the encoder as in the decoder, found "
             "3 and 6");
-  EXPECT_THROW(Looked(Wiring::full).at({random_sides()[0]}), Failure);
+  EXPECT_THROW(Looked(CrossAttentionMapping::full).at({random_sides()[0]}), Failure);
 }
 
 }  // namespace

@@ -22,10 +22,10 @@ using testing::values_of;
 using Distances = std::vector<std::int64_t>;
 
 // The first distance of each bucket, counted in one direction.
-Distances first_distances(const DistanceBias::Options& options, std::int64_t sign) {
+Distances first_distances(const RelativePositionBias::Options& options, std::int64_t sign) {
   Distances first;
-  for (std::int64_t last = -1, distance = 0; distance < 3 * options.reach; ++distance) {
-    const std::int64_t bucket = distance_bucket(sign * distance, options);
+  for (std::int64_t last = -1, distance = 0; distance < 3 * options.max_distance; ++distance) {
+    const std::int64_t bucket = relative_position_bucket(sign * distance, options);
     EXPECT_GE(bucket, last);
     if (bucket > last) first.push_back(distance);
     last = bucket;
@@ -34,56 +34,59 @@ Distances first_distances(const DistanceBias::Options& options, std::int64_t sig
 }
 
 // As Transformers' T5 has them: _relative_position_bucket, with 32 buckets and 128 positions.
-TEST(DistanceBias, BucketsAreThoseOfT5) {
+TEST(RelativePositionBias, BucketsAreThoseOfT5) {
   const Distances of_a_side = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91};
-  DistanceBias::Options options;
+  RelativePositionBias::Options options;
   EXPECT_EQ(first_distances(options, -1), of_a_side);
-  EXPECT_EQ(distance_bucket(-1000, options), 15);
+  EXPECT_EQ(relative_position_bucket(-1000, options), 15);
   for (const std::int64_t distance : {1, 7, 8, 11, 12, 63, 64, 127, 128, 129, 1000})
-    EXPECT_EQ(distance_bucket(distance, options), 16 + distance_bucket(-distance, options));
+    EXPECT_EQ(relative_position_bucket(distance, options),
+              16 + relative_position_bucket(-distance, options));
   options.causal = true;
   const Distances causal = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
                             16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113};
   EXPECT_EQ(first_distances(options, -1), causal);
-  for (const std::int64_t later : {1, 20, 1000}) EXPECT_EQ(distance_bucket(later, options), 0);
+  for (const std::int64_t later : {1, 20, 1000})
+    EXPECT_EQ(relative_position_bucket(later, options), 0);
 }
 
 // The logarithm of 2 by that of 32 is a fifth: a double would have a little less.
-TEST(DistanceBias, QuotientsAreRoundedTo32Bits) {
-  const DistanceBias::Options options = {.buckets = 20, .reach = 160};
-  EXPECT_EQ(distance_bucket(-10, options), 6);
-  EXPECT_EQ(distance_bucket(-20, options), 7);
-  EXPECT_EQ(distance_bucket(-80, options), 9);
+TEST(RelativePositionBias, QuotientsAreRoundedTo32Bits) {
+  const RelativePositionBias::Options options = {.buckets = 20, .max_distance = 160};
+  EXPECT_EQ(relative_position_bucket(-10, options), 6);
+  EXPECT_EQ(relative_position_bucket(-20, options), 7);
+  EXPECT_EQ(relative_position_bucket(-80, options), 9);
 }
 
 constexpr std::int64_t buckets = 6, reach = 5;
 
-DistanceBias::Options options_of(bool causal) {
-  return {.heads = heads, .buckets = buckets, .reach = reach, .causal = causal};
+RelativePositionBias::Options options_of(bool causal) {
+  return {.heads = heads, .buckets = buckets, .max_distance = reach, .causal = causal};
 }
 
 struct Attended {
   Parameters parameters = testing::one_process_parameters();
-  DistanceBias bias;
+  RelativePositionBias bias;
   SoftmaxAttention mechanism;
   bool causal;
 
   explicit Attended(bool is_causal)
       : bias(Scope(parameters).child("stack"), options_of(is_causal)),
-        mechanism(0, {}, DistanceTerms{.bias = bias}),
+        mechanism(0, {}, RelativeTerms{.bias = bias}),
         causal(is_causal) {
     testing::allocate_randomly(parameters, 1);
   }
   Variable operator()(const std::vector<Variable>& inputs) const {
-    SegmentContext context;
+    AttentionContext context;
     if (!causal) context.mask.rules = masks::everything();
     return mechanism({.query = inputs[0], .key = inputs[1], .value = inputs[2], .heads = all_heads},
                      context,
-                     Pass());
+                     ForwardContext());
   }
   double number(std::int64_t h, std::int64_t distance) const {
     const Tensor& table = parameters.named("stack/relative_bias").master;
-    return table.data<double>()[h * buckets + distance_bucket(distance, options_of(causal))];
+    return table
+        .data<double>()[h * buckets + relative_position_bucket(distance, options_of(causal))];
   }
 };
 
@@ -94,7 +97,7 @@ std::vector<Tensor> inputs_of(std::int64_t time) {
   return inputs;
 }
 
-TEST(DistanceBias, IsAddedToTheScoresOfItsBucket) {
+TEST(RelativePositionBias, IsAddedToTheScoresOfItsBucket) {
   for (const bool causal : {true, false})
     for (const std::int64_t time : {1, 9, 70}) {
       const Attended attended(causal);
@@ -122,7 +125,7 @@ TEST(DistanceBias, IsAddedToTheScoresOfItsBucket) {
     }
 }
 
-TEST(DistanceBias, Gradients) {
+TEST(RelativePositionBias, Gradients) {
   for (const bool causal : {true, false}) {
     Attended attended(causal);
     testing::expect_layer_gradients(
@@ -133,12 +136,12 @@ TEST(DistanceBias, Gradients) {
 }
 
 // In the dtype of sums, as attention reads it.
-TEST(DistanceBias, StaysWideWhereComputingIsNarrow) {
+TEST(RelativePositionBias, StaysWideWhereComputingIsNarrow) {
   for (const DType compute : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     Parameters parameters(backend_device(), compute, ProcessMesh());
-    const DistanceBias::Options options = {
-        .heads = 2, .buckets = 4, .reach = 3, .initial = Initial::constant(0.1)};
-    const DistanceBias bias(Scope(parameters), options);
+    const RelativePositionBias::Options options = {
+        .heads = 2, .buckets = 4, .max_distance = 3, .initial = Initializer::constant(0.1)};
+    const RelativePositionBias bias(Scope(parameters), options);
     parameters.allocate(Random(1));
     const Variable term = bias.term();
     EXPECT_EQ(term.shape(), (Shape{2, 7}));
@@ -146,11 +149,11 @@ TEST(DistanceBias, StaysWideWhereComputingIsNarrow) {
   }
 }
 
-TEST(DistanceBias, RefusesBucketsThatWouldShareNoDistances) {
+TEST(RelativePositionBias, RefusesBucketsThatWouldShareNoDistances) {
   Parameters parameters = testing::one_process_parameters();
   const auto make = [&](std::int64_t count, std::int64_t farthest) {
-    DistanceBias(Scope(parameters).child(count).child(farthest),
-                 {.heads = 1, .buckets = count, .reach = farthest});
+    RelativePositionBias(Scope(parameters).child(count).child(farthest),
+                         {.heads = 1, .buckets = count, .max_distance = farthest});
   };
   EXPECT_NO_THROW(make(4, 3));
   EXPECT_THROW(make(4, 2), Failure);

@@ -18,12 +18,12 @@ constexpr std::int64_t reach = 2;
 
 struct Attended {
   Parameters parameters = testing::one_process_parameters();
-  DistanceTables tables{Scope(parameters).child("a"), {.reach = reach, .dim = dim}};
-  std::unique_ptr<Mechanism> mechanism;
+  RelativePositionTables tables{Scope(parameters).child("a"), {.max_distance = reach, .dim = dim}};
+  std::unique_ptr<AttentionOp> mechanism;
 
   Attended(const AttentionOptions& options, bool causal)
       : mechanism(std::make_unique<SoftmaxAttention>(
-            0, pattern_of(options, causal), DistanceTerms{.tables = tables})) {
+            0, pattern_of(options, causal), RelativeTerms{.tables = tables})) {
     testing::allocate_randomly(parameters, 1);
   }
   const double* row(const char* table, std::int64_t p, std::int64_t k) const {
@@ -32,8 +32,8 @@ struct Attended {
   }
 };
 
-SegmentContext context_of(bool causal) {
-  SegmentContext context;
+AttentionContext context_of(bool causal) {
+  AttentionContext context;
   if (!causal) context.mask.rules = masks::everything();
   return context;
 }
@@ -77,7 +77,7 @@ Variable attended(const Attended& a, const std::vector<Variable>& inputs, bool c
   return (*a.mechanism)(
       {.query = inputs[0], .key = inputs[1], .value = inputs[2], .heads = all_heads},
       context_of(causal),
-      Pass());
+      ForwardContext());
 }
 
 struct Case {
@@ -98,7 +98,7 @@ AttentionOptions options_of(const Case& c) {
   return with(c.kinds, {.sliding_window = {3}, .dilation = 3, .stride = 4, .summary = 1});
 }
 
-TEST(DistanceTables, EqualTheDefinitionInEveryKind) {
+TEST(RelativePositionTables, EqualTheDefinitionInEveryKind) {
   for (const Case& c : cases())
     for (const bool causal : {true, false})
       for (const std::int64_t time : {1, 7, 70}) {
@@ -111,7 +111,7 @@ TEST(DistanceTables, EqualTheDefinitionInEveryKind) {
       }
 }
 
-TEST(DistanceTables, Gradients) {
+TEST(RelativePositionTables, Gradients) {
   for (const Case& c : cases())
     for (const bool causal : {true, false}) {
       SCOPED_TRACE(c.kinds + (causal ? ", causal" : ""));
@@ -124,7 +124,7 @@ TEST(DistanceTables, Gradients) {
 }
 
 // Queries of global positions have projections of their own, and the same tables.
-TEST(DistanceTables, GlobalPositionsSeeTheDistancesToo) {
+TEST(RelativePositionTables, GlobalPositionsSeeTheDistancesToo) {
   AttentionOptions options = with("global_local", {.sliding_window = {3}});
   options.global = {0, 5};
   const Attended one(options, false);
@@ -132,13 +132,13 @@ TEST(DistanceTables, GlobalPositionsSeeTheDistancesToo) {
   const Attended two(options, false);
   std::vector<Variable> inputs;
   for (const Tensor& input : inputs_of(9)) inputs.emplace_back(input);
-  const Projected projected = {
+  const ProjectedQKV projected = {
       .query = inputs[0],
       .key = inputs[1],
       .value = inputs[2],
       .heads = all_heads,
-      .global = Projected::Global{.query = inputs[0], .key = inputs[1], .value = inputs[2]}};
-  expect_close(values_of((*two.mechanism)(projected, context_of(false), Pass()).value()),
+      .global = ProjectedQKV::Global{.query = inputs[0], .key = inputs[1], .value = inputs[2]}};
+  expect_close(values_of((*two.mechanism)(projected, context_of(false), ForwardContext()).value()),
                values_of(attended(one, inputs, false).value()),
                1e-12);
 }

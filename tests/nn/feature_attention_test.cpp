@@ -24,19 +24,19 @@ std::unique_ptr<MultiHeadAttention> layer_of(const std::string& kind,
   options.kinds = {kind};
   options.features.count = 7;
   if (!causal) options.features.gate = false;
-  const AttentionSetting setting = {
+  const AttentionBuildOptions setting = {
       .layers = 1, .heads = heads, .dim = dim, .width = width, .causal = causal};
   const Scope scope = Scope(parameters).child("attention");
   auto layer = std::make_unique<MultiHeadAttention>(
       scope,
       MultiHeadAttention::Options{.width = width, .heads = heads, .dim = dim},
-      mechanism_kind(options, 0)->make(scope, options, setting));
+      attention_kind(options, 0)->make(scope, options, setting));
   allocate_randomly(parameters, 3);
   return layer;
 }
 
-SegmentContext context_of(bool causal) {
-  SegmentContext context;
+AttentionContext context_of(bool causal) {
+  AttentionContext context;
   context.mask.rules = causal ? masks::causal() : masks::everything();
   return context;
 }
@@ -44,13 +44,13 @@ SegmentContext context_of(bool causal) {
 const std::vector<std::string> causal_kinds = {"linear", "performer", "rfa"};
 const std::vector<std::string> whole_kinds = {"linear", "performer", "rfa", "efficient"};
 
-TEST(FeatureAttention, Gradients) {
+TEST(LinearAttentionOptions, Gradients) {
   for (const bool causal : {true, false})
     for (const std::string& kind : causal ? causal_kinds : whole_kinds) {
       SCOPED_TRACE(kind);
       Parameters parameters = one_process_parameters();
       const auto layer = layer_of(kind, parameters, {}, causal);
-      const SegmentContext context = context_of(causal);
+      const AttentionContext context = context_of(causal);
       expect_layer_gradients(
           parameters,
           [&](const auto& in) {
@@ -61,14 +61,15 @@ TEST(FeatureAttention, Gradients) {
     }
 }
 
-TEST(FeatureAttention, NoOutputChangesBeforeAChangedInput) {
+TEST(LinearAttentionOptions, NoOutputChangesBeforeAChangedInput) {
   constexpr std::int64_t time = 80;
   for (const std::string& kind : causal_kinds) {
     SCOPED_TRACE(kind);
     Parameters parameters = one_process_parameters();
     const auto layer = layer_of(kind, parameters);
     const auto run = [&](const Tensor& x) {
-      return values_of((*layer)(Variable(x), Variable(), context_of(true), Pass()).value());
+      return values_of(
+          (*layer)(Variable(x), Variable(), context_of(true), ForwardContext()).value());
     };
     const Tensor x = random_tensor({1, time, width}, 1);
     const Values before = run(x);
@@ -83,12 +84,12 @@ TEST(FeatureAttention, NoOutputChangesBeforeAChangedInput) {
   }
 }
 
-TEST(FeatureAttention, PaddingIsSeenByNobody) {
+TEST(LinearAttentionOptions, PaddingIsSeenByNobody) {
   for (const std::string& kind : whole_kinds) {
     SCOPED_TRACE(kind);
     Parameters parameters = one_process_parameters();
     const auto layer = layer_of(kind, parameters, {}, false);
-    SegmentContext context = context_of(false);
+    AttentionContext context = context_of(false);
     context.mask.key_length =
         Tensor::from<std::int64_t>(std::vector<std::int64_t>{8}, {1}, backend_device());
     const auto run = [&](double padding, std::int64_t time) {
@@ -96,7 +97,7 @@ TEST(FeatureAttention, PaddingIsSeenByNobody) {
       const Tensor numbers = random_tensor({1, 8, width}, 1);
       std::fill_n(x.data<double>(), x.elements(), padding);
       std::copy_n(numbers.data<double>(), numbers.elements(), x.data<double>());
-      Values y = values_of((*layer)(Variable(x), Variable(), context, Pass()).value());
+      Values y = values_of((*layer)(Variable(x), Variable(), context, ForwardContext()).value());
       y.resize(8 * width);
       return y;
     };
@@ -105,27 +106,27 @@ TEST(FeatureAttention, PaddingIsSeenByNobody) {
   }
 }
 
-TEST(FeatureAttention, ReadsOnFromAStateAsFromAllThatCameBefore) {
+TEST(LinearAttentionOptions, ReadsOnFromAStateAsFromAllThatCameBefore) {
   constexpr std::int64_t total = 70;
   for (const std::string& kind : causal_kinds)
     for (const auto& sizes : std::vector<std::vector<std::int64_t>>{{1}, {2, 1, 3}, {65, 1}}) {
       SCOPED_TRACE(kind);
       Parameters parameters = one_process_parameters();
       const auto layer = layer_of(kind, parameters);
-      EXPECT_TRUE(layer->reads_on());
-      const NoGradient unrecorded;
+      EXPECT_TRUE(layer->supports_kv_cache());
+      const NoGradGuard unrecorded;
       const Tensor x = random_tensor({1, total, width}, 5);
       const Values whole =
-          values_of((*layer)(Variable(x), Variable(), context_of(true), Pass()).value());
-      Pass pass;
-      pass.kept = std::make_shared<KeptKeys>();
+          values_of((*layer)(Variable(x), Variable(), context_of(true), ForwardContext()).value());
+      ForwardContext pass;
+      pass.kv_cache = std::make_shared<KVCache>();
       std::size_t turn = 0;
       for (std::int64_t begin = 0; begin < total;) {
         const std::int64_t end = std::min(total, begin + sizes[turn++ % sizes.size()]);
         const Tensor piece =
             x.reshape({total, width}).slice(begin, end).reshape({1, end - begin, width});
         const Variable y = (*layer)(Variable(piece), Variable(), context_of(true), pass);
-        pass.kept->advance(end - begin);
+        pass.kv_cache->advance(end - begin);
         expect_close(values_of(y.value()),
                      {whole.begin() + begin * width, whole.begin() + end * width},
                      1e-11);
@@ -134,45 +135,45 @@ TEST(FeatureAttention, ReadsOnFromAStateAsFromAllThatCameBefore) {
     }
 }
 
-TEST(FeatureAttention, StatesAreChosenAndRepeated) {
+TEST(LinearAttentionOptions, StatesAreChosenAndRepeated) {
   for (const std::string& kind : causal_kinds) {
     SCOPED_TRACE(kind);
     Parameters parameters = one_process_parameters();
     const auto layer = layer_of(kind, parameters);
-    const NoGradient unrecorded;
-    const auto read = [&](const Pass& pass, const Tensor& x) {
+    const NoGradGuard unrecorded;
+    const auto read = [&](const ForwardContext& pass, const Tensor& x) {
       return values_of((*layer)(Variable(x), Variable(), context_of(true), pass).value());
     };
-    Pass pass;
-    pass.kept = std::make_shared<KeptKeys>();
+    ForwardContext pass;
+    pass.kv_cache = std::make_shared<KVCache>();
     const Tensor first = random_tensor({2, 3, width}, 1), next = random_tensor({3, 1, width}, 2);
     read(pass, first);
     EXPECT_THROW(read(pass, next), Failure);  // other rows
-    pass.kept->choose(std::vector<std::int64_t>{1, 0, 1});
+    pass.kv_cache->choose(std::vector<std::int64_t>{1, 0, 1});
     const Values found = read(pass, next);
     const std::int64_t sources[] = {1, 0, 1};
     for (std::int64_t i = 0; i < 3; ++i) {
-      Pass alone;
-      alone.kept = std::make_shared<KeptKeys>();
+      ForwardContext alone;
+      alone.kv_cache = std::make_shared<KVCache>();
       read(alone, first.slice(sources[i], sources[i] + 1));
       const Values expected = read(alone, next.slice(i, i + 1));
       expect_close({found.begin() + i * width, found.begin() + (i + 1) * width}, expected, 1e-12);
     }
-    EXPECT_THROW(pass.kept->choose(std::vector<std::int64_t>{3}), Failure);
+    EXPECT_THROW(pass.kv_cache->choose(std::vector<std::int64_t>{3}), Failure);
   }
 }
 
-TEST(FeatureAttention, GoesInNarrowTypes) {
+TEST(LinearAttentionOptions, GoesInNarrowTypes) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const std::string& kind : causal_kinds) {
       Parameters parameters(backend_device(), dtype, ProcessMesh());
       AttentionOptions options = {.kinds = {kind}};
-      const AttentionSetting setting = {
+      const AttentionBuildOptions setting = {
           .layers = 1, .heads = heads, .dim = 8, .width = 16, .compute = dtype};
       const Scope scope = Scope(parameters).child("attention");
       const MultiHeadAttention layer(scope,
                                      {.width = 16, .heads = heads, .dim = 8},
-                                     mechanism_kind(options, 0)->make(scope, options, setting));
+                                     attention_kind(options, 0)->make(scope, options, setting));
       parameters.allocate(Random(1));
       const Variable x =
           Variable::leaf(cast(Variable(random_tensor({1, 150, 16}, 1, 8)), dtype).value().clone());
@@ -214,8 +215,8 @@ TEST(PerformerFeatures, ProductsAreOnAverageThoseOfASoftmax) {
     double sum = 0, squares = 0;
     for (std::int64_t i = 0; i < draws; ++i) {
       const Tensor w = project(Random(7).child(static_cast<std::uint64_t>(i)));
-      const ShiftedFeatures a = random_features(Variable(q), w, map);
-      const ShiftedFeatures b = random_features(Variable(k), w, map);
+      const StabilizedFeatures a = random_features(Variable(q), w, map);
+      const StabilizedFeatures b = random_features(Variable(k), w, map);
       const double product = detail::dot(a.features.value(), b.features.value()) *
                              std::exp(a.shift.item() + b.shift.item());
       sum += product;
@@ -245,12 +246,13 @@ TEST(PerformerLayer, ApproachesTheSoftmaxWithMoreFeatures) {
     double sum = 0;
     for (std::int64_t seed = 0; seed < 8; ++seed) {
       Parameters parameters = one_process_parameters();
-      const PerformerMechanism performer(Scope(parameters),
-                                         {.features = {.count = count, .seed = seed}, .dim = dim});
-      const Values found = values_of(
-          performer(
-              {.query = q, .key = k, .value = v, .heads = {0, 1, 1}}, context_of(true), Pass())
-              .value());
+      const PerformerAttentionOp performer(
+          Scope(parameters), {.features = {.count = count, .seed = seed}, .dim = dim});
+      const Values found =
+          values_of(performer({.query = q, .key = k, .value = v, .heads = {0, 1, 1}},
+                              context_of(true),
+                              ForwardContext())
+                        .value());
       for (std::size_t i = 0; i < found.size(); ++i)
         sum += (found[i] - expected[i]) * (found[i] - expected[i]);
     }
@@ -262,8 +264,8 @@ TEST(PerformerLayer, ApproachesTheSoftmaxWithMoreFeatures) {
 
 TEST(PerformerLayer, DrawsAnewEverySoManySteps) {
   Parameters parameters = one_process_parameters();
-  const PerformerMechanism performer(Scope(parameters).child("a"),
-                                     {.features = {.count = 5, .redraw = 10}, .dim = dim});
+  const PerformerAttentionOp performer(Scope(parameters).child("a"),
+                                       {.features = {.count = 5, .redraw = 10}, .dim = dim});
   const auto drawn = [&](std::int64_t steps, bool training) {
     parameters.set_steps(steps);
     return performer.projection({.training = training}).clone();
@@ -273,27 +275,29 @@ TEST(PerformerLayer, DrawsAnewEverySoManySteps) {
   EXPECT_TRUE(same_bits(first, drawn(10, false)));  // the last that was trained with
   EXPECT_FALSE(same_bits(first, second));
   EXPECT_TRUE(same_bits(second, drawn(11, false)));
-  const PerformerMechanism other(Scope(parameters).child("b"),
-                                 {.features = {.count = 5, .redraw = 10}, .dim = dim});
+  const PerformerAttentionOp other(Scope(parameters).child("b"),
+                                   {.features = {.count = 5, .redraw = 10}, .dim = dim});
   EXPECT_FALSE(same_bits(second, other.projection({.training = true})));
 }
 
-TEST(FeatureAttention, RefusesAMemoryAndOtherMasks) {
+TEST(LinearAttentionOptions, RefusesAMemoryAndOtherMasks) {
   for (const std::string& kind : whole_kinds) {
     Parameters parameters = one_process_parameters();
     const auto layer = layer_of(kind, parameters, {}, false);
     const Variable x(random_tensor({1, 5, width}, 1));
-    SegmentContext memory = context_of(false), window;
+    AttentionContext memory = context_of(false), window;
     memory.mask.query_begin = 3;
     window.mask.rules = masks::window(2, 0);
-    EXPECT_THROW((*layer)(x, Variable(), memory, Pass()), ConfigurationError);
-    EXPECT_THROW((*layer)(x, Variable(), window, Pass()), ConfigurationError);
+    EXPECT_THROW((*layer)(x, Variable(), memory, ForwardContext()), ConfigurationError);
+    EXPECT_THROW((*layer)(x, Variable(), window, ForwardContext()), ConfigurationError);
   }
   Parameters parameters = one_process_parameters();
   const auto efficient = layer_of("efficient", parameters, {}, false);
-  EXPECT_THROW(
-      (*efficient)(Variable(random_tensor({1, 5, width}, 1)), Variable(), context_of(true), Pass()),
-      ConfigurationError);
+  EXPECT_THROW((*efficient)(Variable(random_tensor({1, 5, width}, 1)),
+                            Variable(),
+                            context_of(true),
+                            ForwardContext()),
+               ConfigurationError);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ using testing::values_of;
 
 constexpr std::int64_t width = 6;
 const Shape input = {2, 5, width};
-const Pass training = {.training = true, .random = Random(4)};
+const ForwardContext training = {.training = true, .random = Random(4)};
 
 // All linear layers have one of rank 2 and factor 1.5.
 FineTuning adapters(double dropout = 0) {
@@ -41,14 +41,14 @@ FeedForward feed_forward(Parameters& parameters, bool gated) {
 }
 
 TEST(FineTuning, PartsOfNamesAreWholeWords) {
-  EXPECT_TRUE(has_part("layers/0/attention/query", "attention/query"));
-  EXPECT_TRUE(has_part("layers/0/attention/query", "layers"));
-  EXPECT_TRUE(has_part("layers/0/attention/query", "layers/0/attention/query"));
-  EXPECT_TRUE(has_part("layers/10/layers/1", "layers/1"));
-  EXPECT_FALSE(has_part("layers/10/attention/query", "layers/1"));
-  EXPECT_FALSE(has_part("layers/0/cross_attention/query", "attention/query"));
-  EXPECT_FALSE(has_part("layers/0/attention/query", "query/weight"));
-  EXPECT_FALSE(has_part("layers/0/attention/query", ""));
+  EXPECT_TRUE(matches_name("layers/0/attention/query", "attention/query"));
+  EXPECT_TRUE(matches_name("layers/0/attention/query", "layers"));
+  EXPECT_TRUE(matches_name("layers/0/attention/query", "layers/0/attention/query"));
+  EXPECT_TRUE(matches_name("layers/10/layers/1", "layers/1"));
+  EXPECT_FALSE(matches_name("layers/10/attention/query", "layers/1"));
+  EXPECT_FALSE(matches_name("layers/0/cross_attention/query", "attention/query"));
+  EXPECT_FALSE(matches_name("layers/0/attention/query", "query/weight"));
+  EXPECT_FALSE(matches_name("layers/0/attention/query", ""));
 }
 
 TEST(FineTuning, AdaptersBeginAsNothingAndAloneAreTrained) {
@@ -75,23 +75,23 @@ TEST(FineTuning, AdaptersBeginAsNothingAndAloneAreTrained) {
 
 TEST(FineTuning, WhatIsFrozenHasNoGradientAndNothingOfAnOptimizer) {
   Parameters parameters = parameters_with({.frozen = {"b", "c"}});
-  parameters.add("a", {3, 5}, -1, Initial::normal(1), true);
-  const Weight b = parameters.add("b", {7, 4}, -1, Initial::normal(1), true);
-  const Weight c = parameters.add("c/weight", {5}, -1, Initial::normal(1), false);
+  parameters.add("a", {3, 5}, -1, Initializer::normal(1), true);
+  const Weight b = parameters.add("b", {7, 4}, -1, Initializer::normal(1), true);
+  const Weight c = parameters.add("c/weight", {5}, -1, Initializer::normal(1), false);
   parameters.allocate(Random(1));
-  EXPECT_EQ(parameters.own_elements(), 16);
+  EXPECT_EQ(parameters.shard_elements(), 16);
   ASSERT_EQ(parameters.runs().size(), 1u);
-  EXPECT_EQ(parameters.runs().front().own_master.elements(), 15);
+  EXPECT_EQ(parameters.runs().front().shard_master.elements(), 15);
   for (const Weight& each : {b, c}) {
-    EXPECT_FALSE(each->variable.requires_gradient());
+    EXPECT_FALSE(each->variable.requires_grad());
     EXPECT_FALSE(each->gradient.defined());
-    EXPECT_FALSE(each->own_gradient.defined());
-    EXPECT_EQ(each->own_master.elements(), each->shape.elements()) << "it is saved";
+    EXPECT_FALSE(each->shard_gradient.defined());
+    EXPECT_EQ(each->shard_master.elements(), each->shape.elements()) << "it is saved";
   }
   for (const ParameterBucket& bucket : parameters.buckets())
     EXPECT_EQ(bucket.gradient.defined(), !bucket.frozen());
   parameters.clear_gradients();
-  EXPECT_THROW(refuse_unmatched(parameters_with({.frozen = {"d"}})), ConfigurationError);
+  EXPECT_THROW(check_patterns_match(parameters_with({.frozen = {"d"}})), ConfigurationError);
 }
 
 TEST(FineTuning, WhatFollowsActivationsStaysWhereItsLayerIsFrozen) {
@@ -103,7 +103,7 @@ TEST(FineTuning, WhatFollowsActivationsStaysWhereItsLayerIsFrozen) {
   const Norm moving(Scope(parameters).child("other"),
                     width,
                     {NormKind::power, {.decay = 0.5, .warmup = 2}, 1e-3});
-  refuse_unmatched(parameters);
+  check_patterns_match(parameters);
   parameters.allocate(Random(1));
   const auto averages = [&](std::size_t i) {
     return values_of(parameters.power_statistics()[i]->square);
@@ -158,12 +158,12 @@ TEST(FineTuning, GradientsOfAdaptedAttentionWithMemory) {
                                  {.width = width, .heads = 2, .dim = 3},
                                  std::make_unique<SoftmaxAttention>(0.3));
   allocate_randomly(parameters, 1);
-  Pass pass = training;
-  pass.time = undivided_time(5);
-  pass.memory = undivided_time(3);
+  ForwardContext pass = training;
+  pass.time = replicate_sequence(5);
+  pass.memory = replicate_sequence(3);
   testing::expect_layer_gradients(
       parameters,
-      [&](const std::vector<Variable>& v) { return layer(v[0], v[1], SegmentContext(), pass); },
+      [&](const std::vector<Variable>& v) { return layer(v[0], v[1], AttentionContext(), pass); },
       {random_tensor(input, 2), random_tensor({2, 3, width}, 3)});
 }
 
@@ -234,7 +234,7 @@ TEST(FineTuning, WhatFitsNoLayerIsRefused) {
     Parameters parameters = parameters_with(tuning);
     try {
       const FeedForward layer = feed_forward(parameters, false);
-      refuse_unmatched(parameters);
+      check_patterns_match(parameters);
     } catch (const ConfigurationError& error) {
       return error.what();
     }

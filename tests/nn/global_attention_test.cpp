@@ -10,7 +10,7 @@ namespace {
 
 using namespace testing::kinds;
 
-GlobalAttention big_bird(bool causal) {
+GlobalLocalPattern big_bird(bool causal) {
   return {.positions = {0, 1, 70},
           .left = 6,
           .right = causal ? 0 : 6,
@@ -20,9 +20,9 @@ GlobalAttention big_bird(bool causal) {
           .random = Random(4).child("head")};
 }
 
-TEST(GlobalAttention, RandomBlocksAreDistinctAndOutsideOfWindowAndGlobalBlocks) {
+TEST(GlobalLocalPattern, RandomBlocksAreDistinctAndOutsideOfWindowAndGlobalBlocks) {
   for (const bool causal : {true, false}) {
-    const GlobalAttention global = big_bird(causal);
+    const GlobalLocalPattern global = big_bird(causal);
     const std::int64_t positions = 98;  // the last block is short
     const auto lists = random_blocks(global, positions);
     ASSERT_EQ(lists.size(), 20u);
@@ -44,10 +44,10 @@ TEST(GlobalAttention, RandomBlocksAreDistinctAndOutsideOfWindowAndGlobalBlocks) 
   }
 }
 
-TEST(GlobalAttention, RandomBlocksAreThoseOfTheSeedAndTheHead) {
-  const GlobalAttention global = big_bird(true);
+TEST(GlobalLocalPattern, RandomBlocksAreThoseOfTheSeedAndTheHead) {
+  const GlobalLocalPattern global = big_bird(true);
   EXPECT_EQ(random_blocks(global, 98), random_blocks(global, 98));
-  GlobalAttention other = global;
+  GlobalLocalPattern other = global;
   other.random = Random(4).child("another head");
   EXPECT_NE(random_blocks(global, 98), random_blocks(other, 98));
   // Every free block is drawn for some head.
@@ -60,13 +60,13 @@ TEST(GlobalAttention, RandomBlocksAreThoseOfTheSeedAndTheHead) {
   EXPECT_EQ(drawn, (std::set<std::int64_t>{1, 2, 3, 4, 5, 6}));
 }
 
-TEST(GlobalAttention, ACausalSequenceHasTheBlocksOfALongerOne) {
+TEST(GlobalLocalPattern, ACausalSequenceHasTheBlocksOfALongerOne) {
   auto longer = random_blocks(big_bird(true), 98);
   longer.resize(12);
   EXPECT_EQ(random_blocks(big_bird(true), 60), longer);
 }
 
-TEST(GlobalAttention, HeadsAndLayersHaveTheirOwnBlocksAndEqualDenseAttention) {
+TEST(GlobalLocalPattern, HeadsAndLayersHaveTheirOwnBlocksAndEqualDenseAttention) {
   AttentionOptions options = with("global_local", {.sliding_window = {4}});
   options.random = 2;
   options.block = 4;
@@ -74,7 +74,7 @@ TEST(GlobalAttention, HeadsAndLayersHaveTheirOwnBlocksAndEqualDenseAttention) {
   const auto patterns = attention_patterns(options, {.layers = 2, .heads = heads});
   const std::int64_t time = 61;
   const auto lists = [&](std::int64_t layer, std::int64_t head) {
-    GlobalAttention global = {.positions = {0}, .left = 3, .random_blocks = 2, .block = 4};
+    GlobalLocalPattern global = {.positions = {0}, .left = 3, .random_blocks = 2, .block = 4};
     global.random = Random(5)
                         .child("random_blocks")
                         .child(static_cast<std::uint64_t>(layer))
@@ -133,14 +133,16 @@ TEST(GlobalProjections, AreThoseOfTheRowsAtGlobalPositions) {
     special.key = testing::random_tensor(usual.key.shape(), 12);
     special.value = testing::random_tensor(usual.value.shape(), 13);
     const auto leaf = [](const Tensor& x) { return Variable::leaf(x.clone()); };
-    const Projected projected = {
+    const ProjectedQKV projected = {
         .query = leaf(usual.query),
         .key = leaf(usual.key),
         .value = leaf(usual.value),
         .heads = all_heads,
-        .global = Projected::Global{leaf(special.query), leaf(special.key), leaf(special.value)}};
+        .global =
+            ProjectedQKV::Global{leaf(special.query), leaf(special.key), leaf(special.value)}};
     const AttentionPattern pattern = pattern_of(own_projections(kinds, {0, 5, 66}));
-    const Variable y = SoftmaxAttention(0, pattern)(projected, SegmentContext{}, Pass());
+    const Variable y =
+        SoftmaxAttention(0, pattern)(projected, AttentionContext{}, ForwardContext());
     backward({y}, {usual.upstream.clone()});
     const Results of_usual = dense(usual, others), of_special = dense(special, own);
     testing::Values sum = of_usual.y;
@@ -172,7 +174,7 @@ std::unique_ptr<MultiHeadAttention> layer_of(Parameters& parameters,
   return std::make_unique<MultiHeadAttention>(
       Scope(parameters).child("attention"),
       MultiHeadAttention::Options{
-          .width = 6, .heads = heads, .dim = dim, .initial = Initial::normal(0.5)},
+          .width = 6, .heads = heads, .dim = dim, .initial = Initializer::normal(0.5)},
       std::make_unique<SoftmaxAttention>(0, pattern_of(options)));
 }
 
@@ -183,7 +185,8 @@ TEST(GlobalProjections, AllPositionsGlobalWithCopiesEqualFullAttention) {
     Parameters parameters = testing::one_process_parameters();
     const auto layer = layer_of(parameters, options);
     parameters.allocate(Random(3));
-    return testing::values_of((*layer)(Variable(x), Variable(), SegmentContext(), Pass()).value());
+    return testing::values_of(
+        (*layer)(Variable(x), Variable(), AttentionContext(), ForwardContext()).value());
   };
   testing::expect_close(
       run(own_projections("global_local", {0, 1, 2, 3, 4, 5, 6, 7, 8})), run(with("full")), 1e-13);
@@ -197,11 +200,13 @@ TEST(GlobalProjections, Gradient) {
   const auto layer = layer_of(parameters, own_projections("sliding_window/global_local", {0, 3}));
   testing::allocate_randomly(parameters, 3);
   EXPECT_NO_THROW(parameters.named("attention/global_key/weight"));
-  testing::expect_layer_gradients(
-      parameters,
-      [&](const auto& in) { return (*layer)(in[0], Variable(), SegmentContext(), Pass()); },
-      {testing::random_tensor({batch, 9, 6}, 1)},
-      {.directions = 1, .elements = 2});
+  testing::expect_layer_gradients(parameters,
+                                  [&](const auto& in) {
+                                    return (*layer)(
+                                        in[0], Variable(), AttentionContext(), ForwardContext());
+                                  },
+                                  {testing::random_tensor({batch, 9, 6}, 1)},
+                                  {.directions = 1, .elements = 2});
 }
 
 }  // namespace

@@ -25,15 +25,15 @@ struct Built {
 
   explicit Built(const MultiHeadAttention::Options& options, const std::string& kind = "full") {
     const AttentionOptions attention = {.kinds = {kind}, .global_projections = true};
-    const AttentionSetting setting = {.heads = heads, .dim = dim, .segment = time};
+    const AttentionBuildOptions setting = {.heads = heads, .dim = dim, .segment = time};
     layer = std::make_unique<MultiHeadAttention>(
         Scope(parameters).child("a"),
         options,
         std::make_unique<SoftmaxAttention>(0, attention_patterns(attention, setting).front()));
     testing::allocate_randomly(parameters, 1);
   }
-  Variable operator()(const Variable& x, const Pass& pass = {}) const {
-    SegmentContext context;
+  Variable operator()(const Variable& x, const ForwardContext& pass = {}) const {
+    AttentionContext context;
     context.mask.rules = masks::causal();
     return (*layer)(x, Variable(), context, pass);
   }
@@ -78,19 +78,19 @@ TEST(GroupedHeads, KeptKeysAreOfTheKeyHeadsAlone) {
   options.query_key_norm = NormKind::layer;
   for (const char* const kind : {"full", "sliding_window", "global_local"}) {
     const Built built(options, kind);
-    const NoGradient unrecorded;
+    const NoGradGuard unrecorded;
     const Tensor x = random_tensor({1, time, width}, 4);
     const Tensor whole = built(Variable(x)).value();
-    const auto kept = std::make_shared<KeptKeys>();
+    const auto kept = std::make_shared<KVCache>();
     for (const auto& [begin, end] : std::vector<Range>{{0, 4}, {4, 5}, {5, 7}, {7, 9}}) {
       const Tensor now =
           x.reshape({time, width}).slice(begin, end).reshape({1, end - begin, width});
-      expect_close(values_of(built(Variable(now), {.kept = kept}).value()),
+      expect_close(values_of(built(Variable(now), {.kv_cache = kept}).value()),
                    values_of(whole.reshape({time, width}).slice(begin, end)),
                    1e-12);
       kept->advance(end - begin);
     }
-    EXPECT_EQ(kept->layer(Pass().random.place()).projection(0).shape()[2], 2);
+    EXPECT_EQ(kept->layer(ForwardContext().random.place()).projection(0).shape()[2], 2);
   }
 }
 

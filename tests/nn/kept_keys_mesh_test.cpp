@@ -27,19 +27,20 @@ Values outputs(const ProcessMesh& mesh) {
   const MultiHeadAttention across(
       Scope(parameters).child("across"), options, std::make_unique<SoftmaxAttention>(0));
   parameters.allocate(Random(3));
-  const NoGradient unrecorded;
-  const Side side = {.rows = Variable(random_tensor({batch, 9, width}, 2)),
-                     .time = undivided_time(9),
-                     .length = Tensor::from<std::int64_t>(
-                         std::vector<std::int64_t>{9, 5}, {batch}, backend_device())};
-  const auto kept = std::make_shared<KeptKeys>();
+  const NoGradGuard unrecorded;
+  const EncoderOutput side = {.rows = Variable(random_tensor({batch, 9, width}, 2)),
+                              .time = replicate_sequence(9),
+                              .length = Tensor::from<std::int64_t>(
+                                  std::vector<std::int64_t>{9, 5}, {batch}, backend_device())};
+  const auto kept = std::make_shared<KVCache>();
   Values result;
   for (const std::int64_t time : {3, 1, 1}) {
     const Variable x(
         random_tensor({batch, time, width}, static_cast<std::uint64_t>(kept->positions())));
-    const Pass pass = {.time = undivided_time(time), .kept = kept};
+    const ForwardContext pass = {.time = replicate_sequence(time), .kv_cache = kept};
     const Variable seen = itself(x, Variable(), {}, pass.child("itself"));
-    const Values values = values_of(across(seen, side, side.seen(), pass.child("across")).value());
+    const Values values =
+        values_of(across(seen, side, side.key_context(), pass.child("across")).value());
     result.insert(result.end(), values.begin(), values.end());
     kept->advance(time);
     kept->choose(std::vector<std::int64_t>{1, 0});
@@ -47,7 +48,7 @@ Values outputs(const ProcessMesh& mesh) {
   return result;
 }
 
-TEST(KeptKeys, AreTheSameOnEveryLayout) {
+TEST(KVCache, AreTheSameOnEveryLayout) {
   const Values expected = outputs(ProcessMesh());
   std::vector<MeshShape> layouts = testing::data_and_tensor_layouts();
   for (const MeshShape& shape : testing::time_layouts()) layouts.push_back(shape);

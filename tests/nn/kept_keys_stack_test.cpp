@@ -31,14 +31,15 @@ std::vector<Layer> stack_layers(Parameters& parameters) {
     layer.sublayers.push_back(
         {.norm = Norm(scope.child("norm"), width),
          .reads = Reads::memory,
-         .run = [attention](const Variable& x, const SublayerReads& reads, const Pass& pass) {
+         .run = [attention](
+                    const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
            return (*attention)(x, reads.memory, reads.context, pass);
          }});
     layer.sublayers.push_back(
         {.norm = Norm(scope.child("norm_again"), width),
-         .run = [feed_forward](const Variable& x, const SublayerReads&, const Pass& pass) {
-           return (*feed_forward)(x, pass);
-         }});
+         .run = [feed_forward](const Variable& x,
+                               const SublayerInputs&,
+                               const ForwardContext& pass) { return (*feed_forward)(x, pass); }});
     const Gate::Options gate = {.width = width};
     for (Sublayer& sublayer : layer.sublayers)  // read by gated stacks alone
       sublayer.gate = std::make_shared<const Gate>(
@@ -52,13 +53,14 @@ std::vector<Layer> stack_layers(Parameters& parameters) {
 void expect_reads_on(const Residual& residual) {
   Parameters parameters = testing::one_process_parameters();
   const std::vector<Layer> layers = stack_layers(parameters);
-  const NoGradient unrecorded;
-  const auto run = [&](const Tensor& x, const std::shared_ptr<KeptKeys>& kept) {
-    return residual.run(layers, Variable(x), StackReads(), Pass{.kept = kept}).value();
+  const NoGradGuard unrecorded;
+  const auto run = [&](const Tensor& x, const std::shared_ptr<KVCache>& kept) {
+    return residual.run(layers, Variable(x), StackInputs(), ForwardContext{.kv_cache = kept})
+        .value();
   };
   const Tensor x = random_tensor({1, 9, width}, 4);
   const Tensor whole = run(x, nullptr);
-  const auto kept = std::make_shared<KeptKeys>();
+  const auto kept = std::make_shared<KVCache>();
   for (const auto& [begin, end] : std::vector<Range>{{0, 4}, {4, 5}, {5, 7}, {7, 8}, {8, 9}}) {
     const Tensor now = x.reshape({9, width}).slice(begin, end).reshape({1, end - begin, width});
     expect_close(values_of(run(now, kept)),
@@ -68,12 +70,12 @@ void expect_reads_on(const Residual& residual) {
   }
 }
 
-TEST(KeptKeys, OfAStackAreThoseOfEachLayer) {
-  expect_reads_on(PlainResidual(NormPlacement::pre, 0.1));
-  expect_reads_on(PlainResidual(NormPlacement::post, 0.1));
-  expect_reads_on(PlainResidual(NormPlacement::pre, 0.1, Recomputation::every(2)));
-  expect_reads_on(PlainResidual(NormPlacement::post, 0.1, Recomputation::attention()));
-  for (const StreamJoin join : {StreamJoin::mean, StreamJoin::concatenate})
+TEST(KVCache, OfAStackAreThoseOfEachLayer) {
+  expect_reads_on(StandardResidual(NormPosition::pre, 0.1));
+  expect_reads_on(StandardResidual(NormPosition::post, 0.1));
+  expect_reads_on(StandardResidual(NormPosition::pre, 0.1, Recomputation::every(2)));
+  expect_reads_on(StandardResidual(NormPosition::post, 0.1, Recomputation::attention()));
+  for (const StreamMerge join : {StreamMerge::mean, StreamMerge::concatenate})
     expect_reads_on(ReversibleResidual(join, 0.1));
   expect_reads_on(GatedResidual({.dropout = 0.1}));
 }

@@ -40,18 +40,20 @@ Tensor piece_of(const Tensor& whole, const Parameter& parameter) {
   return result;
 }
 
-using Run = std::function<Variable(const Variable& x, const Pass& pass)>;
+using Run = std::function<Variable(const Variable& x, const ForwardContext& pass)>;
 using Build = std::function<Run(const Scope& scope)>;
 
 template <typename Layer, typename Call>
 Run built(std::shared_ptr<Layer> layer, Call call) {
-  return [layer, call](const Variable& x, const Pass& pass) { return call(*layer, x, pass); };
+  return [layer, call](const Variable& x, const ForwardContext& pass) {
+    return call(*layer, x, pass);
+  };
 }
 
 // Runs a layer whole and divided on the same input: initial weights, output, all gradients.
 void expect_same_on_all_layouts(const Build& build, const Shape& input) {
   const Tensor x = random_tensor(input, 1);
-  const Pass pass = {.training = true, .random = Random(5)};
+  const ForwardContext pass = {.training = true, .random = Random(5)};
   const auto run = [&](Parameters& parameters) {
     const Run layer = build(Scope(parameters).child("layer"));
     parameters.allocate(Random(3));
@@ -97,7 +99,7 @@ TEST(DividedLayers, FeedForwardWithDropout) {
                     scope,
                     FeedForward::Options{
                         .width = 6, .hidden = hidden, .activation = activation, .dropout = 0.3}),
-                [](const FeedForward& layer, const Variable& x, const Pass& pass) {
+                [](const FeedForward& layer, const Variable& x, const ForwardContext& pass) {
                   return layer(x, pass);
                 });
           },
@@ -107,14 +109,15 @@ TEST(DividedLayers, FeedForwardWithDropout) {
 TEST(DividedLayers, AttentionWithDropout) {
   expect_same_on_all_layouts(
       [](const Scope& scope) {
-        return built(std::make_shared<MultiHeadAttention>(
-                         scope,
-                         MultiHeadAttention::Options{
-                             .width = 6, .heads = 4, .dim = 3, .initial = Initial::normal(0.5)},
-                         std::make_unique<SoftmaxAttention>(0.3)),
-                     [](const MultiHeadAttention& layer, const Variable& x, const Pass& pass) {
-                       return layer(x, Variable(), SegmentContext(), pass);
-                     });
+        return built(
+            std::make_shared<MultiHeadAttention>(
+                scope,
+                MultiHeadAttention::Options{
+                    .width = 6, .heads = 4, .dim = 3, .initial = Initializer::normal(0.5)},
+                std::make_unique<SoftmaxAttention>(0.3)),
+            [](const MultiHeadAttention& layer, const Variable& x, const ForwardContext& pass) {
+              return layer(x, Variable(), AttentionContext(), pass);
+            });
       },
       {2, 3, 6});
 }
@@ -122,17 +125,18 @@ TEST(DividedLayers, AttentionWithDropout) {
 TEST(DividedLayers, LshAttentionWithDropout) {
   expect_same_on_all_layouts(
       [](const Scope& scope) {
-        return built(std::make_shared<MultiHeadAttention>(
-                         scope,
-                         MultiHeadAttention::Options{
-                             .width = 6, .heads = 4, .dim = 3, .initial = Initial::normal(0.5)},
-                         std::make_unique<LshAttention>(
-                             scope,
-                             LshAttention::Options{
-                                 .lsh = {.chunk = 4, .rounds = 3}, .heads = 4, .dropout = 0.3})),
-                     [](const MultiHeadAttention& layer, const Variable& x, const Pass& pass) {
-                       return layer(x, Variable(), SegmentContext(), pass);
-                     });
+        return built(
+            std::make_shared<MultiHeadAttention>(
+                scope,
+                MultiHeadAttention::Options{
+                    .width = 6, .heads = 4, .dim = 3, .initial = Initializer::normal(0.5)},
+                std::make_unique<LshAttention>(
+                    scope,
+                    LshAttention::Options{
+                        .lsh = {.chunk = 4, .rounds = 3}, .heads = 4, .dropout = 0.3})),
+            [](const MultiHeadAttention& layer, const Variable& x, const ForwardContext& pass) {
+              return layer(x, Variable(), AttentionContext(), pass);
+            });
       },
       {2, 19, 6});
 }
@@ -142,24 +146,28 @@ TEST(DividedLayers, RelativeAttentionWithMemoryAndDropout) {
       [](const Scope& scope) {
         auto mechanism = std::make_unique<RelativeAttention>(
             scope,
-            RelativeAttention::Options{
-                .width = 6, .heads = 4, .dim = 3, .dropout = 0.3, .initial = Initial::normal(0.5)},
-            PositionBiases(scope, 4, 3, Initial::normal(0.5)));
-        return built(std::make_shared<MultiHeadAttention>(
-                         scope,
-                         MultiHeadAttention::Options{.width = 6,
-                                                     .heads = 4,
-                                                     .dim = 3,
-                                                     .bias = false,
-                                                     .initial = Initial::normal(0.5)},
-                         std::move(mechanism)),
-                     [](const MultiHeadAttention& layer, const Variable& x, const Pass& pass) {
-                       SegmentContext context;
-                       context.mask.query_begin = 2;
-                       context.distances = Variable(sinusoids(
-                           SinusoidLayout::halves, 0, 5, 6, -1, DType::f64, backend_device()));
-                       return layer(x, Variable(random_tensor({2, 2, 6}, 9)), context, pass);
-                     });
+            RelativeAttention::Options{.width = 6,
+                                       .heads = 4,
+                                       .dim = 3,
+                                       .dropout = 0.3,
+                                       .initial = Initializer::normal(0.5)},
+            PositionBiases(scope, 4, 3, Initializer::normal(0.5)));
+        return built(
+            std::make_shared<MultiHeadAttention>(
+                scope,
+                MultiHeadAttention::Options{.width = 6,
+                                            .heads = 4,
+                                            .dim = 3,
+                                            .bias = false,
+                                            .initial = Initializer::normal(0.5)},
+                std::move(mechanism)),
+            [](const MultiHeadAttention& layer, const Variable& x, const ForwardContext& pass) {
+              AttentionContext context;
+              context.mask.query_begin = 2;
+              context.distances = Variable(
+                  sinusoids(SinusoidLayout::halves, 0, 5, 6, -1, DType::f64, backend_device()));
+              return layer(x, Variable(random_tensor({2, 2, 6}, 9)), context, pass);
+            });
       },
       {2, 3, 6});
 }
@@ -168,17 +176,17 @@ TEST(DividedLayers, EmbeddingAndOutputOfAVocabularyThatDoesNotDivide) {
   for (const std::int64_t vocabulary : {3, 5, 8}) {
     struct Ends {
       TokenEmbedding words;
-      OutputLayer output;
+      LMHead output;
     };
     const Tensor tokens = Tensor::empty({2, 3}, DType::i64, backend_device());
     for (std::int64_t i = 0; i < 6; ++i) tokens.data<std::int64_t>()[i] = (i * i) % vocabulary;
     expect_same_on_all_layouts(
         [&](const Scope& scope) {
-          TokenEmbedding words(scope.child("embedding"), vocabulary, 6, Initial::normal(1));
-          OutputLayer output(
+          TokenEmbedding words(scope.child("embedding"), vocabulary, 6, Initializer::normal(1));
+          LMHead output(
               scope.child("output"), {.vocabulary = vocabulary, .width = 6}, words.table());
           return built(std::make_shared<Ends>(Ends{std::move(words), std::move(output)}),
-                       [tokens](const Ends& ends, const Variable& x, const Pass&) {
+                       [tokens](const Ends& ends, const Variable& x, const ForwardContext&) {
                          return ends.output.losses(add(x, ends.words(tokens, 2)), tokens);
                        });
         },

@@ -21,10 +21,12 @@ Tensor ids(const std::vector<std::int64_t>& values, const Shape& shape) {
   return Tensor::from<std::int64_t>(values, shape, backend_device());
 }
 
-Pass training_pass(std::uint64_t seed) { return {.training = true, .random = Random(seed)}; }
+ForwardContext training_pass(std::uint64_t seed) {
+  return {.training = true, .random = Random(seed)};
+}
 
 TEST(LinearLayer, ComputesItsProductForEverySplitOnOneProcess) {
-  for (const Split split : {Split::none, Split::columns, Split::rows})
+  for (const ParallelMode split : {ParallelMode::none, ParallelMode::columns, ParallelMode::rows})
     for (const bool bias : {true, false}) {
       Parameters parameters = one_process_parameters();
       const Linear layer(Scope(parameters).child("layer"),
@@ -41,7 +43,7 @@ TEST(LinearLayer, ComputesItsProductForEverySplitOnOneProcess) {
           expected.push_back(y);
         }
       const auto product = [&](const Variable& in) {
-        return split == Split::rows ? layer(in, Pass()) : layer(in);
+        return split == ParallelMode::rows ? layer(in, ForwardContext()) : layer(in);
       };
       expect_close(values_of(product(Variable(x)).value()), expected, 1e-14);
       expect_layer_gradients(parameters, [&](const auto& in) { return product(in[0]); }, {x});
@@ -62,7 +64,7 @@ TEST(LinearLayer, NamesItselfWhenTheInputHasAnotherWidth) {
 
 TEST(LinearLayer, ARowSplitIsNotCalledWithoutLeavingItsRegion) {
   Parameters parameters = one_process_parameters();
-  const Linear layer(Scope(parameters), {.in = 3, .out = 2, .split = Split::rows});
+  const Linear layer(Scope(parameters), {.in = 3, .out = 2, .split = ParallelMode::rows});
   allocate_randomly(parameters, 1);
   EXPECT_THROW(layer(Variable(random_tensor({2, 3}, 1))), Failure);
 }
@@ -117,14 +119,14 @@ TEST(RmsNormLayer, OfASumIsThatOfTheSum) {
   const Norm norm(Scope(parameters).child("norm"), 5, {NormKind::rms, {}, 1e-3});
   allocate_randomly(parameters, 1);
   const Tensor x = random_tensor({2, 3, 5}, 1), change = random_tensor({2, 3, 5}, 2);
-  const Pass pass = training_pass(3);
-  const NormedSum both = norm.of_sum(Variable(x), Variable(change.clone()), 0.3, pass);
+  const ForwardContext pass = training_pass(3);
+  const ResidualNorm both = norm.of_sum(Variable(x), Variable(change.clone()), 0.3, pass);
   expect_close(values_of(both.norm.value()),
-               values_of(norm(add_dropped(Variable(x), Variable(change), 0.3, pass)).value()),
+               values_of(norm(dropout_add(Variable(x), Variable(change), 0.3, pass)).value()),
                1e-13);
   expect_layer_gradients(parameters,
                          [&](const auto& in) {
-                           const NormedSum sum = norm.of_sum(in[0], Variable(in[1]), 0.3, pass);
+                           const ResidualNorm sum = norm.of_sum(in[0], Variable(in[1]), 0.3, pass);
                            return add(sum.sum, sum.norm);
                          },
                          {x, change});
@@ -150,7 +152,7 @@ TEST(FeedForwardLayer, DropsOnlyInTraining) {
   const FeedForward layer(Scope(parameters), {.width = 4, .hidden = 64, .dropout = 0.5});
   allocate_randomly(parameters, 1);
   const Variable x(random_tensor({2, 3, 4}, 1));
-  const Values still = values_of(layer(x, Pass()).value());
+  const Values still = values_of(layer(x, ForwardContext()).value());
   EXPECT_EQ(still, values_of(layer(x, {.random = Random(9)}).value()));
   EXPECT_NE(still, values_of(layer(x, training_pass(1)).value()));
   EXPECT_NE(values_of(layer(x, training_pass(1)).value()),
@@ -169,14 +171,14 @@ Tensor features(const Tensor& x, std::int64_t begin, std::int64_t count) {
 
 TEST(DropLayer, DoesNotKnowHowFeaturesAndStreamsAreDivided) {
   const Tensor x = random_tensor({4, 3, 10}, 1);
-  const Pass pass = training_pass(5);
+  const ForwardContext pass = training_pass(5);
   const Tensor whole = drop(Variable(x), 0.4, pass).value();
   for (const auto& [begin, count] : {std::pair{0, 3}, {3, 3}, {6, 4}, {9, 1}}) {
     const Variable part(features(x, begin, count));
-    EXPECT_TRUE(testing::same_bits(drop(part, 0.4, pass, Part{begin, count, 10}).value(),
+    EXPECT_TRUE(testing::same_bits(drop(part, 0.4, pass, ShardRange{begin, count, 10}).value(),
                                    features(whole, begin, count)));
   }
-  Pass second_half = pass;
+  ForwardContext second_half = pass;
   second_half.first_stream = 2;
   EXPECT_TRUE(testing::same_bits(drop(Variable(x.slice(2, 4)), 0.4, second_half).value(),
                                  whole.slice(2, 4)));
@@ -192,7 +194,7 @@ TEST(DropLayer, KeepsTheExpectationAndItsShare) {
 
 TEST(TokenEmbeddingLayer, LooksUpAndScales) {
   Parameters parameters = one_process_parameters();
-  const TokenEmbedding layer(Scope(parameters).child("embedding"), 5, 3, Initial::normal(1));
+  const TokenEmbedding layer(Scope(parameters).child("embedding"), 5, 3, Initializer::normal(1));
   allocate_randomly(parameters, 1);
   const Tensor tokens = ids({4, 0, 0, 2}, {2, 2});
   const Tensor table = parameters.named("embedding/weight").master;
@@ -208,7 +210,7 @@ TEST(OutputLayerLosses, Gradient) {
   const Tensor targets = ids({1, 4, -1, 0}, {2, 2});
   for (const bool bias : {true, false}) {
     Parameters parameters = one_process_parameters();
-    const OutputLayer layer(Scope(parameters), {.vocabulary = 5, .width = 3, .bias = bias});
+    const LMHead layer(Scope(parameters), {.vocabulary = 5, .width = 3, .bias = bias});
     allocate_randomly(parameters, 1);
     expect_layer_gradients(parameters,
                            [&](const auto& in) { return layer.losses(in[0], targets); },
@@ -224,14 +226,15 @@ TEST(OutputLayerLosses, SmoothedTheyAreTheirFormula) {
   const Tensor targets = ids({1, 4, -1, 0}, {2, 2});
   const Tensor x = random_tensor({2, 2, 3}, 1);
   for (const std::int64_t chunks : {1, 3})
-    for (const Smoothing kind : {Smoothing::all_classes, Smoothing::wrong_classes}) {
+    for (const LabelSmoothingStyle kind :
+         {LabelSmoothingStyle::all_classes, LabelSmoothingStyle::wrong_classes}) {
       Parameters parameters = one_process_parameters();
-      const OutputLayer layer(Scope(parameters), {.vocabulary = 5, .width = 3, .chunks = chunks});
+      const LMHead layer(Scope(parameters), {.vocabulary = 5, .width = 3, .chunks = chunks});
       allocate_randomly(parameters, 1);
       const LabelSmoothing smoothing = {.share = 0.3, .kind = kind};
       const Values logits = values_of(layer.logits(Variable(x)).value());
       const Values found = values_of(layer.losses(Variable(x), targets, {}, smoothing).value());
-      const double off = 0.3 / (kind == Smoothing::all_classes ? 5 : 4);
+      const double off = 0.3 / (kind == LabelSmoothingStyle::all_classes ? 5 : 4);
       for (std::size_t row = 0; row < 4; ++row) {
         const std::int64_t target = targets.data<std::int64_t>()[row];
         double sum = 0;
@@ -239,7 +242,8 @@ TEST(OutputLayerLosses, SmoothedTheyAreTheirFormula) {
         double expected = 0;
         for (std::size_t i = 0; i < 5; ++i) {
           const bool wrong = static_cast<std::int64_t>(i) != target;
-          const double weight = wrong ? off : 0.7 + (kind == Smoothing::all_classes ? off : 0);
+          const double weight =
+              wrong ? off : 0.7 + (kind == LabelSmoothingStyle::all_classes ? off : 0);
           expected += weight * (std::log(sum) - logits[5 * row + i]);
         }
         EXPECT_NEAR(found[row], target < 0 ? 0 : expected, 1e-12);
@@ -251,9 +255,9 @@ TEST(OutputLayerLosses, SmoothedTheyAreTheirFormula) {
     }
 }
 
-TEST(OutputLayer, LastLogitsAreThoseOfTheLastRows) {
+TEST(LMHead, LastLogitsAreThoseOfTheLastRows) {
   Parameters parameters = one_process_parameters();
-  const OutputLayer layer(Scope(parameters), {.vocabulary = 5, .width = 3});
+  const LMHead layer(Scope(parameters), {.vocabulary = 5, .width = 3});
   allocate_randomly(parameters, 1);
   const Variable x(random_tensor({2, 4, 3}, 1));
   const Tensor all = layer.logits(x).value(), last = layer.logits(x, {}, true).value();
@@ -266,8 +270,8 @@ TEST(OutputLayer, LastLogitsAreThoseOfTheLastRows) {
 
 TEST(OutputLayerLosses, ATiedTableGetsTheGradientOfBothUses) {
   Parameters parameters = one_process_parameters();
-  const TokenEmbedding words(Scope(parameters).child("embedding"), 5, 3, Initial::normal(1));
-  const OutputLayer layer(
+  const TokenEmbedding words(Scope(parameters).child("embedding"), 5, 3, Initializer::normal(1));
+  const LMHead layer(
       Scope(parameters).child("output"), {.vocabulary = 5, .width = 3}, words.table());
   allocate_randomly(parameters, 1);
   EXPECT_EQ(parameters.all().size(), 2u) << "the table and the bias";
@@ -286,27 +290,28 @@ std::vector<Layer> small_layers(Parameters& parameters) {
     Sublayer first = {
         .norm = Norm(scope.child("norm0"), 4),
         .reads = Reads::memory,
-        .run = [mix](const Variable& x, const SublayerReads& reads, const Pass&) {
+        .run = [mix](const Variable& x, const SublayerInputs& reads, const ForwardContext&) {
           const Variable y = (*mix)(x);
           return reads.memory.defined() ? add(y, activate(Activation::gelu, reads.memory)) : y;
         }};
-    Sublayer second = {.norm = Norm(scope.child("norm1"), 4),
-                       .run = [mix](const Variable& x, const SublayerReads& reads, const Pass&) {
-                         EXPECT_FALSE(reads.memory.defined());
-                         return activate(Activation::gelu, (*mix)(x));
-                       }};
+    Sublayer second = {
+        .norm = Norm(scope.child("norm1"), 4),
+        .run = [mix](const Variable& x, const SublayerInputs& reads, const ForwardContext&) {
+          EXPECT_FALSE(reads.memory.defined());
+          return activate(Activation::gelu, (*mix)(x));
+        }};
     layers.push_back({{std::move(first), std::move(second)}});
   }
   return layers;
 }
 
 TEST(PlainResidualStack, Gradient) {
-  for (const NormPlacement placement : {NormPlacement::post, NormPlacement::pre})
+  for (const NormPosition placement : {NormPosition::post, NormPosition::pre})
     for (const double dropout : {0.0, 0.3}) {
       Parameters parameters = one_process_parameters();
       const std::vector<Layer> layers = small_layers(parameters);
       allocate_randomly(parameters, 1);
-      const PlainResidual residual(placement, dropout);
+      const StandardResidual residual(placement, dropout);
       expect_layer_gradients(
           parameters,
           [&](const auto& in) {
@@ -323,37 +328,39 @@ TEST(PlainResidualStack, PlacesItsNormsAsItSays) {
   allocate_randomly(parameters, 1);
   const Variable x(random_tensor({1, 2, 4}, 1));
   const Variable memory(random_tensor({1, 2, 4}, 2));
-  const StackReads reads = {.memories = {memory}};
+  const StackInputs reads = {.memories = {memory}};
   const auto& [first, second] = std::tie(one[0].sublayers[0], one[0].sublayers[1]);
   const auto run = [](const Sublayer& sublayer, const Variable& in, const Variable& past) {
-    return sublayer.run(in, {.memory = past}, Pass());
+    return sublayer.run(in, {.memory = past}, ForwardContext());
   };
   const Variable post_middle = first.norm(add(x, run(first, x, memory)));
   const Variable post = second.norm(add(post_middle, run(second, post_middle, Variable())));
   EXPECT_TRUE(testing::same_bits(
-      PlainResidual(NormPlacement::post, 0).run(one, x, reads, Pass()).value(), post.value()));
+      StandardResidual(NormPosition::post, 0).run(one, x, reads, ForwardContext()).value(),
+      post.value()));
   const Variable pre_middle = add(x, run(first, first.norm(x), first.norm(memory)));
   const Variable pre = add(pre_middle, run(second, second.norm(pre_middle), Variable()));
   EXPECT_TRUE(testing::same_bits(
-      PlainResidual(NormPlacement::pre, 0).run(one, x, reads, Pass()).value(), pre.value()));
+      StandardResidual(NormPosition::pre, 0).run(one, x, reads, ForwardContext()).value(),
+      pre.value()));
 }
 
 TEST(PlainResidualStack, ShowsTheInputOfEachLayer) {
   Parameters parameters = one_process_parameters();
   const std::vector<Layer> layers = small_layers(parameters);
   allocate_randomly(parameters, 1);
-  const PlainResidual residual(NormPlacement::post, 0);
+  const StandardResidual residual(NormPosition::post, 0);
   const Variable x(random_tensor({1, 2, 4}, 1));
   std::vector<Tensor> seen;
   const auto show = [&](std::size_t layer, const Tensor& input) {
     EXPECT_EQ(layer, seen.size());
     seen.push_back(input);
   };
-  residual.run(layers, x, {}, Pass(), {.input = show});
+  residual.run(layers, x, {}, ForwardContext(), {.input = show});
   const std::span<const Layer> first(layers.data(), 1);
   ASSERT_EQ(seen.size(), 2u);
   EXPECT_TRUE(testing::same_bits(seen[0], x.value()));
-  EXPECT_TRUE(testing::same_bits(seen[1], residual.run(first, x, {}, Pass()).value()));
+  EXPECT_TRUE(testing::same_bits(seen[1], residual.run(first, x, {}, ForwardContext()).value()));
 }
 
 TEST(PlainResidualStack, RefusesMemoriesOfAnotherNumberOfLayers) {
@@ -361,8 +368,9 @@ TEST(PlainResidualStack, RefusesMemoriesOfAnotherNumberOfLayers) {
   const std::vector<Layer> layers = small_layers(parameters);
   allocate_randomly(parameters, 1);
   const Variable x(random_tensor({1, 2, 4}, 1));
-  EXPECT_THROW(PlainResidual(NormPlacement::post, 0).run(layers, x, {.memories = {x}}, Pass()),
-               Failure);
+  EXPECT_THROW(
+      StandardResidual(NormPosition::post, 0).run(layers, x, {.memories = {x}}, ForwardContext()),
+      Failure);
 }
 
 }  // namespace

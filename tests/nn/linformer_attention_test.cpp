@@ -27,15 +27,15 @@ LinformerAttention::Options options_of(LinformerSharing sharing,
 }
 
 std::unique_ptr<MultiHeadAttention> layer_of(const Scope& scope,
-                                             std::unique_ptr<Mechanism> mechanism) {
+                                             std::unique_ptr<AttentionOp> mechanism) {
   return std::make_unique<MultiHeadAttention>(
       scope,
       MultiHeadAttention::Options{.width = width, .heads = heads, .dim = dim},
       std::move(mechanism));
 }
 
-SegmentContext seeing_all(const std::vector<std::int64_t>& lengths = {}) {
-  SegmentContext context;
+AttentionContext seeing_all(const std::vector<std::int64_t>& lengths = {}) {
+  AttentionContext context;
   context.mask.rules = masks::everything();
   if (!lengths.empty())
     context.mask.key_length =
@@ -51,8 +51,8 @@ TEST(LinformerLayer, Gradient) {
       const auto layer =
           layer_of(scope, std::make_unique<LinformerAttention>(scope, options_of(sharing, 3, 0.3)));
       allocate_randomly(parameters, 3);
-      const Pass pass = {.training = true, .random = Random(5)};
-      const SegmentContext context = padded ? seeing_all({5, 2}) : seeing_all();
+      const ForwardContext pass = {.training = true, .random = Random(5)};
+      const AttentionContext context = padded ? seeing_all({5, 2}) : seeing_all();
       expect_layer_gradients(
           parameters,
           [&](const auto& in) { return (*layer)(in[0], Variable(), context, pass); },
@@ -67,7 +67,7 @@ TEST(LinformerLayer, OfUnitProjectionsIsFullAttention) {
     const auto run = [&](bool projected) {
       Parameters parameters = one_process_parameters();
       const Scope scope = Scope(parameters).child("attention");
-      std::unique_ptr<Mechanism> mechanism;
+      std::unique_ptr<AttentionOp> mechanism;
       if (projected)
         mechanism = std::make_unique<LinformerAttention>(scope, options_of(sharing, longest));
       else
@@ -81,10 +81,11 @@ TEST(LinformerLayer, OfUnitProjectionsIsFullAttention) {
           for (std::int64_t t = 0; t < longest; ++t)
             parameter->master.data<double>()[i + t * (longest + 1)] = 1;
       }
-      return values_of(
-          (*layer)(
-              Variable(random_tensor({batch, longest, width}, 1)), Variable(), seeing_all(), Pass())
-              .value());
+      return values_of((*layer)(Variable(random_tensor({batch, longest, width}, 1)),
+                                Variable(),
+                                seeing_all(),
+                                ForwardContext())
+                           .value());
     };
     expect_close(run(true), run(false), 1e-12);
   }
@@ -97,8 +98,8 @@ TEST(LinformerLayer, PaddingIsAsIfTheRowEnded) {
       scope, std::make_unique<LinformerAttention>(scope, options_of(LinformerSharing::heads, 3)));
   allocate_randomly(parameters, 3);
   const Tensor x = random_tensor({1, longest, width}, 1);
-  const auto run = [&](const Tensor& rows, const SegmentContext& context) {
-    return values_of((*layer)(Variable(rows), Variable(), context, Pass()).value());
+  const auto run = [&](const Tensor& rows, const AttentionContext& context) {
+    return values_of((*layer)(Variable(rows), Variable(), context, ForwardContext()).value());
   };
   const Tensor start = x.reshape({longest, width}).slice(0, 4).reshape({1, 4, width});
   Values padded = run(x, seeing_all({4}));
@@ -124,17 +125,18 @@ TEST(LinformerLayer, WhatItCannotSeeIsRefused) {
   const auto layer = layer_of(
       scope, std::make_unique<LinformerAttention>(scope, options_of(LinformerSharing::heads, 3)));
   allocate_randomly(parameters, 3);
-  const auto run = [&](std::int64_t time, const SegmentContext& context) {
-    (*layer)(Variable(random_tensor({batch, time, width}, 1)), Variable(), context, Pass());
+  const auto run = [&](std::int64_t time, const AttentionContext& context) {
+    (*layer)(
+        Variable(random_tensor({batch, time, width}, 1)), Variable(), context, ForwardContext());
   };
   EXPECT_NO_THROW(run(longest, seeing_all()));
   EXPECT_THROW(run(longest + 1, seeing_all()), ConfigurationError);
-  EXPECT_THROW(run(longest, SegmentContext()), ConfigurationError);  // causal
+  EXPECT_THROW(run(longest, AttentionContext()), ConfigurationError);  // causal
 }
 
 TEST(LinformerKind, SaysWhatItCannotBeWith) {
   const AttentionOptions options = {.kinds = {"linformer"}, .linformer = {.longest = 100}};
-  const auto problem = [&](const AttentionSetting& setting) {
+  const auto problem = [&](const AttentionBuildOptions& setting) {
     return problem_of(options, setting);
   };
   EXPECT_EQ(problem({.segment = 100, .causal = false, .examples = true}), "");

@@ -30,11 +30,11 @@ std::unique_ptr<MultiHeadAttention> lsh_layer(Parameters& parameters,
   return layer;
 }
 
-Pass training_pass(std::uint64_t step = 1) {
+ForwardContext training_pass(std::uint64_t step = 1) {
   return {.training = true, .random = Random(5).child(step)};
 }
 
-Projected projected(const Tensor& shared, const Tensor& value, const Part& part) {
+ProjectedQKV projected(const Tensor& shared, const Tensor& value, const ShardRange& part) {
   return {.query = Variable(shared), .key = {}, .value = Variable(value), .heads = part};
 }
 
@@ -49,8 +49,8 @@ TEST(LshLayer, QueriesAndKeysAreOneProjection) {
   EXPECT_THROW(parameters.named("attention/key/weight"), Failure);
   EXPECT_THROW((*layer)(Variable(random_tensor({batch, 9, width}, 1)),
                         Variable(random_tensor({batch, 3, width}, 2)),
-                        SegmentContext(),
-                        Pass()),
+                        AttentionContext(),
+                        ForwardContext()),
                Failure);
 }
 
@@ -59,11 +59,11 @@ TEST(LshLayer, Gradient) {
   for (const double dropout : {0.0, 0.3}) {
     Parameters parameters = one_process_parameters();
     const auto layer = lsh_layer(parameters, small(), dropout);
-    Pass pass = training_pass();
-    pass.decisions = std::make_shared<Decisions>();
+    ForwardContext pass = training_pass();
+    pass.decisions = std::make_shared<DecisionCache>();
     expect_layer_gradients(
         parameters,
-        [&](const auto& in) { return (*layer)(in[0], Variable(), SegmentContext(), pass); },
+        [&](const auto& in) { return (*layer)(in[0], Variable(), AttentionContext(), pass); },
         {random_tensor({batch, 15, width}, 1)},
         {.directions = 1, .elements = 2});
   }
@@ -72,13 +72,13 @@ TEST(LshLayer, Gradient) {
 TEST(LshLayer, RecomputationHasTheBucketsOfTheForwardPass) {
   Parameters parameters = one_process_parameters();
   const auto layer = lsh_layer(parameters, small());
-  const auto run = [&](const Tensor& x, const std::shared_ptr<Decisions>& decisions) {
-    Pass pass = training_pass();
+  const auto run = [&](const Tensor& x, const std::shared_ptr<DecisionCache>& decisions) {
+    ForwardContext pass = training_pass();
     pass.decisions = decisions;
-    return (*layer)(Variable(x), Variable(), SegmentContext(), pass).value();
+    return (*layer)(Variable(x), Variable(), AttentionContext(), pass).value();
   };
   const Tensor x = random_tensor({batch, 30, width}, 1), other = random_tensor(x.shape(), 2);
-  const auto of_x = std::make_shared<Decisions>();
+  const auto of_x = std::make_shared<DecisionCache>();
   EXPECT_TRUE(same_bits(run(x, of_x), run(x, nullptr)));
   const Tensor replayed = run(other, of_x);
   EXPECT_FALSE(same_bits(replayed, run(other, nullptr)));
@@ -90,8 +90,8 @@ TEST(LshLayer, EachStepHashesAnewAndEachStreamAlike) {
   const auto layer = lsh_layer(parameters, small());
   const Tensor x = random_tensor({batch, 30, width}, 1);
   x.slice(1, 2).copy_from(x.slice(0, 1));
-  const auto run = [&](const Pass& pass) {
-    return (*layer)(Variable(x), Variable(), SegmentContext(), pass).value();
+  const auto run = [&](const ForwardContext& pass) {
+    return (*layer)(Variable(x), Variable(), AttentionContext(), pass).value();
   };
   const Tensor first = run(training_pass());
   EXPECT_TRUE(same_bits(first.slice(0, 1), first.slice(1, 2)));
@@ -139,7 +139,7 @@ TEST(LshMechanism, HeadsDoNotKnowHowTheyAreDivided) {
   const Tensor shared = random_tensor({1, 40, 2, dim}, 1),
                value = random_tensor({1, 40, 2, dim}, 2);
   const Tensor both =
-      lsh(projected(shared, value, {0, 2, 2}), SegmentContext(), training_pass()).value();
+      lsh(projected(shared, value, {0, 2, 2}), AttentionContext(), training_pass()).value();
   for (std::int64_t h = 0; h < 2; ++h) {
     const auto head = [&](const Tensor& tensor) {
       const Tensor result = Tensor::empty({1, 40, 1, dim}, DType::f64, backend_device());
@@ -149,7 +149,7 @@ TEST(LshMechanism, HeadsDoNotKnowHowTheyAreDivided) {
       return result;
     };
     const Tensor alone =
-        lsh(projected(head(shared), head(value), {h, 1, 2}), SegmentContext(), training_pass())
+        lsh(projected(head(shared), head(value), {h, 1, 2}), AttentionContext(), training_pass())
             .value();
     expect_close(values_of(alone), values_of(head(both)), 1e-13);
   }
@@ -163,7 +163,7 @@ TEST(LshMechanism, AShortSequenceIsAttendedWhole) {
     return mechanism(parameters, options)(projected(random_tensor({1, time, 2, dim}, 1),
                                                     random_tensor({1, time, 2, dim}, 2),
                                                     {0, 2, 2}),
-                                          SegmentContext(),
+                                          AttentionContext(),
                                           training_pass())
         .value();
   };
@@ -175,12 +175,12 @@ TEST(LshMechanism, EvaluationMayHaveMoreRounds) {
   Parameters parameters = one_process_parameters();
   LshOptions options = small(1);
   options.evaluation_rounds = 4;
-  const Projected input =
+  const ProjectedQKV input =
       projected(random_tensor({1, 40, 2, dim}, 1), random_tensor({1, 40, 2, dim}, 2), {0, 2, 2});
   const auto run = [&](const LshOptions& with, bool training) {
-    Pass pass = training_pass();
+    ForwardContext pass = training_pass();
     pass.training = training;
-    return mechanism(parameters, with)(input, SegmentContext(), pass).value();
+    return mechanism(parameters, with)(input, AttentionContext(), pass).value();
   };
   EXPECT_TRUE(same_bits(run(options, true), run(small(1), true)));
   EXPECT_TRUE(same_bits(run(options, false), run(small(4), false)));
@@ -189,7 +189,7 @@ TEST(LshMechanism, EvaluationMayHaveMoreRounds) {
 TEST(LshMechanism, PaddingIsSeenByNobody) {
   Parameters parameters = one_process_parameters();
   const LshAttention lsh = mechanism(parameters, small());
-  SegmentContext context;
+  AttentionContext context;
   context.mask.key_length =
       Tensor::from<std::int64_t>(std::vector<std::int64_t>{11}, {1}, backend_device());
   const auto run = [&](std::uint64_t seed) {
@@ -206,13 +206,13 @@ TEST(LshMechanism, PaddingIsSeenByNobody) {
 TEST(LshMechanism, RefusesAMemoryAndOtherMasks) {
   Parameters parameters = one_process_parameters();
   const LshAttention lsh = mechanism(parameters, small());
-  const Projected input =
+  const ProjectedQKV input =
       projected(random_tensor({1, 8, 2, dim}, 1), random_tensor({1, 8, 2, dim}, 2), {0, 2, 2});
-  SegmentContext memory, window;
+  AttentionContext memory, window;
   memory.mask.query_begin = 3;
   window.mask.rules = masks::window(2, 0);
-  EXPECT_THROW(lsh(input, memory, Pass()), ConfigurationError);
-  EXPECT_THROW(lsh(input, window, Pass()), ConfigurationError);
+  EXPECT_THROW(lsh(input, memory, ForwardContext()), ConfigurationError);
+  EXPECT_THROW(lsh(input, window, ForwardContext()), ConfigurationError);
 }
 
 // The share of queries that meet the key of their largest score in one of the rounds.
@@ -233,8 +233,8 @@ double recall(std::int64_t rounds) {
                      .buckets = Tensor::empty({1, 1, rounds, time}, DType::i32, backend_device())};
   hash_buckets(cpu(), hash);
   BucketSort sort = {.bucket = hash.buckets, .buckets = count.total()};
-  sort.order = sort.bucket.like();
-  sort.place = sort.bucket.like();
+  sort.order = sort.bucket.empty_like();
+  sort.place = sort.bucket.empty_like();
   sort_buckets(cpu(), sort);
   const double* rows = x.data<double>();
   std::int64_t found = 0;
@@ -334,19 +334,19 @@ TEST(LshOptions, AreBounded) {
 double error_alone(DType dtype, double self_score) {
   const std::int64_t time = 8, rounds = 3;
   const auto leaf = [&](std::uint64_t seed) {
-    return Variable::leaf(in_dtype(random_tensor({1, time, 1, dim}, seed), dtype));
+    return Variable::leaf(to_dtype(random_tensor({1, time, 1, dim}, seed), dtype));
   };
   const Variable shared = leaf(1), value = leaf(2);
   // Chunks of one token that look nowhere else.
   const Tensor buckets = Tensor::zeros({1, 1, rounds, time}, DType::i32, backend_device());
-  const Variable y = hash_attention(
+  const Variable y = lsh_attention(
       shared,
       value,
       buckets,
       {.chunk = 1, .look_back = 0, .causal = true, .self_score = self_score, .scale = 0.3});
   const Tensor upstream = Tensor::empty(y.shape(), DType::f64, backend_device());
   std::ranges::fill(upstream.span<double>(), 1.0);
-  backward({y}, {in_dtype(upstream, dtype)});
+  backward({y}, {to_dtype(upstream, dtype)});
   double worst = 0;
   for (const double g : values_of(value.gradient())) worst = std::max(worst, std::abs(g - 1));
   return worst;

@@ -22,17 +22,18 @@ struct LshStack {
       const auto attention = std::make_shared<MultiHeadAttention>(
           scope,
           MultiHeadAttention::Options{
-              .width = width, .heads = 2, .dim = 4, .initial = Initial::normal(0.5)},
+              .width = width, .heads = 2, .dim = 4, .initial = Initializer::normal(0.5)},
           std::make_unique<LshAttention>(
               scope,
               LshAttention::Options{
                   .lsh = {.chunk = 4, .rounds = 3}, .heads = 2, .dropout = rate}));
-      layers.push_back(
-          {{{.norm = Norm(scope.child("norm"), width),
-             .reads = Reads::memory,
-             .run = [attention](const Variable& x, const SublayerReads& reads, const Pass& pass) {
-               return (*attention)(x, reads.memory, reads.context, pass);
-             }}}});
+      layers.push_back({{{.norm = Norm(scope.child("norm"), width),
+                          .reads = Reads::memory,
+                          .run = [attention](const Variable& x,
+                                             const SublayerInputs& reads,
+                                             const ForwardContext& pass) {
+                            return (*attention)(x, reads.memory, reads.context, pass);
+                          }}}});
     }
     parameters.allocate(Random(1));
   }
@@ -42,7 +43,7 @@ struct LshStack {
     const DType dtype = parameters.compute_dtype();
     const Variable x =
         Variable::leaf(cast(Variable(random_tensor({batch, time, width}, 2)), dtype).value());
-    const Pass pass = {.training = true, .random = Random(9)};
+    const ForwardContext pass = {.training = true, .random = Random(9)};
     const Variable y = residual.run(layers, x, {}, pass);
     parameters.clear_gradients();
     backward({y}, {cast(Variable(random_tensor(y.shape(), 3)), dtype).value()});
@@ -62,18 +63,18 @@ void expect_same(const std::vector<Values>& found,
 
 TEST(LshStack, RecomputationChangesNothing) {
   LshStack stack(3, DType::f64);
-  const auto plain = stack.run(PlainResidual(NormPlacement::pre, rate));
+  const auto plain = stack.run(StandardResidual(NormPosition::pre, rate));
   for (const Recomputation& again :
        {Recomputation::attention(), Recomputation::every(1), Recomputation::every(2)})
-    expect_same(stack.run(PlainResidual(NormPlacement::pre, rate, again)), plain, 1e-12);
+    expect_same(stack.run(StandardResidual(NormPosition::pre, rate, again)), plain, 1e-12);
 }
 
 TEST(LshStack, RebuiltStreamsAreTheKeptOnes) {
   using Streams = ReversibleResidual::Streams;
   const auto compare = [](DType dtype, double tolerance) {
     LshStack stack(8, dtype);
-    expect_same(stack.run(ReversibleResidual(StreamJoin::mean, rate, Streams::rebuilt)),
-                stack.run(ReversibleResidual(StreamJoin::mean, rate, Streams::kept)),
+    expect_same(stack.run(ReversibleResidual(StreamMerge::mean, rate, Streams::rebuilt)),
+                stack.run(ReversibleResidual(StreamMerge::mean, rate, Streams::kept)),
                 tolerance);
   };
   compare(DType::f64, 1e-11);

@@ -29,8 +29,8 @@ TEST(MemoryOptions, ReadsRecomputation) {
   EXPECT_EQ(read("none").recomputation.kind, Recomputation::Kind::none);
   EXPECT_EQ(read("selective").recomputation.kind, Recomputation::Kind::attention);
   EXPECT_EQ(read("full").recomputation.kind, Recomputation::Kind::layers);
-  EXPECT_EQ(read("full").recomputation.together, 1);
-  EXPECT_EQ(read("full", "3").recomputation.together, 3);
+  EXPECT_EQ(read("full").recomputation.num_layers, 1);
+  EXPECT_EQ(read("full", "3").recomputation.num_layers, 3);
 }
 
 TEST(MemoryOptions, WarnsOfGroupsOfLayersThatAreNotRecomputed) {

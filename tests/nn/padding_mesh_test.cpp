@@ -30,7 +30,7 @@ constexpr std::int64_t width = 8;
 constexpr std::int64_t heads = 4;
 constexpr std::int64_t dim = 3;
 constexpr double rate = 0.2;
-const Initial initial = Initial::normal(0.4);
+const Initializer initial = Initializer::normal(0.4);
 
 std::vector<MeshShape> all_layouts() {
   std::vector<MeshShape> all = testing::data_and_tensor_layouts();
@@ -43,7 +43,8 @@ const std::vector<MeshShape> some_layouts = {
     {.data = 2, .context = 2}, {.context = 4}, {.context = 2, .tensor = 2, .sequence = true}};
 
 // A function of activations that this rank has a part of. `side` may be undefined.
-using Run = std::function<Variable(const Variable& x, const Variable& side, const Pass& pass)>;
+using Run =
+    std::function<Variable(const Variable& x, const Variable& side, const ForwardContext& pass)>;
 struct Case {
   std::string name;
   std::function<Run(const Scope& scope, const ProcessMesh& mesh)> make;
@@ -64,7 +65,7 @@ Found run(const Case& c, const ProcessMesh& mesh) {
   Parameters parameters(backend_device(), DType::f64, mesh);
   const Run function = c.make(Scope(parameters), mesh);
   parameters.allocate(Random(3));
-  const Pass pass = {
+  const ForwardContext pass = {
       .training = true, .random = Random(5), .first_stream = own.rows.begin, .time = own.time};
   const Variable x = Variable::leaf(own.of(random_tensor({batch, time, width}, 1)));
   const Variable side =
@@ -103,28 +104,30 @@ void expect_same(const Case& c, const std::vector<MeshShape>& layouts) {
 }
 
 std::shared_ptr<MultiHeadAttention> attention_of(const Scope& scope,
-                                                 std::unique_ptr<Mechanism> mechanism) {
+                                                 std::unique_ptr<AttentionOp> mechanism) {
   return std::make_shared<MultiHeadAttention>(
       scope,
       MultiHeadAttention::Options{.width = width, .heads = heads, .dim = dim, .initial = initial},
       std::move(mechanism));
 }
 
-using MakeMechanism = std::function<std::unique_ptr<Mechanism>(const Scope& scope)>;
+using MakeMechanism = std::function<std::unique_ptr<AttentionOp>(const Scope& scope)>;
 
-std::unique_ptr<Mechanism> softmax(const Scope&) {
+std::unique_ptr<AttentionOp> softmax(const Scope&) {
   return std::make_unique<SoftmaxAttention>(rate);
 }
 
 // Strided attention, which folds its columns where there is no padding.
-std::unique_ptr<Mechanism> strided(const Scope&) {
-  const HeadKeys keys = {.rules = strided_keys(3), .near = masks::nothing(), .columns = Mask()};
+std::unique_ptr<AttentionOp> strided(const Scope&) {
+  const HeadMaskParts keys = {
+      .rules = strided_mask(3), .near = masks::nothing(), .columns = Mask()};
   return std::make_unique<SoftmaxAttention>(
       rate,
-      AttentionPattern([keys](std::int64_t) { return std::vector<HeadKeys>(heads, keys); }, 3));
+      AttentionPattern([keys](std::int64_t) { return std::vector<HeadMaskParts>(heads, keys); },
+                       3));
 }
 
-std::unique_ptr<Mechanism> lsh(const Scope& scope) {
+std::unique_ptr<AttentionOp> lsh(const Scope& scope) {
   return std::make_unique<LshAttention>(
       scope,
       LshAttention::Options{.lsh = {.chunk = 3, .rounds = 2}, .heads = heads, .dropout = rate});
@@ -135,12 +138,13 @@ MakeMechanism by_features(const std::string& kind) {
   return [kind](const Scope& scope) {
     AttentionOptions options = {.kinds = {kind}};
     options.features.gate = false;
-    const AttentionSetting setting = {.heads = heads, .dim = dim, .width = width, .causal = false};
-    return mechanism_kind(options, 0)->make(scope, options, setting);
+    const AttentionBuildOptions setting = {
+        .heads = heads, .dim = dim, .width = width, .causal = false};
+    return attention_kind(options, 0)->make(scope, options, setting);
   };
 }
 
-std::unique_ptr<Mechanism> relative(const Scope& scope) {
+std::unique_ptr<AttentionOp> relative(const Scope& scope) {
   return std::make_unique<RelativeAttention>(
       scope,
       RelativeAttention::Options{
@@ -152,7 +156,7 @@ std::unique_ptr<Mechanism> relative(const Scope& scope) {
 Run stack_of(const Scope& scope,
              const MakeMechanism& mechanism,
              const std::shared_ptr<Residual>& residual,
-             const SegmentContext& context) {
+             const AttentionContext& context) {
   std::vector<Layer> layers;
   for (std::int64_t i = 0; i < 2; ++i) {
     const Scope at = scope.child(i).child("attention");
@@ -165,17 +169,19 @@ Run stack_of(const Scope& scope,
         {{{.norm = Norm(scope.child(i).child("norm0"), width),
            .reads = Reads::memory,
            .run =
-               [attention](const Variable& x, const SublayerReads& of, const Pass& pass) {
+               [attention](
+                   const Variable& x, const SublayerInputs& of, const ForwardContext& pass) {
                  return (*attention)(x, of.memory, of.context, pass);
                }},
           {.norm = Norm(scope.child(i).child("norm1"), width),
-           .run = [feed](const Variable& x, const SublayerReads&, const Pass& pass) {
+           .run = [feed](const Variable& x, const SublayerInputs&, const ForwardContext& pass) {
              return (*feed)(x, pass);
            }}}});
   }
-  return [layers, residual, context](const Variable& x, const Variable&, const Pass& pass) {
-    return residual->run(layers, x, {.context = context}, pass);
-  };
+  return
+      [layers, residual, context](const Variable& x, const Variable&, const ForwardContext& pass) {
+        return residual->run(layers, x, {.context = context}, pass);
+      };
 }
 
 // A row of which only the first rank has keys, one that is whole, one that ends in the midst and
@@ -187,7 +193,7 @@ Case padded_stack(const std::string& name,
                   const std::shared_ptr<Residual>& residual,
                   const Mask& rules) {
   return {.name = name, .make = [=](const Scope& scope, const ProcessMesh& mesh) {
-            SegmentContext context;
+            AttentionContext context;
             context.mask.rules = rules;
             context.mask.key_length = Held(mesh, batch, time).lengths(row_lengths);
             context.distances = Variable(sinusoids(
@@ -197,7 +203,7 @@ Case padded_stack(const std::string& name,
 }
 
 std::shared_ptr<Residual> plain(const Recomputation& again = {}) {
-  return std::make_shared<PlainResidual>(NormPlacement::pre, rate, again);
+  return std::make_shared<StandardResidual>(NormPosition::pre, rate, again);
 }
 
 TEST(Padding, IsTheSameOnEveryLayout) {
@@ -206,7 +212,7 @@ TEST(Padding, IsTheSameOnEveryLayout) {
 
 TEST(Padding, IsTheSameWithEachMemoryMode) {
   const Mask all = masks::everything();
-  const auto reversible = std::make_shared<ReversibleResidual>(StreamJoin::mean, rate);
+  const auto reversible = std::make_shared<ReversibleResidual>(StreamMerge::mean, rate);
   for (const Case& c :
        {padded_stack("attention recomputed", softmax, plain(Recomputation::attention()), all),
         padded_stack("layers recomputed", softmax, plain(Recomputation::every(2)), all),
@@ -241,10 +247,10 @@ Case crossing(const std::string& name,
             const auto attention = attention_of(scope, mechanism(scope));
             const Held held(mesh, batch, side_time);
             const Tensor length = lengths.empty() ? Tensor() : held.lengths(lengths);
-            return [=](const Variable& x, const Variable& rows, const Pass& pass) {
+            return [=](const Variable& x, const Variable& rows, const ForwardContext& pass) {
               const auto look = [=](const std::vector<Variable>& in) {
-                const Side side = {.rows = in[1], .time = held.time, .length = length};
-                SegmentContext context = side.seen();
+                const EncoderOutput side = {.rows = in[1], .time = held.time, .length = length};
+                AttentionContext context = side.key_context();
                 context.mask.rules = rules;
                 return (*attention)(in[0], side, context, pass);
               };
@@ -270,14 +276,16 @@ TEST(Padding, ARowIsWhatItIsAlone) {
   const Tensor rows = random_tensor({batch, side_time, width}, 2);
   const std::vector<std::int64_t> lengths = {22, 3, 1, 15};
   const Held all(ProcessMesh(), batch, side_time);
-  const Side side = {.rows = Variable(rows), .length = all.lengths(lengths)};
-  const Tensor y = (*layer)(Variable(x), side, side.seen(), Pass()).value();
+  const EncoderOutput side = {.rows = Variable(rows), .length = all.lengths(lengths)};
+  const Tensor y = (*layer)(Variable(x), side, side.key_context(), ForwardContext()).value();
   for (std::int64_t b = 0; b < batch; ++b) {
     const std::int64_t real = lengths[static_cast<std::size_t>(b)];
     const Tensor own = rows.slice(b, b + 1).reshape({side_time, width}).slice(0, real);
-    const Side alone = {.rows = Variable(own.reshape({1, real, width}))};
+    const EncoderOutput alone = {.rows = Variable(own.reshape({1, real, width}))};
     expect_close(
-        values_of((*layer)(Variable(x.slice(b, b + 1)), alone, alone.seen(), Pass()).value()),
+        values_of(
+            (*layer)(Variable(x.slice(b, b + 1)), alone, alone.key_context(), ForwardContext())
+                .value()),
         values_of(y.slice(b, b + 1)),
         1e-13);
   }

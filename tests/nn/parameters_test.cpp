@@ -16,7 +16,7 @@ TEST(PartOf, CoversAnAxisWithoutGapsAsEvenlyAsItGoes) {
     for (const int ranks : {1, 2, 3, 4, 8}) {
       std::int64_t end = 0;
       for (int rank = 0; rank < ranks; ++rank) {
-        const Part part = part_of(total, rank, ranks);
+        const ShardRange part = shard_range(total, rank, ranks);
         EXPECT_EQ(part.begin, end);
         EXPECT_EQ(part.total, total);
         EXPECT_LE(part.count, (total + ranks - 1) / ranks);
@@ -29,8 +29,8 @@ TEST(PartOf, CoversAnAxisWithoutGapsAsEvenlyAsItGoes) {
 
 TEST(ParametersTest, LieInBlocksThatHoldZerosBetweenThem) {
   Parameters parameters = one_process_parameters();
-  const Weight a = parameters.add("a", {3, 5}, -1, Initial::constant(2), true);
-  const Weight b = parameters.add("b", {7, 1}, -1, Initial::constant(3), false);
+  const Weight a = parameters.add("a", {3, 5}, -1, Initializer::constant(2), true);
+  const Weight b = parameters.add("b", {7, 1}, -1, Initializer::constant(3), false);
   parameters.allocate(Random(1));
   ASSERT_EQ(parameters.buckets().size(), 1u);
   const ParameterBucket& bucket = parameters.buckets().front();
@@ -66,10 +66,10 @@ TEST(ParametersTest, ThatAreTreatedAlikeAreUpdatedInOneRun) {
     EXPECT_EQ(runs[i].decays, i == 0);
     EXPECT_TRUE(runs[i].answered_for);
     EXPECT_EQ(runs[i].own_place, first[i]->own_place);
-    EXPECT_EQ(runs[i].own_master.bytes(), first[i]->own_master.bytes());
-    EXPECT_EQ(runs[i].own_gradient.bytes(), first[i]->own_gradient.bytes());
-    EXPECT_EQ(runs[i].own_place + runs[i].own_master.elements(),
-              last[i]->own_place + last[i]->own_end);
+    EXPECT_EQ(runs[i].shard_master.bytes(), first[i]->shard_master.bytes());
+    EXPECT_EQ(runs[i].shard_gradient.bytes(), first[i]->shard_gradient.bytes());
+    EXPECT_EQ(runs[i].own_place + runs[i].shard_master.elements(),
+              last[i]->own_place + last[i]->shard_end);
   }
 }
 
@@ -91,14 +91,14 @@ TEST(ParametersTest, GradientsArriveInTheBlocksAndAreForgottenByClearing) {
 
 TEST(ParametersTest, KeepWideMastersOfNarrowComputeMatrices) {
   Parameters parameters(backend_device(), DType::bf16, ProcessMesh());
-  const Weight matrix = parameters.add("matrix", {2, 3}, -1, Initial::normal(1), true);
-  const Weight vector = parameters.add("vector", {5}, -1, Initial::normal(1), false);
+  const Weight matrix = parameters.add("matrix", {2, 3}, -1, Initializer::normal(1), true);
+  const Weight vector = parameters.add("vector", {5}, -1, Initializer::normal(1), false);
   parameters.allocate(Random(1));
   EXPECT_EQ(matrix->master.dtype(), DType::f32);
   EXPECT_EQ(matrix->compute.dtype(), DType::bf16);
   EXPECT_EQ(vector->compute.dtype(), DType::f32);
   EXPECT_EQ(vector->compute.bytes(), vector->master.bytes());
-  EXPECT_FALSE(vector->own_compute.defined()) << "no room for a copy";
+  EXPECT_FALSE(vector->shard_compute.defined()) << "no room for a copy";
   const auto expect_rounded = [&] {
     for (std::int64_t i = 0; i < 6; ++i)
       EXPECT_EQ(static_cast<float>(matrix->compute.data<BFloat16>()[i]),
@@ -127,13 +127,13 @@ TEST(ParametersTest, MatricesDecayButNeitherVectorsNorPositionBiases) {
   const Scope scope(parameters);
   EXPECT_TRUE(scope.weight("matrix", {2, 2}, {})->decays);
   EXPECT_FALSE(scope.weight("vector", {2}, {})->decays);
-  EXPECT_FALSE(scope.undecayed("biases", {2, 2}, {})->decays);
+  EXPECT_FALSE(scope.no_decay_weight("biases", {2, 2}, {})->decays);
 }
 
 // A GPU's library adds a bias in the dtype of the product, which is rounded once an update.
 TEST(ParametersTest, OnAGpuTheBiasesOfProductsAreReadRounded) {
   for (const Processor processor : {Processor::cpu, Processor::gpu}) {
-    Parameters parameters(Device::dry(processor), DType::bf16, {});
+    Parameters parameters(Device::meta(processor), DType::bf16, {});
     const Scope scope(parameters);
     const Weight matrix = scope.weight("weight", {4, 2}, {});
     const Weight bias = scope.bias(4);
@@ -152,7 +152,7 @@ TEST(ParametersTest, OnAGpuTheBiasesOfProductsAreReadRounded) {
 // So that the rows of logits are whole multiples of 16 bytes.
 TEST(ParametersTest, OnAGpuTheClassesOfAnOutputLayerArePadded) {
   for (const Processor processor : {Processor::cpu, Processor::gpu}) {
-    Parameters parameters(Device::dry(processor), DType::bf16, {});
+    Parameters parameters(Device::meta(processor), DType::bf16, {});
     const Weight table = Scope(parameters).classes(13, 3, {});
     const Weight bias = Scope(parameters).class_bias(13);
     const Weight whole = Scope(parameters).child("other").classes(16, 3, {});
@@ -165,7 +165,7 @@ TEST(ParametersTest, OnAGpuTheClassesOfAnOutputLayerArePadded) {
     EXPECT_EQ(whole->variable.shape(), (Shape{16, 3}));
     EXPECT_EQ(matrix->variable.shape(), (Shape{13, 3}));
     EXPECT_EQ(table->compute.shape(), (Shape{13, 3}));
-    EXPECT_EQ(table->own_master.elements(), 39);
+    EXPECT_EQ(table->shard_master.elements(), 39);
     EXPECT_TRUE(table->decays);
     EXPECT_EQ(parameters.global_elements(), 13 * 3 + 13 + 16 * 3 + 13 * 3);
   }
@@ -173,8 +173,9 @@ TEST(ParametersTest, OnAGpuTheClassesOfAnOutputLayerArePadded) {
 
 Values initial_of(const std::vector<std::string>& before, std::uint64_t seed) {
   Parameters parameters = one_process_parameters();
-  for (const std::string& name : before) parameters.add(name, {2, 2}, -1, Initial::normal(1), true);
-  const Weight weight = parameters.add("weight", {4, 4}, -1, Initial::normal(1), true);
+  for (const std::string& name : before)
+    parameters.add(name, {2, 2}, -1, Initializer::normal(1), true);
+  const Weight weight = parameters.add("weight", {4, 4}, -1, Initializer::normal(1), true);
   parameters.allocate(Random(seed));
   return values_of(weight->master);
 }
@@ -183,18 +184,18 @@ TEST(InitialWeights, AreAFunctionOfSeedAndNameAlone) {
   EXPECT_EQ(initial_of({}, 1), initial_of({"others", "before"}, 1));
   EXPECT_NE(initial_of({}, 1), initial_of({}, 2));
   Parameters parameters = one_process_parameters();
-  const Weight a = parameters.add("a", {4, 4}, -1, Initial::normal(1), true);
-  const Weight b = parameters.add("b", {4, 4}, -1, Initial::normal(1), true);
+  const Weight a = parameters.add("a", {4, 4}, -1, Initializer::normal(1), true);
+  const Weight b = parameters.add("b", {4, 4}, -1, Initializer::normal(1), true);
   parameters.allocate(Random(1));
   EXPECT_NE(values_of(a->master), values_of(b->master));
 }
 
 TEST(InitialWeights, OfOneThatIsDrawnAsAnotherAreACopy) {
   Parameters parameters = one_process_parameters();
-  Initial as_the_other = Initial::normal(1);
+  Initializer as_the_other = Initializer::normal(1);
   as_the_other.as = "b";
   const Weight a = parameters.add("a", {4, 4}, -1, as_the_other, true);
-  const Weight b = parameters.add("b", {4, 4}, -1, Initial::normal(1), true);
+  const Weight b = parameters.add("b", {4, 4}, -1, Initializer::normal(1), true);
   parameters.allocate(Random(1));
   EXPECT_EQ(values_of(a->master), values_of(b->master));
 }
@@ -202,8 +203,8 @@ TEST(InitialWeights, OfOneThatIsDrawnAsAnotherAreACopy) {
 TEST(InitialWeights, FollowTheirDistributions) {
   Parameters parameters = one_process_parameters();
   const Shape shape = {200, 300};
-  const Weight normal = parameters.add("normal", shape, -1, Initial::normal(0.02, 1), true);
-  const Weight xavier = parameters.add("xavier", shape, -1, Initial::xavier(300, 200), true);
+  const Weight normal = parameters.add("normal", shape, -1, Initializer::normal(0.02, 1), true);
+  const Weight xavier = parameters.add("xavier", shape, -1, Initializer::xavier(300, 200), true);
   parameters.allocate(Random(1));
   const auto moments = [](const Weight& weight) {
     double sum = 0;

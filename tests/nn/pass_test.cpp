@@ -16,21 +16,21 @@ struct Counter {
   }
 };
 
-std::int64_t decided(const Pass& pass, Counter& counter) {
+std::int64_t decided(const ForwardContext& pass, Counter& counter) {
   return *pass.decide([&] { return counter(); }).data<std::int64_t>();
 }
 
-TEST(Decisions, AreMadeAnewInAPassThatKeepsNone) {
+TEST(DecisionCache, AreMadeAnewInAPassThatKeepsNone) {
   Counter counter;
-  const Pass pass = {.random = Random(1)};
+  const ForwardContext pass = {.random = Random(1)};
   EXPECT_EQ(decided(pass, counter), 1);
   EXPECT_EQ(decided(pass, counter), 2);
 }
 
-TEST(Decisions, AreTheSameInARecomputationAtTheSamePlace) {
+TEST(DecisionCache, AreTheSameInARecomputationAtTheSamePlace) {
   Counter counter;
-  Pass pass = {.random = Random(1)};
-  pass.decisions = std::make_shared<Decisions>();
+  ForwardContext pass = {.random = Random(1)};
+  pass.decisions = std::make_shared<DecisionCache>();
   EXPECT_EQ(decided(pass.child("a"), counter), 1);
   EXPECT_EQ(decided(pass.child("b"), counter), 2);
   EXPECT_EQ(decided(pass.child("b"), counter), 2);

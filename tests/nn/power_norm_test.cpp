@@ -21,7 +21,7 @@ Norm power_norm_of(Parameters& parameters, std::int64_t warmup) {
           {NormKind::power, {.decay = 0.75, .warmup = warmup}, epsilon}};
 }
 
-Pass step_pass(std::int64_t step) {
+ForwardContext step_pass(std::int64_t step) {
   return {
       .training = true, .random = Random(3).child(static_cast<std::uint64_t>(step)), .step = step};
 }
@@ -38,7 +38,7 @@ TEST(PowerNormLayer, HasTheExactGradientWhereRowsAreDividedByTheirOwnSquares) {
                                     [&](const std::vector<Variable>& in) {
                                       const Variable y =
                                           norm(in[0], step_pass(0), padded ? lengths() : Tensor());
-                                      return padded ? hide_rows(y, {{0, time}}, lengths()) : y;
+                                      return padded ? mask_padding(y, {{0, time}}, lengths()) : y;
                                     },
                                     {random_tensor({batch, time, width}, 1)});
   }
@@ -63,7 +63,7 @@ TEST(PowerNormLayer, IsOneMeanSquareOverAllTokensToBeginWith) {
   for (std::size_t i = 0; i < expected.size(); ++i)
     expected[i] /= std::sqrt(square[i % width] + epsilon);
   expect_close(values_of(norm(Variable(x), step_pass(1), {}).value()), expected, 1e-14);
-  expect_close(values_of(norm(Variable(x), Pass(), {}).value()), expected, 1e-14);
+  expect_close(values_of(norm(Variable(x), ForwardContext(), {}).value()), expected, 1e-14);
   expect_close(values_of(norm(Variable(x)).value()), expected, 1e-14);
 }
 
@@ -104,8 +104,8 @@ TEST(PowerNormLayer, IsReadTwiceAsOnce) {
       const Norm norm = power_norm_of(parameters, warmup);
       testing::allocate_randomly(parameters, 1);
       for (int step = 0; step < 2; ++step) {
-        Pass pass = step_pass(step);
-        pass.decisions = std::make_shared<Decisions>();
+        ForwardContext pass = step_pass(step);
+        pass.decisions = std::make_shared<DecisionCache>();
         const Variable leaf = Variable::leaf(x.clone());
         std::vector<Variable> y = {norm(leaf, pass, {})};
         y.push_back(twice ? norm.beside(leaf, pass, {}) : y.front());
@@ -134,7 +134,7 @@ TEST(PowerNormLayer, FollowsThePaperAfterItsWarmup) {
     const auto seed = static_cast<std::uint64_t>(step);
     const Tensor x = random_tensor({batch, time, width}, 10 + seed, 2);
     const Tensor dy = random_tensor({batch, time, width}, 20 + seed);
-    Pass pass = step_pass(step);
+    ForwardContext pass = step_pass(step);
     pass.gradient_scale = scale;
     Values dx;
     for (std::int64_t row = 0; row < batch; ++row) {
@@ -160,13 +160,13 @@ TEST(PowerNormLayer, IsFollowedOnceAPassAndOnlyInTraining) {
   const PowerStatistics& found = *parameters.power_statistics().front();
   const Variable x(random_tensor({batch, time, width}, 1));
   norm(x);
-  norm(x, Pass(), {});
-  Pass asking = step_pass(0);
-  asking.learns = false;
+  norm(x, ForwardContext(), {});
+  ForwardContext asking = step_pass(0);
+  asking.updates_statistics = false;
   norm(x, asking, {});
   EXPECT_EQ(values_of(found.sums), Values(2 * width + 1, 0));
-  Pass again = step_pass(0);
-  again.decisions = std::make_shared<Decisions>();
+  ForwardContext again = step_pass(0);
+  again.decisions = std::make_shared<DecisionCache>();
   norm(x, again, {});
   const Values once = values_of(found.sums);
   EXPECT_EQ(once.back(), batch * time);

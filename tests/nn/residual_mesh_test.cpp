@@ -23,7 +23,7 @@ Tensor values_at(const Held& held,
                  DType dtype,
                  double (*value)(std::int64_t stream, std::int64_t position, std::int64_t i)) {
   const Tensor result = Tensor::empty(
-      {held.streams.count(), count_of(held.positions), width}, dtype, testing::backend_device());
+      {held.streams.count(), pluralize(held.positions), width}, dtype, testing::backend_device());
   with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
     T* to = result.data<T>();
     for (std::int64_t stream = held.streams.begin; stream < held.streams.end; ++stream)
@@ -48,30 +48,31 @@ double offset(std::int64_t stream, std::int64_t position, std::int64_t) {
 // x, and x plus the offset where it is computed again.
 Sublayer forgetful(const Scope& scope, const Tensor& offsets) {
   const auto calls = std::make_shared<int>(0);
-  return {
-      .norm = Norm(scope, width), .run = [=](const Variable& x, const SublayerReads&, const Pass&) {
-        const Tensor y = x.value().clone();
-        if (++*calls % 2 == 0)
-          on(y.device(), [&](auto backend) { accumulate(backend, 1, offsets, y); });
-        return record(y, {x}, [](Gradients& gradients) { gradients.give(0, gradients.output()); });
-      }};
+  return {.norm = Norm(scope, width),
+          .run = [=](const Variable& x, const SublayerInputs&, const ForwardContext&) {
+            const Tensor y = x.value().clone();
+            if (++*calls % 2 == 0)
+              on(y.device(), [&](auto backend) { accumulate(backend, 1, offsets, y); });
+            return record(
+                y, {x}, [](BackwardContext& gradients) { gradients.set(0, gradients.output()); });
+          }};
 }
 
 // Of the streams of a rank, in one backward pass or several.
 double measured(const ProcessMesh& mesh, DType dtype, std::int64_t parts) {
   const auto error = std::make_shared<ReconstructionError>();
-  const Pass pass = {.training = true, .random = Random(9), .reconstruction = error};
+  const ForwardContext pass = {.training = true, .random = Random(9), .reconstruction = error};
   const std::int64_t count = streams / mesh.data.size();
   for (std::int64_t part = 0; part < parts; ++part) {
     const std::int64_t begin = count * mesh.data.rank() + count / parts * part;
-    const Held held = {{begin, begin + count / parts}, divide_time(mesh, time).outside()};
+    const Held held = {{begin, begin + count / parts}, shard_sequence(mesh, time).outside()};
     Parameters parameters(testing::backend_device(), dtype, mesh);
     std::vector<Layer> stack;
     for (std::int64_t i = 0; i < layers; ++i)
       stack.push_back({{forgetful(Scope(parameters).child(i), values_at(held, dtype, offset))}});
     parameters.allocate(Random(1));
     const Variable x = Variable::leaf(values_at(held, dtype, input));
-    backward(sum(ReversibleResidual(StreamJoin::mean, 0).run(stack, x, {}, pass)));
+    backward(sum(ReversibleResidual(StreamMerge::mean, 0).run(stack, x, {}, pass)));
   }
   return error->largest(mesh.world, testing::backend_device());
 }

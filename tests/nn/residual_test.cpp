@@ -25,7 +25,7 @@ constexpr std::int64_t heads = 2;
 constexpr std::int64_t dim = 3;
 constexpr double rate = 0.25;
 
-const Pass training_pass = {.training = true, .random = Random(9), .first_stream = 3};
+const ForwardContext training_pass = {.training = true, .random = Random(9), .first_stream = 3};
 
 // Layers of relative attention and feed-forward with weights of their own and shared position
 // biases, perhaps with gates.
@@ -39,13 +39,13 @@ struct Stack {
                  const std::optional<Gate::Options>& of_gates = std::nullopt)
       : parameters(backend_device(), dtype, ProcessMesh()), gates(of_gates) {
     const Scope scope(parameters);
-    const Initial initial = Initial::normal(0.4);
+    const Initializer initial = Initializer::normal(0.4);
     const PositionBiases biases(scope, heads, dim, initial);
     for (std::int64_t i = 0; i < count; ++i) add_layer(scope.child(i), biases, initial);
     parameters.allocate(Random(1));
   }
 
-  void add_layer(const Scope& scope, const PositionBiases& biases, const Initial& initial) {
+  void add_layer(const Scope& scope, const PositionBiases& biases, const Initializer& initial) {
     const auto attention = std::make_shared<MultiHeadAttention>(
         scope.child("attention"),
         MultiHeadAttention::Options{.width = width, .heads = heads, .dim = dim, .initial = initial},
@@ -65,11 +65,12 @@ struct Stack {
         {{{.norm = Norm(scope.child("norm0"), width),
            .reads = Reads::memory,
            .run =
-               [attention](const Variable& x, const SublayerReads& reads, const Pass& pass) {
+               [attention](
+                   const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
                  return (*attention)(x, reads.memory, reads.context, pass);
                }},
           {.norm = Norm(scope.child("norm1"), width),
-           .run = [feed](const Variable& x, const SublayerReads&, const Pass& pass) {
+           .run = [feed](const Variable& x, const SublayerInputs&, const ForwardContext& pass) {
              return (*feed)(x, pass);
            }}}});
     if (!gates) return;
@@ -79,8 +80,8 @@ struct Stack {
   }
 };
 
-SegmentContext context_of(std::int64_t remembered, DType dtype = DType::f64) {
-  SegmentContext context;
+AttentionContext context_of(std::int64_t remembered, DType dtype = DType::f64) {
+  AttentionContext context;
   context.mask.query_begin = remembered;
   context.distances = Variable(
       sinusoids(SinusoidLayout::halves, 0, time + remembered, width, -1, dtype, backend_device()));
@@ -97,7 +98,7 @@ std::vector<Variable> memories_of(std::size_t count) {
 // Of one pass: the value, the layers' inputs and every gradient. Each parameter is announced once.
 std::vector<Values> pass_through(Stack& stack, const Residual& residual, bool remembers) {
   const Variable x = Variable::leaf(random_tensor({batch, time, width}, 2));
-  StackReads reads = {.context = context_of(remembers ? memory_rows : 0)};
+  StackInputs reads = {.context = context_of(remembers ? memory_rows : 0)};
   if (remembers) reads.memories = memories_of(stack.layers.size());
   std::vector<Values> found;
   const Variable y = residual.run(
@@ -109,7 +110,7 @@ std::vector<Values> pass_through(Stack& stack, const Residual& residual, bool re
   stack.parameters.clear_gradients();
   std::vector<int> announced(stack.parameters.all().size(), 0);
   for (std::size_t i = 0; i < announced.size(); ++i)
-    stack.parameters.all()[i]->variable.when_gradient_ready([&, i] { ++announced[i]; });
+    stack.parameters.all()[i]->variable.register_gradient_hook([&, i] { ++announced[i]; });
   backward({y}, {random_tensor(y.shape(), 3)});
   EXPECT_EQ(announced, std::vector<int>(announced.size(), 1));
   found.push_back(values_of(x.gradient()));
@@ -125,15 +126,15 @@ void expect_same(const std::vector<Values>& found, const std::vector<Values>& ex
 
 TEST(Residual, RecomputationChangesNothing) {
   Stack stack(3);
-  for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
+  for (const NormPosition norm : {NormPosition::pre, NormPosition::post}) {
     for (const bool remembers : {false, true}) {
-      const auto plain = pass_through(stack, PlainResidual(norm, rate), remembers);
+      const auto plain = pass_through(stack, StandardResidual(norm, rate), remembers);
       for (const Recomputation& again : {Recomputation::attention(),
                                          Recomputation::every(1),
                                          Recomputation::every(2),
                                          Recomputation::every(100)}) {
-        SCOPED_TRACE(again.together);
-        expect_same(pass_through(stack, PlainResidual(norm, rate, again), remembers), plain);
+        SCOPED_TRACE(again.num_layers);
+        expect_same(pass_through(stack, StandardResidual(norm, rate, again), remembers), plain);
       }
     }
   }
@@ -147,7 +148,7 @@ TEST(Residual, RecomputationChangesNothingOfAGatedStack) {
     const auto plain = pass_through(stack, GatedResidual({.dropout = rate}), remembers);
     for (const Recomputation& again :
          {Recomputation::attention(), Recomputation::every(1), Recomputation::every(2)}) {
-      SCOPED_TRACE(again.together);
+      SCOPED_TRACE(again.num_layers);
       const GatedResidual residual({.dropout = rate, .again = again});
       expect_same(pass_through(stack, residual, remembers), plain);
     }
@@ -158,18 +159,18 @@ TEST(Residual, RecomputationChangesNothingOfAGatedStack) {
 TEST(Residual, AGatedStackIsTheEquationOfItsPaper) {
   Stack stack(1, DType::f64, gru);
   const Variable x(random_tensor({batch, time, width}, 2));
-  const SegmentContext context = context_of(memory_rows);
+  const AttentionContext context = context_of(memory_rows);
   const std::vector<Variable> memories = memories_of(1);
   const auto& sublayers = stack.layers[0].sublayers;
-  const SublayerReads seen = {.memory = sublayers[0].norm(memories[0]), .context = context};
+  const SublayerInputs seen = {.memory = sublayers[0].norm(memories[0]), .context = context};
   const auto relu = [](const Variable& y) { return activate(Activation::relu, y); };
   const Variable y = (*sublayers[0].gate)(
-      x, relu(sublayers[0].run(sublayers[0].norm(x), seen, Pass().child(0).child(0))));
+      x, relu(sublayers[0].run(sublayers[0].norm(x), seen, ForwardContext().child(0).child(0))));
   const Variable e = (*sublayers[1].gate)(
-      y, relu(sublayers[1].run(sublayers[1].norm(y), {}, Pass().child(0).child(1))));
+      y, relu(sublayers[1].run(sublayers[1].norm(y), {}, ForwardContext().child(0).child(1))));
   const GatedResidual residual({.dropout = rate});
   const Variable found =
-      residual.run(stack.layers, x, {.memories = memories, .context = context}, Pass());
+      residual.run(stack.layers, x, {.memories = memories, .context = context}, ForwardContext());
   expect_close(values_of(found.value()), values_of(e.value()), 1e-14);
 }
 
@@ -185,7 +186,8 @@ TEST(Residual, AGatedStackLetsItsInputThrough) {
           parameter->master.copy_from(
               Tensor::zeros(parameter->shape, DType::f64, backend_device()));
     const Variable x(random_tensor({batch, time, width}, 2));
-    const Variable y = GatedResidual({}).run(stack.layers, x, {.context = context_of(0)}, Pass());
+    const Variable y =
+        GatedResidual({}).run(stack.layers, x, {.context = context_of(0)}, ForwardContext());
     expect_close(values_of(y.value()), values_of(x.value()), 1e-6);
   }
 }
@@ -195,7 +197,7 @@ TEST(Residual, ASublayerWithoutAGateIsNamed) {
   stack.layers[0].sublayers[0].name = "layers/0/attention";
   const Variable x(random_tensor({batch, time, width}, 2));
   try {
-    GatedResidual({}).run(stack.layers, x, {.context = context_of(0)}, Pass());
+    GatedResidual({}).run(stack.layers, x, {.context = context_of(0)}, ForwardContext());
     FAIL() << "nothing was refused";
   } catch (const Failure& failure) {
     EXPECT_STREQ(failure.what(), "layers/0/attention: a gated stack has a sublayer without a gate");
@@ -205,7 +207,7 @@ TEST(Residual, ASublayerWithoutAGateIsNamed) {
 TEST(Residual, RebuiltStreamsAreTheKeptOnes) {
   using Streams = ReversibleResidual::Streams;
   Stack stack(3);
-  for (const StreamJoin join : {StreamJoin::mean, StreamJoin::concatenate})
+  for (const StreamMerge join : {StreamMerge::mean, StreamMerge::concatenate})
     for (const bool remembers : {false, true})
       expect_same(pass_through(stack, ReversibleResidual(join, rate, Streams::rebuilt), remembers),
                   pass_through(stack, ReversibleResidual(join, rate, Streams::kept), remembers));
@@ -213,7 +215,7 @@ TEST(Residual, RebuiltStreamsAreTheKeptOnes) {
 
 TEST(Residual, ReversibleGradientsAreThoseOfDifferences) {
   Stack stack(2);
-  const ReversibleResidual residual(StreamJoin::mean, rate);
+  const ReversibleResidual residual(StreamMerge::mean, rate);
   testing::expect_layer_gradients(
       stack.parameters,
       [&](const std::vector<Variable>& v) {
@@ -229,20 +231,24 @@ TEST(Residual, ReversibleGradientsAreThoseOfDifferences) {
 TEST(Residual, TwoStreamsAreTheEquationOfTheReformer) {
   Stack stack(1);
   const Variable x(random_tensor({batch, time, width}, 2));
-  const SegmentContext context = context_of(0);
+  const AttentionContext context = context_of(0);
   const auto& sublayers = stack.layers[0].sublayers;
-  const Variable y1 = add(
-      x, sublayers[0].run(sublayers[0].norm(x), {.context = context}, Pass().child(0).child(0)));
-  const Variable y2 = add(
-      x, sublayers[1].run(sublayers[1].norm(y1), {.context = context}, Pass().child(0).child(1)));
+  const Variable y1 =
+      add(x,
+          sublayers[0].run(
+              sublayers[0].norm(x), {.context = context}, ForwardContext().child(0).child(0)));
+  const Variable y2 =
+      add(x,
+          sublayers[1].run(
+              sublayers[1].norm(y1), {.context = context}, ForwardContext().child(0).child(1)));
   Values joined = values_of(y1.value());
   const Values second = values_of(y2.value());
   for (std::size_t i = 0; i < joined.size(); ++i) joined[i] = (joined[i] + second[i]) / 2;
-  const Variable y =
-      ReversibleResidual(StreamJoin::mean, rate).run(stack.layers, x, {.context = context}, Pass());
+  const Variable y = ReversibleResidual(StreamMerge::mean, rate)
+                         .run(stack.layers, x, {.context = context}, ForwardContext());
   expect_close(values_of(y.value()), joined, 1e-14);
-  const Variable both = ReversibleResidual(StreamJoin::concatenate, rate)
-                            .run(stack.layers, x, {.context = context}, Pass());
+  const Variable both = ReversibleResidual(StreamMerge::concatenate, rate)
+                            .run(stack.layers, x, {.context = context}, ForwardContext());
   ASSERT_EQ(both.shape(), Shape({batch, time, 2 * width}));
   for (std::int64_t row = 0; row < batch * time; ++row)
     for (std::int64_t i = 0; i < width; ++i) {
@@ -256,11 +262,11 @@ TEST(Residual, TwoStreamsAreTheEquationOfTheReformer) {
 TEST(Residual, TwelveLayersInSinglePrecisionAreRebuiltToOneHundredThousandth) {
   for (const DType compute : {DType::f32, DType::bf16}) {
     Stack stack(12, compute);
-    Pass pass = training_pass;
+    ForwardContext pass = training_pass;
     pass.reconstruction = std::make_shared<ReconstructionError>();
     const Tensor wide = random_tensor({batch, time, width}, 2);
     const Variable x = cast(Variable::leaf(wide), compute);
-    const Variable y = ReversibleResidual(StreamJoin::mean, rate)
+    const Variable y = ReversibleResidual(StreamMerge::mean, rate)
                            .run(stack.layers, x, {.context = context_of(0, compute)}, pass);
     const auto largest = [&] {
       return pass.reconstruction->largest(stack.parameters.mesh().world, backend_device());
@@ -278,17 +284,18 @@ struct Chooser {
   std::shared_ptr<int> made = std::make_shared<int>(0);
 
   Layer layer(Parameters& parameters) const {
-    const auto choose = [count = made](const Variable& x, const SublayerReads&, const Pass& pass) {
+    const auto choose = [count = made](
+                            const Variable& x, const SublayerInputs&, const ForwardContext& pass) {
       const Tensor factor = pass.decide(
           [&] { return testing::tensor_of<double>(Values{static_cast<double>(++*count)}, {1}); });
       const double by = *factor.data<double>();
       const auto scaled = [by](const Tensor& from) {
-        const Tensor to = from.like();
+        const Tensor to = from.empty_like();
         scale(testing::cpu(), by, from, to);
         return to;
       };
-      return record(scaled(x.value()), {x}, [scaled](Gradients& gradients) {
-        gradients.give(0, scaled(gradients.output()));
+      return record(scaled(x.value()), {x}, [scaled](BackwardContext& gradients) {
+        gradients.set(0, scaled(gradients.output()));
       });
     };
     return {{{.norm = Norm(Scope(parameters).child(std::to_string(parameters.all().size())), width),
@@ -309,12 +316,12 @@ TEST(Residual, DecisionsAreMadeOnce) {
     EXPECT_EQ(*chooser.made, layers);
     return values_of(x.gradient());
   };
-  const Values plain = run(PlainResidual(NormPlacement::pre, 0), 4);
+  const Values plain = run(StandardResidual(NormPosition::pre, 0), 4);
   for (const Recomputation& again :
        {Recomputation::attention(), Recomputation::every(1), Recomputation::every(3)})
-    expect_close(run(PlainResidual(NormPlacement::pre, 0, again), 4), plain, 1e-12);
-  expect_close(run(ReversibleResidual(StreamJoin::mean, 0), 4),
-               run(ReversibleResidual(StreamJoin::mean, 0, ReversibleResidual::Streams::kept), 4),
+    expect_close(run(StandardResidual(NormPosition::pre, 0, again), 4), plain, 1e-12);
+  expect_close(run(ReversibleResidual(StreamMerge::mean, 0), 4),
+               run(ReversibleResidual(StreamMerge::mean, 0, ReversibleResidual::Streams::kept), 4),
                1e-12);
 }
 
@@ -330,7 +337,7 @@ std::int64_t activation_bytes() {
 std::int64_t held(const Residual& residual, std::int64_t layers) {
   Stack stack(layers);
   const Variable x = Variable::leaf(random_tensor({batch, time, width}, 2));
-  const SegmentContext context = context_of(0);
+  const AttentionContext context = context_of(0);
   const std::int64_t before = activation_bytes();
   const Variable y = residual.run(stack.layers, x, {.context = context}, training_pass);
   return activation_bytes() - before;
@@ -340,30 +347,30 @@ TEST(Residual, WhatIsKeptGrowsByOneTensorALayerOrNotAtAll) {
   const std::int64_t before = activation_bytes();
   const Tensor one = random_tensor({batch, time, width}, 2);
   const std::int64_t stored = activation_bytes() - before;
-  const PlainResidual layer(NormPlacement::pre, rate, Recomputation::every(1));
+  const StandardResidual layer(NormPosition::pre, rate, Recomputation::every(1));
   EXPECT_EQ(held(layer, 6) - held(layer, 3), 3 * stored);
-  const PlainResidual third(NormPlacement::pre, rate, Recomputation::every(3));
+  const StandardResidual third(NormPosition::pre, rate, Recomputation::every(3));
   EXPECT_EQ(held(third, 6) - held(third, 3), stored);
-  const ReversibleResidual reversible(StreamJoin::mean, rate);
+  const ReversibleResidual reversible(StreamMerge::mean, rate);
   EXPECT_EQ(held(reversible, 6), held(reversible, 3));
-  const PlainResidual plain(NormPlacement::pre, rate);
-  const PlainResidual attention(NormPlacement::pre, rate, Recomputation::attention());
+  const StandardResidual plain(NormPosition::pre, rate);
+  const StandardResidual attention(NormPosition::pre, rate, Recomputation::attention());
   EXPECT_LT(held(attention, 3), held(plain, 3));
 }
 
 // The function of the second sublayer cannot add what it is given.
 TEST(Residual, WhatFailsInALayerSaysWhere) {
   Stack stack(1);
-  const auto wrong = [](const Variable& x, const SublayerReads&, const Pass&) {
+  const auto wrong = [](const Variable& x, const SublayerInputs&, const ForwardContext&) {
     return add(x, reshape(x, {batch * time, width}));
   };
   stack.layers[0].sublayers[1].run = wrong;
   stack.layers[0].sublayers[1].name = "layers/0/feed_forward";
   const std::string expected = "layers/0/feed_forward: shapes ";
   const Variable x(random_tensor({batch, time, width}, 2));
-  const PlainResidual plain(NormPlacement::pre, 0);
-  const PlainResidual again(NormPlacement::pre, 0, Recomputation::every(1));
-  const ReversibleResidual reversible(StreamJoin::mean, 0);
+  const StandardResidual plain(NormPosition::pre, 0);
+  const StandardResidual again(NormPosition::pre, 0, Recomputation::every(1));
+  const ReversibleResidual reversible(StreamMerge::mean, 0);
   for (const Residual* residual :
        std::initializer_list<const Residual*>{&plain, &again, &reversible})
     try {
@@ -379,10 +386,10 @@ TEST(Residual, MemoryThatRunsOutInALayerStaysWhatItIs) {
   Stack stack(1);
   stack.layers[0].sublayers[1].name = "layers/0/feed_forward";
   stack.layers[0].sublayers[1].run =
-      [](const Variable&, const SublayerReads&, const Pass&) -> Variable {
-    throw OutOfMemory("no memory", Backing::memory, 1e9);
+      [](const Variable&, const SublayerInputs&, const ForwardContext&) -> Variable {
+    throw OutOfMemory("no memory", AllocatorKind::memory, 1e9);
   };
-  const PlainResidual plain(NormPlacement::pre, 0);
+  const StandardResidual plain(NormPosition::pre, 0);
   EXPECT_THROW(plain.run(stack.layers,
                          Variable(random_tensor({batch, time, width}, 2)),
                          {.context = context_of(0)},

@@ -144,7 +144,7 @@ TEST(Rotary, WritesOverWhatNobodyElseHolds) {
 }
 
 TEST(Rotary, Gradient) {
-  for (const RotaryPairs pairs : {RotaryPairs::halves, RotaryPairs::neighbours})
+  for (const RotaryLayout pairs : {RotaryLayout::halves, RotaryLayout::neighbours})
     for (const double share : {0.5, 1.0}) {
       RotaryOptions options = {.share = share, .pairs = pairs, .attention_factor = 1.3};
       const Rotary rotary(options, 8, DType::f64, backend_device());
@@ -166,7 +166,7 @@ struct TurnedLayer {
   explicit TurnedLayer(const std::string& kind = "full",
                        const RotaryOptions& options = {.share = 0.5}) {
     const AttentionOptions attention = {.kinds = {kind}, .global_projections = true};
-    const AttentionSetting setting = {.heads = heads, .dim = dim, .segment = 9};
+    const AttentionBuildOptions setting = {.heads = heads, .dim = dim, .segment = 9};
     layer = std::make_unique<MultiHeadAttention>(
         Scope(parameters).child("a"),
         MultiHeadAttention::Options{.width = width,
@@ -176,8 +176,8 @@ struct TurnedLayer {
         std::make_unique<SoftmaxAttention>(0, attention_patterns(attention, setting).front()));
     testing::allocate_randomly(parameters, 1);
   }
-  Variable operator()(const Variable& x, const Pass& pass = {}) const {
-    SegmentContext context;
+  Variable operator()(const Variable& x, const ForwardContext& pass = {}) const {
+    AttentionContext context;
     context.mask.rules = masks::causal();
     return (*layer)(x, Variable(), context, pass);
   }
@@ -199,7 +199,7 @@ TEST(RotaryAttention, IsTheSameAtAnyPlace) {
   const TurnedLayer turned;
   const Tensor x = random_tensor({2, 9, width}, 3);
   const Values here = values_of(turned(Variable(x)).value());
-  Pass pass;
+  ForwardContext pass;
   pass.time = {.total = 1009, .shares = {{{1000, 1009}}}};
   expect_close(values_of(turned(Variable(x), pass).value()), here, 1e-12);
   pass.time = {.total = 1009, .shares = {{{990, 994}, {1004, 1009}}}};
@@ -213,13 +213,13 @@ TEST(RotaryAttention, ReadsOnFromKeptKeys) {
     for (const RotaryScaling scaling :
          {RotaryScaling::none, RotaryScaling::linear, RotaryScaling::ntk}) {
       const TurnedLayer turned(kind, {.scaling = scaling, .factor = 4});
-      const NoGradient unrecorded;
+      const NoGradGuard unrecorded;
       const Tensor x = random_tensor({1, 9, width}, 4);
       const Tensor whole = turned(Variable(x)).value();
-      const auto kept = std::make_shared<KeptKeys>();
+      const auto kept = std::make_shared<KVCache>();
       for (const auto& [begin, end] : std::vector<Range>{{0, 4}, {4, 5}, {5, 7}, {7, 9}}) {
         const Tensor now = x.reshape({9, width}).slice(begin, end).reshape({1, end - begin, width});
-        expect_close(values_of(turned(Variable(now), {.kept = kept}).value()),
+        expect_close(values_of(turned(Variable(now), {.kv_cache = kept}).value()),
                      values_of(whole.reshape({9, width}).slice(begin, end)),
                      1e-12);
         kept->advance(end - begin);

@@ -30,8 +30,8 @@ std::unique_ptr<MultiHeadAttention> layer_of(Parameters& parameters,
   return layer;
 }
 
-SegmentContext seeing(const Mask& rules, const std::vector<std::int64_t>& lengths = {}) {
-  SegmentContext context;
+AttentionContext seeing(const Mask& rules, const std::vector<std::int64_t>& lengths = {}) {
+  AttentionContext context;
   context.mask.rules = rules;
   if (!lengths.empty())
     context.mask.key_length =
@@ -57,10 +57,10 @@ TEST(RoutingLayer, Gradient) {
       Parameters parameters = one_process_parameters();
       const auto layer =
           layer_of(parameters, {.width = 5, .shared = way.shared, .strict = way.strict}, 0.3);
-      Pass pass = {
-          .training = true, .random = Random(5), .decisions = std::make_shared<Decisions>()};
+      ForwardContext pass = {
+          .training = true, .random = Random(5), .decisions = std::make_shared<DecisionCache>()};
       const Mask rules = way.causal ? masks::causal() : masks::everything();
-      const SegmentContext context = padded ? seeing(rules, {time, 7}) : seeing(rules);
+      const AttentionContext context = padded ? seeing(rules, {time, 7}) : seeing(rules);
       expect_layer_gradients(
           parameters,
           [&](const auto& in) { return (*layer)(in[0], Variable(), context, pass); },
@@ -78,9 +78,10 @@ TEST(RoutingLayer, OfOneClusterIsFullAttention) {
                                   {.width = width, .heads = heads, .dim = dim},
                                   std::make_unique<SoftmaxAttention>(0));
     allocate_randomly(others, 3);
-    expect_close(values_of((*routed)(Variable(x), Variable(), seeing(rules), Pass()).value()),
-                 values_of(full(Variable(x), Variable(), seeing(rules), Pass()).value()),
-                 1e-12);
+    expect_close(
+        values_of((*routed)(Variable(x), Variable(), seeing(rules), ForwardContext()).value()),
+        values_of(full(Variable(x), Variable(), seeing(rules), ForwardContext()).value()),
+        1e-12);
   }
 }
 
@@ -89,7 +90,8 @@ double leak(const RoutingOptions& routing) {
   Parameters parameters = one_process_parameters();
   const auto layer = layer_of(parameters, routing);
   const auto run = [&](const Tensor& x) {
-    return values_of((*layer)(Variable(x), Variable(), seeing(masks::causal()), Pass()).value());
+    return values_of(
+        (*layer)(Variable(x), Variable(), seeing(masks::causal()), ForwardContext()).value());
   };
   double largest = 0;
   for (std::uint64_t seed = 1; seed < 6; ++seed) {
@@ -120,10 +122,10 @@ TEST(RoutingLayer, CentroidsFollowTrainingOnceAStepHoweverOftenALayerIsComputed)
   const auto moved = [&](int times, bool training, bool counts) {
     Parameters parameters = one_process_parameters();
     const auto layer = layer_of(parameters, {.decay = 0.5});
-    const MovingCentroids& centroids = *parameters.centroids().front();
+    const EmaCentroids& centroids = *parameters.centroids().front();
     const Values before = values_of(centroids.centroids);
-    const Pass pass = {
-        .training = training, .random = Random(5), .decisions = std::make_shared<Decisions>()};
+    const ForwardContext pass = {
+        .training = training, .random = Random(5), .decisions = std::make_shared<DecisionCache>()};
     for (int i = 0; i < times; ++i)
       (*layer)(Variable(random_tensor({batch, time, width}, 1)),
                Variable(),
@@ -152,7 +154,7 @@ TEST(RoutingLayer, CentroidsFollowTrainingOnceAStepHoweverOftenALayerIsComputed)
 }
 
 TEST(RoutingKind, SaysWhatItCannotBeWith) {
-  const auto problem = [](const RoutingOptions& routing, const AttentionSetting& setting) {
+  const auto problem = [](const RoutingOptions& routing, const AttentionBuildOptions& setting) {
     return problem_of(AttentionOptions{.kinds = {"routing"}, .routing = routing}, setting);
   };
   EXPECT_EQ(problem({}, {.segment = 100}), "");

@@ -12,12 +12,12 @@ namespace longspan::testing {
 // A rank's rows of a batch, and its positions of a sequence of so many.
 struct Held {
   Range rows;
-  TimeDivision time;
+  SequenceShard time;
 
   Held(const ProcessMesh& mesh, std::int64_t batch, std::int64_t total)
       : rows{batch * mesh.data.rank() / mesh.data.size(),
              batch * (mesh.data.rank() + 1) / mesh.data.size()},
-        time(divide_time(mesh, total)) {}
+        time(shard_sequence(mesh, total)) {}
 
   // Of activations [batch, total, n].
   Tensor of(const Tensor& whole) const { return cut<double>(whole, time.outside()); }
@@ -38,7 +38,7 @@ struct Held {
   Tensor cut(const Tensor& whole, const Ranges& positions) const {
     const std::int64_t n = whole.shape()[2];
     const Tensor result =
-        Tensor::empty({rows.count(), count_of(positions), n}, whole.dtype(), backend_device());
+        Tensor::empty({rows.count(), pluralize(positions), n}, whole.dtype(), backend_device());
     T* to = result.data<T>();
     for (std::int64_t b = rows.begin; b < rows.end; ++b)
       for (const Range& range : positions)

@@ -20,18 +20,18 @@ std::unique_ptr<MultiHeadAttention> layer_of(Parameters& parameters,
   auto layer = std::make_unique<MultiHeadAttention>(
       scope,
       MultiHeadAttention::Options{.width = width, .heads = heads, .dim = dim},
-      std::make_unique<SortedBlockAttention>(scope,
-                                             SortedBlockAttention::Options{.sinkhorn = sinkhorn,
-                                                                           .causal = causal,
-                                                                           .heads = heads,
-                                                                           .dim = dim,
-                                                                           .dropout = dropout}));
+      std::make_unique<SinkhornAttentionOp>(scope,
+                                            SinkhornAttentionOp::Options{.sinkhorn = sinkhorn,
+                                                                         .causal = causal,
+                                                                         .heads = heads,
+                                                                         .dim = dim,
+                                                                         .dropout = dropout}));
   allocate_randomly(parameters, 3);
   return layer;
 }
 
-SegmentContext seeing(bool causal, const std::vector<std::int64_t>& lengths = {}) {
-  SegmentContext context;
+AttentionContext seeing(bool causal, const std::vector<std::int64_t>& lengths = {}) {
+  AttentionContext context;
   context.mask.rules = causal ? masks::causal() : masks::everything();
   if (!lengths.empty())
     context.mask.key_length =
@@ -39,8 +39,8 @@ SegmentContext seeing(bool causal, const std::vector<std::int64_t>& lengths = {}
   return context;
 }
 
-Values run(const MultiHeadAttention& layer, const Tensor& x, const SegmentContext& context) {
-  return values_of(layer(Variable(x), Variable(), context, Pass()).value());
+Values run(const MultiHeadAttention& layer, const Tensor& x, const AttentionContext& context) {
+  return values_of(layer(Variable(x), Variable(), context, ForwardContext()).value());
 }
 
 TEST(SinkhornLayer, Gradient) {
@@ -57,9 +57,9 @@ TEST(SinkhornLayer, Gradient) {
                                          {false, 2, {11, 5}}}) {
     Parameters parameters = one_process_parameters();
     const auto layer = layer_of(parameters, {.block = 3, .top = way.top}, way.causal, 0.3);
-    const Pass pass = {
-        .training = true, .random = Random(5), .decisions = std::make_shared<Decisions>()};
-    const SegmentContext context = seeing(way.causal, way.lengths);
+    const ForwardContext pass = {
+        .training = true, .random = Random(5), .decisions = std::make_shared<DecisionCache>()};
+    const AttentionContext context = seeing(way.causal, way.lengths);
     expect_layer_gradients(
         parameters,
         [&](const auto& in) { return (*layer)(in[0], Variable(), context, pass); },
@@ -109,7 +109,7 @@ TEST(SinkhornLayer, OfOneBlockThatSeesItselfTwiceIsFullAttention) {
   allocate_randomly(others, 3);
   const Tensor x = random_tensor({batch, 8, width}, 1);
   expect_close(run(*layer, x, seeing(false)),
-               values_of(full(Variable(x), Variable(), seeing(false), Pass()).value()),
+               values_of(full(Variable(x), Variable(), seeing(false), ForwardContext()).value()),
                1e-12);
 }
 
@@ -151,7 +151,7 @@ TEST(SinkhornLayer, WhatIsChosenIsSeenBesidePaddingToo) {
 }
 
 TEST(SinkhornKind, SaysWhatItCannotBeWith) {
-  const auto problem = [](const SinkhornOptions& sinkhorn, const AttentionSetting& setting) {
+  const auto problem = [](const SinkhornOptions& sinkhorn, const AttentionBuildOptions& setting) {
     return problem_of(AttentionOptions{.kinds = {"sinkhorn"}, .sinkhorn = sinkhorn}, setting);
   };
   EXPECT_EQ(problem({}, {.segment = 100}), "");

@@ -16,11 +16,11 @@ using testing::values_of;
 
 struct Attended {
   Parameters parameters = testing::one_process_parameters();
-  SpanForm form;
-  HeadSpans spans;
-  SpanAttention attention;
+  AdaptiveSpanOptions form;
+  AdaptiveSpans spans;
+  AdaptiveSpanAttentionOp attention;
 
-  explicit Attended(const SpanForm& asked)
+  explicit Attended(const AdaptiveSpanOptions& asked)
       : form(asked),
         spans(Scope(parameters).child("a"), form, heads),
         attention(form, spans, span_positions(Scope(parameters), form, dim), 0) {
@@ -38,8 +38,9 @@ struct Attended {
     return parameters.named("span_positions").master.data<double>() + (form.limit - 1 - x) * dim;
   }
   Variable operator()(const std::vector<Variable>& inputs) const {
-    return attention(
-        {.query = inputs[0], .key = inputs[1], .value = inputs[2], .heads = all_heads}, {}, Pass());
+    return attention({.query = inputs[0], .key = inputs[1], .value = inputs[2], .heads = all_heads},
+                     {},
+                     ForwardContext());
   }
 };
 
@@ -107,7 +108,7 @@ TEST(SpanAttention, WindowsAreThoseOfTheSpans) {
   a.set({0, 33, 500, 1000});
   EXPECT_EQ(a.spans.windows(), (std::vector<std::int64_t>{64, 128, 576, 1000}));
   EXPECT_EQ(a.spans.longest_window(), 1000);
-  EXPECT_EQ(a.attention.farthest(), 1000);
+  EXPECT_EQ(a.attention.max_distance(), 1000);
   EXPECT_NEAR(a.spans.extent().sum, 1533, 1e-9);
   EXPECT_NEAR(a.spans.extent().longest, 1000, 1e-9);
 }

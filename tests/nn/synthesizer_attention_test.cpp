@@ -40,8 +40,8 @@ std::unique_ptr<MultiHeadAttention> layer_of(Parameters& parameters,
   return layer;
 }
 
-SegmentContext seeing(const Mask& rules, const std::vector<std::int64_t>& lengths = {}) {
-  SegmentContext context;
+AttentionContext seeing(const Mask& rules, const std::vector<std::int64_t>& lengths = {}) {
+  AttentionContext context;
   context.mask.rules = rules;
   if (!lengths.empty())
     context.mask.key_length =
@@ -54,8 +54,8 @@ TEST(SynthesizerLayer, Gradient) {
     for (const bool causal : {false, true}) {
       Parameters parameters = one_process_parameters();
       const auto layer = layer_of(parameters, scores, 0.3);
-      const Pass pass = {.training = true, .random = Random(5)};
-      const SegmentContext context =
+      const ForwardContext pass = {.training = true, .random = Random(5)};
+      const AttentionContext context =
           causal ? seeing(masks::causal()) : seeing(masks::everything(), {8, 3});
       expect_layer_gradients(
           parameters,
@@ -161,14 +161,15 @@ TEST(SynthesizerLayer, IsItsDefinition) {
         expected.push_back(sum);
       }
     expect_close(
-        values_of((*layer)(Variable(x), Variable(), seeing(masks::causal()), Pass()).value()),
+        values_of(
+            (*layer)(Variable(x), Variable(), seeing(masks::causal()), ForwardContext()).value()),
         expected,
         1e-12);
   }
 }
 
 TEST(SynthesizerKind, SaysWhatItCannotBeWith) {
-  const auto problem = [](const SynthesizerOptions& own, const AttentionSetting& setting) {
+  const auto problem = [](const SynthesizerOptions& own, const AttentionBuildOptions& setting) {
     return problem_of(AttentionOptions{.kinds = {"synthesizer"}, .synthesizer = own}, setting);
   };
   EXPECT_EQ(problem({}, {.segment = 100}), "");

@@ -13,7 +13,7 @@
 namespace longspan::machine_test {
 namespace {
 
-Machine measured(int ranks, int threads) {
+MachineProfile measured(int ranks, int threads) {
   return {.name = "measured",
           .memory = 64,
           .flops = 80,
@@ -28,7 +28,7 @@ Machine measured(int ranks, int threads) {
 }
 
 TEST(Machine, RanksThatShareWhatOneHadHaveAPartEach) {
-  const Machine machine = shared_among(measured(1, 4), 8, 1);
+  const MachineProfile machine = shared_among(measured(1, 4), 8, 1);
   EXPECT_EQ(machine.flops, 10);  // of 4 cores' speed an eighth, though 1 of 4 threads
   EXPECT_EQ(machine.bf16_flops, 20);
   EXPECT_EQ(machine.f16_flops, 5);
@@ -59,7 +59,7 @@ TEST(Machine, EachDtypeHasASpeedOfItsOwn) {
 TEST(Machine, IsReadAsItWasWritten) {
   const TemporaryFile file("");
   write_machine(measured(3, 5), file.path());
-  const Machine machine = read_machine(file.path());
+  const MachineProfile machine = read_machine(file.path());
   EXPECT_EQ(machine.name, "measured");
   EXPECT_EQ(machine.bf16_flops, 160);
   EXPECT_EQ(machine.f16_flops, 40);

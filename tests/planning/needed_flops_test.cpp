@@ -40,8 +40,8 @@ TransformerXlOptions transformer_xl_of(std::vector<std::string> kinds) {
   return options;
 }
 
-Settings settings_of(BodyFactory body) {
-  Settings settings;
+RunConfig settings_of(BackboneFactory body) {
+  RunConfig settings;
   settings.data.batch = batch;
   settings.data.segment = segment;
   settings.body = std::move(body);
@@ -49,7 +49,7 @@ Settings settings_of(BodyFactory body) {
 }
 
 Fields fields_of(const Shape& shape, std::initializer_list<const char*> names) {
-  const Device device = Device::dry();
+  const Device device = Device::meta();
   Fields fields;
   for (const char* name : names) fields[name] = Tensor::empty(shape, DType::i64, device);
   return fields;
@@ -59,13 +59,13 @@ Fields stream_fields(std::int64_t rows, std::int64_t time) {
   return fields_of({rows, time}, {"tokens", "targets"});
 }
 
-void expect_count(const NeededFlops::Count& found, double forward, double backward) {
+void expect_count(const ModelFlops::Count& found, double forward, double backward) {
   EXPECT_EQ(found.forward, forward);
   EXPECT_EQ(found.backward, backward);
 }
 
-NeededFlops::Count count_of(const Settings& settings, std::int64_t remembered = 0) {
-  return NeededFlops(settings, vocabulary).of(stream_fields(batch, segment), 1, remembered).value();
+ModelFlops::Count count_of(const RunConfig& settings, std::int64_t remembered = 0) {
+  return ModelFlops(settings, vocabulary).of(stream_fields(batch, segment), 1, remembered).value();
 }
 
 void expect_decoder(const DecoderOptions& options, double forward, double backward) {
@@ -74,7 +74,7 @@ void expect_decoder(const DecoderOptions& options, double forward, double backwa
 }
 
 // Literal numbers here and below are those that were counted by formulas before steps were walked.
-TEST(NeededFlops, OfADecodersKindsOfAttention) {
+TEST(ModelFlops, OfADecodersKindsOfAttention) {
   expect_decoder(decoder_of({"full"}), 6045696, 12091392);
   expect_decoder(decoder_of({"sliding_window"}), 4404096, 8808192);
   expect_decoder(decoder_of({"strided"}), 3557376, 7114752);
@@ -93,11 +93,11 @@ TEST(NeededFlops, OfADecodersKindsOfAttention) {
   expect_decoder(global, 5774400, 11548800);
 }
 
-TEST(NeededFlops, OfAReversibleStackAndOfAnUntiedTableAreTheSame) {
+TEST(ModelFlops, OfAReversibleStackAndOfAnUntiedTableAreTheSame) {
   for (const bool tied : {false, true})
     for (const ResidualKind residual : {ResidualKind::plain, ResidualKind::reversible}) {
       DecoderOptions options = decoder_of({"lsh", "full"});
-      options.common.norm = NormPlacement::pre;
+      options.common.norm = NormPosition::pre;
       options.common.residual = residual;
       options.common.tied_embeddings = tied;
       expect_decoder(options, 5395968, 10791936);
@@ -106,10 +106,10 @@ TEST(NeededFlops, OfAReversibleStackAndOfAnUntiedTableAreTheSame) {
 
 // Layer 1 of 2 has two heads in the first quarter of 1000 steps, the last one a second all the
 // time.
-TEST(NeededFlops, OfHeadsOfInnerLayersAsLongAsTheyAreRead) {
+TEST(ModelFlops, OfHeadsOfInnerLayersAsLongAsTheyAreRead) {
   DecoderOptions options = decoder_of({"full"});
   options.auxiliary = {.inner = AuxiliaryLossOptions::Inner::drop, .targets = 2};
-  NeededFlops needed(settings_of(decoder_body(options)), vocabulary);
+  ModelFlops needed(settings_of(decoder_body(options)), vocabulary);
   constexpr double head = 2.0 * batch * segment * 16 * vocabulary;
   for (const auto& [step, heads] : {std::pair(0, 3), std::pair(249, 3), std::pair(250, 1)}) {
     SCOPED_TRACE(step);
@@ -124,11 +124,11 @@ void expect_transformer_xl(const TransformerXlOptions& options,
                            double forward,
                            double backward) {
   SCOPED_TRACE(options.common.attention.kinds.front() + " " + std::to_string(remembered));
-  const Settings settings = settings_of(transformer_xl_body(options));
+  const RunConfig settings = settings_of(transformer_xl_body(options));
   expect_count(count_of(settings, remembered), forward, backward);
 }
 
-TEST(NeededFlops, OfATransformerXlWithAnyMemory) {
+TEST(ModelFlops, OfATransformerXlWithAnyMemory) {
   TransformerXlOptions causal = transformer_xl_of({"full"});
   TransformerXlOptions strided = transformer_xl_of({"strided"});
   expect_transformer_xl(causal, 0, 7534080, 14920704);
@@ -140,14 +140,14 @@ TEST(NeededFlops, OfATransformerXlWithAnyMemory) {
   expect_transformer_xl(causal, 64, 9507840, 18180096);
   expect_transformer_xl(strided, 64, 4531200, 8226816);
   // Norms before the projections want the gradient of the memory's rows.
-  causal.common.norm = NormPlacement::pre;
+  causal.common.norm = NormPosition::pre;
   expect_transformer_xl(causal, 64, 9507840, 18769920);
   causal.common.tied_embeddings = false;
   causal.common.residual = ResidualKind::reversible;
   expect_transformer_xl(causal, 64, 9507840, 18769920);
 }
 
-TEST(NeededFlops, OfADecoderCountedByHand) {
+TEST(ModelFlops, OfADecoderCountedByHand) {
   DecoderOptions options;
   options.common = {.layers = 1, .width = 4, .heads = 2, .head_width = 3, .feed_forward = 10};
   const double projections = 4 * 2 * 6 * 4 * 6;  // q, k, v, out: 6 rows, width 4, 2 heads of 3
@@ -155,31 +155,31 @@ TEST(NeededFlops, OfADecoderCountedByHand) {
   const double scores = 2 * (1 + 2 + 3) * 2 * (6 + 6);  // streams, pairs: q.k and p.v
   const double logits = 2 * 6 * 4 * 7;
   const double forward = projections + feed_forward + scores + logits;
-  NeededFlops needed(settings_of(decoder_body(options)), 7);
+  ModelFlops needed(settings_of(decoder_body(options)), 7);
   expect_count(needed.of(stream_fields(2, 3), 1, 0).value(), forward, 2 * forward);
   expect_count(needed.of(stream_fields(1, 3), 2, 0).value(), forward, 2 * forward);
   // Gates multiply all rows with six square matrices or with one, twice in a layer.
-  options.common.norm = NormPlacement::pre;
+  options.common.norm = NormPosition::pre;
   options.common.residual = ResidualKind::gated;
   for (const auto& [kind, matrices] :
        {std::pair{GateKind::gru, 6}, std::pair{GateKind::output, 1}}) {
     options.common.gate.kind = kind;
     const double gated = forward + 2 * matrices * 2 * 6 * 4 * 4;
-    NeededFlops of_gated(settings_of(decoder_body(options)), 7);
+    ModelFlops of_gated(settings_of(decoder_body(options)), 7);
     expect_count(of_gated.of(stream_fields(2, 3), 1, 0).value(), gated, 2 * gated);
   }
 }
 
 // A pair also meets the key and the value of its distance.
-TEST(NeededFlops, OfRelativePositionsCountedByHand) {
+TEST(ModelFlops, OfRelativePositionsCountedByHand) {
   DecoderOptions options = decoder_of({"full"});
-  options.positions.kind = PositionKind::relative;
+  options.positions.kind = PositionEmbeddingType::relative;
   const double pairs = 2.0 * batch * 4 * (segment * (segment + 1) / 2);  // layers, rows, heads
   const double forward = 6045696 + pairs * 2 * (6 + 6);
   expect_decoder(options, forward, 2 * forward);
 }
 
-TEST(NeededFlops, OfATransformerXlCountedByHand) {
+TEST(ModelFlops, OfATransformerXlCountedByHand) {
   TransformerXlOptions options;
   options.common = {.layers = 1, .width = 4, .heads = 2, .head_width = 3, .feed_forward = 10};
   options.memory = 4;
@@ -194,26 +194,26 @@ TEST(NeededFlops, OfATransformerXlCountedByHand) {
       queries_and_out + keys_and_values + distances + feed_forward + scores + logits;
   const double of_others = 2 * (queries_and_out + feed_forward + scores + logits) + distances;
   const auto count = [&] {
-    return NeededFlops(settings_of(transformer_xl_body(options)), 7)
+    return ModelFlops(settings_of(transformer_xl_body(options)), 7)
         .of(stream_fields(2, 3), 1, 2)
         .value();
   };
-  options.common.norm = NormPlacement::post;
+  options.common.norm = NormPosition::post;
   // Of the keys and values all rows give weights their gradient, but only the 6 new rows have one.
   const double of_new_rows = 2 * 2 * 6 * 4 * 6;
   expect_count(count(), forward, of_others + keys_and_values + of_new_rows);
   // Before the projections a norm whose weights want the gradient of the memory rows too.
-  options.common.norm = NormPlacement::pre;
+  options.common.norm = NormPosition::pre;
   expect_count(count(), forward, of_others + 2 * keys_and_values);
 }
 
 // Which keys a causal query meets is random: of two chunks half are earlier, beside itself.
-TEST(NeededFlops, OfCausalLshAreThoseOfEarlierKeysAndLinearInTheLength) {
+TEST(ModelFlops, OfCausalLshAreThoseOfEarlierKeysAndLinearInTheLength) {
   const auto scores = [](std::int64_t time, std::int64_t chunk) {
     const auto forward = [&](const std::string& kind) {
       DecoderOptions options = decoder_of({kind});
       options.common.attention.lsh = {.chunk = chunk, .rounds = 4};
-      return NeededFlops(settings_of(decoder_body(options)), vocabulary)
+      return ModelFlops(settings_of(decoder_body(options)), vocabulary)
           .of(stream_fields(1, time), 1, 0)
           ->forward;
     };
@@ -228,15 +228,15 @@ TEST(NeededFlops, OfCausalLshAreThoseOfEarlierKeysAndLinearInTheLength) {
 }
 
 // Source and target of unlike lengths: encoder, decoder and what it looks at.
-TEST(NeededFlops, OfAnEncoderDecoderCountedByHand) {
+TEST(ModelFlops, OfAnEncoderDecoderCountedByHand) {
   EncoderDecoderOptions options;
   options.common = {.layers = 1,
                     .width = 4,
                     .heads = 2,
                     .head_width = 3,
                     .feed_forward = 10,
-                    .norm = NormPlacement::pre};
-  Settings settings = settings_of(encoder_decoder_body(options));
+                    .norm = NormPosition::pre};
+  RunConfig settings = settings_of(encoder_decoder_body(options));
   settings.task = "translation";
   Fields fields = fields_of({2, 3}, {"tokens", "targets"});
   fields.merge(fields_of({2, 5}, {"source"}));
@@ -247,16 +247,16 @@ TEST(NeededFlops, OfAnEncoderDecoderCountedByHand) {
   const double decoder = target * (4 * row + feed_forward) + 2 * (1 + 2 + 3) * 2 * (6 + 6);
   const double across = target * 2 * row + source * 2 * row + 2 * 3 * 5 * 2 * (6 + 6);
   const double forward = encoder + decoder + across + target * 2 * 4 * 7;
-  const auto found = NeededFlops(settings, 7).of(fields, 1, 0).value();
+  const auto found = ModelFlops(settings, 7).of(fields, 1, 0).value();
   expect_count(found, forward, 2 * forward);
 }
 
-TEST(NeededFlops, LayoutsAndMemoryModesDoNotMatter) {
+TEST(ModelFlops, LayoutsAndMemoryModesDoNotMatter) {
   TransformerXlOptions options = transformer_xl_of({"full"});
-  Settings settings = settings_of(transformer_xl_body(options));
+  RunConfig settings = settings_of(transformer_xl_body(options));
   settings.data.batch = 4;
   const auto full = [&](const MeshShape& mesh) {
-    return NeededFlops(settings, vocabulary).of_full_step(mesh).value().total();
+    return ModelFlops(settings, vocabulary).of_full_step(mesh).value().total();
   };
   const double alone = full({});
   EXPECT_GT(alone, 0);
@@ -270,27 +270,27 @@ TEST(NeededFlops, LayoutsAndMemoryModesDoNotMatter) {
 }
 
 // Its tiles are a triangle of columns, whose lists no machine would hold.
-TEST(NeededFlops, OfFixedAttentionAreCountedAtAnyLength) {
+TEST(ModelFlops, OfFixedAttentionAreCountedAtAnyLength) {
   DecoderOptions options;
   options.common = {.layers = 1, .width = 4, .heads = 1, .feed_forward = 4};
   options.common.attention = {.kinds = {"fixed"}, .stride = 128, .summary = 8};
   constexpr std::int64_t time = std::int64_t{1} << 21;
   const auto blocks = static_cast<double>(time / 128);
   const double pairs = blocks * 128 * 129 / 2 + 128 * 8 * blocks * (blocks - 1) / 2;
-  Settings settings = settings_of(decoder_body(options));
+  RunConfig settings = settings_of(decoder_body(options));
   settings.data.segment = time;
-  NeededFlops needed(settings, vocabulary);
+  ModelFlops needed(settings, vocabulary);
   const double rows = (4 + 2) * 2 * 4 * 4 + 2 * 4 * vocabulary;
   EXPECT_EQ(needed.of(stream_fields(1, time), 1, 0)->forward, time * rows + pairs * 2 * (4 + 4));
 }
 
 // A rank asks in every step.
-TEST(NeededFlops, OfATallModelAreWalkedInAMoment) {
+TEST(ModelFlops, OfATallModelAreWalkedInAMoment) {
   if (testing::sanitized) GTEST_SKIP() << "sanitizers take most of the time";
   TransformerXlOptions options;
   options.common = {.layers = 24, .width = 1024, .heads = 16, .feed_forward = 4096};
   options.memory = 1024;
-  NeededFlops needed(settings_of(transformer_xl_body(options)), 32000);
+  ModelFlops needed(settings_of(transformer_xl_body(options)), 32000);
   needed.of(stream_fields(8, 1024), 1, 0);
   const std::clock_t begin = std::clock();
   needed.of(stream_fields(8, 1024), 1, 512);

@@ -11,8 +11,8 @@ namespace {
 constexpr std::int64_t tokens_of_batch = 1024;
 constexpr std::int64_t longest_columns = 128;  // of a side: 127 tokens and one around a sentence
 
-Settings settings_of(const EncoderDecoderOptions& options) {
-  Settings settings;
+RunConfig settings_of(const EncoderDecoderOptions& options) {
+  RunConfig settings;
   settings.task = "translation";
   settings.family = "encoder_decoder";
   settings.data.buckets = {
@@ -22,12 +22,12 @@ Settings settings_of(const EncoderDecoderOptions& options) {
   return settings;
 }
 
-EncoderDecoderOptions options_of(Wiring wiring) {
+EncoderDecoderOptions options_of(CrossAttentionMapping wiring) {
   EncoderDecoderOptions options;
   options.common = {.layers = 2,
                     .width = 64,
                     .heads = 8,
-                    .norm = NormPlacement::pre,
+                    .norm = NormPosition::pre,
                     .dropout = 0.1,
                     .attention_dropout = 0.1};
   options.wiring = wiring;
@@ -48,7 +48,7 @@ Batch full_batch(int step, const BatchShape& shape, const ProcessMesh& mesh, con
   for (auto& [name, field] : batch.fields)
     field = Tensor::from<std::int64_t>(
         field.span<std::int64_t>(), field.shape(), device, MemoryTag::workspace);
-  batch.fresh = true;
+  batch.resets_state = true;
   batch.counts = {{"tokens", rows * columns.target}};
   batch.place = "in a test";
   return batch;
@@ -64,7 +64,7 @@ std::vector<BatchShape> allowed_shapes() {
   return shapes;
 }
 
-MemoryReport measured(const Settings& settings,
+MemoryReport measured(const RunConfig& settings,
                       const std::vector<BatchShape>& shapes,
                       const ProcessMesh& mesh) {
   const Device device = Device::cpu();
@@ -92,10 +92,10 @@ MemoryReport measured(const Settings& settings,
 }
 
 // The plan knows of the shapes, or only what the keys allow.
-void expect_predicted(const Settings& settings,
+void expect_predicted(const RunConfig& settings,
                       const std::vector<BatchShape>& known,
                       const ProcessMesh& mesh) {
-  ModelIds ids(testing::vocabulary);
+  DataSizes ids(testing::vocabulary);
   ids.batches = known;
   const MemoryReport plan = plan_step(settings, mesh.shape, ids, Processor::cpu).memory;
   const MemoryReport truth = measured(settings, known.empty() ? allowed_shapes() : known, mesh);
@@ -119,23 +119,23 @@ void expect_all_predicted(const std::vector<BatchShape>& known,
                           const std::vector<MeshShape>& layouts) {
   struct Case {
     std::string name;
-    Settings settings;
+    RunConfig settings;
   };
-  std::vector<Case> cases = {{"last", settings_of(options_of(Wiring::last))},
-                             {"mix", settings_of(options_of(Wiring::mix))},
-                             {"full", settings_of(options_of(Wiring::full))}};
+  std::vector<Case> cases = {{"last", settings_of(options_of(CrossAttentionMapping::last))},
+                             {"mix", settings_of(options_of(CrossAttentionMapping::mix))},
+                             {"full", settings_of(options_of(CrossAttentionMapping::full))}};
   cases.push_back({"layers again", cases.front().settings});
   cases.back().settings.memory.recompute_granularity = RecomputeGranularity::full;
-  EncoderDecoderOptions reversible = options_of(Wiring::last);
+  EncoderDecoderOptions reversible = options_of(CrossAttentionMapping::last);
   reversible.common.residual = ResidualKind::reversible;
   cases.push_back({"reversible", settings_of(reversible)});
-  EncoderDecoderOptions relative = options_of(Wiring::last);
-  relative.positions.kind = PositionKind::relative;
+  EncoderDecoderOptions relative = options_of(CrossAttentionMapping::last);
+  relative.positions.kind = PositionEmbeddingType::relative;
   cases.push_back({"relative", settings_of(relative)});
-  EncoderDecoderOptions biased = options_of(Wiring::last);
-  biased.positions = {.kind = PositionKind::relative_bias, .reach = 128};
+  EncoderDecoderOptions biased = options_of(CrossAttentionMapping::last);
+  biased.positions = {.kind = PositionEmbeddingType::relative_bias, .relative_max_distance = 128};
   cases.push_back({"biases by distance", settings_of(biased)});
-  EncoderDecoderOptions chosen = options_of(Wiring::last);
+  EncoderDecoderOptions chosen = options_of(CrossAttentionMapping::last);
   chosen.common.attention.encoder_kinds = {"linformer", "efficient"};
   chosen.common.attention.linformer.keys = 16;
   cases.push_back({"linformer and efficient", settings_of(chosen)});

@@ -17,7 +17,7 @@ constexpr std::int64_t segment = 256;
 
 struct Case {
   std::string name;
-  Settings settings;
+  RunConfig settings;
   bool shares = false;  // is also planned with ZeRO
 };
 
@@ -25,13 +25,13 @@ ModelOptions model_options() {
   return {.layers = 3,
           .width = 128,
           .heads = 8,
-          .norm = NormPlacement::pre,
+          .norm = NormPosition::pre,
           .dropout = 0.1,
           .attention_dropout = 0.1};
 }
 
-Settings base() {
-  Settings settings;
+RunConfig base() {
+  RunConfig settings;
   settings.family = "test";
   settings.data.batch = streams;
   settings.data.segment = segment;
@@ -39,22 +39,22 @@ Settings base() {
   return settings;
 }
 
-void use_decoder(Settings& settings, const ModelOptions& common) {
+void use_decoder(RunConfig& settings, const ModelOptions& common) {
   DecoderOptions options;
   options.common = common;
   settings.body = decoder_body(options);
 }
 
-Settings decoder(const std::function<void(Settings&, ModelOptions&)>& change = {}) {
-  Settings settings = base();
+RunConfig decoder(const std::function<void(RunConfig&, ModelOptions&)>& change = {}) {
+  RunConfig settings = base();
   ModelOptions options = model_options();
   if (change) change(settings, options);
   use_decoder(settings, options);
   return settings;
 }
 
-Settings transformer_xl(const std::function<void(Settings&, ModelOptions&)>& change = {}) {
-  Settings settings = base();
+RunConfig transformer_xl(const std::function<void(RunConfig&, ModelOptions&)>& change = {}) {
+  RunConfig settings = base();
   ModelOptions common = model_options();
   if (change) change(settings, common);
   TransformerXlOptions options;
@@ -65,8 +65,8 @@ Settings transformer_xl(const std::function<void(Settings&, ModelOptions&)>& cha
 }
 
 // Positions take all steps, which is what a plan is for.
-Settings universal(StepCount count, RecomputeGranularity recompute) {
-  Settings settings = base();
+RunConfig universal(RecurrenceType count, RecomputeGranularity recompute) {
+  RunConfig settings = base();
   settings.memory.recompute_granularity = recompute;
   UniversalTransformerOptions options;
   options.common = model_options();
@@ -77,8 +77,8 @@ Settings universal(StepCount count, RecomputeGranularity recompute) {
   return settings;
 }
 
-Settings with_spans(SpanKind kind) {
-  Settings settings = base();
+RunConfig with_spans(SpanKind kind) {
+  RunConfig settings = base();
   DecoderOptions options;
   options.common = model_options();
   options.spans = {.kind = kind, .form = {.limit = 96}, .initial = 64};
@@ -87,8 +87,8 @@ Settings with_spans(SpanKind kind) {
 }
 
 // In the first step all inner layers have their losses.
-Settings with_inner_losses() {
-  Settings settings = base();
+RunConfig with_inner_losses() {
+  RunConfig settings = base();
   DecoderOptions options;
   options.common = model_options();
   options.auxiliary = {.inner = AuxiliaryLossOptions::Inner::drop, .targets = 2};
@@ -96,39 +96,39 @@ Settings with_inner_losses() {
   return settings;
 }
 
-void reversible(Settings&, ModelOptions& options) { options.residual = ResidualKind::reversible; }
+void reversible(RunConfig&, ModelOptions& options) { options.residual = ResidualKind::reversible; }
 
 std::vector<Case> cases() {
   const auto recompute = [](RecomputeGranularity granularity, std::int64_t layers = 1) {
-    return [=](Settings& settings, ModelOptions&) {
+    return [=](RunConfig& settings, ModelOptions&) {
       settings.memory.recompute_granularity = granularity;
       settings.memory.recompute_num_layers = layers;
     };
   };
   const auto kinds = [](std::vector<std::string> names) {
-    return [names](Settings&, ModelOptions& options) { options.attention.kinds = names; };
+    return [names](RunConfig&, ModelOptions& options) { options.attention.kinds = names; };
   };
   return {
       {"decoder", decoder(), true},
       {"decoder, bf16",
-       decoder([](Settings& s, ModelOptions&) { s.precision.compute = DType::bf16; }),
+       decoder([](RunConfig& s, ModelOptions&) { s.precision.compute = DType::bf16; }),
        true},
       {"decoder, adapters",
-       decoder([](Settings& s, ModelOptions&) {
+       decoder([](RunConfig& s, ModelOptions&) {
          s.training.tuning.adapters = {.rank = 16, .dropout = 0.1, .layers = {"layers"}};
        }),
        true},
       {"decoder, attention recomputed", decoder(recompute(RecomputeGranularity::selective))},
       {"decoder, layers recomputed", decoder(recompute(RecomputeGranularity::full))},
       {"decoder, reversible", decoder(reversible)},
-      {"decoder, chunks", decoder([](Settings& s, ModelOptions&) {
+      {"decoder, chunks", decoder([](RunConfig& s, ModelOptions&) {
          s.memory.feed_forward_chunks = 8;
          s.memory.loss_chunks = 8;
        })},
       {"decoder, in two parts",
-       decoder([](Settings& s, ModelOptions&) { s.training.accumulation = 2; })},
+       decoder([](RunConfig& s, ModelOptions&) { s.training.accumulation = 2; })},
       {"decoder, local and strided", decoder(kinds({"sliding_window", "strided"}))},
-      {"decoder, lsh, reversible", decoder([&](Settings& s, ModelOptions& options) {
+      {"decoder, lsh, reversible", decoder([&](RunConfig& s, ModelOptions& options) {
          reversible(s, options);
          kinds({"lsh"})(s, options);
          options.attention_dropout = 0;
@@ -136,13 +136,13 @@ std::vector<Case> cases() {
        })},
       {"decoder, linear and performer", decoder(kinds({"linear", "performer"}))},
       {"decoder, routing and sinkhorn", decoder(kinds({"routing", "sinkhorn"}))},
-      {"decoder, strict routing", decoder([&](Settings& s, ModelOptions& options) {
+      {"decoder, strict routing", decoder([&](RunConfig& s, ModelOptions& options) {
          kinds({"routing"})(s, options);
          options.attention.routing = {.clusters = 8, .strict = true};
        })},
       {"decoder, synthesizer and compressed", decoder(kinds({"synthesizer", "memory_compressed"}))},
       {"decoder, dense synthesizer, layers recomputed",
-       decoder([&](Settings& s, ModelOptions& options) {
+       decoder([&](RunConfig& s, ModelOptions& options) {
          kinds({"synthesizer"})(s, options);
          options.attention.synthesizer.scores = {"dense", "factorized_random"};
          s.memory.recompute_granularity = RecomputeGranularity::full;
@@ -150,20 +150,20 @@ std::vector<Case> cases() {
       {"decoder, adaptive spans", with_spans(SpanKind::adaptive)},
       {"decoder, dynamic spans", with_spans(SpanKind::dynamic)},
       {"decoder, inner losses", with_inner_losses()},
-      {"decoder, random features, reversible", decoder([&](Settings& s, ModelOptions& options) {
+      {"decoder, random features, reversible", decoder([&](RunConfig& s, ModelOptions& options) {
          reversible(s, options);
          kinds({"rfa"})(s, options);
        })},
       {"decoder, f16",
-       decoder([](Settings& s, ModelOptions&) { s.precision.compute = DType::f16; })},
+       decoder([](RunConfig& s, ModelOptions&) { s.precision.compute = DType::f16; })},
       {"decoder, dilated, fixed, block and summary",
-       decoder([&](Settings& s, ModelOptions& options) {
+       decoder([&](RunConfig& s, ModelOptions& options) {
          kinds({"dilated/fixed/block/summary"})(s, options);
          options.attention.sliding_window = {17};
          options.attention.dilation = 3;
          options.attention.stride = 32;
        })},
-      {"decoder, global with projections", decoder([&](Settings& s, ModelOptions& options) {
+      {"decoder, global with projections", decoder([&](RunConfig& s, ModelOptions& options) {
          kinds({"global_local", "full"})(s, options);
          options.attention.sliding_window = {17};
          options.attention.global = {0, 77};
@@ -174,12 +174,13 @@ std::vector<Case> cases() {
       {"transformer_xl", transformer_xl()},
       {"transformer_xl, layers recomputed", transformer_xl(recompute(RecomputeGranularity::full))},
       {"transformer_xl, reversible", transformer_xl(reversible)},
-      {"universal_transformer, fixed", universal(StepCount::fixed, RecomputeGranularity::none)},
+      {"universal_transformer, fixed",
+       universal(RecurrenceType::fixed, RecomputeGranularity::none)},
       {"universal_transformer, adaptive",
-       universal(StepCount::adaptive, RecomputeGranularity::none)},
+       universal(RecurrenceType::adaptive, RecomputeGranularity::none)},
       {"universal_transformer, adaptive, layers recomputed",
-       universal(StepCount::adaptive, RecomputeGranularity::full)},
-      {"transformer_xl, gated", transformer_xl([](Settings&, ModelOptions& options) {
+       universal(RecurrenceType::adaptive, RecomputeGranularity::full)},
+      {"transformer_xl, gated", transformer_xl([](RunConfig&, ModelOptions& options) {
          options.residual = ResidualKind::gated;
        })},
   };
@@ -194,12 +195,12 @@ Batch batch_of(int step, const ProcessMesh& mesh, const Device& device) {
   for (auto& [name, field] : batch.fields)
     field = Tensor::from<std::int64_t>(
         field.span<std::int64_t>(), field.shape(), device, MemoryTag::workspace);
-  batch.fresh = step == 0;
+  batch.resets_state = step == 0;
   return batch;
 }
 
 // Peaks of a run that fills its memory, with the batches that a loader reads ahead.
-MemoryReport measured(const Settings& settings, const ProcessMesh& mesh) {
+MemoryReport measured(const RunConfig& settings, const ProcessMesh& mesh) {
   const Device device = Device::cpu();
   Trainer trainer(settings.make_model(model_setting(settings, testing::vocabulary, mesh, device)),
                   settings.training,
@@ -221,7 +222,7 @@ const MemoryCount& count_of_tag(const MemoryReport& report, MemoryTag tag) {
   return report.by_tag[static_cast<std::size_t>(tag)];
 }
 
-void expect_predicted(const Settings& settings, const ProcessMesh& mesh) {
+void expect_predicted(const RunConfig& settings, const ProcessMesh& mesh) {
   const MemoryReport plan =
       plan_step(settings, mesh.shape, testing::vocabulary, Processor::cpu).memory;
   const MemoryReport truth = measured(settings, mesh);
@@ -234,7 +235,7 @@ void expect_predicted(const Settings& settings, const ProcessMesh& mesh) {
                 0.02 * wanted + (tag == MemoryTag::gradients ? in_flight : 0))
         << name_of(tag);
   }
-  for (const MemoryTag tag : {MemoryTag::activations, MemoryTag::memory}) {
+  for (const MemoryTag tag : {MemoryTag::activations, MemoryTag::recurrent_state}) {
     const auto wanted = static_cast<double>(count_of_tag(truth, tag).peak);
     EXPECT_NEAR(static_cast<double>(count_of_tag(plan, tag).peak), wanted, 0.05 * wanted)
         << name_of(tag);
@@ -253,7 +254,7 @@ void expect_predicted(const MeshShape& layout, std::size_t first, std::size_t ea
     for (std::size_t i = first; i < all.size(); i += each) {
       const bool shares = all[i].shares && mesh.data.size() * mesh.context.size() > 1;
       const std::int64_t most = shares ? 2 : 0;
-      Settings settings = all[i].settings;
+      RunConfig settings = all[i].settings;
       for (settings.parallel.zero = 0; settings.parallel.zero <= most; ++settings.parallel.zero) {
         SCOPED_TRACE(fmt::format("{} on {}, ZeRO {}",
                                  all[i].name,

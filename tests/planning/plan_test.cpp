@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::int64_t vocabulary = 256;
 
-Settings settings_of(std::int64_t batch, std::int64_t segment, const ModelOptions& common) {
-  Settings settings;
+RunConfig settings_of(std::int64_t batch, std::int64_t segment, const ModelOptions& common) {
+  RunConfig settings;
   settings.data.batch = batch;
   settings.data.segment = segment;
   DecoderOptions options;
@@ -25,7 +25,7 @@ Settings settings_of(std::int64_t batch, std::int64_t segment, const ModelOption
 // Of a causal sequence in pieces from both ends every rank has the same work, however many
 // meetings round the ring it is made of.
 TEST(Plan, TheWorkOfContextRanksAddsUp) {
-  const Settings settings = settings_of(2, 4096, {.layers = 2, .width = 32, .heads = 4});
+  const RunConfig settings = settings_of(2, 4096, {.layers = 2, .width = 32, .heads = 4});
   const StepPlan alone = plan_step(settings, {}, vocabulary, Processor::cpu);
   for (const int context : {2, 4, 16, 64}) {
     const StepPlan plan = plan_step(settings, {.context = context}, vocabulary, Processor::cpu);
@@ -34,26 +34,26 @@ TEST(Plan, TheWorkOfContextRanksAddsUp) {
 }
 
 // Of this process, on one core.
-double seconds_for(const Settings& settings, int ranks, std::size_t& found) {
+double seconds_for(const RunConfig& settings, int ranks, std::size_t& found) {
   const std::clock_t begin = std::clock();
-  found = plan_layouts(settings, ranks, known_machines().front(), vocabulary).fitting.size();
+  found = plan_layouts(settings, ranks, known_gpus().front(), vocabulary).fitting.size();
   return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
 }
 
 TEST(Plan, AnswersForThousandsOfRanksInASecond) {
   if (testing::sanitized) GTEST_SKIP() << "sanitizers take most of the time";
   // A model of today's size, and a million tokens whose windows and columns go round the ring.
-  const Settings large = settings_of(512, 8192, {.layers = 24, .width = 2048, .heads = 16});
+  const RunConfig large = settings_of(512, 8192, {.layers = 24, .width = 2048, .heads = 16});
   ModelOptions local = {.layers = 4,
                         .width = 256,
                         .heads = 4,
-                        .norm = NormPlacement::pre,
+                        .norm = NormPosition::pre,
                         .residual = ResidualKind::reversible};
   local.attention.kinds = {"sliding_window", "strided"};
   local.attention.sliding_window = {256};
   local.attention.stride = 4096;
-  const Settings longest = settings_of(1, 1 << 20, local);
-  for (const Settings* settings : {&large, &longest}) {
+  const RunConfig longest = settings_of(1, 1 << 20, local);
+  for (const RunConfig* settings : {&large, &longest}) {
     std::size_t found = 0;
     EXPECT_LT(seconds_for(*settings, 4096, found), 1);
     EXPECT_GT(found, 0u);

@@ -19,7 +19,7 @@ void multiply(std::int64_t nanoseconds) {
 RecordedSpans some_steps() {
   Timeline timeline(1000, told_clock);
   timeline.start();
-  const OnTimeline here(&timeline);
+  const TimelineScope here(&timeline);
   for (std::uint64_t step = 1; step <= 2; ++step) {
     const Span whole({.kind = ActivityKind::step, .number = step});
     moment += 100;
@@ -30,44 +30,44 @@ RecordedSpans some_steps() {
       multiply(1000);
     }
     const Span wait({.kind = ActivityKind::wait, .name = "all_reduce", .axis = "data"});
-    const BegunSpan begun = timeline.begin_beside();
+    const OpenSpan begun = timeline.begin_async();
     moment += 500;
-    timeline.end_beside({.kind = ActivityKind::collective, .name = "all_reduce"}, begun);
+    timeline.end_async({.kind = ActivityKind::collective, .name = "all_reduce"}, begun);
   }
   return timeline.stop();
 }
 
-TEST(DearLines, AddUpWhatIsAlikeInLikeLayers) {
-  const DearLines lines = lines_of(some_steps());
-  const LineSums& kernel = lines.at({"kernel", "multiply", "layers/*/attention"});
+TEST(ProfileSummary, AddUpWhatIsAlikeInLikeLayers) {
+  const ProfileSummary lines = lines_of(some_steps());
+  const ProfileTotals& kernel = lines.at({"kernel", "multiply", "layers/*/attention"});
   EXPECT_EQ(kernel.calls, 4);
-  EXPECT_EQ(kernel.own, 4000);
+  EXPECT_EQ(kernel.self_time, 4000);
   EXPECT_EQ(kernel.total, 4000);
-  EXPECT_EQ(lines.at({"wait", "waiting for all_reduce (data)", ""}).own, 1000);
+  EXPECT_EQ(lines.at({"wait", "waiting for all_reduce (data)", ""}).self_time, 1000);
   EXPECT_EQ(lines.at({"step", "step", ""}).total, 5240);
-  EXPECT_EQ(lines.at({"step", "step", ""}).own, 200);
+  EXPECT_EQ(lines.at({"step", "step", ""}).self_time, 200);
   for (const auto& [key, sums] : lines) EXPECT_NE(key.kind, "collective");
 }
 
-TEST(DearLines, CountASpanWithinItsLikeOnce) {
-  const LineSums layer = lines_of(some_steps()).at({"layer", "layers/*/attention", ""});
+TEST(ProfileSummary, CountASpanWithinItsLikeOnce) {
+  const ProfileTotals layer = lines_of(some_steps()).at({"layer", "layers/*/attention", ""});
   EXPECT_EQ(layer.calls, 8);
-  EXPECT_EQ(layer.own, 40);
+  EXPECT_EQ(layer.self_time, 40);
   EXPECT_EQ(layer.total, 4040);
 }
 
-TEST(DearLines, OwnTimesMakeUpTheSteps) {
-  const DearLines lines = lines_of(some_steps());
+TEST(ProfileSummary, OwnTimesMakeUpTheSteps) {
+  const ProfileSummary lines = lines_of(some_steps());
   std::int64_t own = 0;
-  for (const auto& [key, sums] : lines) own += sums.own;
+  for (const auto& [key, sums] : lines) own += sums.self_time;
   EXPECT_EQ(own, lines.at({"step", "step", ""}).total);
 }
 
-TEST(DearLines, AreOfTheStepsThatAreWhole) {
+TEST(ProfileSummary, AreOfTheStepsThatAreWhole) {
   Timeline small(8, told_clock);
   small.start();
   {
-    const OnTimeline here(&small);
+    const TimelineScope here(&small);
     for (std::uint64_t step = 5; step <= 7; ++step) {
       const Span whole({.kind = ActivityKind::step, .number = step});
       moment += 100'000;
@@ -78,7 +78,7 @@ TEST(DearLines, AreOfTheStepsThatAreWhole) {
   const RecordedSpans recorded = small.stop();
   ASSERT_EQ(recorded.dropped, 1);  // the span of step 7
   EXPECT_EQ(last_whole_step(recorded), 6);
-  const DearLines lines = lines_of(recorded);
+  const ProfileSummary lines = lines_of(recorded);
   EXPECT_EQ(lines.at({"step", "step", ""}).calls, 2);
   EXPECT_EQ(lines.at({"kernel", "multiply", ""}).calls, 4);
   const std::vector<std::string> table = table_of(lines, {5, 6, 1});
@@ -87,10 +87,10 @@ TEST(DearLines, AreOfTheStepsThatAreWhole) {
   EXPECT_EQ(table[2], "     3.000  96.8%      3.000      2.0  kernel multiply");
 }
 
-TEST(DearLines, SayWhereNoStepIsWhole) {
+TEST(ProfileSummary, SayWhereNoStepIsWhole) {
   Timeline small(1, told_clock);
   small.start();
-  const OnTimeline here(&small);
+  const TimelineScope here(&small);
   {
     const Span whole({.kind = ActivityKind::step, .number = 5});
     multiply(10);
@@ -102,20 +102,20 @@ TEST(DearLines, SayWhereNoStepIsWhole) {
       std::vector<std::string>{"where the time went: no step from step 5 on is recorded whole"});
 }
 
-TEST(DearLines, GoToAnotherRankAsText) {
-  const DearLines lines = lines_of(some_steps());
-  DearLines both = lines;
+TEST(ProfileSummary, GoToAnotherRankAsText) {
+  const ProfileSummary lines = lines_of(some_steps());
+  ProfileSummary both = lines;
   add_text(to_text(lines), both);
   ASSERT_EQ(both.size(), lines.size());
   for (const auto& [key, sums] : lines) {
-    EXPECT_EQ(both.at(key).own, 2 * sums.own);
+    EXPECT_EQ(both.at(key).self_time, 2 * sums.self_time);
     EXPECT_EQ(both.at(key).total, 2 * sums.total);
     EXPECT_EQ(both.at(key).calls, 2 * sums.calls);
   }
 }
 
-TEST(DearLines, TheTableHasTheDearestFirst) {
-  DearLines lines;
+TEST(ProfileSummary, TheTableHasTheDearestFirst) {
+  ProfileSummary lines;
   lines[{"step", "step", ""}] = {0, 40'000'000, 4};
   for (int i = 0; i < 20; ++i)
     lines[{"kernel", fmt::format("work{}", i), "layers/*"}] = {i * 100'000, i * 200'000, 8};

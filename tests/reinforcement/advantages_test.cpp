@@ -13,18 +13,18 @@ TEST(Advantages, AreThoseOfAHandCalculation) {
   const double value[] = {2, 4, 6, 2, 10};
   const double next_value[] = {4, 0, 2, 8, 20};
   const bool ends[] = {false, true, false, true, false};
-  const Experience experience = {reward, value, next_value, ends};
+  const Trajectory experience = {reward, value, next_value, ends};
   // delta: 1 + 2 - 2, 2 - 4, 0 + 1 - 6, -1 + 4 - 2, 3 + 10 - 10.
-  EXPECT_EQ(generalized_advantages(experience, 0.5, 0.5),
+  EXPECT_EQ(gae(experience, 0.5, 0.5),
             (std::vector<double>{1 - 2 * 0.25, -2, -5 + 1 * 0.25, 1, 3}));
   // With lambda 1 they are what rewards and the last value come to, less what was expected.
-  EXPECT_EQ(generalized_advantages(experience, 0.5, 1),
+  EXPECT_EQ(gae(experience, 0.5, 1),
             (std::vector<double>{1 + 0.5 * 2 - 2, -2, 0 + 0.5 * (-1 + 0.5 * 8) - 6, 1, 3}));
   // Without a discount only the next reward counts.
-  EXPECT_EQ(generalized_advantages(experience, 0, 1), (std::vector<double>{-1, -2, -6, -3, -7}));
+  EXPECT_EQ(gae(experience, 0, 1), (std::vector<double>{-1, -2, -6, -3, -7}));
 }
 
-TEST(Advantages, OfNothingAreNone) { EXPECT_TRUE(generalized_advantages({}, 0.9, 0.9).empty()); }
+TEST(Advantages, OfNothingAreNone) { EXPECT_TRUE(gae({}, 0.9, 0.9).empty()); }
 
 }  // namespace
 }  // namespace longspan::advantages_test

@@ -26,16 +26,16 @@ Learnt learn(const TransformerXlOptions& options,
   RolloutSetting setting = testing::rollouts_in(
       maze, environments, segment, {.epochs = 2, .minibatches = minibatches}, mesh);
   setting.staggered = true;
-  Rollouts source(setting, trainer.model());
+  RolloutSource source(setting, trainer.model());
   Learnt learnt;
   for (int step = 0; step < 8; ++step) {
     learnt.losses.push_back(trainer.step(source.next()).loss);
-    for (const auto& [name, value] : source.figures()) learnt.figures.push_back(value);
+    for (const auto& [name, value] : source.metric_values()) learnt.figures.push_back(value);
   }
   return learnt;
 }
 
-TEST(Rollouts, AreLearntTheSameOnEveryLayout) {
+TEST(RolloutSource, AreLearntTheSameOnEveryLayout) {
   for (const ResidualKind residual :
        {ResidualKind::gated, ResidualKind::plain, ResidualKind::reversible}) {
     TransformerXlOptions options = testing::acting_options(7, residual);

@@ -19,12 +19,12 @@ using testing::rollouts_in;
 Environment world(const std::string& text) { return parse_environment(text, "world"); }
 
 Tensor scores_of(const Model& model, const Batch& batch) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   return model
       .scores({.fields = batch.fields,
                .carried = *batch.carried,
                .longest_memory = model.body().longest_memory()},
-              Pass())
+              ForwardContext())
       .scores.value();
 }
 
@@ -54,7 +54,7 @@ void expect_returns(const Batch& batch,
 
 // Episodes of 5 in rollouts of 4 and 7, with memory and without, and under windows:
 // the logarithms of the actions' probabilities, and the values.
-TEST(Rollouts, TheLearnerReadsWhatTheActorDid) {
+TEST(RolloutSource, TheLearnerReadsWhatTheActorDid) {
   for (const std::string text : {"corridor length 3", "memory_maze side 3 steps 11"})
     for (const std::int64_t segment : {4, 7})
       for (const auto& [memory, same_length] :
@@ -63,7 +63,7 @@ TEST(Rollouts, TheLearnerReadsWhatTheActorDid) {
         TransformerXlOptions options = acting_options(memory);
         options.same_length = same_length;
         const auto model = acting_model(options, world(text), segment);
-        Rollouts source(
+        RolloutSource source(
             rollouts_in(world(text), 3, segment, {.discount = 0.9, .lambda = 0, .epochs = 1}),
             *model);
         const std::size_t actions = world(text).actions.size();
@@ -87,7 +87,7 @@ TEST(Rollouts, TheLearnerReadsWhatTheActorDid) {
 
 // An episode that time has ended is worth what its last sight promises, one that has ended for good
 // nothing more.
-TEST(Rollouts, TimeEndsAnEpisodeWithItsLastSight) {
+TEST(RolloutSource, TimeEndsAnEpisodeWithItsLastSight) {
   const Environment maze = world("memory_maze side 2 steps 3"),
                     corridor = world("corridor length 1");
   for (const Environment& environment : {maze, corridor}) {
@@ -95,17 +95,17 @@ TEST(Rollouts, TimeEndsAnEpisodeWithItsLastSight) {
     const auto model = acting_model(acting_options(4), environment, 4);
     const RolloutSetting setting =
         rollouts_in(environment, 4, 4, {.discount = 0.5, .lambda = 0, .epochs = 1});
-    Rollouts source(setting, *model);
+    RolloutSource source(setting, *model);
     const Batch batch = source.next();
     // The same lives again, up to the end of their first episode.
-    Lives lives(setting.lives);
-    StepReader reader(*model, 4);
-    std::vector<Outcome> outcomes;
+    VectorEnv lives(setting.lives);
+    IncrementalReader reader(*model, 4);
+    std::vector<EnvStep> outcomes;
     for (int step = 0; step < 3; ++step)
-      outcomes = lives.act(lives.choose(reader.read(lives.sight())));
-    const std::vector<Choice> last = lives.choose(reader.look(lives.sight()));
+      outcomes = lives.step(lives.choose(reader.read(lives.observations())));
+    const std::vector<ActionSample> last = lives.choose(reader.prefill(lives.observations()));
     for (std::size_t row = 0; row < 4; ++row) {
-      const bool by_time = outcomes[row].ending == Ending::time;
+      const bool by_time = outcomes[row].ending == Termination::time;
       EXPECT_EQ(by_time, environment.actions.size() == 4);
       EXPECT_NEAR(reals(batch, "returns")[row * 4 + 2],
                   outcomes[row].reward + (by_time ? 0.5 * last[row].value : 0),
@@ -116,10 +116,10 @@ TEST(Rollouts, TimeEndsAnEpisodeWithItsLastSight) {
 }
 
 // The first rollout's episodes are then read by themselves, from their first step.
-TEST(Rollouts, EpisodesOfARolloutAreAsIfApart) {
+TEST(RolloutSource, EpisodesOfARolloutAreAsIfApart) {
   const Environment corridor = world("corridor length 2");
   const auto model = acting_model(acting_options(6), corridor, 8);
-  Rollouts source(rollouts_in(corridor, 2, 8, {.epochs = 1}), *model);
+  RolloutSource source(rollouts_in(corridor, 2, 8, {.epochs = 1}), *model);
   source.next();
   const Batch batch = source.next();
   const std::vector<std::int64_t> episodes = integers(batch, "episodes");
@@ -134,7 +134,7 @@ TEST(Rollouts, EpisodesOfARolloutAreAsIfApart) {
           .copy_from(field.slice(row, row + 1).reshape({8}).slice(4, 8).reshape({1, 4}));
     second.fields[name] = part;
   }
-  second.carried = Carried();
+  second.carried = RecurrentState();
   const Tensor whole = scores_of(*model, batch), apart = scores_of(*model, second);
   for (std::int64_t row = 0; row < 2; ++row)
     for (std::int64_t i = 0; i < 4 * 3; ++i)
@@ -143,10 +143,11 @@ TEST(Rollouts, EpisodesOfARolloutAreAsIfApart) {
                   1e-12);
 }
 
-TEST(Rollouts, RecordWhatWasSeenDoneAndGiven) {
+TEST(RolloutSource, RecordWhatWasSeenDoneAndGiven) {
   const Environment corridor = world("corridor length 1");
   const auto model = acting_model(acting_options(4), corridor, 7);
-  Rollouts source(rollouts_in(corridor, 5, 7, {.discount = 0.9, .lambda = 0, .epochs = 2}), *model);
+  RolloutSource source(rollouts_in(corridor, 5, 7, {.discount = 0.9, .lambda = 0, .epochs = 2}),
+                       *model);
   const Batch batch = source.next(), again = source.next();
   EXPECT_EQ(integers(batch, "actions"), integers(again, "actions")) << "another epoch of the same";
   const auto tokens = integers(batch, "tokens"), actions = integers(batch, "actions");
@@ -178,7 +179,7 @@ TEST(Rollouts, RecordWhatWasSeenDoneAndGiven) {
     ended += 1;
     sum += (tokens[i - 2] == 'L') == (actions[i] == 0) ? 1 : -1;
   }
-  const auto figures = source.figures();
+  const auto figures = source.metric_values();
   ASSERT_EQ(figures.size(), 3u);
   EXPECT_EQ(figures[0].second, 2 * ended) << "two of each environment";
   EXPECT_DOUBLE_EQ(figures[1].second, sum / ended);
@@ -187,10 +188,10 @@ TEST(Rollouts, RecordWhatWasSeenDoneAndGiven) {
 }
 
 // The losses of a policy, of values and of entropy, with two episodes in a row and memory.
-TEST(Rollouts, GradientsOfTheLossAreThoseOfDifferences) {
+TEST(RolloutSource, GradientsOfTheLossAreThoseOfDifferences) {
   const Environment maze = world("memory_maze side 2 steps 5");
   const auto model = acting_model(acting_options(5), maze, 4);
-  Rollouts source(rollouts_in(maze, 3, 4, {.epochs = 1}), *model);
+  RolloutSource source(rollouts_in(maze, 3, 4, {.epochs = 1}), *model);
   source.next();
   const Batch batch = source.next();
   // Probabilities that were others, some of them beyond the clip.
@@ -214,7 +215,7 @@ TEST(Rollouts, GradientsOfTheLossAreThoseOfDifferences) {
 // A trainer with its rollouts, as a run has them.
 struct Learner {
   std::unique_ptr<Trainer> trainer;
-  std::unique_ptr<Rollouts> source;
+  std::unique_ptr<RolloutSource> source;
 
   explicit Learner(const Environment& environment,
                    const RolloutOptions& rollouts = {.epochs = 2, .minibatches = 3},
@@ -224,7 +225,8 @@ struct Learner {
     options.learning_rate = 0.01;
     trainer = std::make_unique<Trainer>(
         acting_model(acting_options(memory), environment, 4), options, Random(1).child("steps"));
-    source = std::make_unique<Rollouts>(rollouts_in(environment, 6, 4, rollouts), trainer->model());
+    source =
+        std::make_unique<RolloutSource>(rollouts_in(environment, 6, 4, rollouts), trainer->model());
   }
   std::vector<double> steps(int count) {
     std::vector<double> losses;
@@ -234,7 +236,7 @@ struct Learner {
   void save(const std::filesystem::path& directory) const {
     TrainingState state;
     trainer->save(state, source->cursor_rows());
-    source->save_rest(state);
+    source->save_state(state);
     CheckpointInfo info;
     info.run_id = "r";
     save_checkpoint(directory, info, state, Communicator());
@@ -244,11 +246,11 @@ struct Learner {
     const Checkpoint checkpoint = Checkpoint::open(directory / step_name(0));
     trainer->restore(checkpoint, source->cursor_rows(), 6);
     source->restore(other.source->cursors());
-    source->restore_rest(checkpoint);
+    source->load_state(checkpoint);
   }
 };
 
-TEST(Rollouts, GoOnFromACheckpointWithinOneAndBetweenTwo) {
+TEST(RolloutSource, GoOnFromACheckpointWithinOneAndBetweenTwo) {
   const Environment pad = world("number_pad side 2 sequence 2 steps 7");
   Learner whole(pad);
   const std::vector<double> expected = whole.steps(15);
@@ -259,26 +261,26 @@ TEST(Rollouts, GoOnFromACheckpointWithinOneAndBetweenTwo) {
     first.steps(stopped);
     TrainingState state;
     first.trainer->save(state, first.source->cursor_rows());
-    first.source->save_rest(state);
+    first.source->save_state(state);
     CheckpointInfo info;
     info.run_id = "r";
     info.step = stopped;
     const auto path = save_checkpoint(directory.path(), info, state, Communicator());
     const Tensor cursors = first.source->cursors();
-    const auto figures = first.source->figures();
+    const auto figures = first.source->metric_values();
     Learner second(pad);
     second.steps(3);  // what was there is forgotten
     const Checkpoint checkpoint = Checkpoint::open(path);
     second.trainer->restore(checkpoint, second.source->cursor_rows(), 6);
     second.source->restore(cursors);
-    second.source->restore_rest(checkpoint);
-    EXPECT_EQ(second.source->figures(), figures);
+    second.source->load_state(checkpoint);
+    EXPECT_EQ(second.source->metric_values(), figures);
     EXPECT_EQ(second.steps(15 - stopped),
               (std::vector<double>(expected.begin() + stopped, expected.end())));
   }
 }
 
-TEST(Rollouts, OnlyBetweenTwoMayOneBeLearntFromOtherwise) {
+TEST(RolloutSource, OnlyBetweenTwoMayOneBeLearntFromOtherwise) {
   const Environment corridor = world("corridor length 3");
   for (const int stopped : {4, 6}) {
     SCOPED_TRACE(stopped);
@@ -298,7 +300,7 @@ TEST(Rollouts, OnlyBetweenTwoMayOneBeLearntFromOtherwise) {
   }
 }
 
-TEST(Rollouts, AnotherEnvironmentIsNotGoneOnIn) {
+TEST(RolloutSource, AnotherEnvironmentIsNotGoneOnIn) {
   const testing::TemporaryDirectory directory;
   Learner first(world("corridor length 3"));
   first.steps(6);
@@ -309,7 +311,7 @@ TEST(Rollouts, AnotherEnvironmentIsNotGoneOnIn) {
 }
 
 // A model that goes on with less memory acts by what its learner sees.
-TEST(Rollouts, GoOnWithLessMemory) {
+TEST(RolloutSource, GoOnWithLessMemory) {
   const Environment pad = world("number_pad side 2 sequence 2 steps 7");
   for (const int stopped : {6, 10}) {
     SCOPED_TRACE(stopped);
@@ -339,10 +341,11 @@ TEST(Rollouts, GoOnWithLessMemory) {
 }
 
 // Rounded to bf16 the logits would say less than a step of training changes.
-TEST(Rollouts, WhatIsLikelyIsNotRoundedAsComputingIs) {
+TEST(RolloutSource, WhatIsLikelyIsNotRoundedAsComputingIs) {
   const Environment corridor = world("corridor length 3");
   const auto model = acting_model(acting_options(4), corridor, 4, {}, DType::bf16);
-  const Tensor scores = scores_of(*model, Rollouts(rollouts_in(corridor, 3, 4), *model).next());
+  const Tensor scores =
+      scores_of(*model, RolloutSource(rollouts_in(corridor, 3, 4), *model).next());
   int finer = 0;
   for (const double score : scores.span<double>()) {
     int exponent = 0;
@@ -352,22 +355,22 @@ TEST(Rollouts, WhatIsLikelyIsNotRoundedAsComputingIs) {
   EXPECT_GT(finer, std::ssize(scores.span<double>()) / 2);
 }
 
-TEST(Rollouts, BeginInTheMiddleOfEpisodes) {
+TEST(RolloutSource, BeginInTheMiddleOfEpisodes) {
   const Environment corridor = world("corridor length 6");
   const auto model = acting_model(acting_options(4), corridor, 4);
   RolloutSetting setting = rollouts_in(corridor, 4, 4);
   setting.staggered = true;
-  const Batch batch = Rollouts(setting, *model).next();
+  const Batch batch = RolloutSource(setting, *model).next();
   EXPECT_EQ(integers(batch, "earlier"), (std::vector<std::int64_t>{0, 2, 4, 6}));
   EXPECT_EQ(integers(batch, "episodes"),
             (std::vector<std::int64_t>{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1}));
 }
 
-TEST(Rollouts, MinibatchesAreOfEnvironments) {
+TEST(RolloutSource, MinibatchesAreOfEnvironments) {
   const Environment corridor = world("corridor length 1");
   const auto model = acting_model(acting_options(4), corridor, 3);
-  Rollouts whole(rollouts_in(corridor, 6, 3, {.epochs = 1}), *model);
-  Rollouts parts(rollouts_in(corridor, 6, 3, {.epochs = 1, .minibatches = 2}), *model);
+  RolloutSource whole(rollouts_in(corridor, 6, 3, {.epochs = 1}), *model);
+  RolloutSource parts(rollouts_in(corridor, 6, 3, {.epochs = 1, .minibatches = 2}), *model);
   whole.next();
   parts.next();
   parts.next();
@@ -383,18 +386,18 @@ TEST(Rollouts, MinibatchesAreOfEnvironments) {
     for (std::size_t layer = 0; layer < 2; ++layer)
       EXPECT_TRUE(same(all.carried->tensors[layer].tensor, of.carried->tensors[layer].tensor));
   }
-  EXPECT_THROW(Rollouts(rollouts_in(corridor, 6, 3, {.minibatches = 4}), *model),
+  EXPECT_THROW(RolloutSource(rollouts_in(corridor, 6, 3, {.minibatches = 4}), *model),
                ConfigurationError);
 }
 
-TEST(Rollouts, ACheckpointOfAnotherWorldIsRefused) {
+TEST(RolloutSource, ACheckpointOfAnotherWorldIsRefused) {
   const Environment corridor = world("corridor length 9"), shorter = world("corridor length 1");
   const auto model = acting_model(acting_options(4), corridor, 4);
-  Rollouts source(rollouts_in(corridor, 2, 4), *model);
+  RolloutSource source(rollouts_in(corridor, 2, 4), *model);
   source.next();
-  Rollouts other(rollouts_in(shorter, 2, 4), *model);
+  RolloutSource other(rollouts_in(shorter, 2, 4), *model);
   EXPECT_THROW(other.restore(source.cursors()), DataError);
-  Rollouts maze(rollouts_in(world("memory_maze"), 2, 4), *model);
+  RolloutSource maze(rollouts_in(world("memory_maze"), 2, 4), *model);
   EXPECT_THROW(maze.restore(source.cursors()), DataError);
 }
 

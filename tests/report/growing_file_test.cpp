@@ -28,7 +28,7 @@ class GrowingFiles : public ::testing::Test {
 
   testing::TemporaryDirectory directory_;
   std::filesystem::path path_ = directory_.path() / "log.txt";
-  GrowingFile file_{path_};
+  TailedFile file_{path_};
   Lines lines_;
 };
 

@@ -25,7 +25,7 @@ class GrowingMetricsFile : public ::testing::Test {
   // Of the file as it is now, read from its beginning.
   RunMetrics whole() const { return read_run_metrics(path(), buckets); }
   // Whether what was read little by little is what is read at once.
-  void expect_as_whole(const GrowingMetrics& metrics) const {
+  void expect_as_whole(const TailedMetrics& metrics) const {
     const RunMetrics wanted = whole();
     const RunMetrics& found = metrics.metrics();
     EXPECT_EQ(found.lines, wanted.lines);
@@ -46,19 +46,19 @@ class GrowingMetricsFile : public ::testing::Test {
 };
 
 TEST_F(GrowingMetricsFile, TakesInWhatIsAppended) {
-  GrowingMetrics metrics(path(), buckets);
-  EXPECT_FALSE(metrics.look());
+  TailedMetrics metrics(path(), buckets);
+  EXPECT_FALSE(metrics.poll());
   EXPECT_EQ(metrics.metrics().lines, 0);
   write(line(1, 1) + "{\"step\": 2, \"tok");
-  EXPECT_TRUE(metrics.look());
+  EXPECT_TRUE(metrics.poll());
   EXPECT_EQ(metrics.metrics().lines, 1);
-  EXPECT_FALSE(metrics.look());
+  EXPECT_FALSE(metrics.poll());
   append("ens\": 20, \"loss\": 2}\n");
-  EXPECT_TRUE(metrics.look());
+  EXPECT_TRUE(metrics.poll());
   EXPECT_EQ(metrics.metrics().step, 2);
   for (std::int64_t step = 3; step < 40; ++step) {
     append(line(step, 1.0 / static_cast<double>(step)));
-    EXPECT_TRUE(metrics.look());
+    EXPECT_TRUE(metrics.poll());
     expect_as_whole(metrics);
   }
 }
@@ -67,66 +67,66 @@ TEST_F(GrowingMetricsFile, TakesInWhatIsAppended) {
 TEST_F(GrowingMetricsFile, ReadsNothingTwice) {
   std::string text = line(1, 1) + line(2, 2);
   write(text);
-  GrowingMetrics metrics(path(), buckets);
-  metrics.look();
+  TailedMetrics metrics(path(), buckets);
+  metrics.poll();
   text.front() = 'x';
   write(text);
   append(line(3, 3));
-  EXPECT_TRUE(metrics.look());
+  EXPECT_TRUE(metrics.poll());
   EXPECT_EQ(metrics.metrics().lines, 3);
 }
 
 TEST_F(GrowingMetricsFile, IsReadAnewWhereItWasCutOrReplaced) {
   write(line(1, 1) + line(2, 2) + line(3, 3));
-  GrowingMetrics metrics(path(), buckets);
-  metrics.look();
+  TailedMetrics metrics(path(), buckets);
+  metrics.poll();
   write(line(1, 1));
-  EXPECT_TRUE(metrics.look());
+  EXPECT_TRUE(metrics.poll());
   EXPECT_EQ(metrics.metrics().step, 1);
   // Cut and longer than before until the next look.
   write(line(1, 1) + line(2, 20) + line(3, 30) + line(4, 40));
-  metrics.look();
+  metrics.poll();
   write(line(1, 1) + line(2, 21) + line(3, 31) + line(4, 41) + line(5, 51));
-  EXPECT_TRUE(metrics.look());
+  EXPECT_TRUE(metrics.poll());
   expect_as_whole(metrics);
   const std::string other = line(1, 7) + line(2, 8) + line(3, 9) + line(4, 41) + line(5, 51);
   std::ofstream(directory_.path() / "other", std::ios::binary) << other;
   std::filesystem::rename(directory_.path() / "other", path());
-  EXPECT_TRUE(metrics.look());
+  EXPECT_TRUE(metrics.poll());
   expect_as_whole(metrics);
   std::filesystem::remove(path());
-  EXPECT_TRUE(metrics.look());
+  EXPECT_TRUE(metrics.poll());
   EXPECT_EQ(metrics.metrics().lines, 0);
-  EXPECT_FALSE(metrics.look());
+  EXPECT_FALSE(metrics.poll());
 }
 
 TEST_F(GrowingMetricsFile, StepsThatComeAgainCountOnce) {
   write(line(1, 1) + line(2, 2) + line(3, 3));
-  GrowingMetrics metrics(path(), buckets);
-  metrics.look();
+  TailedMetrics metrics(path(), buckets);
+  metrics.poll();
   append(line(2, 22));
-  EXPECT_TRUE(metrics.look());
+  EXPECT_TRUE(metrics.poll());
   EXPECT_EQ(metrics.metrics().repeated, 2);
   expect_as_whole(metrics);
   append(line(3, 33) + line(4, 44));
-  EXPECT_TRUE(metrics.look());
+  EXPECT_TRUE(metrics.poll());
   expect_as_whole(metrics);
 }
 
 TEST_F(GrowingMetricsFile, DamageIsToldWithItsLineAndReadAgainWhereItIsMended) {
   write(line(1, 1));
-  GrowingMetrics metrics(path(), buckets);
-  metrics.look();
+  TailedMetrics metrics(path(), buckets);
+  metrics.poll();
   append("hello\n");
   try {
-    metrics.look();
+    metrics.poll();
     FAIL();
   } catch (const DataError& error) {
     EXPECT_EQ(error.what(), path().string() + ":2: found something else than a line of metrics");
   }
-  EXPECT_THROW(metrics.look(), DataError);
+  EXPECT_THROW(metrics.poll(), DataError);
   write(line(1, 1) + line(2, 2));
-  EXPECT_TRUE(metrics.look());
+  EXPECT_TRUE(metrics.poll());
   EXPECT_EQ(metrics.metrics().lines, 2);
 }
 

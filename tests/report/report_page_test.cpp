@@ -16,7 +16,7 @@ namespace {
 const ChartLibrary library = {"a library", "var drawing;", "p {}", "a licence & more"};
 
 ReportedRun run_of(const std::string& name, std::int64_t steps, std::size_t columns) {
-  ReportedRun run = {.name = name, .state = "finished", .metrics = {ThinnedSeries(2000)}};
+  ReportedRun run = {.name = name, .state = "finished", .metrics = {DownsampledSeries(2000)}};
   for (std::size_t i = 0; i < columns; ++i)
     run.metrics.series.column(i == 0 ? "loss" : "number_" + std::to_string(i));
   for (std::int64_t step = 1; step <= steps; ++step) {

@@ -53,7 +53,7 @@ TEST_F(RunSamples, OfManyStepsTheFirstAndTheLastStay) {
   EXPECT_GT(samples.size(), 200U);
   EXPECT_EQ(samples.front().step, 1);
   EXPECT_EQ(samples.back().step, 3000);
-  thin_samples(samples, 100);
+  downsample_samples(samples, 100);
   EXPECT_LE(samples.size(), 20U);
   EXPECT_EQ(samples.front().step, 1);
   EXPECT_EQ(samples.back().step, 3000);

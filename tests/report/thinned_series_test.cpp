@@ -14,8 +14,8 @@ Bucket at(std::int64_t step) {
   return {step, 10.0 * static_cast<double>(step), 0.5 * static_cast<double>(step)};
 }
 
-TEST(ThinnedSeries, FewStepsStayAsTheyAre) {
-  ThinnedSeries series(8);
+TEST(DownsampledSeries, FewStepsStayAsTheyAre) {
+  DownsampledSeries series(8);
   const std::size_t loss = series.column("loss");
   for (std::int64_t step = 1; step <= 8; ++step) {
     series.begin(at(step * 10));
@@ -31,10 +31,10 @@ TEST(ThinnedSeries, FewStepsStayAsTheyAre) {
 
 // One value that stands out is in whichever bucket its step is in, however wide buckets have
 // become.
-TEST(ThinnedSeries, NoPeakIsLost) {
+TEST(DownsampledSeries, NoPeakIsLost) {
   constexpr std::int64_t steps = 20000;
   for (const std::int64_t peak : {std::int64_t{1}, std::int64_t{7777}, steps}) {
-    ThinnedSeries series(50);
+    DownsampledSeries series(50);
     const std::size_t loss = series.column("loss");
     double sum = 0;
     for (std::int64_t step = 1; step <= steps; ++step) {
@@ -68,8 +68,8 @@ TEST(ThinnedSeries, NoPeakIsLost) {
   }
 }
 
-TEST(ThinnedSeries, ColumnsThatAreRareStayInTheirPlaces) {
-  ThinnedSeries series(16);
+TEST(DownsampledSeries, ColumnsThatAreRareStayInTheirPlaces) {
+  DownsampledSeries series(16);
   const std::size_t loss = series.column("loss");
   const std::size_t validation = series.column("validation_loss");
   for (std::int64_t step = 1; step <= 1000; ++step) {
@@ -90,8 +90,8 @@ TEST(ThinnedSeries, ColumnsThatAreRareStayInTheirPlaces) {
   EXPECT_EQ(found, 2);
 }
 
-TEST(ThinnedSeries, WhatIsNoNumberIsAGap) {
-  ThinnedSeries series(4);
+TEST(DownsampledSeries, WhatIsNoNumberIsAGap) {
+  DownsampledSeries series(4);
   const std::size_t loss = series.column("loss");
   series.begin(at(1));
   series.add(loss, std::nan(""));
@@ -113,8 +113,8 @@ TEST(ThinnedSeries, WhatIsNoNumberIsAGap) {
   EXPECT_EQ(gaps, 2);
 }
 
-TEST(ThinnedSeries, StepsThatGoBackAreADefect) {
-  ThinnedSeries series(4);
+TEST(DownsampledSeries, StepsThatGoBackAreADefect) {
+  DownsampledSeries series(4);
   series.begin(at(5));
   EXPECT_THROW(series.begin(at(5)), Failure);
 }

@@ -8,11 +8,11 @@ namespace longspan::best_step_test {
 namespace {
 
 Measurement measured(double loss, double bleu) {
-  return {.figures = {{"loss", loss, ""}, {"bleu", bleu, ""}, {"f1/noun", 3, ""}}};
+  return {.metric_values = {{"loss", loss, ""}, {"bleu", bleu, ""}, {"f1/noun", 3, ""}}};
 }
 
 TEST(BestStep, IsTheLeastLossOrTheMostOfWhatIsGood) {
-  BestSoFar least({"loss", false}), most({"bleu"});
+  BestTracker least({"loss", false}), most({"bleu"});
   EXPECT_TRUE(least.add(1, measured(3, 10)));
   EXPECT_TRUE(most.add(1, measured(3, 10)));
   EXPECT_TRUE(least.add(2, measured(2, 10)));
@@ -25,16 +25,16 @@ TEST(BestStep, IsTheLeastLossOrTheMostOfWhatIsGood) {
 
 TEST(BestStep, IsNeverOneWithoutANumber) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  BestSoFar best({"loss", false});
+  BestTracker best({"loss", false});
   EXPECT_FALSE(best.add(1, measured(std::numeric_limits<double>::quiet_NaN(), 1)));
   EXPECT_FALSE(best.add(2, measured(-infinity, 1)));
   EXPECT_FALSE(best.best());
-  BestSoFar decoded({"bleu"});  // of weights without a loss nothing is decoded
-  EXPECT_FALSE(decoded.add(1, {.figures = {{"loss", infinity, ""}}}));
+  BestTracker decoded({"bleu"});  // of weights without a loss nothing is decoded
+  EXPECT_FALSE(decoded.add(1, {.metric_values = {{"loss", infinity, ""}}}));
 }
 
 TEST(BestStep, IsTheOneBeforeWhereItsStateIsNotSaved) {
-  BestSoFar best({"loss", false});
+  BestTracker best({"loss", false});
   best.add(1, measured(3, 1));
   best.add(5, measured(2, 1));
   best.withdraw(4);
@@ -44,11 +44,11 @@ TEST(BestStep, IsTheOneBeforeWhereItsStateIsNotSaved) {
 }
 
 TEST(BestStep, GoesThroughACheckpointOfTheSameFigure) {
-  BestSoFar best({"loss", false});
+  BestTracker best({"loss", false});
   best.add(5, measured(2.25, 1));
   Scalars scalars;
   best.save(scalars);
-  BestSoFar again({"loss", false}), other({"bleu"});
+  BestTracker again({"loss", false}), other({"bleu"});
   again.restore(scalars);
   other.restore(scalars);
   EXPECT_EQ(again.best(), (BestStep{"loss", 5, 2.25}));
@@ -58,13 +58,13 @@ TEST(BestStep, GoesThroughACheckpointOfTheSameFigure) {
 }
 
 TEST(BestStep, SaysWhichFiguresThereAreWhereItsOwnIsMissing) {
-  BestSoFar best({"span_f1"});
+  BestTracker best({"span_f1"});
   EXPECT_FALSE(best.add(1, measured(1, 1)));
   EXPECT_EQ(best.missing(measured(1, 1)),
             "checkpoint.best_metric: found span_f1, which the validation of these data has not; it "
             "has loss, bleu: no best step is kept");
   EXPECT_EQ(best.missing(measured(std::numeric_limits<double>::infinity(), 1)), "");
-  EXPECT_EQ(BestSoFar({"bleu"}).missing(measured(1, 1)), "");
+  EXPECT_EQ(BestTracker({"bleu"}).missing(measured(1, 1)), "");
 }
 
 }  // namespace

@@ -17,14 +17,14 @@ TEST(CheckpointSaver, KeepsTheLastOneThatIsWholeWhileTheNextIsUnderWay) {
   const Communicator one;
   const Log silent;
   CheckpointOptions options;
-  options.keep = 1;
+  options.keep_latest = 1;
   {
     CheckpointSaver saver(options, directory.path(), one, 1, silent);
     ASSERT_TRUE(saver.save(testing::info_of(1), testing::small_state(), sound));
-    ASSERT_TRUE(saver.save_beside(testing::info_of(2), testing::small_state(), sound));
-    ASSERT_TRUE(saver.judge(1.0));
-    ASSERT_TRUE(saver.save_beside(testing::info_of(3), testing::small_state(), sound));
-    ASSERT_TRUE(saver.judge(1.0));
+    ASSERT_TRUE(saver.save_async(testing::info_of(2), testing::small_state(), sound));
+    ASSERT_TRUE(saver.confirm(1.0));
+    ASSERT_TRUE(saver.save_async(testing::info_of(3), testing::small_state(), sound));
+    ASSERT_TRUE(saver.confirm(1.0));
     saver.remove_older();
   }  // as a run that ends here: the removal is done, step 3 is not
   EXPECT_EQ(steps_in(directory.path()), std::vector<std::int64_t>{2});
@@ -36,9 +36,9 @@ TEST(CheckpointSaver, GivesUpWhatTheNextStepFindsNoFiniteGradientOf) {
   const Log silent;
   CheckpointSaver saver({}, directory.path(), one, 1, silent);
   ASSERT_TRUE(saver.save(testing::info_of(1), testing::small_state(), sound));
-  ASSERT_TRUE(saver.save_beside(testing::info_of(2), testing::small_state(), sound));
+  ASSERT_TRUE(saver.save_async(testing::info_of(2), testing::small_state(), sound));
   EXPECT_EQ(saver.step(), 2);
-  EXPECT_FALSE(saver.judge(std::numeric_limits<double>::quiet_NaN()));
+  EXPECT_FALSE(saver.confirm(std::numeric_limits<double>::quiet_NaN()));
   EXPECT_EQ(saver.step(), 1);
   saver.finish();
   EXPECT_EQ(steps_in(directory.path()), std::vector<std::int64_t>{1});

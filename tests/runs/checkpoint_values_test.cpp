@@ -169,8 +169,8 @@ TEST_F(CheckpointValues, ASearchGoesBackToAStepWithGoodValues) {
   save_checkpoint(directory_, info_, state_, {});
   info_.step = 9;
   save_checkpoint(directory_, info_, state_, {});
-  EXPECT_EQ(latest_good_checkpoint(directory_).found->step, 9);
-  const CheckpointSearch search = latest_good_checkpoint(directory_, {}, value_problems);
+  EXPECT_EQ(latest_valid_checkpoint(directory_).found->step, 9);
+  const CheckpointSearch search = latest_valid_checkpoint(directory_, {}, value_problems);
   EXPECT_EQ(search.found->step, 7);
   EXPECT_EQ(search.skipped.size(), 1u);
 }

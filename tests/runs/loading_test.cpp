@@ -24,7 +24,7 @@ class Loading : public ::testing::Test {
   ~Loading() override { fs::remove_all(directory_); }
 
   static std::unique_ptr<Model> model(std::uint64_t seed, DType compute = DType::f64) {
-    ModelSetting setting = small_setting();
+    ModelBuildOptions setting = small_setting();
     setting.random = Random(seed);
     setting.compute = compute;
     return make_transformer_xl(small_transformer_xl(2, 4), setting);

@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t vocabulary = 256;
 
 TEST(MemoryAdvice, NamesTheKeysThatHelpWhereMemoryIsShort) {
-  Settings settings;
+  RunConfig settings;
   settings.data.batch = 4;
   settings.data.segment = 512;
   DecoderOptions options;
@@ -19,7 +19,7 @@ TEST(MemoryAdvice, NamesTheKeysThatHelpWhereMemoryIsShort) {
   settings.body = decoder_body(options);
   // Knows one key.
   const Reconfigure reconfigure = [&](const std::vector<std::string>& keys) {
-    const auto result = std::make_shared<Settings>(settings);
+    const auto result = std::make_shared<RunConfig>(settings);
     for (const std::string& key : keys) {
       if (key != "training.gradient_accumulation_steps=4")
         throw ConfigurationError("{} is not known", key);
@@ -34,7 +34,7 @@ TEST(MemoryAdvice, NamesTheKeysThatHelpWhereMemoryIsShort) {
           .bytes();
   ASSERT_LT(less, plan.bytes());
   const std::string saving =
-      "with training.gradient_accumulation_steps=4 it needs " + byte_text(less);
+      "with training.gradient_accumulation_steps=4 it needs " + format_bytes(less);
   EXPECT_EQ(memory_advice(plan, less, vocabulary, reconfigure), saving);
   const std::string rest =
       "use more machines, or a smaller data.seq_length, data.global_batch_size or "
@@ -43,11 +43,12 @@ TEST(MemoryAdvice, NamesTheKeysThatHelpWhereMemoryIsShort) {
             saving + ", the least; " + rest);
   const Reconfigure nothing = [&](const std::vector<std::string>& keys) {
     if (!keys.empty()) throw ConfigurationError("no key is known");
-    return std::make_shared<Settings>(settings);
+    return std::make_shared<RunConfig>(settings);
   };
   EXPECT_EQ(memory_advice(plan, less, vocabulary, nothing), rest);
-  EXPECT_EQ(needs(plan).find("a rank of this run needs " + byte_text(plan.bytes()) + " (weights "),
-            0u);
+  EXPECT_EQ(
+      needs(plan).find("a rank of this run needs " + format_bytes(plan.bytes()) + " (weights "),
+      0u);
 }
 
 }  // namespace

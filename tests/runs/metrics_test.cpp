@@ -53,11 +53,11 @@ StepMetrics at_step(std::int64_t step) {
 std::string json_line(const StepMetrics& metrics) { return json_line(record_of(metrics)); }
 
 // metrics.jsonl.
-class MetricsFile : public StepLines {
+class MetricsFile : public JsonlFile {
  public:
   MetricsFile(const fs::path& path, std::int64_t last_step)
-      : StepLines(path, last_step, metrics_lines()) {}
-  void write(const StepMetrics& metrics) { StepLines::write(record_of(metrics)); }
+      : JsonlFile(path, last_step, metrics_lines()) {}
+  void write(const StepMetrics& metrics) { JsonlFile::write(record_of(metrics)); }
 };
 
 std::string lines(std::initializer_list<std::int64_t> steps) {
@@ -230,7 +230,7 @@ TEST_F(MetricsFiles, ExportsGoOnAsTheUnbrokenFilesWould) {
     const std::string wanted = records({10, 20});
     for (std::size_t size = wanted.size(); size <= unbroken.size(); size += 3) {
       put(unbroken.substr(0, size));
-      const StepLines file(path_, 25, kind);
+      const JsonlFile file(path_, 25, kind);
       ASSERT_EQ(text(), wanted) << size;
     }
   }

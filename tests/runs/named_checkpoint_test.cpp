@@ -115,8 +115,8 @@ TEST_F(Named, TheBestIsTheOneThatTheNewestKnows) {
       << refusal("best");
   TrainingState state;
   state.add("weight", Tensor::zeros({3}, DType::f32, Device::cpu()), true);
-  BestSoFar best({"loss", false});
-  best.add(5, {.figures = {{"loss", 2, ""}}});
+  BestTracker best({"loss", false});
+  best.add(5, {.metric_values = {{"loss", 2, ""}}});
   best.save(state.scalars);
   save_checkpoint(directory_ / "run" / "checkpoints",
                   {.run_id = "run", .step = 90, .layout = {}, .configuration = ""},

@@ -135,7 +135,7 @@ TEST(Console, BreaksLinesBetweenWordsWhereATerminalHasAWidth) {
   const Screen screen;
   const Console console(screen.stream(),
                         {.has_status = true, .has_colours = true, .width = [] { return 21; }});
-  console.line(console.painted("warning:", Colour::yellow) + " peak memory of this rank: 52.1 MB");
+  console.line(console.colored("warning:", Color::yellow) + " peak memory of this rank: 52.1 MB");
   console.line("saved runs/of-a-long-name/step-000000004 in 1 s");
   console.line("caf\u00e9 12345678901234567");
   EXPECT_EQ(screen.text(),
@@ -150,7 +150,7 @@ TEST(Console, BreaksLinesBetweenWordsWhereATerminalHasAWidth) {
   EXPECT_EQ(file.text(), std::string(300, 'x') + " y\n");
 }
 
-TEST(Reading, ReportsAShareOfAtMostAllOfTheFile) {
+TEST(ModelInput, ReportsAShareOfAtMostAllOfTheFile) {
   const std::string path = "book.txt";
   EXPECT_EQ(reading_text({path, 500, 2000}), "reading book.txt: 25% of 2.0 kB");
   EXPECT_EQ(reading_text({path, 2340, 2000}), "reading book.txt: 100% of 2.0 kB");

@@ -29,17 +29,17 @@ TEST(Resume, ARequestToStopEndsTheSearchForACheckpoint) {
                     {.run_id = "run", .step = 4, .layout = {}, .configuration = "model: {}\n"},
                     state,
                     {});
-    const Settings settings;
+    const RunConfig settings;
     TrainingRunText text;
     text.compare = [](const std::string&) { return ConfigurationChange{}; };
     const Communicator world;
     const Log log;
     const StopRequest stop;
-    const ResumingRun run = {settings, text, directory, world, log, stop};
-    EXPECT_EQ(checkpoint_to_resume(run), directory.checkpoints() / step_name(4));
+    const ResumeContext run = {settings, text, directory, world, log, stop};
+    EXPECT_EQ(resolve_resume_checkpoint(run), directory.checkpoints() / step_name(4));
     std::raise(SIGUSR1);
     try {
-      checkpoint_to_resume(run);
+      resolve_resume_checkpoint(run);
       ADD_FAILURE() << "it was not stopped";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::stopped) << error.what();
@@ -48,11 +48,11 @@ TEST(Resume, ARequestToStopEndsTheSearchForACheckpoint) {
 }
 
 TEST(Resume, ARunThatDivergedGoesBackToWhatItHasSavedItself) {
-  EXPECT_EQ(resume_after_divergence(NamedPath("auto"), false), "auto");
-  EXPECT_EQ(resume_after_divergence(NamedPath("never"), false), "auto");
-  EXPECT_EQ(resume_after_divergence(NamedPath("never"), true), "auto");
-  EXPECT_EQ(resume_after_divergence(NamedPath("../other"), false), "../other");
-  EXPECT_EQ(resume_after_divergence(NamedPath("../other"), true), "auto");
+  EXPECT_EQ(resume_after_divergence(ConfigPath("auto"), false), "auto");
+  EXPECT_EQ(resume_after_divergence(ConfigPath("never"), false), "auto");
+  EXPECT_EQ(resume_after_divergence(ConfigPath("never"), true), "auto");
+  EXPECT_EQ(resume_after_divergence(ConfigPath("../other"), false), "../other");
+  EXPECT_EQ(resume_after_divergence(ConfigPath("../other"), true), "auto");
 }
 
 class SkippedDataOfARun : public ::testing::Test {
@@ -73,7 +73,7 @@ class SkippedDataOfARun : public ::testing::Test {
   testing::TemporaryDirectory temporary_;
   RunDirectory directory_{(temporary_.path() / "run").string(), {}};
   SkippedData file_{.times = 1, .before = {}};
-  Settings settings_;
+  RunConfig settings_;
   TrainingRunText text_;
   Communicator world_;
   Log log_;

@@ -33,7 +33,7 @@ std::unique_ptr<Model> model_of(const Kind& kind, const ProcessMesh& mesh, std::
   options.common = testing::tiny_options();
   options.common.layers = kind.layers;
   options.common.tied_embeddings = kind.tied;
-  ModelSetting setting = testing::tiny_setting();
+  ModelBuildOptions setting = testing::tiny_setting();
   setting.vocabulary = kind.tokenizer.vocabulary();
   setting.compute = kind.compute;
   setting.mesh = mesh;
@@ -102,11 +102,11 @@ std::unique_ptr<Model> started(const Kind& kind,
                                const SavedRun& saved,
                                StartVocabulary vocabulary = StartVocabulary::same,
                                const std::vector<std::string>& anew = {}) {
-  Settings settings;
+  RunConfig settings;
   settings.training.start_from = {
       .path = saved.path().string(), .vocabulary = vocabulary, .anew = anew, .changed = {}};
   auto model = model_of(kind, mesh, 2);
-  start_from({settings, {}, kind.tokenizer, {}, mesh.world, {}}, *model);
+  init_from({settings, {}, kind.tokenizer, {}, mesh.world, {}}, *model);
   return model;
 }
 

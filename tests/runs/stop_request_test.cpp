@@ -27,9 +27,9 @@ TEST(StopRequest, HearsEachOfItsSignals) {
   ignore_none();
   for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGINT}) {
     const StopRequest stop;
-    EXPECT_FALSE(stop.asked());
+    EXPECT_FALSE(stop.requested());
     raise(signal);
-    EXPECT_TRUE(stop.asked());
+    EXPECT_TRUE(stop.requested());
   }
 }
 
@@ -38,7 +38,7 @@ TEST(StopRequestDeathTest, EndsAtTheSecondInterrupt) {
     ignore_none();
     const StopRequest stop;
     raise(SIGINT);
-    if (!stop.asked()) return;
+    if (!stop.requested()) return;
     raise(SIGINT);
   };
   EXPECT_EXIT(interrupt(), ::testing::KilledBySignal(SIGINT), "once more stops at once");
@@ -50,9 +50,9 @@ TEST(StopRequestDeathTest, DoesNotHearWhatItWasStartedToIgnore) {
     signal(SIGUSR1, SIG_IGN);  // as a job's script does for itself: it is for the run
     const StopRequest stop;
     raise(SIGHUP);
-    if (stop.asked()) _exit(1);
+    if (stop.requested()) _exit(1);
     raise(SIGUSR1);
-    _exit(stop.asked() ? 0 : 2);
+    _exit(stop.requested() ? 0 : 2);
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // where nothing has asked before
   EXPECT_EXIT(hang_up(), ::testing::ExitedWithCode(0), "");
@@ -80,7 +80,7 @@ TEST(StopRequest, ReleasesTheLogAtItsEnd) {
   const testing::TemporaryDirectory directory;
   const std::filesystem::path path = directory.path() / "log.txt";
   const Descriptor log(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
-  log_sudden_end_in(path);
+  set_crash_log(path);
   {
     const StopRequest stop;
     stop.answer_signals();
@@ -112,7 +112,7 @@ TEST(StopRequest, ReleasesTheLogAtItsEnd) {
 TEST(StopRequest, LeavesWhatIsBelowTheStackAlone) {
   const StopRequest stop;
   EXPECT_EQ(changed_below_the_stack(), 0);
-  EXPECT_TRUE(stop.asked());
+  EXPECT_TRUE(stop.requested());
 }
 #endif
 

@@ -12,7 +12,7 @@ std::string text_of(std::initializer_list<double> waited) {
   return slow_ranks_text(ranks, 50);
 }
 
-TEST(Stragglers, OneRankForWhichAllOthersWaitIsNamed) {
+TEST(StragglerDetector, OneRankForWhichAllOthersWaitIsNamed) {
   EXPECT_EQ(text_of({8.0, 8.1, 8.2, 0.2}),
             "rank 3 is slow: the others waited 81% of the time of the last 50 steps for it, and it "
             "2%");
@@ -21,7 +21,7 @@ TEST(Stragglers, OneRankForWhichAllOthersWaitIsNamed) {
             "0%");
 }
 
-TEST(Stragglers, HalfOfTheRanksMayBeSlow) {
+TEST(StragglerDetector, HalfOfTheRanksMayBeSlow) {
   EXPECT_EQ(text_of({6, 0.5, 6, 0.3}),
             "ranks 1, 3 are slow: the others waited 60% of the time of the last 50 steps for them, "
             "and they 4%");
@@ -29,14 +29,14 @@ TEST(Stragglers, HalfOfTheRanksMayBeSlow) {
   EXPECT_EQ(text_of({0.1, 0.1, 0.1, 8}), "");
 }
 
-TEST(Stragglers, RanksThatWaitAlikeAreNotSlow) {
+TEST(StragglerDetector, RanksThatWaitAlikeAreNotSlow) {
   EXPECT_EQ(text_of({0, 0, 0, 0}), "");
   // Ranks that share cores wait much, and none for one of them.
   EXPECT_EQ(text_of({5.0, 5.5, 6.0, 6.4}), "");
   EXPECT_EQ(text_of({1.0, 3.4}), "");
 }
 
-TEST(Stragglers, TheSlowestAreThoseBehindTheWidestGap) {
+TEST(StragglerDetector, TheSlowestAreThoseBehindTheWidestGap) {
   EXPECT_EQ(text_of({9, 9, 0.1, 3}).substr(0, 18), "ranks 2, 3 are slo");
   EXPECT_EQ(text_of({9, 9, 0.1, 6}).substr(0, 14), "rank 2 is slow");
 }

@@ -52,7 +52,8 @@ TEST(VocabularyRows, OfIdsWithoutTextAreThoseOfTheSameId) {
 }
 
 TEST(VocabularyRows, OfSubwordsAreThoseOfTheSamePiece) {
-  const SubwordModel from = subword_model(SubwordKind::bpe, 300), to = subword_model();
+  const SentencePieceModel from = subword_model(SentencePieceModelType::bpe, 300),
+                           to = subword_model();
   const Rows rows = matching_rows({Tokenizer::subwords(from), 300}, {Tokenizer::subwords(to), 320});
   ASSERT_EQ(std::ssize(rows), 320);
   std::int64_t found = 0;

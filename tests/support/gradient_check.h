@@ -55,7 +55,7 @@ inline double difference(const VariableFunction& f,
                          const Tensor& direction,
                          const Tensor& upstream,
                          double step) {
-  const NoGradient no_gradient;
+  const NoGradGuard no_gradient;
   const auto loss_at = [&](double distance) {
     std::vector<Variable> moved;
     for (const Tensor& tensor : inputs) moved.emplace_back(tensor.clone());
@@ -81,7 +81,7 @@ inline std::vector<Tensor> gradients_of(const VariableFunction& f,
   backward(roots, std::move(seeds));
   std::vector<Tensor> gradients;
   for (const Variable& variable : variables)
-    gradients.push_back(variable.requires_gradient() ? gradient_of(variable) : Tensor());
+    gradients.push_back(variable.requires_grad() ? gradient_of(variable) : Tensor());
   return gradients;
 }
 
@@ -106,7 +106,7 @@ inline void expect_gradients(const VariableFunction& f,
                              const GradientCheck& check = {}) {
   const std::vector<Variable> leaves = detail::leaves_of(inputs);
   const Variable y = f(leaves);
-  ASSERT_TRUE(y.requires_gradient());
+  ASSERT_TRUE(y.requires_grad());
   const Tensor value = y.value().clone();
   const Tensor upstream = random_tensor(y.shape(), check.seed);
   const std::vector<Tensor> gradients =
@@ -148,9 +148,9 @@ inline void expect_gradients(const VariableFunction& f,
         detail::gradients_of(f, alone, upstream, 1)[i], gradients[i], 1, input + " alone");
   }
 
-  const NoGradient no_gradient;
+  const NoGradGuard no_gradient;
   const Variable constant = f(detail::leaves_of(inputs));
-  EXPECT_FALSE(constant.requires_gradient());
+  EXPECT_FALSE(constant.requires_grad());
   detail::expect_multiple(constant.value(), value, 1, "without recording");
 }
 

@@ -172,7 +172,7 @@ std::string to_string(const MeshShape& shape) {
 // `--messages` keeps to MPI messages where memory could be shared.
 int run_all_tests(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  SessionOptions options{.time_limit = outer_limit, .grace = std::chrono::seconds(2)};
+  SessionOptions options{.time_limit = outer_limit, .reply_timeout = std::chrono::seconds(2)};
   if (argc > 1 && std::string_view(argv[1]) == "--messages")
     options.transport = TransportChoice::messages;
   Session own(options);
@@ -186,7 +186,8 @@ int run_all_tests(int argc, char** argv) {
     const int own_failures = RUN_ALL_TESTS();
     return own_failures != 0 || listener->failed_tests() > 0 ? 1 : 0;
   } catch (const std::exception& error) {
-    if (own.claim_report()) fmt::print(stderr, "[rank {}] {}\n", world().rank(), error.what());
+    if (own.claim_error_report())
+      fmt::print(stderr, "[rank {}] {}\n", world().rank(), error.what());
     own.abort(1);
   }
 }

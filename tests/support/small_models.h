@@ -10,8 +10,8 @@
 
 namespace longspan::testing {
 
-inline ModelSetting small_setting(const ProcessMesh& mesh = {},
-                                  const Device& device = Device::cpu()) {
+inline ModelBuildOptions small_setting(const ProcessMesh& mesh = {},
+                                       const Device& device = Device::cpu()) {
   return {.vocabulary = 256,
           .segment = 8,
           .compute = DType::f64,
@@ -36,7 +36,7 @@ inline TransformerXlOptions small_transformer_xl(std::int64_t layers, std::int64
 inline DecoderOptions small_decoder(std::int64_t layers) {
   DecoderOptions options;
   options.common = small_options(layers);
-  options.common.norm = NormPlacement::pre;
+  options.common.norm = NormPosition::pre;
   return options;
 }
 

@@ -34,8 +34,8 @@ TEST(EvaluationMesh, EveryLayoutMeasuresTheSame) {
     ASSERT_EQ(result.by_position.size(), 4u);
     for (std::size_t i = 0; i < 4; ++i)
       EXPECT_NEAR(result.by_position[i].loss, expected.by_position[i].loss, 1e-9);
-    const double windows = evaluate_recomputing(*single, corpus, 5, options).nats;
-    EXPECT_NEAR(evaluate_recomputing(*split, corpus, 5, options).nats, windows, 1e-9 * windows)
+    const double windows = evaluate_sliding_window(*single, corpus, 5, options).nats;
+    EXPECT_NEAR(evaluate_sliding_window(*split, corpus, 5, options).nats, windows, 1e-9 * windows)
         << testing::to_string(mesh.shape);
   });
 }
@@ -69,8 +69,8 @@ TEST(EvaluationMesh, EveryLayoutFindsTheSameNeedles) {
     const Corpus corpus(file.path(), Tokenizer());
     const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
     const auto split = make_transformer_xl(small_transformer_xl(2, 6), small_setting(mesh));
-    const std::vector<NeedlePlace> expected = find_needles(*single, corpus, options);
-    const std::vector<NeedlePlace> places = find_needles(*split, corpus, options);
+    const std::vector<NeedlePlace> expected = evaluate_needles(*single, corpus, options);
+    const std::vector<NeedlePlace> places = evaluate_needles(*split, corpus, options);
     ASSERT_EQ(places.size(), 3u);
     for (std::size_t i = 0; i < 3; ++i) {
       EXPECT_EQ(places[i].distance, expected[i].distance);
@@ -90,7 +90,7 @@ TEST(EvaluationMesh, ChunksMeasureTheSameOfAShortTail) {
   for_each_layout(layouts, [&](const ProcessMesh& mesh) {
     const Corpus corpus(file.path(), Tokenizer());
     const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
-    ModelSetting setting = small_setting(mesh);
+    ModelBuildOptions setting = small_setting(mesh);
     setting.memory = {.feed_forward_chunks = 3, .loss_chunks = 7};
     const auto split = make_transformer_xl(small_transformer_xl(2, 6), setting);
     const EvaluationResult expected = evaluate(*single, corpus, options);
@@ -104,10 +104,10 @@ TEST(EvaluationMesh, ChunksMeasureTheSameOfAShortTail) {
 TEST(EvaluationMesh, RanksWithoutPositionsTakeNoStep) {
   const TemporaryFile file(varied_text(39));
   const EvaluationOptions options = {.streams = 4, .segment = 8};
-  const auto pondering = [](const ModelSetting& setting) {
+  const auto pondering = [](const ModelBuildOptions& setting) {
     UniversalTransformerOptions made;
     made.common = testing::small_options(1);
-    made.count = StepCount::adaptive;
+    made.count = RecurrenceType::adaptive;
     made.halting = {.steps = 3, .bias = -0.5};
     return make_universal_transformer(made, setting);
   };

@@ -39,9 +39,9 @@ double naive_nats(const Model& model,
                   std::size_t end,
                   std::size_t segment,
                   std::int64_t memory) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const Device device = model.parameters().device();
-  Carried remembered;
+  RecurrentState remembered;
   double nats = 0;
   for (std::size_t at = begin; at < end; at += segment) {
     const std::size_t count = std::min(segment, end - at);
@@ -53,7 +53,7 @@ double naive_nats(const Model& model,
                                  {"targets", Tensor::from(all.last(count), shape, device)}},
                       .carried = remembered,
                       .longest_memory = memory},
-                     Pass{});
+                     ForwardContext{});
     for (const double loss : result.terms.front().values.value().span<double>()) nats += loss;
     remembered = result.carried;
   }
@@ -158,7 +158,7 @@ TEST(Evaluation, RecomputedWindowsEqualMemoryInOneLayer) {
   const auto model = make_transformer_xl(options, small_setting());
   for (const std::int64_t context : {1, 5, 16}) {
     const EvaluationResult windows =
-        evaluate_recomputing(*model, file.corpus, context, {.streams = 2, .segment = 11});
+        evaluate_sliding_window(*model, file.corpus, context, {.streams = 2, .segment = 11});
     for (const std::int64_t segment : {1, 4, 9}) {
       const EvaluationResult memory =
           evaluate(*model, file.corpus, {.streams = 2, .segment = segment, .memory = context});
@@ -174,7 +174,7 @@ TEST(Evaluation, RecomputedWindowsReachLessFarThanMemoryInTwoLayers) {
   TransformerXlOptions options = small_transformer_xl(2, 4);
   options.same_length = true;
   const auto model = make_transformer_xl(options, small_setting());
-  const double windows = evaluate_recomputing(*model, file.corpus, 5, {.segment = 8}).nats;
+  const double windows = evaluate_sliding_window(*model, file.corpus, 5, {.segment = 8}).nats;
   const double memory = evaluate(*model, file.corpus, {.segment = 8, .memory = 5}).nats;
   EXPECT_GT(std::abs(windows - memory), 1e-6);
 }
@@ -182,13 +182,13 @@ TEST(Evaluation, RecomputedWindowsReachLessFarThanMemoryInTwoLayers) {
 // However often windows read a position.
 TEST(Evaluation, WatchedMeansAreThoseOfAPosition) {
   UniversalTransformerOptions options;
-  options.count = StepCount::adaptive;
+  options.count = RecurrenceType::adaptive;
   options.common = small_decoder(1).common;
   options.halting = {.steps = 3, .bias = -100};  // nobody halts before the last step
   const auto model = make_universal_transformer(options, small_setting());
   const Text file(varied_text(49));
   const EvaluationResult passes = evaluate(*model, file.corpus, {.segment = 8});
-  const EvaluationResult windows = evaluate_recomputing(*model, file.corpus, 8, {.segment = 8});
+  const EvaluationResult windows = evaluate_sliding_window(*model, file.corpus, 8, {.segment = 8});
   for (const EvaluationResult& result : {passes, windows}) {
     ASSERT_EQ(result.watched.size(), 1u);
     EXPECT_NEAR(result.watched.front().sum / static_cast<double>(result.tokens), 3, rounding);
@@ -203,29 +203,30 @@ TEST(Evaluation, WindowsMoveOnByTheirStride) {
   EvaluationOptions options = {.segment = 8};
   const EvaluationResult segments = evaluate(*model, file.corpus, options);
   options.stride = 8;
-  const EvaluationResult strides = evaluate_recomputing(*model, file.corpus, 8, options);
+  const EvaluationResult strides = evaluate_sliding_window(*model, file.corpus, 8, options);
   EXPECT_EQ(strides.tokens, 48);
   EXPECT_NEAR(strides.nats, segments.nats, rounding * segments.nats);
   options.stride = 1;
-  const double each = evaluate_recomputing(*model, file.corpus, 8, options).nats;
+  const double each = evaluate_sliding_window(*model, file.corpus, 8, options).nats;
   options.stride = 3;
-  const EvaluationResult some = evaluate_recomputing(*model, file.corpus, 8, options);
+  const EvaluationResult some = evaluate_sliding_window(*model, file.corpus, 8, options);
   EXPECT_EQ(some.tokens, 48);
   EXPECT_GT(std::abs(some.nats - each), 1e-6);
   EXPECT_GT(std::abs(some.nats - segments.nats), 1e-6);
   // However much is read at once.
   options.segment = 20;
-  EXPECT_NEAR(
-      evaluate_recomputing(*model, file.corpus, 8, options).nats, some.nats, rounding * some.nats);
+  EXPECT_NEAR(evaluate_sliding_window(*model, file.corpus, 8, options).nats,
+              some.nats,
+              rounding * some.nats);
   options.stride = 9;
-  EXPECT_THROW(evaluate_recomputing(*model, file.corpus, 8, options), ConfigurationError);
+  EXPECT_THROW(evaluate_sliding_window(*model, file.corpus, 8, options), ConfigurationError);
 }
 
 TEST(Evaluation, WindowsOfAllHistoryEqualMemoryOfAllHistory) {
   const Text file(varied_text(30));
   const auto model = make_transformer_xl(small_transformer_xl(3, 4), small_setting());
   const double memory = evaluate(*model, file.corpus, {.segment = 7, .memory = 29}).nats;
-  const double windows = evaluate_recomputing(*model, file.corpus, 29, {.segment = 10}).nats;
+  const double windows = evaluate_sliding_window(*model, file.corpus, 29, {.segment = 10}).nats;
   EXPECT_NEAR(windows, memory, rounding * memory);
 }
 
@@ -233,7 +234,7 @@ TEST(Evaluation, RecomputedWindowsOfADecoderEqualOneSegment) {
   const Text file(varied_text(25));
   const auto model = make_decoder(small_decoder(2), small_setting());
   const double whole = evaluate(*model, file.corpus, {.segment = 24}).nats;
-  const double windows = evaluate_recomputing(*model, file.corpus, 24, {.segment = 5}).nats;
+  const double windows = evaluate_sliding_window(*model, file.corpus, 24, {.segment = 5}).nats;
   EXPECT_NEAR(windows, whole, rounding * whole);
 }
 
@@ -247,7 +248,7 @@ TEST(Evaluation, ALimitTakesTheBeginningOfEachStream) {
   EXPECT_NEAR(result.nats, nats, rounding * nats);
   EXPECT_EQ(result.tokens, 18);
   EXPECT_EQ(result.bytes, 18);
-  EXPECT_EQ(evaluate_recomputing(*model, file.corpus, 3, options).tokens, 18);
+  EXPECT_EQ(evaluate_sliding_window(*model, file.corpus, 3, options).tokens, 18);
 }
 
 TEST(Evaluation, CountsTheBytesOfCharacters) {
@@ -290,9 +291,9 @@ TEST(Evaluation, CountsUnknownCharactersAtWhatItTakesToSayWhichTheyAre) {
     EXPECT_DOUBLE_EQ(result.nats, expected.nats + 6 * price);
     EXPECT_EQ(result.tokens, 8);
     EXPECT_EQ(unknown_text(result), "; 6 of 8 tokens (75%) are unknown characters");
-    const EvaluationResult windows = evaluate_recomputing(*model, other.corpus, 2, options);
+    const EvaluationResult windows = evaluate_sliding_window(*model, other.corpus, 2, options);
     EXPECT_DOUBLE_EQ(windows.nats,
-                     evaluate_recomputing(*model, known.corpus, 2, options).nats + 6 * price);
+                     evaluate_sliding_window(*model, known.corpus, 2, options).nats + 6 * price);
   }
   const EvaluationResult none = evaluate(*model, Text("abcab", tokenizer).corpus, {.segment = 4});
   EXPECT_EQ(none.unknown, 0);
@@ -322,7 +323,7 @@ TEST(Evaluation, ALossThatIsNoNumberHasNoSign) {
 TEST(Evaluation, RefusesWhatTheModelCannotDo) {
   const Text file(varied_text(30));
   DecoderOptions learned = small_decoder(1);
-  learned.positions.kind = PositionKind::learned;
+  learned.positions.kind = PositionEmbeddingType::learned;
   const auto decoder = make_decoder(learned, small_setting());
   EXPECT_EQ(sentence_of<ConfigurationError>(
                 [&] { evaluate(*decoder, file.corpus, {.segment = 8, .memory = 16}); }),
@@ -331,10 +332,10 @@ TEST(Evaluation, RefusesWhatTheModelCannotDo) {
       sentence_of<ConfigurationError>([&] { evaluate(*decoder, file.corpus, {.segment = 9}); }),
       "the model reads at most 8 tokens in one pass, evaluation asks for 9");
   EXPECT_EQ(sentence_of<ConfigurationError>(
-                [&] { evaluate_recomputing(*decoder, file.corpus, 9, {.segment = 4}); }),
+                [&] { evaluate_sliding_window(*decoder, file.corpus, 9, {.segment = 4}); }),
             "the model reads at most 8 tokens in one pass, evaluation asks for 9");
   EXPECT_EQ(sentence_of<ConfigurationError>(
-                [&] { evaluate_recomputing(*decoder, file.corpus, 0, {.segment = 4}); }),
+                [&] { evaluate_sliding_window(*decoder, file.corpus, 0, {.segment = 4}); }),
             "a window of 0 tokens; at least 1 is needed to predict");
 }
 
@@ -344,7 +345,7 @@ TEST(Evaluate, ReportsHowManyImagesAreDone) {
   ImageTransformerOptions options;
   options.common = testing::small_options(1);
   options.common.tied_embeddings = false;
-  ModelSetting setting = small_setting();
+  ModelBuildOptions setting = small_setting();
   setting.segment = 4;
   setting.classes = 1;
   setting.image = ImageShape{2, 2, 1};
@@ -361,7 +362,7 @@ TEST(Evaluate, ReportsHowManyImagesAreDone) {
                  .image = setting.image,
                  .data = data,
                  .file = images.path(),
-                 .target = NamedPath(),
+                 .target = ConfigPath(),
                  .say = [&](const std::string& text) { told.push_back(text); },
                  .say_every = 0});
   EXPECT_EQ(told,

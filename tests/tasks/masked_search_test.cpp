@@ -19,7 +19,8 @@ using testing::translated;
 const std::vector<std::string> lines = {
     "abc", "", "a longer line", "x", "yet another line of these", "abd", "q", ""};
 
-EncoderDecoderOptions masked(WordMasking masking, Wiring wiring = Wiring::last) {
+EncoderDecoderOptions masked(NatObjective masking,
+                             CrossAttentionMapping wiring = CrossAttentionMapping::last) {
   EncoderDecoderOptions options;
   options.decoder = EncoderDecoderOptions::Decoder::masked;
   options.masking.masking = masking;
@@ -31,7 +32,7 @@ EncoderDecoderOptions masked(WordMasking masking, Wiring wiring = Wiring::last) 
 std::pair<std::vector<std::int64_t>, double> said_at_once(const Model& model,
                                                           const std::string& line,
                                                           std::int64_t n) {
-  const SentenceIds special = sentence_ids({});
+  const SpecialTokenIds special = sentence_ids({});
   const Device host = Device::cpu();
   const std::vector<std::int64_t> source = Tokenizer().encode(line, "line");
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(n), model.body().end().masked->mask);
@@ -48,7 +49,7 @@ std::pair<std::vector<std::int64_t>, double> said_at_once(const Model& model,
                                                 {"source_length", length(source)},
                                                 {"tokens", of(tokens)},
                                                 {"length", length(tokens)}}},
-                                    Pass{})
+                                    ForwardContext{})
                             .scores.value();
   std::vector<std::int64_t> words;
   double sum = 0;
@@ -67,9 +68,10 @@ std::pair<std::vector<std::int64_t>, double> said_at_once(const Model& model,
 }
 
 TEST(MaskedSearch, OneIterationOfOneLengthSaysTheLikeliestOfAll) {
-  const NoGradient unrecorded;
-  for (const Wiring wiring : {Wiring::last, Wiring::full}) {
-    const auto model = small_encoder_decoder(masked(WordMasking::random, wiring));
+  const NoGradGuard unrecorded;
+  for (const CrossAttentionMapping wiring :
+       {CrossAttentionMapping::last, CrossAttentionMapping::full}) {
+    const auto model = small_encoder_decoder(masked(NatObjective::random, wiring));
     for (const std::string& line : {lines[0], lines[2]}) {
       const std::vector<std::vector<std::int64_t>> source = {Tokenizer().encode(line, "line")};
       const std::vector<SearchInput> input = {{.longest = 40}};
@@ -89,12 +91,12 @@ TEST(MaskedSearch, OneIterationOfOneLengthSaysTheLikeliestOfAll) {
 }
 
 TEST(MaskedSearch, ALineDoesNotKnowOfTheOthers) {
-  for (const WordMasking masking : {WordMasking::random, WordMasking::refined}) {
-    EncoderDecoderOptions made = masked(masking, Wiring::mix);
-    made.masking.first = FirstWords::source;
+  for (const NatObjective masking : {NatObjective::random, NatObjective::refined}) {
+    EncoderDecoderOptions made = masked(masking, CrossAttentionMapping::mix);
+    made.masking.first = NatDecoderInput::source;
     const auto model = small_encoder_decoder(made);
     TranslateOptions options = {
-        .n_best = 2, .longest_beyond = 40, .iterations = 4, .length_beam = 3};
+        .n_best = 2, .max_extra_length = 40, .iterations = 4, .length_beam = 3};
     const auto found = translated(*model, lines, options);
 
     for (const std::int64_t batch_tokens : {1, 30, 60}) {
@@ -106,7 +108,8 @@ TEST(MaskedSearch, ALineDoesNotKnowOfTheOthers) {
 
 TEST(MaskedSearch, ValidationSaysAllWordsOfNone) {
   const OpenPairs files;
-  for (const WordMasking masking : {WordMasking::random, WordMasking::all, WordMasking::refined}) {
+  for (const NatObjective masking :
+       {NatObjective::random, NatObjective::all, NatObjective::refined}) {
     const auto model = small_encoder_decoder(masked(masking));
     const Measurement measured = files.open({}, 0, 2)->validate(*model).value();
     EXPECT_TRUE(std::isfinite(measured.find("loss").value()));
@@ -118,7 +121,7 @@ TEST(MaskedSearch, RefusesWhatIsOfTheOtherDecoder) {
   const auto sentence = [&](const Model& model, const TranslateOptions& options) {
     return sentence_of<ConfigurationError>([&] { translated(model, {""}, options); });
   };
-  const auto model = small_encoder_decoder(masked(WordMasking::random));
+  const auto model = small_encoder_decoder(masked(NatObjective::random));
   EXPECT_EQ(sentence(*model, {.iterations = 0}), "0 iterations; wanted: at least 1");
   EXPECT_EQ(sentence(*model, {.n_best = 3, .length_beam = 2}),
             "3 best results are asked of a length beam of 2; wanted: 1 to 2");

@@ -18,7 +18,7 @@ using testing::varied_text;
 
 constexpr std::int64_t segment = 96;
 
-// What find_needles is to read as example e of `options`, and where the answer begins.
+// What evaluate_needles is to read as example e of `options`, and where the answer begins.
 struct Expected {
   std::string text;
   std::size_t answer;
@@ -43,7 +43,7 @@ Expected expected_example(const std::string& corpus, const NeedleOptions& option
 Batch batch_of(const std::vector<std::string>& rows) {
   const Shape shape = {std::ssize(rows), segment};
   const Tensor tokens = Tensor::empty(shape, DType::i64, Device::cpu());
-  const Tensor targets = tokens.like();
+  const Tensor targets = tokens.empty_like();
   for (std::int64_t row = 0; row < std::ssize(rows); ++row) {
     const auto ids = Tokenizer().encode(rows[static_cast<std::size_t>(row)], "text");
     std::copy(ids.begin(), ids.end() - 1, tokens.slice(row, row + 1).span<std::int64_t>().begin());
@@ -54,8 +54,8 @@ Batch batch_of(const std::vector<std::string>& rows) {
           .place = "in a test"};
 }
 
-ModelSetting setting() {
-  ModelSetting made = small_setting();
+ModelBuildOptions setting() {
+  ModelBuildOptions made = small_setting();
   made.segment = segment;
   return made;
 }
@@ -67,16 +67,17 @@ TEST(Needles, AreMeasuredInTheExamplesThatTheDescriptionSays) {
   const auto model = make_decoder(small_decoder(1), setting());
   // Five places of two, in passes of four: the last pass has two examples too many.
   const NeedleOptions options = {.segment = segment, .batch = 4, .depths = 5, .count = 2};
-  const std::vector<NeedlePlace> places = find_needles(*model, corpus, options);
+  const std::vector<NeedlePlace> places = evaluate_needles(*model, corpus, options);
   ASSERT_EQ(places.size(), 5u);
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   for (std::int64_t depth = 0; depth < 5; ++depth) {
     double nats = 0;
     double tokens = 0;
     for (std::int64_t e = 2 * depth; e < 2 * depth + 2; ++e) {
       const Expected example = expected_example(text, options, e);
       ASSERT_EQ(std::ssize(example.text), segment + 1);
-      const Losses losses = model->losses({.fields = batch_of({example.text}).fields}, Pass{});
+      const Losses losses =
+          model->losses({.fields = batch_of({example.text}).fields}, ForwardContext{});
       const auto all = losses.terms.front().values.value().span<double>();
       for (std::size_t i = example.answer - 1; i < all.size(); ++i) {
         nats += all[i];
@@ -111,7 +112,7 @@ TEST(Needles, AreFoundByAModelThatKnowsTheAnswers) {
   }
   for (int step = 0; step < 150; ++step) trainer.step(answers);
   // All that it has seen and not the one that it has not.
-  const std::vector<NeedlePlace> places = find_needles(trainer.model(), corpus, options);
+  const std::vector<NeedlePlace> places = evaluate_needles(trainer.model(), corpus, options);
   EXPECT_EQ(places[0].found, 2);
   EXPECT_LT(places[0].loss, std::numbers::ln2);
   EXPECT_EQ(places[1].found, 1);
@@ -127,21 +128,22 @@ TEST(Needles, TellHowFarTheyAreAndEndWhenTheListenerThrows) {
     EXPECT_EQ(progress.size, 400);
     done.push_back(progress.done);
   };
-  find_needles(*model, corpus, options);
+  evaluate_needles(*model, corpus, options);
   EXPECT_EQ(done, (std::vector<std::int64_t>{266, 400}));
   options.listener = [](const ScanProgress&) { throw Failure("enough"); };
-  EXPECT_THROW(find_needles(*model, corpus, options), Failure);
+  EXPECT_THROW(evaluate_needles(*model, corpus, options), Failure);
 }
 
 TEST(Needles, RefuseWhatHasNoPlaceForThem) {
   const TemporaryFile file(varied_text(200));
   const Corpus corpus(file.path(), Tokenizer());
   const auto model = make_decoder(small_decoder(1), setting());
-  EXPECT_THROW(find_needles(*model, corpus, {.segment = 20}), ConfigurationError);
-  EXPECT_THROW(find_needles(*model, corpus, {.segment = 201}), DataError);
+  EXPECT_THROW(evaluate_needles(*model, corpus, {.segment = 20}), ConfigurationError);
+  EXPECT_THROW(evaluate_needles(*model, corpus, {.segment = 201}), DataError);
   for (const std::int64_t count : {std::int64_t{1} << 20, INT64_MAX})
-    EXPECT_THROW(find_needles(*model, corpus, {.segment = segment, .depths = 2, .count = count}),
-                 ConfigurationError);
+    EXPECT_THROW(
+        evaluate_needles(*model, corpus, {.segment = segment, .depths = 2, .count = count}),
+        ConfigurationError);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 
 class Recall : public ::testing::Test {
  protected:
-  NamedPath file(const std::string& name, const std::string& text) {
+  ConfigPath file(const std::string& name, const std::string& text) {
     std::ofstream(directory_.path() / name) << text;
     return {(directory_.path() / name).string(), "data.train", "c.yaml:1:1"};
   }
@@ -30,7 +30,8 @@ class Recall : public ::testing::Test {
 };
 
 std::unique_ptr<Task> opened(const DataOptions& data, std::int64_t validation_batches = 0) {
-  return recall_task().open({.data = data, .run = {}, .validation_batches = validation_batches});
+  return behavior_cloning_task().open(
+      {.data = data, .run = {}, .validation_batches = validation_batches});
 }
 
 std::unique_ptr<Model> model_of(const Task& task, std::int64_t memory) {
@@ -39,18 +40,18 @@ std::unique_ptr<Model> model_of(const Task& task, std::int64_t memory) {
                     .width = 16,
                     .heads = 2,
                     .feed_forward = 32,
-                    .norm = NormPlacement::pre,
+                    .norm = NormPosition::pre,
                     .residual = ResidualKind::gated,
                     .dropout = 0,
                     .initial_deviation = {}};
   options.memory = memory;
-  return std::make_unique<Model>(ModelSetting{.vocabulary = 256,
-                                              .classes = task.classes(),
-                                              .segment = 6,
-                                              .device = Device::cpu(),
-                                              .random = Random(1)},
+  return std::make_unique<Model>(ModelBuildOptions{.vocabulary = 256,
+                                                   .classes = task.classes(),
+                                                   .segment = 6,
+                                                   .device = Device::cpu(),
+                                                   .random = Random(1)},
                                  transformer_xl_body(options),
-                                 recall_task().readout);
+                                 behavior_cloning_task().readout);
 }
 
 TEST_F(Recall, ValidationSaysWhatOfEpisodesIsRight) {
@@ -61,7 +62,8 @@ TEST_F(Recall, ValidationSaysWhatOfEpisodesIsRight) {
   EXPECT_EQ(found.find("episodes"), 8) << "two whole episodes of each stream";
   EXPECT_GT(*found.find("loss"), 1);
   EXPECT_LT(*found.find("accuracy"), 50);
-  EXPECT_EQ(found.figures, task->validate(*model)->figures) << "the same episodes each time";
+  EXPECT_EQ(found.metric_values, task->validate(*model)->metric_values)
+      << "the same episodes each time";
 }
 
 std::string complaint(const std::function<void()>& act) {
@@ -81,13 +83,13 @@ TEST_F(Recall, WhatDoesNotGoTogetherIsTold) {
                 "80 steps has down, left, right, up"),
       std::string::npos);
   DataOptions missing = other;
-  missing.train = NamedPath{"/nowhere/world.txt", "data.train", "c.yaml:1:1"};
+  missing.train = ConfigPath{"/nowhere/world.txt", "data.train", "c.yaml:1:1"};
   EXPECT_EQ(complaint([&] { opened(missing); }),
             "c.yaml:1:1: data.train: /nowhere/world.txt: cannot be opened for reading: No such "
             "file or directory");
   DataOptions words = other;
   words.tokenizer = TokenizerKind::characters;
-  EXPECT_EQ(recall_task().problem(words),
+  EXPECT_EQ(behavior_cloning_task().problem(words),
             "data.tokenizer.type is char, and with run.task: behavior_cloning what is seen at a "
             "step is a byte; set it to byte");
 }
@@ -98,12 +100,13 @@ TEST_F(Recall, WritesAnActionForEachStep) {
   const auto model = model_of(*task, 8);
   const std::vector<std::string> lines = {"L.?", "", "R"};
   const LabelSet actions({"left", "right"});
-  const std::vector<std::string> written = recall_task().write({.model = *model,
-                                                                .tokenizer = task->tokenizer(),
-                                                                .labels = actions,
-                                                                .data = options,
-                                                                .lines = lines,
-                                                                .place = {}});
+  const std::vector<std::string> written =
+      behavior_cloning_task().write({.model = *model,
+                                     .tokenizer = task->tokenizer(),
+                                     .labels = actions,
+                                     .data = options,
+                                     .lines = lines,
+                                     .place = {}});
   ASSERT_EQ(written.size(), 3u);
   EXPECT_EQ(std::ranges::count(written[0], ' '), 2);
   EXPECT_EQ(written[1], "");
@@ -118,7 +121,7 @@ TEST_F(Recall, ALineIsReadAsAnEpisodeIs) {
   const LabelSet actions({"left", "right"});
   const auto written = [&](const Model& model, const std::vector<std::string>& lines) {
     std::string all;
-    for (const std::string& found : recall_task().write({.model = model,
+    for (const std::string& found : behavior_cloning_task().write({.model = model,
                                     .tokenizer = task->tokenizer(),
                                     .labels = actions,
                                     .data = options,

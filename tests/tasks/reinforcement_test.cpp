@@ -16,7 +16,7 @@ namespace {
 class Reinforcement : public ::testing::Test {
  protected:
   DataOptions data(const std::string& train, const std::string& validation) {
-    const auto file = [&](const std::string& name, const std::string& text) -> NamedPath {
+    const auto file = [&](const std::string& name, const std::string& text) -> ConfigPath {
       std::ofstream(directory_.path() / name) << text;
       return {(directory_.path() / name).string(), "data." + name, "c.yaml:1:1"};
     };
@@ -37,7 +37,7 @@ class Reinforcement : public ::testing::Test {
 };
 
 std::unique_ptr<Task> opened(const DataOptions& data, std::int64_t validation_batches = 0) {
-  return reinforcement_task().open(
+  return reinforcement_learning_task().open(
       {.data = data, .run = {}, .validation_batches = validation_batches});
 }
 
@@ -47,19 +47,19 @@ std::unique_ptr<Model> model_of(const Task& task, std::int64_t memory) {
                     .width = 16,
                     .heads = 2,
                     .feed_forward = 32,
-                    .norm = NormPlacement::pre,
+                    .norm = NormPosition::pre,
                     .residual = ResidualKind::gated,
                     .dropout = 0,
                     .initial_deviation = {}};
   options.memory = memory;
-  return std::make_unique<Model>(ModelSetting{.vocabulary = 256,
-                                              .classes = task.classes(),
-                                              .acts = true,
-                                              .segment = 6,
-                                              .device = Device::cpu(),
-                                              .random = Random(1)},
+  return std::make_unique<Model>(ModelBuildOptions{.vocabulary = 256,
+                                                   .classes = task.classes(),
+                                                   .is_policy = true,
+                                                   .segment = 6,
+                                                   .device = Device::cpu(),
+                                                   .random = Random(1)},
                                  transformer_xl_body(options),
-                                 reinforcement_task().readout);
+                                 reinforcement_learning_task().readout);
 }
 
 TEST_F(Reinforcement, ValidationsPlayTheSameWholeEpisodes) {
@@ -72,10 +72,10 @@ TEST_F(Reinforcement, ValidationsPlayTheSameWholeEpisodes) {
   EXPECT_LT(*found.find("reward"), 10);
   EXPECT_GT(*found.find("entropy"), 1);
   EXPECT_LT(*found.find("entropy"), std::log(9));
-  EXPECT_EQ(found.figures, task->validate(*model)->figures);
+  EXPECT_EQ(found.metric_values, task->validate(*model)->metric_values);
   DataOptions greedy = options;
   greedy.rollouts.greedy = true;
-  EXPECT_NE(found.figures, opened(greedy, 5)->validate(*model)->figures);
+  EXPECT_NE(found.metric_values, opened(greedy, 5)->validate(*model)->metric_values);
 }
 
 TEST_F(Reinforcement, OtherActionsAreRefused) {

@@ -9,8 +9,8 @@ namespace longspan::supplied_source_mesh_test {
 namespace {
 
 // Documents of five tokens; `other` is one that begins with another token, or none.
-OpenDocuments supply(std::int64_t other = -1) {
-  return [=](const DocumentPlace& place) -> NextDocument {
+DocumentStreamFactory supply(std::int64_t other = -1) {
+  return [=](const DocumentCursor& place) -> DocumentStream {
     return [=, document = place.document]() mutable {
       const std::int64_t first = document == other ? 90 : document % 50;
       ++document;
@@ -19,12 +19,12 @@ OpenDocuments supply(std::int64_t other = -1) {
   };
 }
 
-std::unique_ptr<Source> source(const OpenDocuments& open, const ProcessMesh& mesh) {
-  return supplied_source(
+std::unique_ptr<BatchSource> source(const DocumentStreamFactory& open, const ProcessMesh& mesh) {
+  return user_document_source(
       {.open = open, .layout = {.streams = 4, .segment = 4}, .vocabulary = 100, .mesh = mesh});
 }
 
-std::string told(Source& source) {
+std::string told(BatchSource& source) {
   try {
     source.next();
   } catch (const DataError& error) {
@@ -51,9 +51,9 @@ TEST(SuppliedSourceMesh, EveryRankIsToldWhereOneHasOtherDocuments) {
 
 TEST(SuppliedSourceMesh, EveryRankIsToldWhereTheyEndForOne) {
   testing::for_each_layout({{.data = 2}, {.tensor = 2}}, [](const ProcessMesh& mesh) {
-    const OpenDocuments all = supply();
+    const DocumentStreamFactory all = supply();
     const auto given = source(
-        [&](const DocumentPlace& place) {
+        [&](const DocumentCursor& place) {
           return [next = all(place), left = mesh.world.rank() == 1 ? 6 : 99]() mutable {
             return left-- > 0 ? next() : std::nullopt;
           };

@@ -19,8 +19,9 @@ using ::testing::HasSubstr;
 using Documents = std::vector<std::vector<std::int64_t>>;
 
 // The same documents in each epoch; tells where it was opened.
-OpenDocuments supply(const Documents& documents, std::vector<DocumentPlace>* opened = nullptr) {
-  return [=](const DocumentPlace& place) -> NextDocument {
+DocumentStreamFactory supply(const Documents& documents,
+                             std::vector<DocumentCursor>* opened = nullptr) {
+  return [=](const DocumentCursor& place) -> DocumentStream {
     if (opened) opened->push_back(place);
     return [documents, at = static_cast<std::size_t>(place.document)]() mutable {
       return at < documents.size() ? std::optional(documents[at++]) : std::nullopt;
@@ -39,8 +40,8 @@ Documents numbered(const std::vector<std::int64_t>& lengths) {
   return documents;
 }
 
-std::unique_ptr<Source> source(const OpenDocuments& open, std::int64_t streams = 2) {
-  return supplied_source(
+std::unique_ptr<BatchSource> source(const DocumentStreamFactory& open, std::int64_t streams = 2) {
+  return user_document_source(
       {.open = open, .layout = {.streams = streams, .segment = 4}, .vocabulary = 100});
 }
 
@@ -49,9 +50,11 @@ std::vector<std::int64_t> row(const Batch& batch, std::int64_t row, const char* 
   return {span.begin(), span.end()};
 }
 
-std::filesystem::path saved(const Source& source, std::int64_t step, const std::string& folder) {
+std::filesystem::path saved(const BatchSource& source,
+                            std::int64_t step,
+                            const std::string& folder) {
   TrainingState state;
-  source.save_rest(state);
+  source.save_state(state);
   CheckpointInfo info;
   info.run_id = "run";
   info.step = step;
@@ -64,21 +67,21 @@ TEST(SuppliedSource, AStreamThatHasTooLittleTakesTheNextDocument) {
   EXPECT_THAT(row(first, 0), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(row(first, 0, "targets"), ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(row(first, 1), ElementsAre(10, 11, 20, 21));
-  EXPECT_TRUE(first.fresh);
+  EXPECT_TRUE(first.resets_state);
   EXPECT_EQ(first.count("tokens"), 8);
   const Batch second = all->next();
   EXPECT_THAT(row(second, 0), ElementsAre(4, 5, 6, 30));
   EXPECT_THAT(row(second, 0, "targets"), ElementsAre(5, 6, 30, 31));
   EXPECT_THAT(row(second, 1), ElementsAre(22, 23, 24, 25));
-  EXPECT_FALSE(second.fresh);
+  EXPECT_FALSE(second.resets_state);
 }
 
 TEST(SuppliedSource, TheNextEpochFollowsTheLastDocument) {
-  std::vector<DocumentPlace> opened;
+  std::vector<DocumentCursor> opened;
   const auto all = source(supply(numbered({3, 3}), &opened), 1);
   EXPECT_THAT(row(all->next(), 0), ElementsAre(0, 1, 2, 10));
   EXPECT_THAT(row(all->next(), 0), ElementsAre(11, 12, 0, 1));
-  EXPECT_THAT(opened, ElementsAre(DocumentPlace{0, 0}, DocumentPlace{1, 0}));
+  EXPECT_THAT(opened, ElementsAre(DocumentCursor{0, 0}, DocumentCursor{1, 0}));
 }
 
 TEST(SuppliedSource, GoesOnExactlyFromTheFirstDocumentThatIsNotReadToItsEnd) {
@@ -88,15 +91,15 @@ TEST(SuppliedSource, GoesOnExactlyFromTheFirstDocumentThatIsNotReadToItsEnd) {
     const auto first = source(supply(documents));
     for (int step = 0; step < steps; ++step) first->next();
     const auto path = saved(*first, steps, folder.path());
-    std::vector<DocumentPlace> opened;
+    std::vector<DocumentCursor> opened;
     const auto second = source(supply(documents, &opened));
     second->restore(first->cursors());
-    second->restore_rest(Checkpoint::open(path));
+    second->load_state(Checkpoint::open(path));
     EXPECT_LE(opened.size(), 2u);
     for (int step = 0; step < 6; ++step) {
       const Batch wanted = first->next();
       const Batch found = second->next();
-      EXPECT_EQ(found.fresh, wanted.fresh);
+      EXPECT_EQ(found.resets_state, wanted.resets_state);
       for (std::int64_t r = 0; r < 2; ++r)
         EXPECT_EQ(row(found, r), row(wanted, r)) << "after " << steps << " steps";
     }
@@ -109,15 +112,16 @@ TEST(SuppliedSource, OtherDocumentsThanBeforeAreTold) {
   first->next();
   const auto path = saved(*first, 1, folder.path());
   const auto second = source(supply(numbered({9, 3})));
-  EXPECT_THAT(sentence_of<DataError>([&] { second->restore_rest(Checkpoint::open(path)); }),
+  EXPECT_THAT(sentence_of<DataError>([&] { second->load_state(Checkpoint::open(path)); }),
               HasSubstr("is to go on at token 4 of document 1 of epoch 0, which is not there"));
 }
 
 TEST(SuppliedSource, WhatCannotBeginAgainEndsAndIsSavedAsItWasBefore) {
   const Documents documents = numbered({7, 2, 9, 5});
-  const OpenDocuments open = supply(documents);
-  const auto once = source(
-      [&](const DocumentPlace& place) { return place.epoch > 0 ? NextDocument() : open(place); });
+  const DocumentStreamFactory open = supply(documents);
+  const auto once = source([&](const DocumentCursor& place) {
+    return place.epoch > 0 ? DocumentStream() : open(place);
+  });
   const auto again = source(open);
   once->next();
   again->next();
@@ -127,13 +131,13 @@ TEST(SuppliedSource, WhatCannotBeginAgainEndsAndIsSavedAsItWasBefore) {
         once->next();
         again->next();
       },
-      DocumentsEnded);
+      EndOfDocuments);
   EXPECT_LT(steps, 9);
-  EXPECT_THROW(once->next(), DocumentsEnded);
+  EXPECT_THROW(once->next(), EndOfDocuments);
   const testing::TemporaryDirectory folder;
   const auto later = source(open);
   later->restore(once->cursors());
-  later->restore_rest(Checkpoint::open(saved(*once, steps, folder.path())));
+  later->load_state(Checkpoint::open(saved(*once, steps, folder.path())));
   for (int step = 0; step < 3; ++step) {
     const Batch wanted = again->next();
     const Batch found = later->next();

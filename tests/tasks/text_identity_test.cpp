@@ -9,43 +9,43 @@
 namespace longspan::text_identity_test {
 namespace {
 
-Scalars saved_of(const TextIdentity& identity) {
+Scalars saved_of(const DataFingerprint& identity) {
   Scalars scalars;
   identity.save(scalars);
   return scalars;
 }
 
-TEST(TextIdentity, IsThatOfEveryByte) {
-  const TextIdentity text = {.sample = 1, .modified = 10, .hash = 2};
+TEST(DataFingerprint, IsThatOfEveryByte) {
+  const DataFingerprint text = {.sample = 1, .modified = 10, .hash = 2};
   const Scalars saved = saved_of(text);
-  EXPECT_EQ(change_of_text(saved, text, "a.txt"), "");
-  EXPECT_EQ(change_of_text(saved, {1, 11, 2}, "a.txt"), "") << "it was only touched";
+  EXPECT_EQ(describe_data_change(saved, text, "a.txt"), "");
+  EXPECT_EQ(describe_data_change(saved, {1, 11, 2}, "a.txt"), "") << "it was only touched";
   constexpr const char* other = "a.txt holds another text than the checkpoint was trained on";
-  EXPECT_EQ(change_of_text(saved, {1, 10, 3}, "a.txt"), other);
-  EXPECT_EQ(change_of_text(saved, {2, 10, 2}, "a.txt"), other);
+  EXPECT_EQ(describe_data_change(saved, {1, 10, 3}, "a.txt"), other);
+  EXPECT_EQ(describe_data_change(saved, {2, 10, 2}, "a.txt"), other);
 }
 
-TEST(TextIdentity, OfATextThatIsNotReadWholeTheTimeSaysThatItMayHaveChanged) {
+TEST(DataFingerprint, OfATextThatIsNotReadWholeTheTimeSaysThatItMayHaveChanged) {
   const Scalars saved = saved_of({.sample = 1, .modified = 1'700'000'000'000'000'000});
-  EXPECT_EQ(change_of_text(saved, {1, 1'700'000'000'000'000'000}, "a.txt"), "");
-  const std::string sentence = change_of_text(saved, {1, 1'700'000'000'000'000'001}, "a.txt");
+  EXPECT_EQ(describe_data_change(saved, {1, 1'700'000'000'000'000'000}, "a.txt"), "");
+  const std::string sentence = describe_data_change(saved, {1, 1'700'000'000'000'000'001}, "a.txt");
   EXPECT_TRUE(sentence.starts_with("a.txt was changed at 2023-11-1")) << sentence;
   EXPECT_NE(sentence.find("may hold another text"), std::string::npos) << sentence;
-  EXPECT_NE(change_of_text(saved, {2, 1'700'000'000'000'000'000}, "a.txt"), "");
+  EXPECT_NE(describe_data_change(saved, {2, 1'700'000'000'000'000'000}, "a.txt"), "");
 }
 
-TEST(TextIdentity, OfAnOlderCheckpointOnlyTheSampleIsKnown) {
+TEST(DataFingerprint, OfAnOlderCheckpointOnlyTheSampleIsKnown) {
   Scalars saved;
   saved.set("data/fingerprint", std::uint64_t{1} << 63);
-  EXPECT_EQ(change_of_text(saved, {std::uint64_t{1} << 63, 5, 6}, "a.txt"), "");
-  EXPECT_NE(change_of_text(saved, {1, 5, 6}, "a.txt"), "");
-  EXPECT_THROW(change_of_text({}, {1, 5, 6}, "a.txt"), DataError);
+  EXPECT_EQ(describe_data_change(saved, {std::uint64_t{1} << 63, 5, 6}, "a.txt"), "");
+  EXPECT_NE(describe_data_change(saved, {1, 5, 6}, "a.txt"), "");
+  EXPECT_THROW(describe_data_change({}, {1, 5, 6}, "a.txt"), DataError);
 }
 
-TEST(TextIdentity, OfAFileIsItsSampleItsTimeAndItsBytes) {
+TEST(DataFingerprint, OfAFileIsItsSampleItsTimeAndItsBytes) {
   const TemporaryFile file("some text that is not long");
   const Corpus corpus(file.path(), Tokenizer());
-  const TextIdentity found = identify_text(corpus, {});
+  const DataFingerprint found = identify_text(corpus, {});
   EXPECT_EQ(found.sample, corpus.fingerprint());
   EXPECT_EQ(found.hash, corpus.whole_hash(1 << 20));
   struct stat status {};

@@ -29,10 +29,11 @@ TEST(TranslateMesh, EveryLayoutFindsTheSame) {
   std::vector<TranslateOptions> all = {{.beam = 3, .n_best = 2},
                                        {.n_best = 2, .sampling = SamplingOptions()}};
   for_each_layout(layouts, [&](const ProcessMesh& mesh) {
-    for (const Wiring wiring : {Wiring::mix, Wiring::full})
+    for (const CrossAttentionMapping wiring :
+         {CrossAttentionMapping::mix, CrossAttentionMapping::full})
       for (TranslateOptions options : all)
         for (const std::int64_t batch_tokens : {1, 40}) {
-          options.longest_beyond = 4;
+          options.max_extra_length = 4;
           options.batch_tokens = batch_tokens;  // some ranks may have no batch at the end
           EXPECT_EQ(told(translated(*small_encoder_decoder(wiring, mesh), lines, options)),
                     told(translated(*small_encoder_decoder(wiring), lines, options)))
@@ -44,44 +45,44 @@ TEST(TranslateMesh, EveryLayoutFindsTheSame) {
 TEST(TranslateMesh, WhatIsSaidAtOnceIsTheSameOnEveryLayout) {
   EncoderDecoderOptions made;
   made.decoder = EncoderDecoderOptions::Decoder::masked;
-  made.wiring = Wiring::mix;
-  for_each_layout({{.data = 2},
-                   {.tensor = 2},
-                   {.tensor = 2, .sequence = true},
-                   {.context = 2},
-                   {.context = 4},
-                   {.context = 2, .tensor = 2, .sequence = true}},
-                  [&](const ProcessMesh& mesh) {
-                    for (const WordMasking masking : {WordMasking::random, WordMasking::refined}) {
-                      made.masking.masking = masking;
-                      made.masking.first = FirstWords::source;
-                      const TranslateOptions options = {
-                          .n_best = 2, .longest_beyond = 60, .iterations = 3, .length_beam = 2};
-                      EXPECT_EQ(
-                          told(translated(*small_encoder_decoder(made, mesh), lines, options)),
-                          told(translated(*small_encoder_decoder(made), lines, options)))
-                          << testing::to_string(mesh.shape);
-                    }
-                  });
+  made.wiring = CrossAttentionMapping::mix;
+  for_each_layout(
+      {{.data = 2},
+       {.tensor = 2},
+       {.tensor = 2, .sequence = true},
+       {.context = 2},
+       {.context = 4},
+       {.context = 2, .tensor = 2, .sequence = true}},
+      [&](const ProcessMesh& mesh) {
+        for (const NatObjective masking : {NatObjective::random, NatObjective::refined}) {
+          made.masking.masking = masking;
+          made.masking.first = NatDecoderInput::source;
+          const TranslateOptions options = {
+              .n_best = 2, .max_extra_length = 60, .iterations = 3, .length_beam = 2};
+          EXPECT_EQ(told(translated(*small_encoder_decoder(made, mesh), lines, options)),
+                    told(translated(*small_encoder_decoder(made), lines, options)))
+              << testing::to_string(mesh.shape);
+        }
+      });
 }
 
 // Each data rank has lines of its own, of which only some may give no numbers.
 TEST(TranslateMesh, WhatOneRankCannotChooseFromEndsItOnEvery) {
   for_each_layout({{.data = 2}, {.data = 2, .tensor = 2}}, [&](const ProcessMesh& mesh) {
-    const auto model = small_encoder_decoder(Wiring::last, mesh);
+    const auto model = small_encoder_decoder(CrossAttentionMapping::last, mesh);
     if (mesh.data.rank() == 1)
       for (const auto& parameter : model->parameters().all())
         std::ranges::fill(parameter->master.span<double>(),
                           std::numeric_limits<double>::quiet_NaN());
     model->parameters().refresh_compute();
-    EXPECT_THROW(translated(*model, lines, {.beam = 1, .batch_tokens = 1}), UnsoundLogits);
+    EXPECT_THROW(translated(*model, lines, {.beam = 1, .batch_tokens = 1}), InvalidLogits);
     mesh.world.barrier();
   });
 }
 
 EncoderDecoderOptions pondering(std::int64_t steps, double bias) {
   EncoderDecoderOptions options;
-  options.recurrence.count = StepCount::adaptive;
+  options.recurrence.count = RecurrenceType::adaptive;
   options.recurrence.halting = {.steps = steps, .bias = bias};
   return options;
 }
@@ -119,7 +120,7 @@ TEST(TranslateMesh, AValidationSaysWhoTookHowManySteps) {
 // One line for two ranks: both must see it.
 TEST(TranslateMesh, BadOptionsAreRefusedOnEveryRank) {
   for_each_layout({{.data = 2}}, [&](const ProcessMesh& mesh) {
-    const auto model = small_encoder_decoder(Wiring::last, mesh);
+    const auto model = small_encoder_decoder(CrossAttentionMapping::last, mesh);
     EXPECT_THROW(translated(*model, {"abc"}, {.beam = 2, .n_best = 3}), ConfigurationError);
   });
 }
@@ -130,13 +131,13 @@ TEST(TranslateMesh, ValidationIsTheSameOnEveryLayout) {
   const testing::OpenPairs alone;
   const auto expected = alone.open({}, 0, 3)->validate(*small_encoder_decoder()).value();
   for_each_layout(layouts, [&](const ProcessMesh& mesh) {
-    const auto model = small_encoder_decoder(Wiring::last, mesh);
+    const auto model = small_encoder_decoder(CrossAttentionMapping::last, mesh);
     const auto measured = alone.open(mesh, 0, 3)->validate(*model).value();
-    ASSERT_EQ(measured.figures.size(), expected.figures.size());
-    for (std::size_t i = 0; i < expected.figures.size(); ++i) {
-      const double wanted = expected.figures[i].value;
-      EXPECT_NEAR(measured.figures[i].value, wanted, 1e-9 * std::abs(wanted))
-          << testing::to_string(mesh.shape) << ", " << expected.figures[i].name;
+    ASSERT_EQ(measured.metric_values.size(), expected.metric_values.size());
+    for (std::size_t i = 0; i < expected.metric_values.size(); ++i) {
+      const double wanted = expected.metric_values[i].value;
+      EXPECT_NEAR(measured.metric_values[i].value, wanted, 1e-9 * std::abs(wanted))
+          << testing::to_string(mesh.shape) << ", " << expected.metric_values[i].name;
     }
   });
 }

@@ -55,7 +55,7 @@ class WholeReader {
                             {"source_length", Tensor::from<std::int64_t>(length, {1}, host)},
                             {"tokens", Tensor::from(said, {1, time[0]}, host)},
                             {"length", Tensor::from<std::int64_t>(time, {1}, host)}}},
-                Pass{})
+                ForwardContext{})
             .scores.value();
     const auto last = scores.span<double>().last(static_cast<std::size_t>(ids));
     return {last.begin(), last.end()};
@@ -70,11 +70,11 @@ std::vector<Translation> expected_of(const Model& model,
                                      const std::string& line,
                                      const TranslateOptions& options) {
   if (line.empty()) return {{}};
-  const NoGradient unrecorded;
-  const SentenceIds special = sentence_ids({});
+  const NoGradGuard unrecorded;
+  const SpecialTokenIds special = sentence_ids({});
   WholeReader reader(model, line);
   const std::vector<SearchInput> input = {
-      {.index = 0, .first = special.begin, .longest = std::ssize(line) + options.longest_beyond}};
+      {.index = 0, .first = special.begin, .longest = std::ssize(line) + options.max_extra_length}};
   const auto found = beam_search(
       [&](auto tokens, auto rows) { return reader(tokens, rows); },
       input,
@@ -106,10 +106,10 @@ void expect_as_read_anew(const Model& model, const TranslateOptions& options) {
 
 // The likeliest token each time, told without any search.
 TEST(Translate, GreedyIsTheLikeliestOfReadingAllAgain) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const auto model = small_encoder_decoder();
-  const auto found = translated(*model, lines, {.beam = 1, .longest_beyond = beyond});
-  const SentenceIds special = sentence_ids({});
+  const auto found = translated(*model, lines, {.beam = 1, .max_extra_length = beyond});
+  const SpecialTokenIds special = sentence_ids({});
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].empty()) continue;
     WholeReader reader(*model, lines[i]);
@@ -129,15 +129,16 @@ TEST(Translate, GreedyIsTheLikeliestOfReadingAllAgain) {
 
 // The source with its frame, and a result behind the two tokens that are read before it.
 TEST(Translate, ATokenizerFramesLinesAndBeginsResults) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const auto model = small_encoder_decoder();
   const Tokenizer tokenizer = testing::framing_tokenizer();
   const std::vector<std::string> said_of = {"a b", "", "c"};
-  const auto found = translate(*model,
-                               tokenizer,
-                               said_of,
-                               {.beam = 1, .longest_beyond = beyond, .sentence = testing::as_bart},
-                               [](std::size_t) { return "here"; });
+  const auto found =
+      translate(*model,
+                tokenizer,
+                said_of,
+                {.beam = 1, .max_extra_length = beyond, .special_tokens = testing::as_bart},
+                [](std::size_t) { return "here"; });
   const std::vector<std::vector<std::int64_t>> sources = {{0, 4, 5, 2}, {}, {0, 6, 2}};
   for (const std::size_t i : {0, 2}) {
     WholeReader reader(*model, sources[i]);
@@ -158,39 +159,42 @@ TEST(Translate, ATokenizerFramesLinesAndBeginsResults) {
 }
 
 TEST(Translate, KeptKeysFindWhatReadingAllAgainFinds) {
-  for (const Wiring wiring :
-       {Wiring::last, Wiring::same, Wiring::reverse, Wiring::mix, Wiring::full}) {
+  for (const CrossAttentionMapping wiring : {CrossAttentionMapping::last,
+                                             CrossAttentionMapping::same,
+                                             CrossAttentionMapping::reverse,
+                                             CrossAttentionMapping::mix,
+                                             CrossAttentionMapping::full}) {
     SCOPED_TRACE(static_cast<int>(wiring));
     const auto model = small_encoder_decoder(wiring);
-    expect_as_read_anew(*model, {.beam = 1, .longest_beyond = beyond});
-    expect_as_read_anew(*model, {.beam = 3, .n_best = 2, .longest_beyond = beyond});
+    expect_as_read_anew(*model, {.beam = 1, .max_extra_length = beyond});
+    expect_as_read_anew(*model, {.beam = 3, .n_best = 2, .max_extra_length = beyond});
   }
 }
 
 TEST(Translate, CopiedWordsToo) {
   EncoderDecoderOptions options;
   options.source.copies = true;
-  options.wiring = Wiring::full;
+  options.wiring = CrossAttentionMapping::full;
   const auto model = small_encoder_decoder(options);
-  expect_as_read_anew(*model, {.beam = 3, .n_best = 2, .longest_beyond = beyond});
+  expect_as_read_anew(*model, {.beam = 3, .n_best = 2, .max_extra_length = beyond});
 }
 
 TEST(Translate, LearnedPositionsToo) {
   EncoderDecoderOptions options;
-  options.positions.kind = PositionKind::learned;
+  options.positions.kind = PositionEmbeddingType::learned;
   options.positions.longest = 40;
   options.embeddings = EncoderDecoderOptions::Embeddings::apart;
-  expect_as_read_anew(*small_encoder_decoder(options), {.beam = 2, .longest_beyond = beyond});
+  expect_as_read_anew(*small_encoder_decoder(options), {.beam = 2, .max_extra_length = beyond});
   options.positions.first = 2;
   options.input = {.scaled = false, .norm = true};
-  expect_as_read_anew(*small_encoder_decoder(options), {.beam = 2, .longest_beyond = beyond});
+  expect_as_read_anew(*small_encoder_decoder(options), {.beam = 2, .max_extra_length = beyond});
 }
 
 TEST(Translate, ALineDoesNotKnowOfTheOthers) {
   const auto model = small_encoder_decoder();
   for (TranslateOptions options : {TranslateOptions{.beam = 3, .n_best = 3},
                                    TranslateOptions{.n_best = 2, .sampling = SamplingOptions()}}) {
-    options.longest_beyond = beyond;
+    options.max_extra_length = beyond;
     const auto found = translated(*model, lines, options);
     for (const std::int64_t batch_tokens : {1, 30, 60}) {
       options.batch_tokens = batch_tokens;
@@ -219,7 +223,7 @@ TEST(Translate, AnEmptyLineHasOneEmptyResult) {
 TEST(Translate, TheBestAreInOrderAndDiffer) {
   const auto model = small_encoder_decoder();
   for (const auto& of_line :
-       translated(*model, {"abc", "x"}, {.beam = 4, .n_best = 4, .longest_beyond = beyond})) {
+       translated(*model, {"abc", "x"}, {.beam = 4, .n_best = 4, .max_extra_length = beyond})) {
     ASSERT_EQ(of_line.size(), 4u);
     for (std::size_t i = 1; i < of_line.size(); ++i) {
       EXPECT_GE(of_line[i - 1].score, of_line[i].score);
@@ -231,7 +235,7 @@ TEST(Translate, TheBestAreInOrderAndDiffer) {
 TEST(Translate, SamplesGoByTheSeed) {
   const auto model = small_encoder_decoder();
   TranslateOptions options = {
-      .n_best = 3, .sampling = SamplingOptions{.top_k = 50}, .seed = 5, .longest_beyond = beyond};
+      .n_best = 3, .sampling = SamplingOptions{.top_k = 50}, .seed = 5, .max_extra_length = beyond};
   const auto found = translated(*model, lines, options);
   EXPECT_EQ(told(translated(*model, lines, options)), told(found));
   EXPECT_NE(found[2][0].text, found[2][1].text);
@@ -241,14 +245,14 @@ TEST(Translate, SamplesGoByTheSeed) {
   EXPECT_NE(translated(*model, lines, options)[4][0].text, found[4][0].text);
   // Without a temperature there is nothing to draw.
   options.sampling->temperature = 0;
-  const auto greedy = translated(*model, lines, {.beam = 1, .longest_beyond = beyond});
+  const auto greedy = translated(*model, lines, {.beam = 1, .max_extra_length = beyond});
   const auto cold = translated(*model, lines, options);
   for (std::size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(cold[i][0].text, greedy[i][0].text);
 }
 
 TEST(Translate, ALineThatALearnedTableCannotReadIsNamed) {
   EncoderDecoderOptions options;
-  options.positions.kind = PositionKind::learned;
+  options.positions.kind = PositionEmbeddingType::learned;
   options.positions.longest = 8;
   const auto model = small_encoder_decoder(options);
   EXPECT_EQ(sentence_of<DataError>([&] {
@@ -301,7 +305,7 @@ TEST(Translate, TellsHowManyLinesAreDone) {
       *model,
       Tokenizer(),
       std::vector<std::string>{"ab", "", "cd", "efg"},
-      {.beam = 1, .longest_beyond = 1, .batch_tokens = 4},
+      {.beam = 1, .max_extra_length = 1, .batch_tokens = 4},
       [](std::size_t) { return "here"; },
       [&](std::size_t count) { done.push_back(count); });
   EXPECT_EQ(done, (std::vector<std::size_t>{1, 3}));

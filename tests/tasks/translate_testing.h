@@ -13,14 +13,14 @@ inline constexpr std::int64_t ids_of_bytes = 258;  // with those around a senten
 inline std::unique_ptr<Model> small_encoder_decoder(EncoderDecoderOptions options,
                                                     const ProcessMesh& mesh = {}) {
   options.common = small_options(2);
-  options.common.norm = NormPlacement::pre;
-  ModelSetting setting = small_setting(mesh);
+  options.common.norm = NormPosition::pre;
+  ModelBuildOptions setting = small_setting(mesh);
   setting.vocabulary = ids_of_bytes;
-  return std::make_unique<Model>(setting, encoder_decoder_body(options), pair_readout());
+  return std::make_unique<Model>(setting, encoder_decoder_body(options), seq2seq_head());
 }
 
-inline std::unique_ptr<Model> small_encoder_decoder(Wiring wiring = Wiring::last,
-                                                    const ProcessMesh& mesh = {}) {
+inline std::unique_ptr<Model> small_encoder_decoder(
+    CrossAttentionMapping wiring = CrossAttentionMapping::last, const ProcessMesh& mesh = {}) {
   EncoderDecoderOptions options;
   options.wiring = wiring;
   return small_encoder_decoder(options, mesh);

@@ -25,9 +25,9 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 // The loss of one pair, without padding.
 double naive_nats(const Model& model, const std::string& source, const std::string& target) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const Device host = Device::cpu();
-  const SentenceIds special = sentence_ids({});
+  const SpecialTokenIds special = sentence_ids({});
   const auto of = [&](const std::vector<std::int64_t>& values) {
     return Tensor::from<std::int64_t>(values, {1, std::ssize(values)}, host);
   };
@@ -45,7 +45,7 @@ double naive_nats(const Model& model, const std::string& source, const std::stri
                                                  {"tokens", of(tokens)},
                                                  {"targets", of(targets)},
                                                  {"length", length(targets)}}},
-                                     Pass{});
+                                     ForwardContext{});
   double nats = 0;
   for (const double loss : losses.terms.front().values.value().span<double>()) nats += loss;
   return nats;
@@ -53,7 +53,7 @@ double naive_nats(const Model& model, const std::string& source, const std::stri
 
 std::vector<std::string> names_of(const Measurement& measured) {
   std::vector<std::string> names;
-  for (const Figure& figure : measured.figures) names.push_back(figure.name);
+  for (const MetricValue& figure : measured.metric_values) names.push_back(figure.name);
   return names;
 }
 using Names = std::vector<std::string>;
@@ -61,7 +61,7 @@ using Names = std::vector<std::string>;
 TEST(Translation, ValidationIsTheLossOfSinglePairs) {
   const PairFiles text;
   const OpenPairs files(text);
-  const auto model = small_encoder_decoder(Wiring::mix);
+  const auto model = small_encoder_decoder(CrossAttentionMapping::mix);
   const auto sources = lines_of(text.valid_source), targets = lines_of(text.valid_target);
   double nats = 0, bytes = 0;
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -89,7 +89,7 @@ TEST(Translation, ALimitedValidationIsOfPairsChosenBySeed) {
   wanted.insert(rounded(naive_nats(*model, "b", "eine andere zeile") / 18));
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     const Measurement measured = files.open({}, 1, 0, seed)->validate(*model).value();
-    found.insert(rounded(measured.figures.front().value));
+    found.insert(rounded(measured.metric_values.front().value));
     EXPECT_DOUBLE_EQ(measured.find("fraction").value(), 1.0 / 3);
     EXPECT_TRUE(measured.text.ends_with("; 1 of 3 examples (33.3%)")) << measured.text;
   }
@@ -105,7 +105,7 @@ TEST(Translation, BitsPerByteOfCutTargetsAreOfTheTextThatIsRead) {
                      .valid_source = "cat\n",
                      .valid_target = target});
     files.data.buckets.longest = 4;
-    files.data.buckets.too_long = TooLong::cut;
+    files.data.buckets.too_long = OverlongPolicy::truncate;
     return files.open()->validate(*model).value();
   };
   const Measurement whole = bits_of("katz\n"), cut = bits_of("katze und maus\n");
@@ -140,13 +140,13 @@ TEST(Translation, DecodingAddsFigures) {
 
 TEST(Translation, WithoutValidationThereIsNone) {
   OpenPairs files;
-  files.data.validation = files.data.validation_target = NamedPath();
+  files.data.validation = files.data.validation_target = ConfigPath();
   EXPECT_FALSE(files.open()->validate(*small_encoder_decoder()).has_value());
 }
 
 TEST(Translation, TheIdentityIsThatOfBothSides) {
   const auto of = [](const PairFiles& text) {
-    const TextIdentity found = OpenPairs(text).open()->identity();
+    const DataFingerprint found = OpenPairs(text).open()->identity();
     return std::pair(found.sample, found.hash);
   };
   const auto before = of({});
@@ -165,7 +165,7 @@ TEST(Translation, TheIdentityIsThatOfBothSides) {
 TEST(Translation, IntroducesItself) {
   const OpenPairs files;
   const auto task = files.open();
-  EXPECT_EQ(task->introduction(), files.train.path() + ": 4 pairs, 2 steps in the first epoch");
+  EXPECT_EQ(task->overview(), files.train.path() + ": 4 pairs, 2 steps in the first epoch");
   EXPECT_EQ(task->tokenizer().vocabulary(), 256);
 }
 
@@ -182,7 +182,7 @@ TEST(Translation, EvaluateEqualsValidation) {
                                               .file = files.data.validation.parts.at(0).path,
                                               .target = files.data.validation_target,
                                               .decoding = {.beam = 1}});
-  for (const Figure& figure : validation.figures)
+  for (const MetricValue& figure : validation.metric_values)
     EXPECT_EQ(measured.find(figure.name), figure.value) << figure.name;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] {
               task_kind("translation")
@@ -191,7 +191,7 @@ TEST(Translation, EvaluateEqualsValidation) {
                              .labels = {},
                              .data = files.data,
                              .file = files.data.validation.parts.at(0).path,
-                             .target = NamedPath()});
+                             .target = ConfigPath()});
             }),
             files.validation.path() +
                 ": its targets are not named; --data-target names them beside --data");
@@ -202,7 +202,7 @@ TEST(Translation, SaysHowManyStepsWereTaken) {
   const OpenPairs files;
   for (const double bias : {-30.0, 30.0}) {
     EncoderDecoderOptions options;
-    options.recurrence.count = StepCount::adaptive;
+    options.recurrence.count = RecurrenceType::adaptive;
     options.recurrence.halting = {.steps = 3, .bias = bias};
     const Measurement measured = files.open()->validate(*small_encoder_decoder(options)).value();
     const double steps = bias < 0 ? 3 : 1;
@@ -237,10 +237,10 @@ TEST(Translation, WritesALineOfEachOrSeveralWithTheirScores) {
                 .place = [](std::size_t) { return "here"; }});
   };
   const auto found =
-      testing::translated(*model, lines, {.beam = 2, .n_best = 2, .longest_beyond = 4});
-  EXPECT_EQ(written({.beam = 2, .longest_beyond = 4}),
+      testing::translated(*model, lines, {.beam = 2, .n_best = 2, .max_extra_length = 4});
+  EXPECT_EQ(written({.beam = 2, .max_extra_length = 4}),
             (Names{found[0][0].text, "", found[2][0].text}));
-  const auto several = written({.beam = 2, .n_best = 2, .longest_beyond = 4});
+  const auto several = written({.beam = 2, .n_best = 2, .max_extra_length = 4});
   ASSERT_EQ(several.size(), 5u);
   EXPECT_EQ(several[1], fmt::format("1\t{:.6f}\t{}", found[0][1].score, found[0][1].text));
   EXPECT_EQ(several[2], "2\t0.000000\t");

@@ -22,10 +22,10 @@ struct OpenPairs {
         train_target(files.target),
         validation(files.valid_source),
         validation_target(files.valid_target) {
-    data.train = NamedPath(train.path());
-    data.train_target = NamedPath(train_target.path());
-    data.validation = NamedPath(validation.path());
-    data.validation_target = NamedPath(validation_target.path());
+    data.train = ConfigPath(train.path());
+    data.train_target = ConfigPath(train_target.path());
+    data.validation = ConfigPath(validation.path());
+    data.validation_target = ConfigPath(validation_target.path());
     data.buckets = {.batch_tokens = 64, .longest = 32, .length_multiple = 4};
   }
   std::unique_ptr<Task> open(const ProcessMesh& mesh = {},

@@ -129,7 +129,7 @@ TEST(JsonTokenizer, TwoFilesOfClipAreReadAsClipReadsThem) {
   const auto add = [&vocabulary](const std::string& piece) {
     vocabulary.emplace(piece, vocabulary.size());
   };
-  for (const char32_t letter : byte_letters())
+  for (const char32_t letter : byte_to_unicode())
     for (const char* end : {"", "</w>"}) add(utf8_of(letter) + end);
   for (const char* piece : {"ca", "cat</w>", "<|startoftext|>", "<|endoftext|>"}) add(piece);
   const JsonTokenizer tokenizer(
@@ -359,7 +359,7 @@ TEST(JsonTokenizer, PartsOfATextGiveWhatTheWholeGives) {
   for (const ExpectedTokenizer& one : expected_tokenizers()) {
     SCOPED_TRACE(one.name);
     const JsonTokenizer tokenizer(one.json, one.name);
-    if (!tokenizer.goes_by_parts()) continue;
+    if (!tokenizer.supports_chunking()) continue;
     ++by_parts;
     std::vector<std::pair<std::int64_t, std::int64_t>> whole, parts;
     const auto into = [](auto& tokens) {
@@ -367,7 +367,7 @@ TEST(JsonTokenizer, PartsOfATextGiveWhatTheWholeGives) {
     };
     tokenizer.encode(text, "text", into(whole));
     for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = std::min(text.size(), tokenizer.place_to_cut(text, begin + 100));
+      const std::size_t end = std::min(text.size(), tokenizer.chunk_boundary(text, begin + 100));
       tokenizer.encode(std::string_view(text).substr(begin, end - begin),
                        "text",
                        into(parts),
@@ -381,7 +381,7 @@ TEST(JsonTokenizer, PartsOfATextGiveWhatTheWholeGives) {
 
 TEST(JsonTokenizer, WhatDependsOnTheWholeTextIsKeptWhole) {
   const auto goes = [](const std::string& more, const std::string& added = "") {
-    return JsonTokenizer(letters_and(more, added), "t.json").goes_by_parts();
+    return JsonTokenizer(letters_and(more, added), "t.json").supports_chunking();
   };
   const std::string metaspace = R"("pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581",
                                     "prepend_scheme": "first", "split": false}, )";
@@ -403,7 +403,7 @@ TEST(JsonTokenizer, WhatDependsOnTheWholeTextIsKeptWhole) {
                              R"("merges": [])",
                              R"("merges": [["a", "\u2581"]])"),
                     "t.json")
-          .goes_by_parts());
+          .supports_chunking());
 }
 
 TEST(TextCuts, NoNormalFormReachesOverACharacterThatBeginsAnew) {

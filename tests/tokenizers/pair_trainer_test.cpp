@@ -50,7 +50,7 @@ struct Trained {
 
 Trained trained(const Words& words, const PairRules& rules, std::size_t merges) {
   const std::vector<std::string> symbols = symbols_of(words);
-  PairTrainer trainer(symbols, rules);
+  BpeTrainer trainer(symbols, rules);
   for (const auto& [word, count] : words) {
     std::vector<std::int32_t> ids;
     for (const std::string& symbol : word)
@@ -92,10 +92,10 @@ Merges counted_again(Words words, const PairRules& rules, std::size_t merges) {
     for (const auto& [pair, count] : pairs) {  // in the order of their bytes
       if (count < rules.least_count) continue;
       double score = static_cast<double>(count);
-      if (rules.score == PairScore::likelihood)
+      if (rules.score == MergeScore::likelihood)
         score /= static_cast<double>(frequencies[pair.first]) *
                  static_cast<double>(frequencies[pair.second]);
-      const bool wins_tie = rules.ties == PairTies::ids && score == best_score &&
+      const bool wins_tie = rules.ties == TieBreak::ids && score == best_score &&
                             std::pair(id_of(pair.first), id_of(pair.second)) <
                                 std::pair(id_of(best.first), id_of(best.second));
       if (score > best_score || wins_tie) {
@@ -118,7 +118,7 @@ Merges counted_again(Words words, const PairRules& rules, std::size_t merges) {
 }
 
 // The examples of sheet 17.
-TEST(PairTrainer, MergesWhatTheSheetSays) {
+TEST(BpeTrainer, MergesWhatTheSheetSays) {
   EXPECT_EQ(trained({{letters_of("aaabdaaabac"), 1}}, {}, 3).merges,
             (Merges{{"a", "a"}, {"a", "b"}, {"aa", "ab"}}));
   for (const bool glued : {false, true}) {
@@ -136,10 +136,10 @@ TEST(PairTrainer, MergesWhatTheSheetSays) {
   }
 }
 
-TEST(PairTrainer, KeepsCountsAsCountingAgainFindsThem) {
+TEST(BpeTrainer, KeepsCountsAsCountingAgainFindsThem) {
   std::mt19937 random(3);
-  for (const PairScore score : {PairScore::frequency, PairScore::likelihood})
-    for (const PairTies ties : {PairTies::bytes, PairTies::ids})
+  for (const MergeScore score : {MergeScore::frequency, MergeScore::likelihood})
+    for (const TieBreak ties : {TieBreak::bytes, TieBreak::ids})
       for (int round = 0; round < 20; ++round) {
         // Few letters, and runs of one, in which pairs overlap.
         Words words;
@@ -156,14 +156,14 @@ TEST(PairTrainer, KeepsCountsAsCountingAgainFindsThem) {
       }
 }
 
-TEST(PairTrainer, PrefixesAreLeftOutWithinAPiece) {
+TEST(BpeTrainer, PrefixesAreLeftOutWithinAPiece) {
   Words words;
   for (const char* word : {"hugs", "hug", "pug", "pugs", "bun", "bunhug"}) {
     Word letters = letters_of(word);
     for (std::size_t i = 1; i < letters.size(); ++i) letters[i].insert(0, "##");
     words.emplace_back(letters, 5 + static_cast<std::int64_t>(words.size()));
   }
-  for (const PairScore score : {PairScore::frequency, PairScore::likelihood}) {
+  for (const MergeScore score : {MergeScore::frequency, MergeScore::likelihood}) {
     const PairRules rules = {.score = score, .prefix = "##"};
     const Trained result = trained(words, rules, 9);
     EXPECT_EQ(result.merges, counted_again(words, rules, 9));
@@ -172,7 +172,7 @@ TEST(PairTrainer, PrefixesAreLeftOutWithinAPiece) {
 }
 
 // What is left over when a merge has the text of an older one keeps its id.
-TEST(PairTrainer, PiecesOfOneTextAreOne) {
+TEST(BpeTrainer, PiecesOfOneTextAreOne) {
   const Words words = {{{"a", "b", "c"}, 5}, {{"a", "bc"}, 3}, {{"ab", "c"}, 3}};
   const Trained result = trained(words, {}, 1);
   EXPECT_EQ(result.symbols.back(), "abc");
@@ -180,7 +180,7 @@ TEST(PairTrainer, PiecesOfOneTextAreOne) {
   EXPECT_GT(result.merges.size(), 1U);
 }
 
-TEST(PairTrainer, PairsThatAreThereOnceAreLeft) {
+TEST(BpeTrainer, PairsThatAreThereOnceAreLeft) {
   EXPECT_TRUE(trained({{letters_of("abc"), 1}}, {}, 5).merges.empty());
   EXPECT_EQ(trained({{letters_of("ab"), 2}}, {}, 5).merges.size(), 1U);
 }

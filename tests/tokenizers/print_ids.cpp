@@ -64,8 +64,8 @@ int print_trained(std::span<char*> arguments) {
       usual_rules(is_of_bytes ? TrainedKind::byte_pairs : TrainedKind::word_pieces);
   rules.cut = std::string(arguments[3]) == "llama3" ? WordCut::llama3 : WordCut::gpt2;
   rules.vocabulary = std::stoll(arguments[4]);
-  rules.score = PairScore::frequency;
-  rules.ties = PairTies::ids;
+  rules.score = MergeScore::frequency;
+  rules.ties = TieBreak::ids;
   const std::string text = content_of(arguments[5]);
   const std::clock_t begin = std::clock();
   const TokenizerTrainer trainer(rules);

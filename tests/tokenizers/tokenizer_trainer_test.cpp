@@ -59,7 +59,7 @@ TEST(TokenizerTrainer, BytePairsGiveBackWhatTheyRead) {
 
 TEST(TokenizerTrainer, WordPiecesAreThoseOfBert) {
   const std::string text = text_of_words();
-  for (const PairScore score : {PairScore::likelihood, PairScore::frequency}) {
+  for (const MergeScore score : {MergeScore::likelihood, MergeScore::frequency}) {
     TokenizerRules rules = rules_of(TrainedKind::word_pieces, 120);
     rules.score = score;
     const JsonTokenizer tokenizer(trained(rules, text), "t.json");

@@ -55,7 +55,7 @@ TEST_F(EventFiles, AreCutWhereverARunWasKilled) {
   const std::string wanted = frames({10, 20});
   for (std::size_t size = wanted.size(); size <= unbroken.size(); size += 41) {
     const fs::path path = put("events.out.tfevents.0000000001.longspan", unbroken.substr(0, size));
-    cut_events(folder_.path(), 25);
+    truncate_events(folder_.path(), 25);
     ASSERT_EQ(text_of(path), wanted) << size;
   }
 }
@@ -67,7 +67,7 @@ TEST_F(EventFiles, OfOthersAndDamagedOnesAreLeftAlone) {
   std::string damaged = later;
   damaged[record_frame(version_event(1)).size()] ^= 1;
   const fs::path flipped = put("events.out.tfevents.0000000003.longspan", damaged);
-  cut_events(folder_.path(), 0);
+  truncate_events(folder_.path(), 0);
   EXPECT_EQ(text_of(other), later);
   EXPECT_EQ(text_of(foreign), std::string(100, 'x'));
   EXPECT_EQ(text_of(flipped), damaged);
@@ -104,9 +104,9 @@ TEST_F(EventFiles, ASecondStartCutsWhatTheFirstToldLater) {
 }
 
 TEST_F(EventFiles, WhatCannotBeWrittenIsSaid) {
-  EXPECT_THROW(EventFile(folder_.path() / "no" / "file"), Failure);
+  EXPECT_THROW(TensorBoardEventFile(folder_.path() / "no" / "file"), Failure);
   put("there", "");
-  EXPECT_THROW(EventFile(folder_.path() / "there"), Failure);
+  EXPECT_THROW(TensorBoardEventFile(folder_.path() / "there"), Failure);
   EXPECT_THROW(TensorBoardFiles(folder_.path() / "there", {}), Failure);
 }
 

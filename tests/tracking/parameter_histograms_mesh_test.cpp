@@ -14,16 +14,16 @@ struct Weights {
   explicit Weights(const ProcessMesh& mesh, int zero)
       : parameters(Device::cpu(), DType::f64, mesh, {.zero = zero, .bucket_megabytes = 1e-4}) {
     const Scope scope(parameters);
-    scope.child("a").weight("weight", {13, 7}, Initial::normal(0.4), 0);
-    scope.child("b").weight("weight", {5, 11}, Initial::uniform(2), 1);
-    scope.child("c").weight("weight", {9, 3}, Initial::normal(1e-3));
+    scope.child("a").weight("weight", {13, 7}, Initializer::normal(0.4), 0);
+    scope.child("b").weight("weight", {5, 11}, Initializer::uniform(2), 1);
+    scope.child("c").weight("weight", {9, 3}, Initializer::normal(1e-3));
     scope.child("c").bias(9);
     scope.child("d").bias(10, 0);
     parameters.allocate(Random(7));
     // Gradients as reduced: of each element three times its weight and a bit.
     for (const auto& each : parameters.trained()) {
-      const auto weights = each->own_master.span<double>();
-      const auto gradients = each->own_gradient.span<double>();
+      const auto weights = each->shard_master.span<double>();
+      const auto gradients = each->shard_gradient.span<double>();
       for (std::size_t i = 0; i < weights.size(); ++i) gradients[i] = 3 * weights[i] + 0.125;
     }
   }
@@ -52,9 +52,10 @@ void expect_same(const std::map<std::string, Histogram>& found,
 
 TEST(ParameterHistograms, AreThoseOfOneProcessOnEveryLayout) {
   const Weights whole(ProcessMesh(), 0);
-  const auto weights = by_name(summed(own_weight_histograms(whole.parameters), Communicator()));
+  const auto weights =
+      by_name(all_reduce_histograms(own_weight_histograms(whole.parameters), Communicator()));
   const auto gradients =
-      by_name(summed(own_gradient_histograms(whole.parameters, 8), Communicator()));
+      by_name(all_reduce_histograms(own_gradient_histograms(whole.parameters, 8), Communicator()));
   ASSERT_EQ(weights.at("weights/a/weight").count(), 13 * 7);
   ASSERT_EQ(gradients.at("gradients/c/bias").count(), 9);
   EXPECT_EQ(gradients.at("gradients/c/bias").largest, 0.125 / 8);
@@ -63,9 +64,12 @@ TEST(ParameterHistograms, AreThoseOfOneProcessOnEveryLayout) {
   for (const int zero : {0, 1, 2})
     testing::for_each_layout(layouts, [&](const ProcessMesh& mesh) {
       const Weights parts(mesh, zero);
-      expect_same(by_name(summed(own_weight_histograms(parts.parameters), mesh.world)), weights);
-      expect_same(by_name(summed(own_gradient_histograms(parts.parameters, 8), mesh.world)),
-                  gradients);
+      expect_same(
+          by_name(all_reduce_histograms(own_weight_histograms(parts.parameters), mesh.world)),
+          weights);
+      expect_same(
+          by_name(all_reduce_histograms(own_gradient_histograms(parts.parameters, 8), mesh.world)),
+          gradients);
     });
 }
 

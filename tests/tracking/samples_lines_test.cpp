@@ -29,7 +29,7 @@ class SamplesFiles : public ::testing::Test {
     return {.step = step, .time = 1, .fields = {}, .texts = {sample, sample}};
   }
   static void open(const std::filesystem::path& path, std::int64_t last_step) {
-    const StepLines file(path, last_step, samples_lines());
+    const JsonlFile file(path, last_step, samples_lines());
   }
   void expect_refused(std::int64_t last_step, const std::string& content, int line) {
     put(content);
@@ -62,7 +62,7 @@ TEST_F(SamplesFiles, AResumedFileEqualsTheUnbrokenOneWhereverTheRunWasKilled) {
   const std::string unbroken = lines({10, 20, 30});
   for (std::size_t size = lines({10}).size(); size <= unbroken.size(); ++size) {
     put(unbroken.substr(0, size));
-    StepLines file(path_, 19, samples_lines());
+    JsonlFile file(path_, 19, samples_lines());
     ASSERT_EQ(text(), lines({10})) << size;
     for (const int step : {20, 30}) file.write(at_step(step));
     file.write({.step = 40, .time = 1, .fields = {}});  // without samples

@@ -70,7 +70,7 @@ TEST(Centroids, AreNotMovedByAStepThatIsOnlyTried) {
   trainer.step(batch_of(0));
   Trainer other = make_trainer();
   other.step(batch_of(0));
-  other.try_step(batch_of(1));
+  other.probe_step(batch_of(1));
   trainer.step(batch_of(2));
   other.step(batch_of(2));
   EXPECT_EQ(centroids_of(trainer), centroids_of(other));

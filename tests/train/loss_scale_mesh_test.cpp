@@ -23,39 +23,41 @@ using FaultAt = std::function<Fault(int pass)>;
 
 // What a vocabulary readout gives, but that in the passes that `fault` says the losses or their
 // gradients are infinite on this rank.
-class FaultyReadout : public Readout {
+class FaultyReadout : public OutputHead {
  public:
-  FaultyReadout(std::unique_ptr<Readout> sound, FaultAt fault)
+  FaultyReadout(std::unique_ptr<OutputHead> sound, FaultAt fault)
       : sound_(std::move(sound)), fault_(std::move(fault)) {}
 
-  std::vector<Term> terms(const States& states,
-                          const Reading& reading,
-                          const Pass& pass) const override {
-    std::vector<Term> terms = sound_->terms(states, reading, pass);
+  std::vector<LossTerm> losses(const BackboneOutput& states,
+                              const ModelInput& reading,
+                              const ForwardContext& pass) const override {
+    std::vector<LossTerm> terms = sound_->losses(states, reading, pass);
     const Fault fault = fault_(passes_++);
     if (fault == Fault::none) return terms;
     Variable& losses = terms.front().values;
     losses = record(
         scaled(losses.value(), fault == Fault::loss ? infinity : 1),
         {losses},
-        [](Gradients& gradients) { gradients.give(0, scaled(gradients.output(), infinity)); });
+        [](BackwardContext& gradients) { gradients.set(0, scaled(gradients.output(), infinity)); });
     return terms;
   }
-  Variable scores(const States& states, const Reading& reading, const Pass& pass) const override {
+  Variable scores(const BackboneOutput& states,
+                  const ModelInput& reading,
+                  const ForwardContext& pass) const override {
     return sound_->scores(states, reading, pass);
   }
-  const Part& part() const override { return sound_->part(); }
+  const ShardRange& part() const override { return sound_->part(); }
 
  private:
   static constexpr double infinity = std::numeric_limits<double>::infinity();
 
   static Tensor scaled(const Tensor& tensor, double factor) {
-    const Tensor result = tensor.like();
+    const Tensor result = tensor.empty_like();
     on(tensor.device(), [&](auto backend) { scale(backend, factor, tensor, result); });
     return result;
   }
 
-  std::unique_ptr<Readout> sound_;
+  std::unique_ptr<OutputHead> sound_;
   FaultAt fault_;
   mutable int passes_ = 0;
 };
@@ -63,15 +65,14 @@ class FaultyReadout : public Readout {
 // Predicts the next token from the last alone.
 std::unique_ptr<Model> faulty_model(DType compute, const ProcessMesh& mesh, FaultAt fault) {
   return std::make_unique<Model>(
-      ModelSetting{.vocabulary = testing::vocabulary,
-                   .compute = compute,
-                   .device = backend_device(),
-                   .mesh = mesh,
-                   .random = Random(1)},
-      testing::embedding_body({.width = width, .initial = Initial::normal(0.5)}),
-      [&](const Scope& scope, const Body& body, const ModelSetting& setting) {
-        return std::make_unique<FaultyReadout>(vocabulary_readout()(scope, body, setting),
-                                               std::move(fault));
+      ModelBuildOptions{.vocabulary = testing::vocabulary,
+                        .compute = compute,
+                        .device = backend_device(),
+                        .mesh = mesh,
+                        .random = Random(1)},
+      testing::embedding_body({.width = width, .initial = Initializer::normal(0.5)}),
+      [&](const Scope& scope, const Backbone& body, const ModelBuildOptions& setting) {
+        return std::make_unique<FaultyReadout>(lm_head()(scope, body, setting), std::move(fault));
       });
 }
 
@@ -151,7 +152,7 @@ TEST(LossScaleMesh, ASkippedStepAdvancesNeitherAdamNorTheSchedule) {
 TEST(LossScaleMesh, AScaleThatIsTooLargeIsNotDivergence) {
   testing::for_each_layout({{}, {.data = 2}}, [](const ProcessMesh& mesh) {
     TrainingOptions options;
-    options.skipped_in_a_row = 2;
+    options.consecutive_skips = 2;
     Trainer trainer = make_trainer(
         mesh,
         DType::f16,
@@ -176,7 +177,7 @@ std::string divergence(Trainer& trainer, const ProcessMesh& mesh) {
 TEST(LossScaleMesh, AnOverflowAtScaleOneDiverges) {
   testing::for_each_layout({{}, {.data = 2}}, [](const ProcessMesh& mesh) {
     TrainingOptions options;
-    options.skipped_in_a_row = 3;
+    options.consecutive_skips = 3;
     const auto trainer = [&](Fault fault) {
       return make_trainer(
           mesh, DType::f16, {.initial = 4, .hysteresis = 1}, [=](int) { return fault; }, options);

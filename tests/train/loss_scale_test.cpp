@@ -10,7 +10,7 @@ namespace {
 constexpr LossScaleOptions options = {.initial = 64, .growth_interval = 3, .hysteresis = 2};
 
 // The scale of each step: 'o' is one that overflows, '.' a good one.
-std::vector<double> scales(LossScale& scale, std::string_view steps) {
+std::vector<double> scales(LossScaler& scale, std::string_view steps) {
   std::vector<double> result;
   for (const char step : steps) {
     result.push_back(scale.value());
@@ -21,53 +21,53 @@ std::vector<double> scales(LossScale& scale, std::string_view steps) {
 }
 
 std::vector<double> scales(std::string_view steps) {
-  LossScale scale(options);
+  LossScaler scale(options);
   return scales(scale, steps);
 }
 
 using Scales = std::vector<double>;
 
-TEST(LossScale, FallsFromTheLastForgivenOverflowOn) {
+TEST(LossScaler, FallsFromTheLastForgivenOverflowOn) {
   EXPECT_EQ(scales("ooo."), (Scales{64, 64, 32, 16, 16}));
 }
 
-TEST(LossScale, GrowsAfterSoManyGoodStepsInARow) {
+TEST(LossScaler, GrowsAfterSoManyGoodStepsInARow) {
   EXPECT_EQ(scales("......"), (Scales{64, 64, 64, 128, 128, 128, 256}));
   EXPECT_EQ(scales("..o..."), (Scales{64, 64, 64, 64, 64, 64, 128}));
 }
 
-TEST(LossScale, ForgivesAnewOnlyAfterItHasGrown) {
+TEST(LossScaler, ForgivesAnewOnlyAfterItHasGrown) {
   // Good steps alone do not give back what an overflow used up.
   EXPECT_EQ(scales("o..o.o"), (Scales{64, 64, 64, 64, 32, 32, 16}));
   EXPECT_EQ(scales("o...oo"), (Scales{64, 64, 64, 64, 128, 128, 64}));
 }
 
-TEST(LossScale, NeverFallsBelowOne) {
-  LossScale scale({.initial = 2, .growth_interval = 2, .hysteresis = 1});
+TEST(LossScaler, NeverFallsBelowOne) {
+  LossScaler scale({.initial = 2, .growth_interval = 2, .hysteresis = 1});
   EXPECT_EQ(scales(scale, "ooo.."), (Scales{2, 1, 1, 1, 1, 2}));
 }
 
-TEST(LossScale, GoesOnFromACheckpointAsIfItHadNotStopped) {
+TEST(LossScaler, GoesOnFromACheckpointAsIfItHadNotStopped) {
   const std::string steps = "o..o...o.ooo....o...oo";
-  LossScale unbroken(options);
+  LossScaler unbroken(options);
   scales(unbroken, steps);
   for (std::size_t stop = 0; stop <= steps.size(); ++stop) {
-    LossScale before(options);
+    LossScaler before(options);
     scales(before, std::string_view(steps).substr(0, stop));
     Scalars saved;
     before.save(saved);
-    LossScale after(options);
+    LossScaler after(options);
     after.restore(saved);
     scales(after, std::string_view(steps).substr(stop));
     EXPECT_EQ(scales(after, "..o"), [&] {
-      LossScale copy = unbroken;
+      LossScaler copy = unbroken;
       return scales(copy, "..o");
     }()) << stop;
   }
 }
 
-TEST(LossScale, StartsAnewFromACheckpointThatHasNone) {
-  LossScale scale(options);
+TEST(LossScaler, StartsAnewFromACheckpointThatHasNone) {
+  LossScaler scale(options);
   scale.restore(Scalars());
   EXPECT_EQ(scale.value(), options.initial);
 }

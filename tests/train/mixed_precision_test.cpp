@@ -34,7 +34,7 @@ Trained train(DType compute) {
   options.common.width = 16;
   options.common.dropout = options.common.attention_dropout = 0.1;
   options.memory = 6;
-  ModelSetting setting = testing::tiny_setting(segment);
+  ModelBuildOptions setting = testing::tiny_setting(segment);
   setting.compute = compute;
   TrainingOptions training;
   training.learning_rate = 0.01;
@@ -70,7 +70,7 @@ TEST(MixedPrecision, StreamsRememberASegmentWhoseGradientsOverflowed) {
   TransformerXlOptions options;
   options.common = testing::tiny_options();
   options.memory = 6;
-  ModelSetting setting = testing::tiny_setting(segment);
+  ModelBuildOptions setting = testing::tiny_setting(segment);
   setting.compute = DType::f16;
   Trainer trainer(make_transformer_xl(options, setting),
                   TrainingOptions{},
@@ -79,7 +79,7 @@ TEST(MixedPrecision, StreamsRememberASegmentWhoseGradientsOverflowed) {
   const StepResult result = trainer.step(batch_of(0));
   EXPECT_TRUE(result.skipped);
   EXPECT_TRUE(std::isfinite(result.loss));
-  EXPECT_EQ(trainer.carried_length(), 6);
+  EXPECT_EQ(trainer.recurrent_state_length(), 6);
 }
 
 // Without a loss scale the gradients of so many tokens are below what f16 can hold.
@@ -87,7 +87,7 @@ TEST(MixedPrecision, TheLossScaleSavesGradientsFromUnderflow) {
   const auto first_norm = [](double scale, DType compute) {
     TransformerXlOptions options;
     options.common = testing::tiny_options();
-    ModelSetting setting = testing::tiny_setting(segment);
+    ModelBuildOptions setting = testing::tiny_setting(segment);
     setting.compute = compute;
     Trainer trainer(make_transformer_xl(options, setting),
                     TrainingOptions{},

@@ -31,10 +31,10 @@ double sum_of(const Tensor& tensor) {
 TEST(OptimizerRuns, OnlyWhatDecaysLosesWeightWithoutAGradient) {
   for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
     Parameters parameters = one_process_parameters();
-    const Weight first = parameters.add("first", {3, 3}, -1, Initial::constant(1), true);
-    const Weight never = parameters.add("never", {3, 3}, -1, Initial::constant(1), false);
-    const Weight last = parameters.add("last", {5, 2}, -1, Initial::constant(1), true);
-    const Weight vector = parameters.add("vector", {4}, -1, Initial::constant(1), false);
+    const Weight first = parameters.add("first", {3, 3}, -1, Initializer::constant(1), true);
+    const Weight never = parameters.add("never", {3, 3}, -1, Initializer::constant(1), false);
+    const Weight last = parameters.add("last", {5, 2}, -1, Initializer::constant(1), true);
+    const Weight vector = parameters.add("vector", {4}, -1, Initializer::constant(1), false);
     parameters.allocate(Random(1));
     Optimizer optimizer({.kind = kind, .weight_decay = 0.5}, parameters);
     optimizer.update(0.1, 1);
@@ -49,8 +49,8 @@ TEST(OptimizerRuns, WhatLiesBetweenParametersStaysZero) {
   for (const OptimizerKindEntry& entry : optimizer_kinds()) {
     SCOPED_TRACE(entry.name);
     Parameters parameters = parameters_for(entry.kind);
-    const Weight a = parameters.add("a", {3, 5}, -1, Initial::constant(2), true);
-    const Weight b = parameters.add("b", {7, 1}, -1, Initial::constant(3), true);
+    const Weight a = parameters.add("a", {3, 5}, -1, Initializer::constant(2), true);
+    const Weight b = parameters.add("b", {7, 1}, -1, Initializer::constant(3), true);
     parameters.allocate(Random(1));
     Optimizer optimizer({.kind = entry.kind}, parameters);
     const auto take_gradients = [&] {
@@ -62,9 +62,9 @@ TEST(OptimizerRuns, WhatLiesBetweenParametersStaysZero) {
       optimizer.update(0.1, 1);
     }
     ASSERT_EQ(parameters.runs().size(), 1u);
-    const ParameterRun& run = parameters.runs().front();
-    EXPECT_EQ(run.own_master.elements(), 16 + 7);
-    EXPECT_EQ(sum_of(run.own_master.slice(15, 16)), 0);
+    const FlatParameterRun& run = parameters.runs().front();
+    EXPECT_EQ(run.shard_master.elements(), 16 + 7);
+    EXPECT_EQ(sum_of(run.shard_master.slice(15, 16)), 0);
     EXPECT_NE(values_of(a->master), Values(15, 2));
     take_gradients();
     const Tensor squares = Tensor::empty({1}, DType::f64, parameters.device());
@@ -80,8 +80,8 @@ TEST(OptimizerRuns, NarrowWeightsFollowTheMasters) {
     Parameters parameters(
         testing::backend_device(), DType::bf16, ProcessMesh(), {}, entry.separate_masters);
     const Weight matrix =
-        parameters.add("matrix", {6, 5}, -1, Initial::normal(1), true, {.hidden = true});
-    const Weight vector = parameters.add("vector", {7}, -1, Initial::normal(1), false);
+        parameters.add("matrix", {6, 5}, -1, Initializer::normal(1), true, {.hidden = true});
+    const Weight vector = parameters.add("vector", {7}, -1, Initializer::normal(1), false);
     parameters.allocate(Random(1));
     Optimizer optimizer({.kind = entry.kind, .weight_decay = 0.1}, parameters);
     const Values before = values_of(matrix->master);
@@ -93,7 +93,7 @@ TEST(OptimizerRuns, NarrowWeightsFollowTheMasters) {
     EXPECT_NE(values_of(matrix->master), before);
     if (entry.separate_masters) {
       EXPECT_NE(values_of(vector->compute), values_of(vector->master));
-      optimizer.use_kept_weights();
+      optimizer.use_eval_weights();
     }
     Values rounded = values_of(matrix->master);
     for (double& value : rounded) value = testing::rounded<BFloat16>(value);
@@ -110,7 +110,8 @@ struct Single {
 
   Single(const OptimizerOptions& options, const Shape& shape, bool hidden = false)
       : parameters(parameters_for(options.kind)),
-        weight(parameters.add("weight", shape, -1, Initial::normal(1), true, {.hidden = hidden})),
+        weight(
+            parameters.add("weight", shape, -1, Initializer::normal(1), true, {.hidden = hidden})),
         optimizer(options, allocated()) {}
 
   const Parameters& allocated() {
@@ -125,7 +126,7 @@ struct Single {
 };
 
 TEST(Adagrad, ClipsTheStepOfATensorAndNotItsSquares) {
-  Single single({.kind = OptimizerKind::adagrad, .clip_each = 0.5}, {4});
+  Single single({.kind = OptimizerKind::adagrad, .grad_clip = 0.5}, {4});
   Values weight = values_of(single.weight->master), sum(4);
   for (int step = 0; step < 3; ++step) {
     // The second gradient is short enough.
@@ -147,7 +148,7 @@ TEST(Adagrad, ClipsTheStepOfATensorAndNotItsSquares) {
 
 TEST(Lamb, ATensorOfZerosTakesTheStepOfAdam) {
   Parameters parameters = one_process_parameters();
-  const Weight zeros = parameters.add("zeros", {3}, -1, Initial::constant(0), false);
+  const Weight zeros = parameters.add("zeros", {3}, -1, Initializer::constant(0), false);
   parameters.allocate(Random(1));
   Optimizer optimizer({.kind = OptimizerKind::lamb, .epsilon = 1e-12}, parameters);
   backward(sum(zeros->variable, 2));
@@ -296,9 +297,9 @@ TEST(ScheduleFree, KeepsTheAverageAndTrainsBesideIt) {
   for (std::size_t i = 0; i < 6; ++i) between[i] = 0.75 * average[i] + 0.25 * fast[i];
   testing::expect_close(values_of(single.weight->master), average, 1e-13);
   testing::expect_close(values_of(single.weight->variable.value()), between, 1e-13);
-  single.optimizer.use_kept_weights();
+  single.optimizer.use_eval_weights();
   EXPECT_EQ(values_of(single.weight->variable.value()), values_of(single.weight->master));
-  single.optimizer.use_training_weights();
+  single.optimizer.use_train_weights();
   testing::expect_close(values_of(single.weight->variable.value()), between, 1e-13);
 }
 

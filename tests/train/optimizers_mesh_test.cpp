@@ -12,9 +12,9 @@ using testing::expect_same_training;
 // Attention without biases: the gradient of a bias of keys is 0 but for rounding, and what goes by
 // signs or by the gradient's own size makes a step of it.
 Case case_of(const OptimizerOptions& optimizer, double learning_rate) {
-  const auto make = [](const ModelSetting& setting) {
+  const auto make = [](const ModelBuildOptions& setting) {
     TransformerXlOptions options;
-    options.common = testing::dropped_options(NormPlacement::pre);
+    options.common = testing::dropped_options(NormPosition::pre);
     options.memory = 3;
     options.share_position_biases = false;
     return make_transformer_xl(options, setting);
@@ -33,7 +33,7 @@ std::vector<Case> cases() {
   return {case_of({.kind = OptimizerKind::lamb}, 0.01),
           case_of({.kind = OptimizerKind::adafactor}, 0.01),
           case_of({.kind = OptimizerKind::adafactor, .beta1 = 0.9, .adafactor = scheduled}, 0.01),
-          case_of({.kind = OptimizerKind::adagrad, .clip_each = 0.03}, 0.01),
+          case_of({.kind = OptimizerKind::adagrad, .grad_clip = 0.03}, 0.01),
           case_of({.kind = OptimizerKind::radam, .beta2 = 0.6}, 0.01),
           case_of({.kind = OptimizerKind::lion}, 0.001),
           case_of({.kind = OptimizerKind::muon}, 0.01),

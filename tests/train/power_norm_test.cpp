@@ -18,7 +18,7 @@ Batch batch_of(int step) {
 // The first two steps are of the warm-up.
 Trainer make_trainer(double learning_rate = 0.1) {
   DecoderOptions options;
-  options.common = testing::tiny_options(NormPlacement::pre);
+  options.common = testing::tiny_options(NormPosition::pre);
   options.common.norm_kind = NormKind::power;
   options.common.power.warmup = 2;
   TrainingOptions training;
@@ -69,7 +69,7 @@ TEST(PowerNorm, StatisticsAreNotMovedByAStepThatIsOnlyTried) {
   Trainer trainer = make_trainer(), other = make_trainer();
   trainer.step(batch_of(0));
   other.step(batch_of(0));
-  other.try_step(batch_of(1));
+  other.probe_step(batch_of(1));
   trainer.step(batch_of(2));
   other.step(batch_of(2));
   EXPECT_EQ(statistics_of(trainer), statistics_of(other));

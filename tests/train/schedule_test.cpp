@@ -12,7 +12,7 @@ namespace longspan::schedule_test {
 namespace {
 
 std::vector<double> rates(const TrainingOptions& options, std::int64_t updates) {
-  const Schedule schedule = options.make_schedule();
+  const LrSchedule schedule = options.make_schedule();
   std::vector<double> all;
   for (std::int64_t update = 1; update <= updates; ++update) all.push_back(schedule.at(update));
   return all;
@@ -88,7 +88,7 @@ TEST(RunSchedule, AStableRunHasItsBeginningInCommonWithEveryBranch) {
   const std::vector<double> all = rates(longer, 10), found = rates(branch, 10);
   expect_rates(all, {0.5, 1, 1, 1, 1, 1, 1, 1, 1, 1});
   expect_rates(found, {0.5, 1, 1, 1, 1, 1, 1, 0.75, 0.5, 0.25});
-  branch.decay_shape = DecayShape::square_root;
+  branch.decay_shape = DecayType::square_root;
   branch.end_learning_rate = 0.2;
   expect_rates(rates(branch, 11),
                {0.5,

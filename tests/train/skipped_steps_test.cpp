@@ -28,7 +28,7 @@ Trainer make_trainer(double learning_rate) {
   training.learning_rate = learning_rate;
   training.schedule = ScheduleKind::constant;
   training.clip_norm = 0;
-  training.skipped_in_a_row = 3;
+  training.consecutive_skips = 3;
   training.optimizer = {.kind = OptimizerKind::sgd, .momentum = 0.5};
   return Trainer(make_transformer_xl(options, testing::tiny_setting(segment)), training, Random(1));
 }
@@ -88,8 +88,8 @@ TEST(AStepThatIsTried, FindsWhatTheStepWouldAndChangesNothing) {
   Trainer trainer = make_trainer(0.1);
   trainer.step(batch_of(0));
   const auto before = tensors_of(trainer);
-  const StepResult tried = trainer.try_step(batch_of(1));
-  EXPECT_TRUE(tried.is_sound());
+  const StepResult tried = trainer.probe_step(batch_of(1));
+  EXPECT_TRUE(tried.can_continue());
   EXPECT_EQ(tensors_of(trainer), before);
   EXPECT_EQ(trainer.steps(), 1);
   const StepResult result = trainer.step(batch_of(1));
@@ -97,7 +97,7 @@ TEST(AStepThatIsTried, FindsWhatTheStepWouldAndChangesNothing) {
   EXPECT_EQ(result.gradient_norm, tried.gradient_norm);
   Trainer ruined = make_trainer(ruinous);
   ruined.step(batch_of(0));
-  EXPECT_FALSE(ruined.try_step(batch_of(0)).is_sound());
+  EXPECT_FALSE(ruined.probe_step(batch_of(0)).can_continue());
   EXPECT_EQ(ruined.skipped(), 0);
 }
 
@@ -109,7 +109,7 @@ TEST(Trainer, ReportsWhetherItsWeightsAreFinite) {
   EXPECT_TRUE(trainer.has_finite_weights());
   EXPECT_EQ(tensors_of(trainer), before);
   for (const double value : {std::numeric_limits<double>::infinity(), std::nan("")}) {
-    const Tensor master = trainer.model().parameters().trained().back()->own_master;
+    const Tensor master = trainer.model().parameters().trained().back()->shard_master;
     const double was = master.span<double>().back();
     master.span<double>().back() = value;
     EXPECT_FALSE(trainer.has_finite_weights());

@@ -18,41 +18,43 @@ constexpr double rounding = 1e-12;
 constexpr double weights[] = {0.75, 3.5};
 
 // The next tokens, and with a matrix of its own those that are marked.
-class TwoTerms : public Readout {
+class TwoTerms : public OutputHead {
  public:
-  TwoTerms(const Scope& scope, const Body& body, const ModelSetting& setting)
-      : next_(vocabulary_readout()(scope, body, setting)),
-        marked_(vocabulary_readout()(scope.child("marked"), body, setting)) {}
+  TwoTerms(const Scope& scope, const Backbone& body, const ModelBuildOptions& setting)
+      : next_(lm_head()(scope, body, setting)),
+        marked_(lm_head()(scope.child("marked"), body, setting)) {}
 
-  std::vector<Term> terms(const States& states,
-                          const Reading& reading,
-                          const Pass& pass) const override {
-    Reading marked = reading;
+  std::vector<LossTerm> losses(const BackboneOutput& states,
+                              const ModelInput& reading,
+                              const ForwardContext& pass) const override {
+    ModelInput marked = reading;
     marked.fields["targets"] = field_of(reading.fields, "marked");
-    std::vector<Term> terms = next_->terms(states, reading, pass);
-    terms.push_back(marked_->terms(states, marked, pass).front());
+    std::vector<LossTerm> terms = next_->losses(states, reading, pass);
+    terms.push_back(marked_->losses(states, marked, pass).front());
     terms[0].weight = weights[0];
     terms[1].weight = weights[1];
     terms[1].name = terms[1].count = "marked";
     return terms;
   }
-  Variable scores(const States& states, const Reading& reading, const Pass& pass) const override {
+  Variable scores(const BackboneOutput& states,
+                  const ModelInput& reading,
+                  const ForwardContext& pass) const override {
     return next_->scores(states, reading, pass);
   }
-  const Part& part() const override { return next_->part(); }
+  const ShardRange& part() const override { return next_->part(); }
 
  private:
-  std::unique_ptr<Readout> next_;
-  std::unique_ptr<Readout> marked_;
+  std::unique_ptr<OutputHead> next_;
+  std::unique_ptr<OutputHead> marked_;
 };
 
 std::unique_ptr<Model> make_model(const ProcessMesh& mesh) {
-  ModelSetting setting = testing::tiny_setting(segment);
+  ModelBuildOptions setting = testing::tiny_setting(segment);
   setting.mesh = mesh;
   return std::make_unique<Model>(
       setting,
-      testing::embedding_body({.width = 8, .initial = Initial::normal(0.5)}),
-      [](const Scope& scope, const Body& body, const ModelSetting& each) {
+      testing::embedding_body({.width = 8, .initial = Initializer::normal(0.5)}),
+      [](const Scope& scope, const Backbone& body, const ModelBuildOptions& each) {
         return std::make_unique<TwoTerms>(scope, body, each);
       });
 }
@@ -121,7 +123,7 @@ void expect_step(const Expected& wanted, const ProcessMesh& mesh, std::int64_t a
   const Batch batch = batch_of(
       streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size"));
   const double total = weights[0] * wanted.means[0] + weights[1] * wanted.means[1];
-  EXPECT_NEAR(trainer.try_step(batch).loss, total, rounding);
+  EXPECT_NEAR(trainer.probe_step(batch).loss, total, rounding);
   const StepResult found = trainer.step(batch);
   EXPECT_NEAR(found.loss, total, rounding);
   EXPECT_EQ(found.tokens, 18);
@@ -134,7 +136,7 @@ void expect_step(const Expected& wanted, const ProcessMesh& mesh, std::int64_t a
   ASSERT_EQ(parameters.size(), wanted.gradients.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     SCOPED_TRACE(parameters[i]->name);
-    testing::expect_close(values_of(parameters[i]->own_gradient),
+    testing::expect_close(values_of(parameters[i]->shard_gradient),
                           testing::piece_of(wanted.gradients[i], *parameters[i]),
                           rounding);
   }

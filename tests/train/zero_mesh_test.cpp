@@ -29,7 +29,7 @@ Trainer make_trainer(const Kind& kind, const ProcessMesh& mesh, const Device& de
                     .width = kind.width,
                     .heads = 2,
                     .feed_forward = 2 * kind.width,
-                    .norm = NormPlacement::pre,
+                    .norm = NormPosition::pre,
                     .dropout = 0.1,
                     .attention_dropout = 0.1};
   TrainingOptions training;
@@ -187,9 +187,9 @@ TEST(Zero, GradientsARankAreTheirShareAndTheBucketsUnderWay) {
 TEST(Zero, RanksThatFillABucketTogetherHaveTheSameOnes) {
   testing::for_each_layout({{.tensor = 2, .sequence = true}}, [](const ProcessMesh& mesh) {
     Parameters parameters(testing::backend_device(), DType::f64, mesh, {.zero = 2});
-    parameters.add("table", {31, 16}, 0, Initial::constant(0), true);
+    parameters.add("table", {31, 16}, 0, Initializer::constant(0), true);
     for (int i = 0; i < 16; ++i)
-      parameters.add(fmt::format("vector{}", i), {16}, -1, Initial::constant(0), false);
+      parameters.add(fmt::format("vector{}", i), {16}, -1, Initializer::constant(0), false);
     parameters.allocate(Random(1));
     const auto buckets = std::ssize(parameters.buckets());
     EXPECT_EQ(mesh.world.all_reduce(buckets, Reduction::maximum), buckets);

@@ -11,7 +11,7 @@ namespace {
 
 class LlamaConfig : public ::testing::Test {
  protected:
-  ModelMeaning meaning(const std::string& text) const {
+  ImportedConfig meaning(const std::string& text) const {
     const auto path = directory_.path() / "config.json";
     write_bytes(path, text);
     const ModelConfig config(path);

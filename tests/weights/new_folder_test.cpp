@@ -25,7 +25,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
 
 using Names = std::vector<std::string>;
 
-TEST(NewFolder, RemovesWhatWhoWasKilledHasLeft) {
+TEST(AtomicDirectory, RemovesWhatWhoWasKilledHasLeft) {
   const testing::TemporaryDirectory place;
   const fs::path path = place.path() / "model";
   for (const char* const name : {"model.tmp-1", "model.tmp-mine", "model2.tmp-1"}) {
@@ -34,9 +34,9 @@ TEST(NewFolder, RemovesWhatWhoWasKilledHasLeft) {
   }
   std::ofstream(place.path() / "model.lock-1") << "";
   {
-    NewFolder first(path, "--to");
+    AtomicDirectory first(path, "--to");
     // Of one that is alive, nothing.
-    NewFolder second(path, "--to");
+    AtomicDirectory second(path, "--to");
     EXPECT_TRUE(fs::exists(first.inside()));
     EXPECT_FALSE(fs::exists(place.path() / "model.tmp-1"));
     std::ofstream(second.inside() / "weights") << "w";

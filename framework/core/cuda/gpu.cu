@@ -41,7 +41,7 @@ std::vector<int> usable() {
   return result;
 }
 
-std::string absence() {
+std::string unavailable_reason() {
   int driver = 0, count = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
     return "this machine has no CUDA driver";
@@ -51,13 +51,13 @@ std::string absence() {
          " with compute capability 8.0 or newer and 160 KiB of shared memory for a block";
 }
 
-std::string trouble() {
+std::string unusable_reason() {
   int driver = 0, count = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "";
-  return count_into(count) == cudaErrorNoDevice || !usable().empty() ? "" : absence();
+  return count_into(count) == cudaErrorNoDevice || !usable().empty() ? "" : unavailable_reason();
 }
 
-std::string bus_address(int gpu) {
+std::string pci_bus_id(int gpu) {
   char text[32] = "";
   require_success(cudaDeviceGetPCIBusId(text, sizeof text, gpu), "asking where a GPU is");
   return text;
@@ -115,9 +115,9 @@ Event::~Event() {
   cudaEventDestroy(event_);
 }
 
-bool Event::passed() const { return happened(cudaEventQuery(event_), "running on a GPU"); }
+bool Event::is_complete() const { return happened(cudaEventQuery(event_), "running on a GPU"); }
 
-void Event::hold(CUstream_st* stream) const {
+void Event::make_stream_wait(CUstream_st* stream) const {
   require_success(cudaStreamWaitEvent(stream, event_, 0), "waiting for another stream");
 }
 
@@ -161,11 +161,11 @@ void zero(void* block, std::size_t bytes, CUstream_st* stream) {
 }
 
 #ifdef LONGSPAN_WITH_NVTX
-void begin_range(const char* name) noexcept { nvtxRangePushA(name); }
-void end_range() noexcept { nvtxRangePop(); }
+void push_nvtx_range(const char* name) noexcept { nvtxRangePushA(name); }
+void pop_nvtx_range() noexcept { nvtxRangePop(); }
 #else
-void begin_range(const char*) noexcept {}
-void end_range() noexcept {}
+void push_nvtx_range(const char*) noexcept {}
+void pop_nvtx_range() noexcept {}
 #endif
 
 }  // namespace longspan::gpu

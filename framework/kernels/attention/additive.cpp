@@ -28,17 +28,20 @@ void check_read(const AdditiveAttention& call) {
   if (call.padding.defined())
     require_tensor(additive_kernel, "padding", call.padding, {key[0], key[1]}, DType::u8);
   require_tensor(additive_kernel, "out", call.out, query.with(3, value[3]), dtype);
-  if (!call.taps.defined()) {
+  if (!call.kernel_size.defined()) {
     require_tensor(
         additive_kernel, "log_sum_exp", call.log_sum_exp, {query[0], query[2], query[1]}, sum);
     return;
   }
-  require(call.taps.shape().dimensions() == 3,
+  require(call.kernel_size.shape().dimensions() == 3,
           "{}: taps are {}, wanted [heads, taps, dim]",
           additive_kernel,
-          call.taps.shape().to_string());
-  require_tensor(
-      additive_kernel, "taps", call.taps, {query[2], call.taps.shape()[1], query[3]}, sum);
+          call.kernel_size.shape().to_string());
+  require_tensor(additive_kernel,
+                 "taps",
+                 call.kernel_size,
+                 {query[2], call.kernel_size.shape()[1], query[3]},
+                 sum);
   require_tensor(additive_kernel,
                  "probabilities",
                  call.probabilities,
@@ -62,15 +65,18 @@ void check(const AdditiveAttentionGradient& call) {
   require_tensor(additive_kernel, "dkey", call.dkey, key, sum);
   require_tensor(additive_kernel, "dvalue", call.dvalue, forward.value.shape(), sum);
   const std::int64_t batch = query[0], heads = query[2], dim = query[3];
-  if (!forward.taps.defined()) {
+  if (!forward.kernel_size.defined()) {
     require_tensor(additive_kernel, "scratch", call.scratch, {batch, heads, query[1]}, sum);
     require_tensor(additive_kernel, "dweight", call.dweight, {batch * query[1], heads, dim}, sum);
     return;
   }
   require_tensor(additive_kernel, "scratch", call.scratch, {batch, heads, 2, key[1]}, sum);
   require_tensor(additive_kernel, "dweight", call.dweight, {batch, heads, dim}, sum);
-  require_tensor(
-      additive_kernel, "dtaps", call.dtaps, {batch, heads, forward.taps.shape()[1], dim}, sum);
+  require_tensor(additive_kernel,
+                 "dtaps",
+                 call.dtaps,
+                 {batch, heads, forward.kernel_size.shape()[1], dim},
+                 sum);
 }
 
 }  // namespace longspan

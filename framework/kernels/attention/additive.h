@@ -32,7 +32,7 @@ struct AdditiveAttention {
   Tensor key;
   Tensor value;
   Tensor weight;
-  Tensor taps = {};
+  Tensor kernel_size = {};
   Tensor before = {};   // with taps: a_(-1) [batch, heads, keys]; undefined: 0
   Tensor length = {};   // [batch] i64; undefined: there is no padding
   Tensor padding = {};  // [batch, keys] u8, 1: the key is padding; may be undefined

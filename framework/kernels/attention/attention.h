@@ -38,7 +38,7 @@ struct AttentionMask {
   // [batch, time] i64: query i sees no key that stands more than reach[b, i] positions before it.
   // Where documents share a row it is the place of each token in its document. Where it reaches
   // back to, p - reach, never goes back from one query to the next.
-  Tensor reach = {};
+  Tensor max_lookback = {};
   std::optional<SortedSequence> sorted = {};
 };
 
@@ -72,7 +72,7 @@ struct SpanTerm {
 };
 
 // Hash attention with shared queries and keys (Kitaev et al. 2020).
-struct HashTerm {
+struct LshTerm {
   // The score of a pair with equal original positions, in place of the product: a token attends to
   // itself only where nothing else is allowed. -1e5 is the usual one; the log-sum-exp of a row that
   // sees only itself is as large, so in f32 -1e3 keeps the gradient exact to 1e-4 where -1e5 keeps
@@ -132,7 +132,7 @@ struct Attention {
   // distance_bias[h, clip(k - p, -K, K) + K] to the scaled score.
   Tensor distance_bias = {};
   std::optional<SpanTerm> span = {};
-  std::optional<HashTerm> hash = {};
+  std::optional<LshTerm> hash = {};
   double scale = 0;  // of the products; 0: 1 / sqrt(dim)
   double cap = 0;  // products s, scaled, become cap tanh(s / cap) before anything is added to them;
                    // 0: they do not. Not with a hash
@@ -188,8 +188,8 @@ void merge_attention(Cpu, const MergeAttention&);
 void merge_attention(Cuda, const MergeAttention&);
 
 // The attention over no key at all, to merge into: out is zero and log_sum_exp -inf. f32 or f64.
-void begin_merge(Cpu, const Tensor& out, const Tensor& log_sum_exp);
-void begin_merge(Cuda, const Tensor& out, const Tensor& log_sum_exp);
+void init_merge(Cpu, const Tensor& out, const Tensor& log_sum_exp);
+void init_merge(Cuda, const Tensor& out, const Tensor& log_sum_exp);
 
 // Floating-point operations of the scores a mask lets through, forward: 2 dim (and 2 dim for the
 // relative term or a key table, twice where keys are multiplied with it too) and 2 value_dim (and 2

@@ -32,11 +32,11 @@ void expect_either(const Tensor& tensor, std::string_view name, const Shape& sha
 // Whether the host can read what is in the tensors of a call.
 bool is_readable(const Attention& a) {
   const DeviceState& device = a.query.device().state();
-  return !device.dry() && !device.on_gpu();
+  return !device.is_meta() && !device.on_gpu();
 }
 
 void check_reach(const Attention& a) {
-  const Tensor& reach = a.mask.reach;
+  const Tensor& reach = a.mask.max_lookback;
   const std::int64_t batch = a.query.shape()[0], time = a.query.shape()[1];
   expect(reach, "reach", {batch, time}, DType::i64);
   require(!a.mask.sorted, "attention: a sorted sequence has no reach");
@@ -68,7 +68,7 @@ void check_mask(const Attention& a) {
           mask.rules.size());
   if (mask.key_padding.defined()) expect(mask.key_padding, "key_padding", {q[0], keys}, DType::u8);
   if (mask.key_length.defined()) expect(mask.key_length, "key_length", {q[0]}, DType::i64);
-  if (mask.reach.defined()) check_reach(a);
+  if (mask.max_lookback.defined()) check_reach(a);
   if (!mask.sorted) return;
   const SortedSequence& sorted = *mask.sorted;
   const Shape of_queries{q[0], q[2], q[1]};
@@ -91,12 +91,12 @@ void check_relative(const Attention& a) {
   expect_either(relative.content_bias, "content_bias", {q[2], q[3]}, a.query.dtype());
   expect_either(relative.position_bias, "position_bias", {q[2], q[3]}, a.query.dtype());
   for (const auto& plan : plans_of(a))
-    require(plan->pairs() == 0 || (plan->nearest() >= 0 && plan->farthest() < distances),
+    require(plan->pairs() == 0 || (plan->nearest() >= 0 && plan->max_distance() < distances),
             "attention: the relative term has keys for the distances from 0 to {}, the mask allows "
             "those from {} to {}",
             distances - 1,
             plan->nearest(),
-            plan->farthest());
+            plan->max_distance());
 }
 
 void check_table(const Tensor& table, std::string_view name, std::int64_t width, DType dtype) {
@@ -136,7 +136,7 @@ void check_span(const Attention& a) {
 }
 
 void check_hash(const Attention& a) {
-  const HashTerm& hash = *a.hash;
+  const LshTerm& hash = *a.hash;
   const Shape& q = a.query.shape();
   if (!hash.chunk.defined()) {
     require(!hash.bucket.defined(), "attention: buckets of rounds need their chunks");
@@ -217,7 +217,7 @@ std::vector<std::shared_ptr<const TilePlan>> plans_of(const Attention& a) {
 
 bool counts_only(const Attention& a) {
   DeviceState& device = a.query.device().state();
-  return device.dry() && device.kept<OnlyFlops>().wanted;
+  return device.is_meta() && device.get_or_create<FlopsOnlyMode>().wanted;
 }
 
 void check(const Attention& a) {
@@ -288,7 +288,7 @@ void check(const AttentionGradient& g) {
     expect(g.ddistance_bias, "ddistance_bias", a.distance_bias.shape(), sums);
 }
 
-void check(const Attention& a, const GivenScores& given) {
+void check(const Attention& a, const ExternalScores& given) {
   if (!given.any()) return;
   require(!a.hash && !a.mask.sorted && a.cap == 0,
           "attention: given scores cannot be combined with a sorted sequence, the rules of hash "
@@ -317,7 +317,7 @@ void check(const Attention& a, const GivenScores& given) {
           positions);
 }
 
-void check(const GivenScores& given, const GivenScores& gradients, DType dtype) {
+void check(const ExternalScores& given, const ExternalScores& gradients, DType dtype) {
   const auto expect_like = [&](const Tensor& gradient, const char* name, const Tensor& of) {
     if (of.defined()) expect(gradient, name, of.shape(), accumulator_of(dtype));
   };
@@ -454,7 +454,7 @@ double pairs_of(const Attention& a) {
   const auto plans = plans_of(a);
   const AttentionMask& mask = a.mask;
   const bool by_row =
-      mask.key_padding.defined() || mask.key_length.defined() || mask.reach.defined();
+      mask.key_padding.defined() || mask.key_length.defined() || mask.max_lookback.defined();
   double pairs = 0;
   if (!by_row || !is_readable(a)) {
     for (const auto& plan : plans) pairs += static_cast<double>(batch * plan->pairs());
@@ -463,7 +463,9 @@ double pairs_of(const Attention& a) {
   for (std::int64_t b = 0; b < batch; ++b) {
     const auto seen = unpadded(mask, b, a.key.shape()[1]);
     const std::int64_t* const reach =
-        mask.reach.defined() ? mask.reach.data<std::int64_t>() + b * a.query.shape()[1] : nullptr;
+        mask.max_lookback.defined()
+            ? mask.max_lookback.data<std::int64_t>() + b * a.query.shape()[1]
+            : nullptr;
     std::int64_t of_plan = 0;
     for (std::size_t h = 0; h < plans.size(); ++h) {
       if (h == 0 || plans[h] != plans[h - 1])
@@ -495,19 +497,19 @@ void count_backward(DeviceState& device, const Attention& forward) {
   const PairFlops pair(forward);
   const double pairs = pairs_of(forward);
   device.count_flops(pairs * (3 * pair.keys + 2 * pair.values));
-  device.kept<UnneededFlops>().flops += pairs * pair.keys;
+  device.get_or_create<RedundantFlops>().flops += pairs * pair.keys;
 }
 
-double given_flops(const Attention& a, const GivenScores& given) {
+double external_score_flops(const Attention& a, const ExternalScores& given) {
   return given.low.defined() ? 2 * pairs_of(a) : 0;
 }
 
-void count_backward(DeviceState& device, const Attention& forward, const GivenScores& given) {
+void count_backward(DeviceState& device, const Attention& forward, const ExternalScores& given) {
   count_backward(device, forward);
   // Made again, and twice for the gradients of both factors.
-  const double flops = given_flops(forward, given);
+  const double flops = external_score_flops(forward, given);
   device.count_flops(3 * flops);
-  device.kept<UnneededFlops>().flops += flops;
+  device.get_or_create<RedundantFlops>().flops += flops;
 }
 
 }  // namespace tile_attention

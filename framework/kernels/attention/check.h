@@ -15,7 +15,7 @@ void check(const AttentionGradient& g);
 
 void check(const MergeAttention& m);
 
-// Whether a dry device wants the call's operations and nothing else (OnlyFlops).
+// Whether a dry device wants the call's operations and nothing else (FlopsOnlyMode).
 bool counts_only(const Attention& a);
 // What a dry device counts of a backward pass: all that is made, and what of it the forward pass
 // has been counted for already.

@@ -51,7 +51,7 @@ void check(const ClusterSums& sums) {
   require_tensor("add_cluster_sums", "cluster", sums.cluster, {x[0], x[2], 1, x[1]}, DType::i32);
 }
 
-void check(const MoveCentroids& move) {
+void check(const UpdateCentroids& move) {
   const Shape& shape = move.centroids.shape();
   const DType dtype = move.centroids.dtype();
   require(shape.dimensions() == 3 && dtype == accumulator_of(dtype),

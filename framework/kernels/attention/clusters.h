@@ -45,15 +45,15 @@ void add_cluster_sums(Cuda, const ClusterSums&);
 // centroid = decay * centroid + (1 - decay) * sum / |sum|, where there was a token; with `unit` it
 // is then made one long. centroids, sums: [heads, clusters, dim], counts: [heads, clusters], f32 or
 // f64.
-struct MoveCentroids {
+struct UpdateCentroids {
   Tensor centroids;
   Tensor sums;
   Tensor counts;
   double decay = 0.999;
   bool unit = true;
 };
-void move_centroids(Cpu, const MoveCentroids&);
-void move_centroids(Cuda, const MoveCentroids&);
+void update_centroids(Cpu, const UpdateCentroids&);
+void update_centroids(Cuda, const UpdateCentroids&);
 
 // y[r, :] = x[r, :] / (count[r] + floor), zeros where the count is 0. x, y: [rows, dim] of any
 // floating dtypes; count: [rows], f32 or f64.
@@ -70,7 +70,7 @@ void divide_rows(Cuda, const DivideRows&);
 void check(const ClusterMembers&);
 void check(const NearestCluster&);
 void check(const ClusterSums&);
-void check(const MoveCentroids&);
+void check(const UpdateCentroids&);
 void check(const DivideRows&);
 
 }  // namespace longspan

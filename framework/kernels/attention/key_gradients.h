@@ -7,9 +7,9 @@
 
 namespace longspan::tile_attention {
 
-class KeyGradients {
+class GroupedKeyGradients {
  public:
-  explicit KeyGradients(const AttentionGradient& g) : asked_(g), by_head_(g) {
+  explicit GroupedKeyGradients(const AttentionGradient& g) : asked_(g), by_head_(g) {
     const Attention& a = g.forward;
     const std::int64_t heads = a.query.shape()[2];
     if (a.key.shape()[2] == heads) return;
@@ -22,9 +22,9 @@ class KeyGradients {
   // Behind them.
   template <typename Backend>
   void sum(Backend backend) const {
-    if (by_head_.dkey.shape() == asked_.dkey.shape() || backend.state->dry()) return;
-    sum_heads(backend, by_head_.dkey, asked_.dkey, asked_.add);
-    sum_heads(backend, by_head_.dvalue, asked_.dvalue, asked_.add);
+    if (by_head_.dkey.shape() == asked_.dkey.shape() || backend.state->is_meta()) return;
+    sum_grouped_heads(backend, by_head_.dkey, asked_.dkey, asked_.add);
+    sum_grouped_heads(backend, by_head_.dvalue, asked_.dvalue, asked_.add);
   }
 
  private:

@@ -4,16 +4,16 @@
 
 namespace longspan {
 
-void check(const HiddenKeys& hidden) {
+void check(const KeyPaddingMask& hidden) {
   const Shape& shape = hidden.log_weight.shape();
   const DType dtype = hidden.log_weight.dtype();
   require(shape.dimensions() == 3 && (dtype == DType::f32 || dtype == DType::f64) &&
-              count_of(hidden.positions) == shape[1] &&
+              pluralize(hidden.positions) == shape[1] &&
               std::ssize(hidden.positions) <= most_key_ranges,
           "hide_keys: weights are {} {}, of {} positions in {} ranges",
           name_of(dtype),
           shape,
-          count_of(hidden.positions),
+          pluralize(hidden.positions),
           hidden.positions.size());
   require(!hidden.padding.defined() ||
               (hidden.padding.dtype() == DType::u8 && hidden.padding.shape().dimensions() == 2 &&

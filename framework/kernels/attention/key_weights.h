@@ -12,14 +12,14 @@ namespace longspan {
 // log_weight becomes -inf at keys that are padding. padding: [batch, positions] u8, 1: the key is
 // padding; length: [batch] i64, keys at that position and after are. Each may be undefined.
 // positions: where the keys stand, range by range.
-struct HiddenKeys {
+struct KeyPaddingMask {
   Tensor padding = {};
   Tensor length = {};
   Ranges positions;
   Tensor log_weight;
 };
-void hide_keys(Cpu, const HiddenKeys&);
-void hide_keys(Cuda, const HiddenKeys&);
+void mask_keys(Cpu, const KeyPaddingMask&);
+void mask_keys(Cuda, const KeyPaddingMask&);
 
 // Keys whose features are exp(-shift) of what they should be, a number for each that is -inf at
 // hidden ones. Causal, they are weighed against the largest shift so far, and what came before
@@ -76,7 +76,7 @@ void gate_logs_backward(Cpu, const GateLogsGradient&);
 void gate_logs_backward(Cuda, const GateLogsGradient&);
 
 // Throw Failure where shapes or dtypes are not as said above.
-void check(const HiddenKeys&);
+void check(const KeyPaddingMask&);
 void check(const ShiftedKeys&);
 
 }  // namespace longspan

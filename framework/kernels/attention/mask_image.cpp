@@ -21,7 +21,7 @@ void ImageRule::for_row(std::int64_t row, std::int64_t left, std::int64_t right,
   for (std::int64_t c = std::max<std::int64_t>(left, 0); c < right;) {
     const std::int64_t end = std::min(right, (c / step + 1) * step);
     const std::int64_t begin = position_of({row, c});
-    f(Stretch{begin, begin + end - c});
+    f(KeyRange{begin, begin + end - c});
     c = end;
   }
 }
@@ -49,9 +49,9 @@ void ImageRule::for_block(Pixel corner, const F& f) const {
     for_row(row, corner.column, corner.column + image_.query_width, f);
 }
 
-Stretches ImageRule::seen_by(Stretch queries) const {
-  Stretches found;
-  const auto add = [&](Stretch s) { found.push_back(s); };
+KeyRanges ImageRule::seen_by(KeyRange queries) const {
+  KeyRanges found;
+  const auto add = [&](KeyRange s) { found.push_back(s); };
   queries.begin = std::max<std::int64_t>(queries.begin, 0);
   queries.end = std::min(queries.end, pixels());
   std::int64_t before = -1;
@@ -62,9 +62,9 @@ Stretches ImageRule::seen_by(Stretch queries) const {
     for_flange(corner, add);
     for_block(corner, add);
   }
-  std::sort(found.begin(), found.end(), [](Stretch a, Stretch b) { return a.begin < b.begin; });
-  Stretches result;
-  for (const Stretch& s : found) {
+  std::sort(found.begin(), found.end(), [](KeyRange a, KeyRange b) { return a.begin < b.begin; });
+  KeyRanges result;
+  for (const KeyRange& s : found) {
     if (!result.empty() && s.begin <= result.back().end)
       result.back().end = std::max(result.back().end, s.end);
     else
@@ -76,7 +76,7 @@ Stretches ImageRule::seen_by(Stretch queries) const {
 std::uint64_t ImageRule::word(std::int64_t p, std::int64_t k) {
   if (p < 0 || p >= pixels()) return 0;
   std::uint64_t* to = &known_;
-  const auto mark = [&](Stretch s) {
+  const auto mark = [&](KeyRange s) {
     const std::int64_t begin = std::max(s.begin, k);
     const std::int64_t end = std::min(s.end, k + 64);
     if (begin < end) *to |= (~std::uint64_t{0} >> (64 - (end - begin))) << (begin - k);

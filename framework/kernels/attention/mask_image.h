@@ -26,7 +26,7 @@ class ImageRule {
   // The definition.
   LONGSPAN_HOST_DEVICE bool allows(std::int64_t p, std::int64_t k) const;
   // What some query of the positions sees, and perhaps more of their blocks.
-  Stretches seen_by(Stretch queries) const;
+  KeyRanges seen_by(KeyRange queries) const;
   // The keys k .. k + 63 that query p sees. Keeps what queries of one block share from call to
   // call.
   std::uint64_t word(std::int64_t p, std::int64_t k);

@@ -16,7 +16,7 @@ std::uint64_t ones(std::int64_t begin, std::int64_t end) {
   return (all_bits >> (64 - (end - begin))) << begin;
 }
 
-void append(Stretches& stretches, Stretch s, Stretch within) {
+void append(KeyRanges& stretches, KeyRange s, KeyRange within) {
   s = {std::max(s.begin, within.begin), std::min(s.end, within.end)};
   if (s.begin >= s.end) return;
   if (!stretches.empty() && s.begin <= stretches.back().end)
@@ -27,17 +27,17 @@ void append(Stretches& stretches, Stretch s, Stretch within) {
 
 // [first + m length, + count) for every m, within the keys.
 void append_periodic(
-    Stretches& to, std::int64_t length, std::int64_t first, std::int64_t count, Stretch keys) {
+    KeyRanges& to, std::int64_t length, std::int64_t first, std::int64_t count, KeyRange keys) {
   if (count <= 0) return;
   const std::int64_t begin =
       first + floor_divide(keys.begin - first - (count - 1) + length - 1, length) * length;
   for (std::int64_t k = begin; k < keys.end; k += length) append(to, {k, k + count}, keys);
 }
 
-Stretches intersect(const Stretches& a, const Stretches& b) {
-  Stretches result;
+KeyRanges intersect(const KeyRanges& a, const KeyRanges& b) {
+  KeyRanges result;
   for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
-    const Stretch both{std::max(a[i].begin, b[j].begin), std::min(a[i].end, b[j].end)};
+    const KeyRange both{std::max(a[i].begin, b[j].begin), std::min(a[i].end, b[j].end)};
     if (both.begin < both.end) result.push_back(both);
     if (a[i].end < b[j].end)
       ++i;
@@ -47,13 +47,13 @@ Stretches intersect(const Stretches& a, const Stretches& b) {
   return result;
 }
 
-Stretches unite(const Stretches& a, const Stretches& b) {
-  Stretches sorted(a.size() + b.size());
-  std::merge(a.begin(), a.end(), b.begin(), b.end(), sorted.begin(), [](Stretch x, Stretch y) {
+KeyRanges unite(const KeyRanges& a, const KeyRanges& b) {
+  KeyRanges sorted(a.size() + b.size());
+  std::merge(a.begin(), a.end(), b.begin(), b.end(), sorted.begin(), [](KeyRange x, KeyRange y) {
     return x.begin < y.begin;
   });
-  Stretches result;
-  for (const Stretch& s : sorted) append(result, s, s);
+  KeyRanges result;
+  for (const KeyRange& s : sorted) append(result, s, s);
   return result;
 }
 
@@ -64,13 +64,13 @@ std::span<const std::int64_t> key_blocks(const MaskRule& rule, std::int64_t quer
   return {list + list[query_block], list + list[query_block + 1]};
 }
 
-Stretches block_map_stretches(const MaskRule& rule, Stretch queries, Stretch keys, bool all) {
+KeyRanges block_map_stretches(const MaskRule& rule, KeyRange queries, KeyRange keys, bool all) {
   const std::int64_t length = rule.numbers[0];
   const std::int64_t first = floor_divide(queries.begin, length);
   const std::int64_t last = floor_divide(queries.end - 1, length);
-  Stretches result;
+  KeyRanges result;
   for (std::int64_t block = first; block <= last; ++block) {
-    Stretches here;
+    KeyRanges here;
     for (const std::int64_t k : key_blocks(rule, block))
       append(here, {k * length, (k + 1) * length}, keys);
     if (block == first)
@@ -81,22 +81,22 @@ Stretches block_map_stretches(const MaskRule& rule, Stretch queries, Stretch key
   return result;
 }
 
-bool holds_any(const std::vector<std::int64_t>& sorted, Stretch queries) {
+bool holds_any(const std::vector<std::int64_t>& sorted, KeyRange queries) {
   const auto found = std::lower_bound(sorted.begin(), sorted.end(), queries.begin);
   return found != sorted.end() && *found < queries.end;
 }
-bool holds_all(const std::vector<std::int64_t>& sorted, Stretch queries) {
+bool holds_all(const std::vector<std::int64_t>& sorted, KeyRange queries) {
   const auto found = std::lower_bound(sorted.begin(), sorted.end(), queries.begin);
   const std::int64_t count = queries.end - queries.begin;
   return sorted.end() - found >= count && found[count - 1] == queries.end - 1;
 }
 
 // What some, or every, query may see by one rule.
-Stretches stretches_of(const MaskRule& rule, Stretch queries, Stretch keys, bool all) {
+KeyRanges stretches_of(const MaskRule& rule, KeyRange queries, KeyRange keys, bool all) {
   const auto& n = rule.numbers;
   const std::int64_t first = queries.begin;
   const std::int64_t last = queries.end - 1;
-  Stretches result;
+  KeyRanges result;
   switch (rule.kind) {
     case RuleKind::causal:
       append(result, {keys.begin, (all ? first : last) + 1}, keys);
@@ -140,17 +140,17 @@ Stretches stretches_of(const MaskRule& rule, Stretch queries, Stretch keys, bool
     case RuleKind::image:
       // Every query: left to the bits.
       if (!all)
-        for (const Stretch& s : ImageRule(rule).seen_by(queries)) append(result, s, keys);
+        for (const KeyRange& s : ImageRule(rule).seen_by(queries)) append(result, s, keys);
       break;
   }
   return result;
 }
 
-Stretches stretches_of(const Mask& mask, Stretch queries, Stretch keys, bool all) {
-  Stretches result;
+KeyRanges stretches_of(const Mask& mask, KeyRange queries, KeyRange keys, bool all) {
+  KeyRanges result;
   if (keys.begin >= keys.end || queries.begin >= queries.end) return result;
   for (const Mask::Intersection& rules : mask.alternatives()) {
-    Stretches here{keys};
+    KeyRanges here{keys};
     for (const MaskRule& rule : rules) {
       if (here.empty()) break;
       here =
@@ -161,7 +161,7 @@ Stretches stretches_of(const Mask& mask, Stretch queries, Stretch keys, bool all
   return result;
 }
 
-void and_block(const MaskRule& rule, Stretch queries, std::int64_t k, std::uint64_t* bits) {
+void and_block(const MaskRule& rule, KeyRange queries, std::int64_t k, std::uint64_t* bits) {
   const std::int64_t length = rule.numbers[0];
   std::int64_t block = floor_divide(queries.begin, length) * length;
   for (std::int64_t p = queries.begin; p < queries.end; block += length) {
@@ -171,7 +171,7 @@ void and_block(const MaskRule& rule, Stretch queries, std::int64_t k, std::uint6
   }
 }
 
-void and_stride(const MaskRule& rule, Stretch queries, std::int64_t k, std::uint64_t* bits) {
+void and_stride(const MaskRule& rule, KeyRange queries, std::int64_t k, std::uint64_t* bits) {
   const std::int64_t length = rule.numbers[0];
   std::uint64_t comb = 0;
   for (std::int64_t j = 0; j < 64; j += length) comb |= std::uint64_t{1} << j;
@@ -182,7 +182,7 @@ void and_stride(const MaskRule& rule, Stretch queries, std::int64_t k, std::uint
   }
 }
 
-void and_block_map(const MaskRule& rule, Stretch queries, std::int64_t k, std::uint64_t* bits) {
+void and_block_map(const MaskRule& rule, KeyRange queries, std::int64_t k, std::uint64_t* bits) {
   const std::int64_t length = rule.numbers[0];
   const std::int64_t first_block = floor_divide(k, length);
   std::int64_t block = floor_divide(queries.begin, length);
@@ -199,12 +199,12 @@ void and_block_map(const MaskRule& rule, Stretch queries, std::int64_t k, std::u
 // The same word for every row.
 std::uint64_t word_of_keys(const MaskRule& rule, std::int64_t k) {
   std::uint64_t word = 0;
-  for (const Stretch& s : stretches_of(rule, {0, 1}, {k, k + 64}, false))
+  for (const KeyRange& s : stretches_of(rule, {0, 1}, {k, k + 64}, false))
     word |= ones(s.begin - k, s.end - k);
   return word;
 }
 
-void and_rule(const MaskRule& rule, Stretch queries, std::int64_t k, std::uint64_t* bits) {
+void and_rule(const MaskRule& rule, KeyRange queries, std::int64_t k, std::uint64_t* bits) {
   const auto& n = rule.numbers;
   const auto each = [&](const auto& word) {
     for (std::int64_t p = queries.begin; p < queries.end; ++p) bits[p - queries.begin] &= word(p);
@@ -242,10 +242,10 @@ void and_rule(const MaskRule& rule, Stretch queries, std::int64_t k, std::uint64
 
 }  // namespace
 
-Stretches seen_by_some(const Mask& mask, Stretch queries, Stretch keys) {
+KeyRanges keys_seen_by_any(const Mask& mask, KeyRange queries, KeyRange keys) {
   return stretches_of(mask, queries, keys, false);
 }
-Stretches seen_by_all(const Mask& mask, Stretch queries, Stretch keys) {
+KeyRanges keys_seen_by_all(const Mask& mask, KeyRange queries, KeyRange keys) {
   return stretches_of(mask, queries, keys, true);
 }
 
@@ -254,7 +254,7 @@ void allowed_bits(const Mask& mask,
                   std::int64_t rows,
                   std::int64_t first_key,
                   std::uint64_t* bits) {
-  const Stretch queries{first_query, first_query + rows};
+  const KeyRange queries{first_query, first_query + rows};
   const auto& alternatives = mask.alternatives();
   std::fill_n(bits, rows, alternatives.empty() ? 0 : all_bits);
   if (alternatives.empty()) return;

@@ -11,7 +11,7 @@
 namespace longspan {
 
 // Positions [begin, end).
-struct Stretch {
+struct KeyRange {
   std::int64_t begin;
   std::int64_t end;
 };
@@ -24,12 +24,12 @@ LONGSPAN_HOST_DEVICE inline std::int64_t modulo(std::int64_t a, std::int64_t b) 
 }
 
 // Ascending and not touching.
-using Stretches = std::vector<Stretch>;
+using KeyRanges = std::vector<KeyRange>;
 
 // Of `keys`, those that some query of `queries` may see, and perhaps others; and of `keys`, keys
 // that every query of them may see, perhaps not all. Between the two lies what only bits can tell.
-Stretches seen_by_some(const Mask& mask, Stretch queries, Stretch keys);
-Stretches seen_by_all(const Mask& mask, Stretch queries, Stretch keys);
+KeyRanges keys_seen_by_any(const Mask& mask, KeyRange queries, KeyRange keys);
+KeyRanges keys_seen_by_all(const Mask& mask, KeyRange queries, KeyRange keys);
 
 // Every key of a tile.
 inline constexpr std::uint64_t all_bits = ~std::uint64_t{0};

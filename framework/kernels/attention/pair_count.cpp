@@ -12,7 +12,7 @@ namespace longspan {
 namespace {
 
 // Of up to 64 queries.
-std::int64_t pairs_of_tile(const Mask& mask, Stretch queries, Stretch keys) {
+std::int64_t pairs_of_tile(const Mask& mask, KeyRange queries, KeyRange keys) {
   const std::int64_t rows = queries.end - queries.begin;
   const std::int64_t count = keys.end - keys.begin;
   std::int64_t pairs = 0;
@@ -27,7 +27,7 @@ std::int64_t pairs_of_tile(const Mask& mask, Stretch queries, Stretch keys) {
         (attention_tile - std::min(attention_tile, count - t * attention_tile));
     for (std::int64_t r = 0; r < rows; ++r) pairs += std::popcount(bits[r] & exist);
   };
-  walk_key_tiles(mask, queries, keys, covered, look_at);
+  for_each_key_tile(mask, queries, keys, covered, look_at);
   return pairs;
 }
 
@@ -86,7 +86,7 @@ struct Parts {
 // A tile of queries one period later sees the same of keys that are moved too: what the earlier one
 // sees, with a period of keys before the first and without the last period.
 std::int64_t count_periodic(const Mask& mask, std::int64_t period, const PlanShape& shape) {
-  const Stretch keys{shape.key_begin, shape.key_begin + shape.keys};
+  const KeyRange keys{shape.key_begin, shape.key_begin + shape.keys};
   const std::int64_t step = period / attention_tile;
   std::vector<std::int64_t> counts;
   for (std::int64_t t = 0; t * attention_tile < shape.time; ++t) {
@@ -96,7 +96,7 @@ std::int64_t count_periodic(const Mask& mask, std::int64_t period, const PlanSha
       counts.push_back(pairs_of_tile(mask, {begin, begin + rows}, keys));
       continue;
     }
-    const Stretch earlier{begin - period, begin - period + attention_tile};
+    const KeyRange earlier{begin - period, begin - period + attention_tile};
     counts.push_back(counts[static_cast<std::size_t>(t - step)] +
                      pairs_of_tile(mask, earlier, {keys.begin - period, keys.begin}) -
                      pairs_of_tile(mask, earlier, {keys.end - period, keys.end}));
@@ -105,7 +105,7 @@ std::int64_t count_periodic(const Mask& mask, std::int64_t period, const PlanSha
 }
 
 std::int64_t count_all(const Mask& mask, const PlanShape& shape) {
-  const Stretch keys{shape.key_begin, shape.key_begin + shape.keys};
+  const KeyRange keys{shape.key_begin, shape.key_begin + shape.keys};
   const std::int64_t end = shape.query_begin + shape.time;
   std::int64_t pairs = 0;
   for (std::int64_t begin = shape.query_begin; begin < end; begin += attention_tile)
@@ -129,9 +129,9 @@ std::int64_t count_pairs(const Mask& mask, const PlanShape& shape) {
   // A part of a sequence, as ranks have it, often sees nothing of another; and its tiles are
   // counted before their mask is taken apart.
   if (shape.time <= 16 * attention_tile) {
-    const Stretch queries{shape.query_begin, shape.query_begin + shape.time};
-    const Stretch keys{shape.key_begin, shape.key_begin + shape.keys};
-    return seen_by_some(mask, queries, keys).empty() ? 0 : count_all(mask, shape);
+    const KeyRange queries{shape.query_begin, shape.query_begin + shape.time};
+    const KeyRange keys{shape.key_begin, shape.key_begin + shape.keys};
+    return keys_seen_by_any(mask, queries, keys).empty() ? 0 : count_all(mask, shape);
   }
   const Parts parts(mask);
   if (!parts.periodic) return count_all(mask, shape);
@@ -143,7 +143,7 @@ std::int64_t count_pairs(const Mask& mask, const PlanShape& shape) {
 
 std::int64_t count_pairs(DeviceState& device, const Mask& mask, const PlanShape& shape) {
   constexpr std::size_t most = 1 << 16;
-  auto& kept = device.kept<KeptCounts>();
+  auto& kept = device.get_or_create<KeptCounts>();
   const std::lock_guard lock(kept.mutex);
   const std::uint64_t hash = hash_of(mask, shape);
   const auto [begin, end] = kept.counts.equal_range(hash);

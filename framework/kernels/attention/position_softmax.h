@@ -16,8 +16,8 @@ void softmax_rows_backward(Cuda, const Tensor& y, const Tensor& dy, const Tensor
 // tops[b, h, d] = the largest x[b, :, h, d], -inf of none. x: [batch, time, heads, dim]; tops:
 // [batch, heads, dim], accumulator dtype. log_weight: [batch, time, heads], accumulator dtype, or
 // undefined: a key where it is -inf is passed over.
-void largest_of_positions(Cpu, const Tensor& x, const Tensor& log_weight, const Tensor& tops);
-void largest_of_positions(Cuda, const Tensor& x, const Tensor& log_weight, const Tensor& tops);
+void max_over_positions(Cpu, const Tensor& x, const Tensor& log_weight, const Tensor& tops);
+void max_over_positions(Cuda, const Tensor& x, const Tensor& log_weight, const Tensor& tops);
 // y = exp(x - tops), 0 at keys that are passed over.
 void exponentials_of_positions(
     Cpu, const Tensor& x, const Tensor& log_weight, const Tensor& tops, const Tensor& y);

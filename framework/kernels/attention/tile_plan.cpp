@@ -103,8 +103,8 @@ void TilePlan::tile_bits(std::int64_t first_query,
 void TilePlan::add_query_tile(std::int64_t query_tile) {
   const std::int64_t first = shape_.query_begin + query_tile * attention_tile;
   const std::int64_t rows = std::min(attention_tile, shape_.time - query_tile * attention_tile);
-  const Stretch queries{first, first + rows};
-  walk_key_tiles(
+  const KeyRange queries{first, first + rows};
+  for_each_key_tile(
       mask_,
       queries,
       {shape_.key_begin, shape_.key_begin + shape_.keys},
@@ -113,7 +113,7 @@ void TilePlan::add_query_tile(std::int64_t query_tile) {
 }
 
 // Tiles whose pairs are all allowed.
-void TilePlan::add_covered(Stretch queries, std::int64_t begin, std::int64_t end) {
+void TilePlan::add_covered(KeyRange queries, std::int64_t begin, std::int64_t end) {
   const std::int64_t rows = queries.end - queries.begin;
   const std::int64_t whole =
       rows == attention_tile ? std::min(end, shape_.keys / attention_tile) : begin;
@@ -126,7 +126,7 @@ void TilePlan::add_covered(Stretch queries, std::int64_t begin, std::int64_t end
 }
 
 // A tile of which only its bits can tell.
-void TilePlan::add_looked_at(Stretch queries, std::int64_t key_tile) {
+void TilePlan::add_looked_at(KeyRange queries, std::int64_t key_tile) {
   const std::int64_t rows = queries.end - queries.begin;
   const std::int64_t key = shape_.key_begin + key_tile * attention_tile;
   std::uint64_t bits[attention_tile];
@@ -231,7 +231,7 @@ std::uint64_t hash_of(const Mask& mask, const PlanShape& shape) {
 namespace {
 
 // The plans kept with a device.
-class KeptPlans {
+class TilePlanCache {
  public:
   std::shared_ptr<const TilePlan> find(const Mask& mask, const PlanShape& shape) {
     const std::lock_guard lock(mutex_);
@@ -278,7 +278,7 @@ class KeptPlans {
 std::shared_ptr<const TilePlan> tile_plan(DeviceState& device,
                                           const Mask& mask,
                                           const PlanShape& shape) {
-  auto& kept = device.kept<KeptPlans>();
+  auto& kept = device.get_or_create<TilePlanCache>();
   if (auto found = kept.find(mask, shape)) return found;
   auto made = std::make_shared<const TilePlan>(mask, shape);
   kept.keep(made);

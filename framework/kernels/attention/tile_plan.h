@@ -66,7 +66,7 @@ class TilePlan {
   std::int64_t bytes() const;
   // The smallest and largest p - k of an allowed pair; 0 and -1 without one.
   std::int64_t nearest() const { return nearest_; }
-  std::int64_t farthest() const { return farthest_; }
+  std::int64_t max_distance() const { return farthest_; }
 
   // bits[r] bit j: query `first_query + r` may see key `first_key + j`, both global, for up to 64
   // rows and 64 keys. Pure: for the partial tiles, whose bits are not kept.
@@ -87,8 +87,8 @@ class TilePlan {
   };
 
   void add_query_tile(std::int64_t query_tile);
-  void add_covered(Stretch queries, std::int64_t begin, std::int64_t end);
-  void add_looked_at(Stretch queries, std::int64_t key_tile);
+  void add_covered(KeyRange queries, std::int64_t begin, std::int64_t end);
+  void add_looked_at(KeyRange queries, std::int64_t key_tile);
   void add_distances(std::int64_t nearest, std::int64_t farthest);
   void add_run(std::int64_t begin, std::int64_t end, bool full);
   void transpose() const;

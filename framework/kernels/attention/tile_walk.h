@@ -15,17 +15,17 @@ std::uint64_t hash_of(const Mask& mask, const PlanShape& shape);
 // Ascending, with tiles of `keys` counted from its begin: calls covered(begin, end) for tiles whose
 // pairs are all allowed, and look_at(tile) for one of which only its bits can tell.
 template <typename Covered, typename LookAt>
-void walk_key_tiles(const Mask& mask,
-                    Stretch queries,
-                    Stretch keys,
-                    const Covered& covered,
-                    const LookAt& look_at) {
+void for_each_key_tile(const Mask& mask,
+                       KeyRange queries,
+                       KeyRange keys,
+                       const Covered& covered,
+                       const LookAt& look_at) {
   constexpr std::int64_t tile = attention_tile;
-  const Stretches some = seen_by_some(mask, queries, keys);
-  const Stretches all = seen_by_all(mask, queries, keys);
+  const KeyRanges some = keys_seen_by_any(mask, queries, keys);
+  const KeyRanges all = keys_seen_by_all(mask, queries, keys);
   std::size_t at = 0;     // moves forward over `all`
   std::int64_t next = 0;  // the first key tile not walked yet
-  for (const Stretch& s : some) {
+  for (const KeyRange& s : some) {
     const std::int64_t end = (s.end - keys.begin + tile - 1) / tile;
     for (std::int64_t t = std::max(next, (s.begin - keys.begin) / tile); t < end;) {
       const std::int64_t key = keys.begin + t * tile;

@@ -4,7 +4,7 @@
 
 namespace longspan {
 
-void hold_below(Cpu cpu, double cap, const Tensor& x, const Tensor& y) {
+void soft_cap(Cpu cpu, double cap, const Tensor& x, const Tensor& y) {
   hold_below_on(cpu, cap, x, y);
 }
 

@@ -24,7 +24,7 @@ template <typename T, typename A>
 A sum_of_exponentials(const T* logits, std::int64_t count, A shift) {
   A sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t v = 0; v < count; ++v) sum += exponential(static_cast<A>(logits[v]) - shift);
+  for (std::int64_t v = 0; v < count; ++v) sum += fast_exp(static_cast<A>(logits[v]) - shift);
   return sum;
 }
 
@@ -68,7 +68,7 @@ template <typename T, typename A>
 void gradient_row(T* row, std::int64_t count, A log_sum_exp, A scale, A off_target) {
 #pragma omp simd
   for (std::int64_t v = 0; v < count; ++v)
-    put(row[v], scale * (exponential(static_cast<A>(row[v]) - log_sum_exp) - off_target));
+    put(row[v], scale * (fast_exp(static_cast<A>(row[v]) - log_sum_exp) - off_target));
 }
 
 template <typename T>
@@ -94,7 +94,7 @@ void gradient(const CrossEntropyGradient& entropy) {
       const A logit = here ? static_cast<A>(row[local]) : A{0};
       gradient_row(row, valid, log_sums[r], scales[r], off_target);
       // Rounded once, from the logit: softmax - on_target cancels.
-      if (here) row[local] = T(scales[r] * (exponential(logit - log_sums[r]) - on_and_off));
+      if (here) row[local] = T(scales[r] * (fast_exp(logit - log_sums[r]) - on_and_off));
       std::fill(row + valid, row + width, T(A{0}));
     }
   });

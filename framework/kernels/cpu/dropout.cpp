@@ -51,10 +51,10 @@ template <bool adds, typename T>
 void drop(const Dropout& dropout, const Tensor& added = {}) {
   using A = Accumulator<T>;
   const Shape& shape = dropout.x.shape();
-  const Placement& placement = dropout.placement;
+  const ShardPlacement& placement = dropout.placement;
   const std::int64_t rows = shape[1];
   const std::int64_t width = shape[2];
-  const std::vector<PlacedRows> pieces = placed_rows(placement, rows);
+  const std::vector<RowPlacement> pieces = placed_rows(placement, rows);
   const std::int64_t* const places =
       dropout.rows.defined() ? dropout.rows.data<std::int64_t>() : nullptr;
   const bool whole_rows = placement.inner_begin == 0 && width == placement.inner_total;
@@ -106,7 +106,7 @@ void dropout(Cpu, const Dropout& dropout) {
   with_floating_type(dropout.x.dtype(), [&]<typename T>(TypeTag<T>) { drop<false, T>(dropout); });
 }
 
-void add_dropped(Cpu, const Tensor& base, const Dropout& dropout) {
+void dropout_add(Cpu, const Tensor& base, const Dropout& dropout) {
   check(dropout);
   require_alike("add_dropped", base, dropout.y);
   with_floating_type(dropout.x.dtype(),

@@ -8,7 +8,7 @@ namespace longspan {
 // f(i, c) for every element i of rows of `shape`, which is of feature c: several at a time in
 // vector units.
 template <typename F>
-void for_each_place(Cpu, const Shape& shape, F f) {
+void parallel_elements(Cpu, const Shape& shape, F f) {
   const std::int64_t width = shape.width();
   for_rows(shape.rows(), width, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {

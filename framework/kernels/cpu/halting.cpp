@@ -10,8 +10,8 @@ void halting_weights(Cpu cpu, const HaltingWeights& call) { halting_weights_on(c
 void halting_weights_backward(Cpu cpu, const HaltingWeightsGradient& call) {
   halting_weights_backward_on(cpu, call);
 }
-void join_rows(Cpu cpu, const JoinRows& call) { join_rows_on(cpu, call); }
-void choose_rows(Cpu cpu, const ChooseRows& call) { choose_rows_on(cpu, call); }
+void accumulate_states(Cpu cpu, const JoinRows& call) { join_rows_on(cpu, call); }
+void select_rows(Cpu cpu, const ChooseRows& call) { choose_rows_on(cpu, call); }
 
 void join_rows_backward(Cpu cpu, const JoinRowsGradient& call) {
   check(call);
@@ -23,7 +23,7 @@ void join_rows_backward(Cpu cpu, const JoinRowsGradient& call) {
       const T* const x = call.x.data<T>();
       const A* const dy = call.dy.data<A>();
       const A* const before =
-          call.join == StepJoin::interpolate ? elements_or_null<A>(call.before) : nullptr;
+          call.join == StateAccumulation::interpolate ? elements_or_null<A>(call.before) : nullptr;
       A* const dweights = call.dweights.data<A>();
       for_rows(call.weights.elements(), width, [=](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {

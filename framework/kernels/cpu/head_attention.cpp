@@ -4,7 +4,9 @@
 
 namespace longspan {
 
-void head_attention(Cpu backend, const HeadAttention& call) { head_attention_on(backend, call); }
+void dense_attention_weights(Cpu backend, const DenseAttentionWeights& call) {
+  head_attention_on(backend, call);
+}
 
 void head_attention_backward(Cpu backend, const HeadAttentionGradient& call) {
   head_attention_backward_on(backend, call);

@@ -4,8 +4,8 @@
 
 namespace longspan {
 
-void repeat_heads(Cpu cpu, const Tensor& x, const Tensor& y) { repeat_heads_on(cpu, x, y); }
-void sum_heads(Cpu cpu, const Tensor& dy, const Tensor& dx, bool add) {
+void repeat_kv(Cpu cpu, const Tensor& x, const Tensor& y) { repeat_heads_on(cpu, x, y); }
+void sum_grouped_heads(Cpu cpu, const Tensor& dy, const Tensor& dx, bool add) {
   sum_heads_on(cpu, dy, dx, add);
 }
 

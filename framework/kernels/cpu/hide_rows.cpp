@@ -4,6 +4,6 @@
 
 namespace longspan {
 
-void hide_rows(Cpu cpu, const HideRows& hide) { hide_rows_on(cpu, hide); }
+void mask_padding(Cpu cpu, const MaskPadding& hide) { hide_rows_on(cpu, hide); }
 
 }  // namespace longspan

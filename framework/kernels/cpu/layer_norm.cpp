@@ -14,7 +14,7 @@ namespace {
 template <typename A>
 struct Row {
   A mean;
-  A inverse_deviation;
+  A rstd;
 };
 
 // Two passes: the squares are of differences from a first mean, which their sum then corrects, so a
@@ -47,12 +47,12 @@ Row<A> statistics(const T* x, std::int64_t width, A epsilon, bool centered) {
 template <typename T, typename Y>
 void forward(const LayerNorm& norm) {
   using A = Accumulator<T>;
-  const Widened<A> weights(norm.weight), biases(norm.bias);
+  const AccumulatorView<A> weights(norm.weight), biases(norm.bias);
   const A *weight = weights.data(), *bias = biases.data();
   const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
   const T* x = norm.x.data<T>();
   Y* y = norm.y.data<Y>();
-  A *means = norm.mean.data<A>(), *inverses = norm.inverse_deviation.data<A>();
+  A *means = norm.mean.data<A>(), *inverses = norm.rstd.data<A>();
   const A epsilon = static_cast<A>(norm.epsilon);
   const bool centered = norm.centered;
   for_rows(rows, width, [=](std::int64_t begin, std::int64_t end) {
@@ -106,13 +106,13 @@ void backward_row(const T* x,
 template <bool add, typename T, typename Y>
 void backward(const LayerNormGradient& norm) {
   using A = Accumulator<T>;
-  const Widened<A> weights(norm.weight);
+  const AccumulatorView<A> weights(norm.weight);
   const A* weight = weights.data();
   const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
   const T* x = norm.x.data<T>();
   const Y* dy = norm.dy.data<Y>();
   T* dx = norm.dx.data<T>();
-  const A *means = norm.mean.data<A>(), *inverses = norm.inverse_deviation.data<A>();
+  const A *means = norm.mean.data<A>(), *inverses = norm.rstd.data<A>();
   const bool centered = norm.centered;
   const std::int64_t block = rows_in_block(rows), blocks = (rows + block - 1) / block;
   const Tensor partial =
@@ -155,10 +155,13 @@ void layer_norm_backward(Cpu, const LayerNormGradient& norm) {
   });
 }
 
-void layer_norm_of_sum(Cpu cpu, const Tensor& base, const Dropout& change, const LayerNorm& norm) {
+void residual_layer_norm(Cpu cpu,
+                         const Tensor& base,
+                         const Dropout& change,
+                         const LayerNorm& norm) {
   check(base, change, norm);
   if (change.rate > 0)
-    add_dropped(cpu, base, change);
+    dropout_add(cpu, base, change);
   else
     add(cpu, base, change.x, change.y);
   layer_norm(cpu, norm);

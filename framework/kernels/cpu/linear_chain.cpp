@@ -20,7 +20,7 @@ A log_sum_exp(const A* x, std::int64_t count) {
   const A shift = origin(maximum);
   A sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t c = 0; c < count; ++c) sum += exponential(x[c] - shift);
+  for (std::int64_t c = 0; c < count; ++c) sum += fast_exp(x[c] - shift);
   return std::log(sum) + shift;
 }
 
@@ -43,7 +43,7 @@ void arrive(
     const A from = before[y];
     const A* const row = transitions + y * tags;
 #pragma omp simd
-    for (std::int64_t c = 0; c < tags; ++c) arrival[c] += exponential(from + row[c] - shifts[c]);
+    for (std::int64_t c = 0; c < tags; ++c) arrival[c] += fast_exp(from + row[c] - shifts[c]);
   }
   for (std::int64_t c = 0; c < tags; ++c) arrival[c] = std::log(arrival[c]) + shifts[c];
 }
@@ -59,7 +59,7 @@ void write_known(std::int64_t tags, const A* arrival, const T* emissions, A grow
 template <typename T>
 void row_losses(const ChainView<T>& chain,
                 std::int64_t row,
-                const LinearChainLosses& call,
+                const CrfLosses& call,
                 std::vector<Accumulator<T>>& scratch) {
   using A = Accumulator<T>;
   const std::int64_t length = chain.length(row), tags = chain.tags;
@@ -119,7 +119,7 @@ void count_pairs(std::int64_t tags,
     A sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t c = 0; c < tags; ++c) {
-      const A pair = after[c] * exponential(from + row[c] - shifts[c]);
+      const A pair = after[c] * fast_exp(from + row[c] - shifts[c]);
       sum += pair;
       count[c] += scale * pair;
     }
@@ -133,7 +133,7 @@ void count_pairs(std::int64_t tags,
 template <typename T>
 void row_gradient(const ChainView<T>& chain,
                   std::int64_t row,
-                  const LinearChainGradient& call,
+                  const CrfGradient& call,
                   const ChainCounts<Accumulator<T>>& counts,
                   std::vector<Accumulator<T>>& scratch) {
   using A = Accumulator<T>;
@@ -153,7 +153,7 @@ void row_gradient(const ChainView<T>& chain,
   };
   know(length - 1);
   for (std::int64_t c = 0; c < tags; ++c) {
-    here[c] = exponential(known[c] + chain.end[c] - origin(growth[length]));
+    here[c] = fast_exp(known[c] + chain.end[c] - origin(growth[length]));
     counts.end[c] += scale * (here[c] - A(c == gold[length - 1]));
   }
   for (std::int64_t i = length - 1; i >= 0; --i) {
@@ -173,7 +173,7 @@ void row_gradient(const ChainView<T>& chain,
 template <typename T>
 void row_path(const ChainView<T>& chain,
               std::int64_t row,
-              const LinearChainPath& call,
+              const CrfViterbi& call,
               std::vector<Accumulator<T>>& scratch,
               std::vector<std::int32_t>& pointers) {
   using A = Accumulator<T>;
@@ -221,7 +221,7 @@ void row_path(const ChainView<T>& chain,
 
 }  // namespace
 
-void linear_chain_losses(Cpu, const LinearChainLosses& call) {
+void crf_losses(Cpu, const CrfLosses& call) {
   check(call);
   with_floating_type(call.chain.emissions.dtype(), [&]<typename T>(TypeTag<T>) {
     const ChainView<T> chain(call.chain);
@@ -235,7 +235,7 @@ void linear_chain_losses(Cpu, const LinearChainLosses& call) {
   });
 }
 
-void linear_chain_backward(Cpu, const LinearChainGradient& call) {
+void crf_backward(Cpu, const CrfGradient& call) {
   check(call);
   with_floating_type(call.chain.emissions.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
@@ -271,7 +271,7 @@ void linear_chain_backward(Cpu, const LinearChainGradient& call) {
   });
 }
 
-void linear_chain_path(Cpu, const LinearChainPath& call) {
+void crf_viterbi(Cpu, const CrfViterbi& call) {
   check(call);
   with_floating_type(call.chain.emissions.dtype(), [&]<typename T>(TypeTag<T>) {
     const ChainView<T> chain(call.chain);

@@ -83,16 +83,16 @@ void for_pieces(std::int64_t count, std::int64_t cost, const F& f) {
 // Rows that lie anywhere in memory are asked for this many rows before they are needed.
 inline constexpr std::int64_t rows_ahead = 16;
 template <typename T>
-void ask_for(const T* row, std::int64_t width) {
+void prefetch(const T* row, std::int64_t width) {
   constexpr std::int64_t cache_line = 64 / sizeof(T);
   for (std::int64_t i = 0; i < width; i += cache_line) __builtin_prefetch(row + i);
 }
 
 // The elements of a short tensor as accumulators `A`, whether it holds them or a narrower dtype.
 template <typename A>
-class Widened {
+class AccumulatorView {
  public:
-  explicit Widened(const Tensor& tensor) {
+  explicit AccumulatorView(const Tensor& tensor) {
     if (tensor.dtype() == DTypeOf<A>::value) {
       elements_ = tensor.data<A>();
       return;
@@ -105,9 +105,10 @@ class Widened {
     });
     elements_ = copy_.data();
   }
-  explicit Widened(std::vector<A> elements) : copy_(std::move(elements)), elements_(copy_.data()) {}
-  Widened(const Widened&) = delete;
-  Widened& operator=(const Widened&) = delete;
+  explicit AccumulatorView(std::vector<A> elements)
+      : copy_(std::move(elements)), elements_(copy_.data()) {}
+  AccumulatorView(const AccumulatorView&) = delete;
+  AccumulatorView& operator=(const AccumulatorView&) = delete;
 
   const A* data() const { return elements_; }
 

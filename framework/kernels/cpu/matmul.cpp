@@ -10,7 +10,7 @@ namespace {
 Tensor widened(Cpu cpu, const Tensor& narrow) {
   const Tensor wide =
       Tensor::empty(narrow.shape(), DType::f32, narrow.device(), MemoryTag::workspace);
-  if (!cpu.state->dry()) scale(cpu, 1, narrow, wide);
+  if (!cpu.state->is_meta()) scale(cpu, 1, narrow, wide);
   return wide;
 }
 
@@ -27,14 +27,14 @@ void matmul_converted(Cpu cpu, const Matmul& matmul, const MatmulExtents& extent
             ? widened(cpu, matmul.c)
             : Tensor::empty(matmul.c.shape(), DType::f32, matmul.c.device(), MemoryTag::workspace);
   matmul_onednn(cpu, wide, extents);
-  if (narrow_result && !cpu.state->dry()) scale(cpu, 1, wide.c, matmul.c);
+  if (narrow_result && !cpu.state->is_meta()) scale(cpu, 1, wide.c, matmul.c);
 }
 
 }  // namespace
 
 void matmul(Cpu cpu, const Matmul& matmul) {
   const MatmulExtents extents = check(matmul);
-  const bool dry = cpu.state->dry();
+  const bool dry = cpu.state->is_meta();
   if (matmul.a_sums.defined() && !dry) add_column_sums(cpu, matmul.a, matmul.a_sums);
   if (extents.m == 0 || extents.n == 0) return;
   const DType dtype = matmul.a.dtype();
@@ -46,7 +46,7 @@ void matmul(Cpu cpu, const Matmul& matmul) {
   if (keeps) product.c = matmul.before;
   const bool is_plain = dtype == DType::f64 || extents.k == 0;
   if (is_plain && !dry)
-    matmul_plain(product, extents);
+    matmul_reference(product, extents);
   else if (!is_plain && !converts)
     matmul_onednn(cpu, product, extents);
   else if (!is_plain)

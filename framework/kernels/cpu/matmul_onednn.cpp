@@ -179,10 +179,10 @@ bool bf16_is_native() {
 void matmul_onednn(Cpu cpu, const Matmul& matmul, const MatmulExtents& extents) {
   const ProductThreads threads(extents.flops());
   try {
-    auto& products = cpu.state->kept<Products>();
+    auto& products = cpu.state->get_or_create<Products>();
     if (is_for_sgemm(matmul)) {
-      if (!cpu.state->dry()) multiply_by_sgemm(matmul, extents);
-    } else if (cpu.state->dry()) {
+      if (!cpu.state->is_meta()) multiply_by_sgemm(matmul, extents);
+    } else if (cpu.state->is_meta()) {
       scratch_of(matmul, products.scratch_bytes(key_of(matmul, extents)));
     } else {
       multiply_by_primitive(products, matmul, extents);

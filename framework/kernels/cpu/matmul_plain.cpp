@@ -62,9 +62,10 @@ void product(const Matmul& matmul, const MatmulExtents& extents) {
   const auto a = matrix<T>(matmul.a, matmul.transpose_a);
   const auto b = matrix<T>(matmul.b, matmul.transpose_b);
   C* c = matmul.c.data<C>();
-  const auto bias_or_zeros = matmul.bias.defined()
-                                 ? Widened<A>(matmul.bias)
-                                 : Widened<A>(std::vector<A>(static_cast<std::size_t>(extents.n)));
+  const auto bias_or_zeros =
+      matmul.bias.defined()
+          ? AccumulatorView<A>(matmul.bias)
+          : AccumulatorView<A>(std::vector<A>(static_cast<std::size_t>(extents.n)));
   const A* bias = bias_or_zeros.data();
   const auto [m, k, n] = extents;
   const std::int64_t across = (n + tile_columns - 1) / tile_columns;
@@ -89,7 +90,7 @@ void product(const Matmul& matmul, const MatmulExtents& extents) {
 
 }  // namespace
 
-void matmul_plain(const Matmul& matmul, const MatmulExtents& extents) {
+void matmul_reference(const Matmul& matmul, const MatmulExtents& extents) {
   with_floating_type(matmul.a.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     if (matmul.c.dtype() == matmul.a.dtype())

@@ -7,6 +7,6 @@ namespace longspan {
 
 // c = a b + bias or c += a b, without the activation. Each sum is made in the order of its terms,
 // whatever the number of threads.
-void matmul_plain(const Matmul&, const MatmulExtents&);
+void matmul_reference(const Matmul&, const MatmulExtents&);
 
 }  // namespace longspan

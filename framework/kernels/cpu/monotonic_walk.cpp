@@ -4,6 +4,8 @@
 
 namespace longspan {
 
-void monotonic_walk(Cpu backend, const MonotonicWalk& call) { monotonic_walk_on(backend, call); }
+void monotonic_attention(Cpu backend, const MonotonicAttention& call) {
+  monotonic_walk_on(backend, call);
+}
 
 }  // namespace longspan

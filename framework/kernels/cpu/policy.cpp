@@ -4,7 +4,7 @@
 
 namespace longspan {
 
-void policy_score(Cpu cpu, const PolicyScore& score) { policy_score_on(cpu, score); }
+void policy_loss(Cpu cpu, const PolicyLoss& score) { policy_score_on(cpu, score); }
 void policy_score_backward(Cpu cpu, const PolicyScoreGradient& gradient) {
   policy_score_backward_on(cpu, gradient);
 }

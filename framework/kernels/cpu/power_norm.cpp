@@ -56,6 +56,8 @@ void power_inverse(Cpu cpu, const Tensor& squares, double epsilon, const Tensor&
 void power_mean(Cpu cpu, const Tensor& sums, const Tensor& count, const Tensor& means) {
   power_mean_on(cpu, sums, count, means);
 }
-void move_power(Cpu cpu, const PowerStep& step) { move_power_on(cpu, step); }
+void update_power_statistics(Cpu cpu, const PowerStatisticsUpdate& step) {
+  move_power_on(cpu, step);
+}
 
 }  // namespace longspan

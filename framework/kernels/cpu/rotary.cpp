@@ -19,7 +19,9 @@ void for_each_of_heads(Cpu, const Shape& shape, std::int64_t pairs, F f) {
            });
 }
 
-void fill_rotations(Cpu cpu, const Rotations& rotations) { fill_rotations_on(cpu, rotations); }
-void turn(Cpu cpu, const Turning& turning) { turn_on(cpu, turning); }
+void fill_cos_sin_table(Cpu cpu, const CosSinTable& rotations) {
+  fill_rotations_on(cpu, rotations);
+}
+void apply_rotary(Cpu cpu, const RotaryArguments& turning) { turn_on(cpu, turning); }
 
 }  // namespace longspan

@@ -8,14 +8,14 @@ namespace longspan {
 namespace {
 
 template <typename T>
-void divide_by_length(const UnitRows& unit) {
+void divide_by_length(const L2Normalize& unit) {
   using A = Accumulator<T>;
   const std::int64_t width = unit.x.shape().width();
   const T* x = unit.x.data<T>();
   T* y = unit.y.data<T>();
-  A* inverse_length = unit.inverse_length.data<A>();
+  A* inverse_length = unit.inverse_norm.data<A>();
   const A epsilon = static_cast<A>(unit.epsilon);
-  for_rows(unit.inverse_length.elements(), width, [=](std::int64_t begin, std::int64_t end) {
+  for_rows(unit.inverse_norm.elements(), width, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const T* from = x + r * width;
       T* to = y + r * width;
@@ -36,10 +36,10 @@ void add_gradient(const UnitRowsGradient& unit) {
   using A = Accumulator<T>;
   const std::int64_t width = unit.y.shape().width();
   const T* y = unit.y.data<T>();
-  const A* inverse_length = unit.inverse_length.data<A>();
+  const A* inverse_length = unit.inverse_norm.data<A>();
   const D* dy = unit.dy.data<D>();
   D* dx = unit.dx.data<D>();
-  for_rows(unit.inverse_length.elements(), width, [=](std::int64_t begin, std::int64_t end) {
+  for_rows(unit.inverse_norm.elements(), width, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const T* unit_row = y + r * width;
       const D* from = dy + r * width;
@@ -60,7 +60,7 @@ void add_gradient(const UnitRowsGradient& unit) {
 
 }  // namespace
 
-void unit_rows(Cpu, const UnitRows& unit) {
+void l2_normalize(Cpu, const L2Normalize& unit) {
   check(unit);
   with_floating_type(unit.x.dtype(),
                      [&](auto tag) { divide_by_length<typename decltype(tag)::type>(unit); });

@@ -24,19 +24,17 @@ struct Lines {
 
 }  // namespace
 
-void adam_direction(Cpu cpu, const AdamDirection& step) { adam_direction_on(cpu, step); }
+void adam_precondition(Cpu cpu, const AdamPrecondition& step) { adam_direction_on(cpu, step); }
 
-void momentum_direction(Cpu cpu, const MomentumDirection& step) {
-  momentum_direction_on(cpu, step);
-}
+void momentum_step(Cpu cpu, const MomentumStep& step) { momentum_direction_on(cpu, step); }
 
-void root_direction(Cpu cpu, const RootDirection& step) { root_direction_on(cpu, step); }
+void rms_precondition(Cpu cpu, const RmsPrecondition& step) { root_direction_on(cpu, step); }
 
 void scale_lines(Cpu cpu, double factor, const MatrixPart& part) {
   scale_lines_on(cpu, factor, part);
 }
 
-void directed_update(Cpu cpu, const DirectedUpdate& update) { directed_update_on(cpu, update); }
+void apply_update(Cpu cpu, const ApplyUpdate& update) { directed_update_on(cpu, update); }
 
 void add_squares(Cpu, double factor, double epsilon, const MatrixPart& part) {
   check("add_squares", part);

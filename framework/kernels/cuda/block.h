@@ -25,7 +25,7 @@ __device__ T* shared_memory() {
 
 // The values of all lanes put together, in every lane; the order is fixed.
 template <typename T, typename F>
-__device__ T over_warp(T value, F join) {
+__device__ T warp_reduce(T value, F join) {
   for (int lanes = warp_size / 2; lanes > 0; lanes /= 2)
     value = join(value, __shfl_xor_sync(all_lanes, value, lanes));
   return value;
@@ -33,8 +33,8 @@ __device__ T over_warp(T value, F join) {
 
 // The same over a block, by all of its threads; `scratch` is shared memory for an element a warp.
 template <typename T, typename F>
-__device__ T over_block(T value, T* scratch, F join) {
-  value = over_warp(value, join);
+__device__ T block_reduce(T value, T* scratch, F join) {
+  value = warp_reduce(value, join);
   const int warps = static_cast<int>(blockDim.x) / warp_size;
   if (threadIdx.x % warp_size == 0) scratch[threadIdx.x / warp_size] = value;
   __syncthreads();
@@ -51,7 +51,7 @@ struct Plus {
   }
 };
 // Of a number and NaN the number.
-struct Greater {
+struct Max {
   template <typename T>
   __device__ T operator()(T a, T b) const {
     return std::fmax(a, b);
@@ -61,9 +61,9 @@ struct Greater {
 // a and b, each added over a block by all of its threads; `scratch` is shared memory for two
 // elements a warp.
 template <typename T>
-__device__ void add_over_block(T& a, T& b, T* scratch) {
-  a = over_warp(a, Plus());
-  b = over_warp(b, Plus());
+__device__ void block_reduce_sum(T& a, T& b, T* scratch) {
+  a = warp_reduce(a, Plus());
+  b = warp_reduce(b, Plus());
   if (threadIdx.x % warp_size == 0) {
     scratch[2 * (threadIdx.x / warp_size)] = a;
     scratch[2 * (threadIdx.x / warp_size) + 1] = b;

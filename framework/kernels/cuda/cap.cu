@@ -3,7 +3,7 @@
 
 namespace longspan {
 
-void hold_below(Cuda cuda, double cap, const Tensor& x, const Tensor& y) {
+void soft_cap(Cuda cuda, double cap, const Tensor& x, const Tensor& y) {
   hold_below_on(cuda, cap, x, y);
 }
 

@@ -24,7 +24,7 @@ struct Columns {
 // exp(x - maximum), where a maximum of -inf stands for no number yet.
 template <typename A>
 __device__ A relative(A x, A maximum) {
-  return exponential(maximum == -std::numeric_limits<A>::infinity() ? x : x - maximum);
+  return fast_exp(maximum == -std::numeric_limits<A>::infinity() ? x : x - maximum);
 }
 
 // A block a row, which may be longer than what its multiprocessor keeps: it is read once, the sum
@@ -42,24 +42,24 @@ __global__ void row_statistics(Columns columns,
   const A least = -std::numeric_limits<A>::infinity();
   A largest = least, sum = 0, total = 0;
   each_read_four(
-      row, columns.valid, columns.width, [&](std::int64_t first, const Four<T>& logits_here) {
+      row, columns.valid, columns.width, [&](std::int64_t first, const Vec4<T>& logits_here) {
         A values[4];
         A highest = largest;
         for (int k = 0; k < 4; ++k) {
           const bool counts = first + k < columns.valid;
           values[k] = counts ? wide(logits_here.at[k]) : least;
           if (counts) total += values[k];
-          highest = Greater()(values[k], highest);
+          highest = Max()(values[k], highest);
         }
         // Nothing has been added where the largest is -inf, unless it was NaN, which stays.
         if (highest > largest) sum *= relative(largest, highest);
         largest = highest;
         for (int k = 0; k < 4; ++k) sum += relative(values[k], largest);
       });
-  const A maximum = over_block(largest, scratch, Greater());
+  const A maximum = block_reduce(largest, scratch, Max());
   // A row of -inf has the sum 0; a NaN anywhere makes the sum NaN.
   if (largest != maximum) sum *= relative(largest, maximum);
-  add_over_block(sum, total, scratch);
+  block_reduce_sum(sum, total, scratch);
   if (threadIdx.x > 0) return;
   const std::int64_t target = columns.of(targets[blockIdx.x]);
   maxima[blockIdx.x] = maximum;
@@ -81,13 +81,13 @@ __global__ void row_gradients(Columns columns,
   const std::int64_t target = columns.of(targets[blockIdx.x]);
   const A log_sum_exp = log_sum_exps[blockIdx.x], scale = scales[blockIdx.x];
   each_read_four(
-      row, columns.width, columns.width, [&](std::int64_t first, const Four<T>& logits_here) {
-        Four<T> gradients;
+      row, columns.width, columns.width, [&](std::int64_t first, const Vec4<T>& logits_here) {
+        Vec4<T> gradients;
         for (int k = 0; k < 4; ++k) {
           const std::int64_t v = first + k;
           A gradient = 0;
           if (counts && v < columns.valid)
-            gradient = scale * (exponential(wide(logits_here.at[k]) - log_sum_exp) -
+            gradient = scale * (fast_exp(wide(logits_here.at[k]) - log_sum_exp) -
                                 (v == target ? on_target + off_target : off_target));
           put(gradients.at[k], gradient);
         }

@@ -8,7 +8,7 @@ namespace {
 // A four of a row: all is read before the first is written.
 template <bool adds, typename T>
 struct DropFour {
-  Dropped<T> dropped;
+  DropoutFunctor<T> dropped;
   std::int64_t width;
   const T* x;
   const T* base;
@@ -17,9 +17,9 @@ struct DropFour {
   __device__ void operator()(std::int64_t four) const {
     const std::int64_t in_row = (width + 3) / 4;
     const std::int64_t row = four / in_row, first = 4 * (four % in_row);
-    Four<T> onto;
+    Vec4<T> onto;
     if constexpr (adds) onto = read_four(base + row * width, first, width);
-    Four<T> value = dropped(row, first, read_four(x + row * width, first, width));
+    Vec4<T> value = dropped(row, first, read_four(x + row * width, first, width));
     if constexpr (adds)
       for (int k = 0; k < 4; ++k) put(value.at[k], wide(onto.at[k]) + wide(value.at[k]));
     write_four(y + row * width, first, width, value);
@@ -32,7 +32,7 @@ void drop(Cuda cuda, const Dropout& dropout, const Tensor& added = {}) {
   with_floating_type(dropout.x.dtype(), [&]<typename T>(TypeTag<T>) {
     for_each_element(cuda,
                      shape.rows() * ((shape.width() + 3) / 4),
-                     DropFour<adds, T>{Dropped<T>(dropout),
+                     DropFour<adds, T>{DropoutFunctor<T>(dropout),
                                        shape.width(),
                                        dropout.x.data<T>(),
                                        adds ? added.data<T>() : nullptr,
@@ -47,7 +47,7 @@ void dropout(Cuda cuda, const Dropout& dropout) {
   drop<false>(cuda, dropout);
 }
 
-void add_dropped(Cuda cuda, const Tensor& base, const Dropout& dropout) {
+void dropout_add(Cuda cuda, const Tensor& base, const Dropout& dropout) {
   check(dropout);
   require_alike("add_dropped", base, dropout.y);
   drop<true>(cuda, dropout, base);

@@ -10,14 +10,14 @@ namespace longspan {
 struct Place {
   static constexpr int most_pieces = 8;
 
-  Place(const Placement& placement, std::int64_t row_count, const Tensor& row_places)
+  Place(const ShardPlacement& placement, std::int64_t row_count, const Tensor& row_places)
       : rows(row_count), places(row_places.defined() ? row_places.data<std::int64_t>() : nullptr) {
-    const std::vector<PlacedRows> placed = placed_rows(placement, rows);
+    const std::vector<RowPlacement> placed = placed_rows(placement, rows);
     require(placed.size() <= most_pieces,
             "dropout: the rows of a block come from {} places, at most {} are known here",
             placed.size(),
             most_pieces);
-    for (const PlacedRows& piece : placed) pieces[count++] = piece;
+    for (const RowPlacement& piece : placed) pieces[count++] = piece;
     outer_begin = placement.outer_begin;
     middle_begin = placement.middle_begin;
     middle_total = placement.middle_total;
@@ -42,28 +42,28 @@ struct Place {
   std::int64_t rows;
   const std::int64_t* places;  // Dropout::rows, or nullptr
   std::int64_t outer_begin, middle_begin, middle_total, inner_begin, inner_total;
-  PlacedRows pieces[most_pieces];
+  RowPlacement pieces[most_pieces];
   int count = 0;
 };
 
 // What a dropout does to fours of [outer rows, width].
 template <typename T>
-struct Dropped {
+struct DropoutFunctor {
   using A = Accumulator<T>;
 
-  explicit Dropped(const Dropout& dropout)
+  explicit DropoutFunctor(const Dropout& dropout)
       : place(dropout.placement, dropout.x.shape()[1], dropout.rows),
         random(dropout.random),
         threshold(dropout_threshold(dropout.rate)),
         factor(static_cast<A>(1 / (1 - dropout.rate))) {}
 
-  __device__ Four<T> operator()(std::int64_t row, std::int64_t first, const Four<T>& from) const {
+  __device__ Vec4<T> operator()(std::int64_t row, std::int64_t first, const Vec4<T>& from) const {
     const std::uint64_t index = place.index(row) + static_cast<std::uint64_t>(first);
     const auto skipped = static_cast<int>(index % 4);
     // They share the words of a block of random numbers where they lie in one.
     const auto words = random.block(index / 4);
     const auto after = skipped == 0 ? words : random.block(index / 4 + 1);
-    Four<T> to;
+    Vec4<T> to;
     for (int k = 0; k < 4; ++k) {
       const int i = skipped + k;
       const std::uint32_t word = i < 4 ? chosen(words, i) : chosen(after, i - 4);

@@ -15,7 +15,7 @@ struct InRows {
 
 // f(i, c) for every element i of rows of `shape`, which is of feature c, in any order.
 template <typename F>
-void for_each_place(Cuda cuda, const Shape& shape, F f) {
+void parallel_elements(Cuda cuda, const Shape& shape, F f) {
   for_each_element(cuda, shape.elements(), InRows<F>{shape.width(), f});
 }
 

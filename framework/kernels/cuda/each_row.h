@@ -7,7 +7,7 @@ namespace longspan {
 
 // f(row) for every row, a thread each.
 template <typename F>
-void each_row(Cuda cuda, std::int64_t rows, std::int64_t /*cost*/, const F& f) {
+void parallel_rows(Cuda cuda, std::int64_t rows, std::int64_t /*cost*/, const F& f) {
   for_each_element(cuda, rows, f);
 }
 

@@ -16,7 +16,7 @@ __global__ void weight_gradients(
     const A there = before == nullptr ? A{0} : before[row + c];
     part += dy[row + c] * (wide(x[row + c]) - there);
   }
-  const A sum = over_block(part, scratch, Plus());
+  const A sum = block_reduce(part, scratch, Plus());
   if (threadIdx.x == 0) dweights[blockIdx.x] = sum;
 }
 
@@ -27,8 +27,8 @@ void halting_weights(Cuda cuda, const HaltingWeights& call) { halting_weights_on
 void halting_weights_backward(Cuda cuda, const HaltingWeightsGradient& call) {
   halting_weights_backward_on(cuda, call);
 }
-void join_rows(Cuda cuda, const JoinRows& call) { join_rows_on(cuda, call); }
-void choose_rows(Cuda cuda, const ChooseRows& call) { choose_rows_on(cuda, call); }
+void accumulate_states(Cuda cuda, const JoinRows& call) { join_rows_on(cuda, call); }
+void select_rows(Cuda cuda, const ChooseRows& call) { choose_rows_on(cuda, call); }
 
 void join_rows_backward(Cuda cuda, const JoinRowsGradient& call) {
   check(call);
@@ -38,7 +38,7 @@ void join_rows_backward(Cuda cuda, const JoinRowsGradient& call) {
       using A = Accumulator<T>;
       const std::int64_t width = call.dy.shape().width();
       const A* const before =
-          call.join == StepJoin::interpolate ? elements_or_null<A>(call.before) : nullptr;
+          call.join == StateAccumulation::interpolate ? elements_or_null<A>(call.before) : nullptr;
       launch(cuda,
              row_grid<A>(call.weights.elements(), width),
              weight_gradients<T, A>,

@@ -3,7 +3,9 @@
 
 namespace longspan {
 
-void head_attention(Cuda backend, const HeadAttention& call) { head_attention_on(backend, call); }
+void dense_attention_weights(Cuda backend, const DenseAttentionWeights& call) {
+  head_attention_on(backend, call);
+}
 
 void head_attention_backward(Cuda backend, const HeadAttentionGradient& call) {
   head_attention_backward_on(backend, call);

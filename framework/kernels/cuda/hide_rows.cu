@@ -3,6 +3,6 @@
 
 namespace longspan {
 
-void hide_rows(Cuda cuda, const HideRows& hide) { hide_rows_on(cuda, hide); }
+void mask_padding(Cuda cuda, const MaskPadding& hide) { hide_rows_on(cuda, hide); }
 
 }  // namespace longspan

@@ -3,9 +3,7 @@
 
 namespace longspan {
 
-void hyperbolic_tangent(Cuda cuda, const Tensor& x, const Tensor& y) {
-  hyperbolic_tangent_on(cuda, x, y);
-}
+void tanh(Cuda cuda, const Tensor& x, const Tensor& y) { hyperbolic_tangent_on(cuda, x, y); }
 
 void hyperbolic_tangent_backward(Cuda cuda, const Tensor& y, const Tensor& dy, const Tensor& dx) {
   hyperbolic_tangent_backward_on(cuda, y, dy, dx);

@@ -31,7 +31,7 @@ void launch(Cuda cuda,
             void (*kernel)(Parameters...),
             const Arguments&... arguments) {
   require(grid.blocks < std::int64_t{1} << 31, "CUDA: a grid of {} blocks", grid.blocks);
-  if (grid.blocks == 0 || cuda.state->dry()) return;
+  if (grid.blocks == 0 || cuda.state->is_meta()) return;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3{static_cast<unsigned>(grid.blocks), 1, 1};
   config.blockDim = dim3{static_cast<unsigned>(grid.threads), 1, 1};

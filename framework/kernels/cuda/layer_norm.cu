@@ -20,7 +20,7 @@ struct GivenRows {
 
 template <typename T>
 struct SummedRows {
-  Dropped<T> dropped;
+  DropoutFunctor<T> dropped;
   bool drops;
   bool holds;  // a row has a place in shared memory
   const T* base;
@@ -31,8 +31,8 @@ struct SummedRows {
   __device__ const T* operator()(std::int64_t row, std::int64_t width, T* held) const {
     T* const own = sum + row * width;
     each_four(width, [&](std::int64_t first) {
-      const Four<T> onto = read_four(base + row * width, first, width);
-      Four<T> value = read_four(change + row * width, first, width);
+      const Vec4<T> onto = read_four(base + row * width, first, width);
+      Vec4<T> value = read_four(change + row * width, first, width);
       if (drops) value = dropped(row, first, value);
       for (int k = 0; k < 4; ++k) put(value.at[k], wide(onto.at[k]) + wide(value.at[k]));
       write_four(own, first, width, value);
@@ -63,23 +63,23 @@ __global__ void normalise_rows(std::int64_t width,
   const A count = static_cast<A>(width);
   A part = 0;
   each_four(width, [&](std::int64_t first) {
-    const Four<T> four = read_four(x, first, width);
+    const Vec4<T> four = read_four(x, first, width);
     for (int k = 0; k < 4; ++k) part += wide(four.at[k]);
   });
-  const A sum = over_block(part, scratch, Plus());
+  const A sum = block_reduce(part, scratch, Plus());
   const A first_mean = centered ? sum / count : A{0};
   A squares = 0, differences = 0;
   each_four(width, [&](std::int64_t first) {
-    const Four<T> four = read_four(x, first, width);
+    const Vec4<T> four = read_four(x, first, width);
     for (int k = 0; k < 4; ++k) {
       const A difference = first + k < width ? wide(four.at[k]) - first_mean : A{0};
       differences += difference;
       squares += difference * difference;
     }
   });
-  add_over_block(squares, differences, scratch);
+  block_reduce_sum(squares, differences, scratch);
   const A correction = centered ? differences / count : A{0};
-  const A variance = Greater()(squares / count - correction * correction, A{0});
+  const A variance = Max()(squares / count - correction * correction, A{0});
   const A mean = first_mean + correction;
   const A inverse = A{1} / std::sqrt(variance + epsilon);
   if (threadIdx.x == 0) {
@@ -87,9 +87,9 @@ __global__ void normalise_rows(std::int64_t width,
     inverses[blockIdx.x] = inverse;
   }
   each_four(width, [&](std::int64_t first) {
-    const Four<T> four = read_four(x, first, width);
-    const Four<P> gain = read_four(weight, first, width), shift = read_four(bias, first, width);
-    Four<Y> normal;
+    const Vec4<T> four = read_four(x, first, width);
+    const Vec4<P> gain = read_four(weight, first, width), shift = read_four(bias, first, width);
+    Vec4<Y> normal;
     for (int k = 0; k < 4; ++k)
       put(normal.at[k],
           (wide(four.at[k]) - mean) * inverse * static_cast<A>(wide(gain.at[k])) +
@@ -101,18 +101,18 @@ __global__ void normalise_rows(std::int64_t width,
 // What is done with the fours of a gradient beside writing them.
 struct NothingMore {
   template <typename T>
-  __device__ void operator()(std::int64_t, std::int64_t, std::int64_t, const Four<T>&) const {}
+  __device__ void operator()(std::int64_t, std::int64_t, std::int64_t, const Vec4<T>&) const {}
 };
 
 template <typename T>
 struct DropToo {
-  Dropped<T> dropped;
+  DropoutFunctor<T> dropped;
   T* out;
 
   __device__ void operator()(std::int64_t row,
                              std::int64_t first,
                              std::int64_t width,
-                             const Four<T>& gradient) const {
+                             const Vec4<T>& gradient) const {
     write_four(out + row * width, first, width, dropped(row, first, gradient));
   }
 };
@@ -150,8 +150,8 @@ __global__ void normalise_rows_backward(BackwardRows<T, Y, P, A> given, More mor
   A* const dbias = dweight + width;
   const A count = static_cast<A>(width);
   each_four(width, [&](std::int64_t first) {
-    write_four(dweight, first, width, Four<A>{});
-    write_four(dbias, first, width, Four<A>{});
+    write_four(dweight, first, width, Vec4<A>{});
+    write_four(dbias, first, width, Vec4<A>{});
   });
   const std::int64_t begin = blockIdx.x * given.in_block;
   const std::int64_t end =
@@ -164,11 +164,11 @@ __global__ void normalise_rows_backward(BackwardRows<T, Y, P, A> given, More mor
     T* const dx = given.dx + at;
     A sum = 0, product = 0;
     each_four(width, [&](std::int64_t first) {
-      const Four<T> value = read_four(x, first, width);
-      const Four<Y> above = read_four(dy, first, width);
-      const Four<P> gain = read_four(weight, first, width);
-      Four<A> normal_sums = read_four(dweight, first, width);
-      Four<A> sums = read_four(dbias, first, width);
+      const Vec4<T> value = read_four(x, first, width);
+      const Vec4<Y> above = read_four(dy, first, width);
+      const Vec4<P> gain = read_four(weight, first, width);
+      Vec4<A> normal_sums = read_four(dweight, first, width);
+      Vec4<A> sums = read_four(dbias, first, width);
       for (int k = 0; k < 4; ++k) {
         const A gradient = static_cast<A>(wide(above.at[k]));
         const A normal = (wide(value.at[k]) - mean) * inverse;
@@ -181,14 +181,14 @@ __global__ void normalise_rows_backward(BackwardRows<T, Y, P, A> given, More mor
       write_four(dweight, first, width, normal_sums);
       write_four(dbias, first, width, sums);
     });
-    add_over_block(sum, product, scratch);
+    block_reduce_sum(sum, product, scratch);
     sum = given.centered ? sum / count : A{0};
     product /= count;
     each_four(width, [&](std::int64_t first) {
-      const Four<T> value = read_four(x, first, width);
-      const Four<Y> above = read_four(dy, first, width);
-      const Four<P> gain = read_four(weight, first, width);
-      Four<T> gradient = {};
+      const Vec4<T> value = read_four(x, first, width);
+      const Vec4<Y> above = read_four(dy, first, width);
+      const Vec4<P> gain = read_four(weight, first, width);
+      Vec4<T> gradient = {};
       if (given.add) gradient = read_four(dx, first, width);
       for (int k = 0; k < 4; ++k) {
         const A weighted = static_cast<A>(wide(above.at[k])) * static_cast<A>(wide(gain.at[k]));
@@ -258,7 +258,7 @@ void normalise(Cuda cuda, const LayerNorm& norm, bool sums, const RowsOf& rows_o
                           norm.bias.data<P>(),
                           norm.y.data<Y>(),
                           norm.mean.data<A>(),
-                          norm.inverse_deviation.data<A>());
+                          norm.rstd.data<A>());
                  });
 }
 
@@ -294,7 +294,7 @@ void normalise_backward(Cuda cuda, const LayerNormGradient& norm, const MoreOf& 
                                         .x = norm.x.data<T>(),
                                         .weight = norm.weight.data<P>(),
                                         .means = norm.mean.data<A>(),
-                                        .inverses = norm.inverse_deviation.data<A>(),
+                                        .inverses = norm.rstd.data<A>(),
                                         .dy = norm.dy.data<Y>(),
                                         .dx = norm.dx.data<T>(),
                                         .add = norm.add,
@@ -319,13 +319,13 @@ void layer_norm(Cuda cuda, const LayerNorm& norm) {
   });
 }
 
-void layer_norm_of_sum(Cuda cuda,
-                       const Tensor& base,
-                       const Dropout& change,
-                       const LayerNorm& norm) {
+void residual_layer_norm(Cuda cuda,
+                         const Tensor& base,
+                         const Dropout& change,
+                         const LayerNorm& norm) {
   check(base, change, norm);
   normalise(cuda, norm, true, [&]<typename T>(TypeTag<T>, bool holds) {
-    return SummedRows<T>{Dropped<T>(change),
+    return SummedRows<T>{DropoutFunctor<T>(change),
                          change.rate > 0,
                          holds,
                          base.data<T>(),
@@ -342,7 +342,7 @@ void layer_norm_backward(Cuda cuda, const LayerNormGradient& norm) {
 void layer_norm_of_sum_backward(Cuda cuda, const LayerNormGradient& norm, const Dropout& change) {
   check(norm, change);
   normalise_backward(cuda, norm, [&]<typename T>(TypeTag<T>) {
-    return DropToo<T>{Dropped<T>(change), change.y.data<T>()};
+    return DropToo<T>{DropoutFunctor<T>(change), change.y.data<T>()};
   });
 }
 

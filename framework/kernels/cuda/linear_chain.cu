@@ -26,11 +26,11 @@ __device__ void each_tag(std::int64_t tags, const F& f) {
 template <typename A, typename F>
 __device__ A log_sum_exp_over_block(std::int64_t tags, A* scratch, const F& value) {
   A largest = least<A>;
-  each_tag(tags, [&](std::int64_t c) { largest = Greater()(value(c), largest); });
-  const A shift = origin(over_block(largest, scratch, Greater()));
+  each_tag(tags, [&](std::int64_t c) { largest = Max()(value(c), largest); });
+  const A shift = origin(block_reduce(largest, scratch, Max()));
   A sum = 0;
-  each_tag(tags, [&](std::int64_t c) { sum += exponential(value(c) - shift); });
-  return std::log(over_block(sum, scratch, Plus())) + shift;
+  each_tag(tags, [&](std::int64_t c) { sum += fast_exp(value(c) - shift); });
+  return std::log(block_reduce(sum, scratch, Plus())) + shift;
 }
 
 // What is kept of a row for the backward pass.
@@ -79,11 +79,11 @@ __global__ void chain_losses(ChainView<T> chain,
       A largest = least<A>, sum = 0;
       for (std::int64_t y = 0; y < chain.tags; ++y)
         largest =
-            Greater()(kept.known(i - 1, y, grown) + chain.transitions[y * chain.tags + c], largest);
+            Max()(kept.known(i - 1, y, grown) + chain.transitions[y * chain.tags + c], largest);
       const A shift = origin(largest);
       for (std::int64_t y = 0; y < chain.tags; ++y)
-        sum += exponential(kept.known(i - 1, y, grown) + chain.transitions[y * chain.tags + c] -
-                           shift);
+        sum +=
+            fast_exp(kept.known(i - 1, y, grown) + chain.transitions[y * chain.tags + c] - shift);
       *here = std::log(sum) + shift;
     });
     grown = log_sum_exp_over_block(
@@ -131,11 +131,11 @@ __device__ void count_pairs(const ChainView<T>& chain,
     for (std::int64_t c = lane; c < chain.tags; c += warp_size) {
       const std::int64_t at = y * chain.tags + c;
       const A shift = origin(kept.arrival[i * chain.tags + c]);
-      const A pair = here[c] * exponential(from + chain.transitions[at] - shift);
+      const A pair = here[c] * fast_exp(from + chain.transitions[at] - shift);
       sum += pair;
       counts[at] += scale * (pair - A(y == gold[i - 1] && c == gold[i]));
     }
-    sum = over_warp(sum, Plus());
+    sum = warp_reduce(sum, Plus());
     if (lane == 0) before[y] = sum;
   }
 }
@@ -160,14 +160,14 @@ __device__ void row_gradient(const ChainView<T>& chain,
     each_tag(tags, [&](std::int64_t c) { put(demissions[i * tags + c], A{0}); });
   if (length == 0) return;
   each_tag(tags, [&](std::int64_t c) {
-    here[c] = exponential(kept.known(length - 1, c, growth[length - 1]) + chain.end[c] -
-                          origin(growth[length]));
+    here[c] = fast_exp(kept.known(length - 1, c, growth[length - 1]) + chain.end[c] -
+                       origin(growth[length]));
     end[c] += scale * (here[c] - A(c == gold[length - 1]));
   });
   for (std::int64_t i = length - 1; i >= 0; --i) {
     A sum = 0;
     each_tag(tags, [&](std::int64_t c) { sum += here[c]; });
-    const A factor = factor_to_one(over_block(sum, shared_memory<A>(), Plus()));
+    const A factor = factor_to_one(block_reduce(sum, shared_memory<A>(), Plus()));
     each_tag(tags, [&](std::int64_t c) {
       here[c] *= factor;
       const A gradient = scale * (here[c] - A(c == gold[i]));
@@ -238,9 +238,9 @@ __global__ void chain_path(ChainView<T> chain, ChainPath<T> call) {
       }
       pointers[i * tags + c] = pointer;
       next[c] = highest + wide(emissions[i * tags + c]);
-      largest = Greater()(next[c], largest);
+      largest = Max()(next[c], largest);
     });
-    shift = origin(over_block(largest, scratch, Greater()));
+    shift = origin(block_reduce(largest, scratch, Max()));
     score += static_cast<double>(shift);
     A* const other = best;
     best = next;
@@ -268,7 +268,7 @@ Grid tag_grid(std::int64_t blocks, std::int64_t tags) {
 
 }  // namespace
 
-void linear_chain_losses(Cuda cuda, const LinearChainLosses& call) {
+void crf_losses(Cuda cuda, const CrfLosses& call) {
   check(call);
   with_floating_type(call.chain.emissions.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
@@ -285,7 +285,7 @@ void linear_chain_losses(Cuda cuda, const LinearChainLosses& call) {
   });
 }
 
-void linear_chain_backward(Cuda cuda, const LinearChainGradient& call) {
+void crf_backward(Cuda cuda, const CrfGradient& call) {
   check(call);
   with_floating_type(call.chain.emissions.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
@@ -326,7 +326,7 @@ void linear_chain_backward(Cuda cuda, const LinearChainGradient& call) {
   });
 }
 
-void linear_chain_path(Cuda cuda, const LinearChainPath& call) {
+void crf_viterbi(Cuda cuda, const CrfViterbi& call) {
   check(call);
   const Shape& shape = call.chain.emissions.shape();
   const Device& device = call.chain.emissions.device();

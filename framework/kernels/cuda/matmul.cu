@@ -19,13 +19,13 @@ class ProductWorkspace {
 
  private:
   std::mutex mutex_;
-  std::optional<HeldBlock> block_;
+  std::optional<ScopedAllocation> block_;
 };
 
 bool is_narrow(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
 // The product and its bias where the library may add it: of the result's dtype, and not float64.
-Product product_of(Cuda cuda, const Matmul& matmul, const MatmulExtents& extents) {
+GemmArguments product_of(Cuda cuda, const Matmul& matmul, const MatmulExtents& extents) {
   const Tensor& bias = matmul.bias;
   const bool adds = bias.defined() && bias.dtype() == matmul.c.dtype();
   return {.m = extents.m,
@@ -40,12 +40,12 @@ Product product_of(Cuda cuda, const Matmul& matmul, const MatmulExtents& extents
           .b = matmul.b.bytes(),
           .bias = adds && bias.dtype() != DType::f64 ? bias.bytes() : nullptr,
           .c = matmul.c.bytes(),
-          .workspace = cuda.state->kept<ProductWorkspace>().of(cuda.state->allocator())};
+          .workspace = cuda.state->get_or_create<ProductWorkspace>().of(cuda.state->allocator())};
 }
 
 // Makes the product with the activation or its derivative in one kernel, if the library has one.
 // Its relu is not wanted: it turns NaN into 0, which would hide it. Its GELU is the form with tanh.
-bool multiplied_with_activation(Cuda cuda, const Matmul& matmul, Product product) {
+bool multiplied_with_activation(Cuda cuda, const Matmul& matmul, GemmArguments product) {
   const bool leaves_bias = matmul.bias.defined() && product.bias == nullptr;
   if (matmul.activation != Activation::gelu_tanh || !matmul.before.defined() || leaves_bias ||
       !is_narrow(product.dtype) || product.c_dtype != product.dtype)
@@ -57,20 +57,20 @@ bool multiplied_with_activation(Cuda cuda, const Matmul& matmul, Product product
 
 // Makes the product and the sums of a, which it reads anyway, in one kernel, if the library has
 // one.
-bool multiplied_with_sums(Cuda cuda, const Matmul& matmul, Product product) {
+bool multiplied_with_sums(Cuda cuda, const Matmul& matmul, GemmArguments product) {
   if (!is_narrow(product.dtype) || product.c_dtype != DType::f32) return false;
   if (product.m == 0 || product.k == 0 || product.n == 0) return false;
   const Tensor sums =
       Tensor::empty({product.m}, DType::f32, matmul.c.device(), MemoryTag::workspace);
   product.epilogue = Epilogue::sums_of_a;
   product.a_sums = sums.bytes();
-  if (cuda.state->dry() || !multiply(cuda, product)) return false;
+  if (cuda.state->is_meta() || !multiply(cuda, product)) return false;
   accumulate(cuda, 1.0, sums, matmul.a_sums);
   return true;
 }
 
 // Without the sums of a.
-void multiply_alone(Cuda cuda, const Matmul& matmul, Product product) {
+void multiply_alone(Cuda cuda, const Matmul& matmul, GemmArguments product) {
   const bool keeps = matmul.before.defined() && !matmul.derivative;
   const Tensor& c = keeps ? matmul.before : matmul.c;  // of what comes before the activation
   bool adds_bias = matmul.bias.defined();
@@ -81,7 +81,7 @@ void multiply_alone(Cuda cuda, const Matmul& matmul, Product product) {
       adds_bias = false;
     } else {
       product.bias = nullptr;
-      if (!multiply(cuda, product)) multiply_plainly(cuda, product);
+      if (!multiply(cuda, product)) reference_gemm(cuda, product);
     }
   } else if (!matmul.accumulate) {
     c.zero();
@@ -100,12 +100,12 @@ void multiply_alone(Cuda cuda, const Matmul& matmul, Product product) {
 
 void matmul(Cuda cuda, const Matmul& matmul) {
   const MatmulExtents extents = check(matmul);
-  const Product product = product_of(cuda, matmul, extents);
+  const GemmArguments product = product_of(cuda, matmul, extents);
   if (matmul.a_sums.defined()) {
     if (multiplied_with_sums(cuda, matmul, product)) return;
     add_column_sums(cuda, matmul.a, matmul.a_sums);
   }
-  if (cuda.state->dry()) return cuda.state->count_flops(extents.flops());
+  if (cuda.state->is_meta()) return cuda.state->count_flops(extents.flops());
   if (extents.m > 0 && extents.n > 0) multiply_alone(cuda, matmul, product);
 }
 

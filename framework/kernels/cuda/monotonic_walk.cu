@@ -3,6 +3,8 @@
 
 namespace longspan {
 
-void monotonic_walk(Cuda backend, const MonotonicWalk& call) { monotonic_walk_on(backend, call); }
+void monotonic_attention(Cuda backend, const MonotonicAttention& call) {
+  monotonic_walk_on(backend, call);
+}
 
 }  // namespace longspan

@@ -7,7 +7,7 @@ namespace {
 
 template <typename T, typename C>
 struct Element {
-  Product product;
+  GemmArguments product;
 
   __device__ Accumulator<T> operator()(std::int64_t i) const {
     const std::int64_t m = product.m, k = product.k, n = product.n;
@@ -26,7 +26,7 @@ struct Element {
 
 }  // namespace
 
-void multiply_plainly(Cuda cuda, const Product& product) {
+void reference_gemm(Cuda cuda, const GemmArguments& product) {
   with_floating_type(product.dtype, [&]<typename T>(TypeTag<T>) {
     const auto write = [&]<typename C>(TypeTag<C>) {
       write_elements(

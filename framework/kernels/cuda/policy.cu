@@ -3,7 +3,7 @@
 
 namespace longspan {
 
-void policy_score(Cuda cuda, const PolicyScore& score) { policy_score_on(cuda, score); }
+void policy_loss(Cuda cuda, const PolicyLoss& score) { policy_score_on(cuda, score); }
 void policy_score_backward(Cuda cuda, const PolicyScoreGradient& gradient) {
   policy_score_backward_on(cuda, gradient);
 }

@@ -76,6 +76,8 @@ void power_inverse(Cuda cuda, const Tensor& squares, double epsilon, const Tenso
 void power_mean(Cuda cuda, const Tensor& sums, const Tensor& count, const Tensor& means) {
   power_mean_on(cuda, sums, count, means);
 }
-void move_power(Cuda cuda, const PowerStep& step) { move_power_on(cuda, step); }
+void update_power_statistics(Cuda cuda, const PowerStatisticsUpdate& step) {
+  move_power_on(cuda, step);
+}
 
 }  // namespace longspan

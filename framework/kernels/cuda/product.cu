@@ -34,7 +34,7 @@ std::uint32_t alignment_of(const void* address) {
 }
 
 // The one vector beside the matrices: what is added to rows or summed over them.
-const void* vector_of(const Product& product) {
+const void* vector_of(const GemmArguments& product) {
   return product.epilogue == Epilogue::sums_of_a ? product.a_sums : product.bias;
 }
 
@@ -56,7 +56,7 @@ using Case = std::tuple<std::int64_t,
                         std::uint32_t,
                         std::uint32_t>;
 
-Case case_of(const Product& product, bool tf32) {
+Case case_of(const GemmArguments& product, bool tf32) {
   return {product.m,
           product.k,
           product.n,
@@ -91,7 +91,7 @@ struct Chosen {
   std::vector<Algorithm> algorithms;  // best first; what was refused is gone
 };
 
-cublasLtEpilogue_t epilogue_of(const Product& product) {
+cublasLtEpilogue_t epilogue_of(const GemmArguments& product) {
   switch (product.epilogue) {
     case Epilogue::gelu:
       return product.bias != nullptr ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
@@ -113,7 +113,7 @@ cublasLtEpilogue_t epilogue_of(const Product& product) {
 // a loss (github.com/NVIDIA/CUDALibrarySamples/issues/90, on Ampere). benchmark_kernels has both
 // ways of each. Before CUDA 12.8 Update 1 a bias beside one row or column might be wrong (its
 // release notes, 5104822).
-bool may_be_fused(Cuda cuda, const Product& product) {
+bool may_be_fused(Cuda cuda, const GemmArguments& product) {
   if (vector_of(product) != nullptr && (product.m == 1 || product.n == 1)) return false;
   return product.epilogue == Epilogue::none || (product.n % 8 == 0 && is_hopper(cuda));
 }
@@ -133,7 +133,7 @@ class Products {
   Products& operator=(const Products&) = delete;
   ~Products() { library_.destroy(handle_); }
 
-  bool multiply(Cuda cuda, const Product& product) {
+  bool multiply(Cuda cuda, const GemmArguments& product) {
     const std::lock_guard lock(mutex_);
     Chosen& chosen = chosen_for(cuda, product);
     set_pointers(chosen.product.get(), product);
@@ -180,7 +180,7 @@ class Products {
                      "choosing an algorithm");
   }
 
-  Owned<cublasLtMatmulDesc_t> make_product(const Product& product, bool tf32) {
+  Owned<cublasLtMatmulDesc_t> make_product(const GemmArguments& product, bool tf32) {
     const bool wide = product.dtype == DType::f64;
     const bool rounds = tf32 && product.dtype == DType::f32;
     cublasLtMatmulDesc_t desc = nullptr;
@@ -204,7 +204,7 @@ class Products {
   }
 
   // Before an algorithm is chosen too: that depends on how they are aligned.
-  void set_pointers(cublasLtMatmulDesc_t desc, const Product& product) {
+  void set_pointers(cublasLtMatmulDesc_t desc, const GemmArguments& product) {
     if (const void* const vector = vector_of(product); vector != nullptr)
       set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
     if (product.before != nullptr)
@@ -223,7 +223,7 @@ class Products {
     return Owned<cublasLtMatrixLayout_t>(layout, library_.destroy_layout);
   }
 
-  Chosen& chosen_for(Cuda cuda, const Product& product) {
+  Chosen& chosen_for(Cuda cuda, const GemmArguments& product) {
     const bool tf32 = cuda.state->tf32();
     const Case wanted = case_of(product, tf32);
     if (const auto found = chosen_.find(wanted); found != chosen_.end()) return found->second;
@@ -246,7 +246,7 @@ class Products {
   }
 
   std::vector<Algorithm> algorithms_for(Cuda cuda,
-                                        const Product& product,
+                                        const GemmArguments& product,
                                         const Chosen& chosen,
                                         std::uint32_t reductions) {
     cublasLtMatmulPreference_t made = nullptr;
@@ -316,8 +316,8 @@ class Products {
 
 }  // namespace
 
-bool multiply(Cuda cuda, const Product& product) {
-  return cuda.state->kept<Products>().multiply(cuda, product);
+bool multiply(Cuda cuda, const GemmArguments& product) {
+  return cuda.state->get_or_create<Products>().multiply(cuda, product);
 }
 
 }  // namespace longspan

@@ -23,7 +23,7 @@ enum class Epilogue : std::uint8_t {
 
 // c = a b + bias, or c += a b; rows after rows, none of the extents 0. a: [m, k], b: [k, n], or
 // transposed; c: [m, n]; a bias [n] is of c's dtype, which is not f64, or nullptr.
-struct Product {
+struct GemmArguments {
   std::int64_t m = 0;
   std::int64_t k = 0;
   std::int64_t n = 0;
@@ -43,10 +43,10 @@ struct Product {
 };
 // False where the library has no algorithm for it, or with its bias and epilogue none that is worth
 // it or right: then nothing was done.
-[[nodiscard]] bool multiply(Cuda, const Product&);
+[[nodiscard]] bool multiply(Cuda, const GemmArguments&);
 
 // The same without an epilogue and without the library, which has no algorithm for some odd shapes:
 // a thread an element, slowly.
-void multiply_plainly(Cuda, const Product&);
+void reference_gemm(Cuda, const GemmArguments&);
 
 }  // namespace longspan

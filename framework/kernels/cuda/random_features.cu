@@ -25,9 +25,9 @@ __global__ void write_features(RandomFeatures map,
   if (map.map == RandomMap::softmax) {
     for (std::int64_t c = threadIdx.x; c < width; c += blockDim.x)
       squares += wide(x[c]) * wide(x[c]);
-    for (std::int64_t c = threadIdx.x; c < count; c += blockDim.x) top = Greater()(top, product[c]);
-    squares = over_block(squares, scratch, Plus());
-    top = over_block(top, scratch, Greater());
+    for (std::int64_t c = threadIdx.x; c < count; c += blockDim.x) top = Max()(top, product[c]);
+    squares = block_reduce(squares, scratch, Plus());
+    top = block_reduce(top, scratch, Max());
   }
   const FeatureRow<A> row(map, scale * top, scale * scale * squares / 2);
   if (map.map == RandomMap::softmax && threadIdx.x == 0) shift[blockIdx.x] = row.shift;
@@ -68,7 +68,7 @@ __global__ void write_gradient(RandomFeatures map,
     sum += du;
     put(dproduct[blockIdx.x * count + c], scale * du);
   }
-  sum = over_block(sum, scratch, Plus());
+  sum = block_reduce(sum, scratch, Plus());
   const A along = map.map == RandomMap::softmax ? -scale * scale * sum : A{0};
   for (std::int64_t c = threadIdx.x; c < width; c += blockDim.x)
     put(dx[blockIdx.x * width + c], along * wide(x[blockIdx.x * width + c]));

@@ -27,7 +27,7 @@ __global__ void sum_blocks(std::int64_t count,
   double sum = 0;
   for (std::int64_t i = first + threadIdx.x; i < last; i += blockDim.x)
     sum += term(static_cast<double>(wide(x[i])));
-  sum = over_block(sum, shared_memory<double>(), Plus());
+  sum = block_reduce(sum, shared_memory<double>(), Plus());
   if (threadIdx.x == 0) totals[blockIdx.x] = static_cast<A>(factor * sum);
 }
 

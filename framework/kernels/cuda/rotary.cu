@@ -24,7 +24,9 @@ void for_each_of_heads(Cuda cuda, const Shape& shape, std::int64_t pairs, F f) {
   for_each_element(cuda, shape[0] * shape[1] * shape[2] * items, OfHeads<F>{items, pairs, f});
 }
 
-void fill_rotations(Cuda cuda, const Rotations& rotations) { fill_rotations_on(cuda, rotations); }
-void turn(Cuda cuda, const Turning& turning) { turn_on(cuda, turning); }
+void fill_cos_sin_table(Cuda cuda, const CosSinTable& rotations) {
+  fill_rotations_on(cuda, rotations);
+}
+void apply_rotary(Cuda cuda, const RotaryArguments& turning) { turn_on(cuda, turning); }
 
 }  // namespace longspan

@@ -21,12 +21,12 @@ void sort_stably(Cuda cuda, const Tensor& keys, const Tensor& sorted, const Tens
           count,
           sorted.elements(),
           order.elements());
-  const Tensor places = order.like(MemoryTag::workspace);
+  const Tensor places = order.empty_like(MemoryTag::workspace);
   for_each_element(cuda, count, Count{places.data<std::int32_t>()});
   const auto take = [&](std::int64_t bytes) {
     return Tensor::empty({bytes}, DType::u8, keys.device(), MemoryTag::workspace);
   };
-  if (cuda.state->dry()) {
+  if (cuda.state->is_meta()) {
     take(sort_scratch_bytes(count));
     return;
   }

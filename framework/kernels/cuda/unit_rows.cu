@@ -14,7 +14,7 @@ __global__ void divide_by_length(std::int64_t width, A epsilon, const T* x, T* y
   y += blockIdx.x * width;
   A squares = 0;
   for (std::int64_t c = threadIdx.x; c < width; c += blockDim.x) squares += wide(x[c]) * wide(x[c]);
-  const A inverse = A{1} / std::sqrt(over_block(squares, scratch, Plus()) + epsilon);
+  const A inverse = A{1} / std::sqrt(block_reduce(squares, scratch, Plus()) + epsilon);
   if (threadIdx.x == 0) inverses[blockIdx.x] = inverse;
   for (std::int64_t c = threadIdx.x; c < width; c += blockDim.x) put(y[c], wide(x[c]) * inverse);
 }
@@ -29,7 +29,7 @@ __global__ void add_gradient(
   A part = 0;
   for (std::int64_t c = threadIdx.x; c < width; c += blockDim.x)
     part += wide(y[c]) * static_cast<A>(wide(dy[c]));
-  const A along = over_block(part, scratch, Plus());
+  const A along = block_reduce(part, scratch, Plus());
   const A inverse = inverses[blockIdx.x];
   for (std::int64_t c = threadIdx.x; c < width; c += blockDim.x)
     put(dx[c],
@@ -38,7 +38,7 @@ __global__ void add_gradient(
 
 }  // namespace
 
-void unit_rows(Cuda cuda, const UnitRows& unit) {
+void l2_normalize(Cuda cuda, const L2Normalize& unit) {
   check(unit);
   const std::int64_t width = unit.x.shape().width();
   with_floating_type(unit.x.dtype(), [&]<typename T>(TypeTag<T>) {
@@ -50,7 +50,7 @@ void unit_rows(Cuda cuda, const UnitRows& unit) {
            static_cast<A>(unit.epsilon),
            unit.x.data<T>(),
            unit.y.data<T>(),
-           unit.inverse_length.data<A>());
+           unit.inverse_norm.data<A>());
   });
 }
 
@@ -65,7 +65,7 @@ void unit_rows_backward(Cuda cuda, const UnitRowsGradient& unit) {
              add_gradient<T, D, A>,
              width,
              unit.y.data<T>(),
-             unit.inverse_length.data<A>(),
+             unit.inverse_norm.data<A>(),
              unit.dy.data<D>(),
              unit.dx.data<D>());
     };

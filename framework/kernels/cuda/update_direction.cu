@@ -47,19 +47,17 @@ struct AddColumn {
 
 }  // namespace
 
-void adam_direction(Cuda cuda, const AdamDirection& step) { adam_direction_on(cuda, step); }
+void adam_precondition(Cuda cuda, const AdamPrecondition& step) { adam_direction_on(cuda, step); }
 
-void momentum_direction(Cuda cuda, const MomentumDirection& step) {
-  momentum_direction_on(cuda, step);
-}
+void momentum_step(Cuda cuda, const MomentumStep& step) { momentum_direction_on(cuda, step); }
 
-void root_direction(Cuda cuda, const RootDirection& step) { root_direction_on(cuda, step); }
+void rms_precondition(Cuda cuda, const RmsPrecondition& step) { root_direction_on(cuda, step); }
 
 void scale_lines(Cuda cuda, double factor, const MatrixPart& part) {
   scale_lines_on(cuda, factor, part);
 }
 
-void directed_update(Cuda cuda, const DirectedUpdate& update) { directed_update_on(cuda, update); }
+void apply_update(Cuda cuda, const ApplyUpdate& update) { directed_update_on(cuda, update); }
 
 // A thread a line: simple, and little beside a step's products.
 void add_squares(Cuda cuda, double factor, double epsilon, const MatrixPart& part) {

@@ -19,8 +19,8 @@ template <Activation kind, typename A>
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A value_of(A x) {
   if constexpr (kind == Activation::relu) return x < A{0} ? A{0} : x;
   if constexpr (kind == Activation::gelu) return x * normal_distribution(x).below;
-  if constexpr (kind == Activation::gelu_tanh) return x * logistic(tanh_argument(x));
-  if constexpr (kind == Activation::silu) return x * logistic(x);
+  if constexpr (kind == Activation::gelu_tanh) return x * sigmoid(tanh_argument(x));
+  if constexpr (kind == Activation::silu) return x * sigmoid(x);
   return x;
 }
 
@@ -33,11 +33,11 @@ template <Activation kind, typename A>
   }
   if constexpr (kind == Activation::gelu_tanh) {
     const A inner = A(1.5957691216057308) * (A{1} + A(3 * 0.044715) * x * x);
-    const A part = logistic(tanh_argument(x));
+    const A part = sigmoid(tanh_argument(x));
     return part + x * part * (A{1} - part) * inner;
   }
   if constexpr (kind == Activation::silu) {
-    const A part = logistic(x);
+    const A part = sigmoid(x);
     return part + x * part * (A{1} - part);
   }
   return A{1};

@@ -8,12 +8,12 @@
 namespace longspan {
 
 template <typename T>
-struct HoldBelow {
+struct SoftCap {
   Accumulator<T> cap;
   const T* x;
 
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE auto operator()(std::int64_t i) const {
-    return cap * hyperbolic_tangent(wide(x[i]) / cap);
+    return cap * tanh(wide(x[i]) / cap);
   }
 };
 
@@ -24,7 +24,7 @@ struct HoldBelowGradient {
   const T* dy;
 
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE auto operator()(std::int64_t i) const {
-    const auto part = hyperbolic_tangent(wide(x[i]) / cap);
+    const auto part = tanh(wide(x[i]) / cap);
     return wide(dy[i]) * (1 - part * part);
   }
 };
@@ -36,7 +36,7 @@ void hold_below_on(Backend backend, double cap, const Tensor& x, const Tensor& y
     write_elements(backend,
                    x.elements(),
                    y.data<T>(),
-                   HoldBelow<T>{static_cast<Accumulator<T>>(cap), x.data<T>()});
+                   SoftCap<T>{static_cast<Accumulator<T>>(cap), x.data<T>()});
   });
 }
 

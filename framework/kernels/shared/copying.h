@@ -65,7 +65,7 @@ struct MixLosses {
     const A least = left < right ? left : right;
     const A most = left < right ? right : left;
     // Both may be infinite.
-    losses[i] = std::isinf(least) ? least : least - std::log1p(exponential(least - most));
+    losses[i] = std::isinf(least) ? least : least - std::log1p(fast_exp(least - most));
   }
 };
 
@@ -81,11 +81,11 @@ struct MixGradient {
     if (forward.targets[i] < 0 || std::isinf(loss)) return;
     const A gate = forward.gate[i];
     // What the vocabulary has of the target's probability.
-    const A share = exponential(loss - soft_plus(-gate) - forward.generated[i]);
+    const A share = fast_exp(loss - soft_plus(-gate) - forward.generated[i]);
     dgenerated[i] = dlosses[i] * share;
-    dgate[i] = dlosses[i] * (logistic(gate) - share);
+    dgate[i] = dlosses[i] * (sigmoid(gate) - share);
     const A power = loss - soft_plus(gate);
-    dcopied[i] = -dlosses[i] * exponential(power < A{80} ? power : A{80});
+    dcopied[i] = -dlosses[i] * fast_exp(power < A{80} ? power : A{80});
   }
 };
 
@@ -142,26 +142,26 @@ struct CoverGradient {
   }
 };
 
-template <GuideLoss kind, typename A>
+template <GuidedAttentionLoss kind, typename A>
 struct Guide {
   std::int64_t positions;
   const A *attention, *guide;
   A epsilon;
 
   LONGSPAN_HOST_DEVICE A value(std::int64_t i) const {
-    if constexpr (kind == GuideLoss::product) return guide[i] * attention[i];
-    if constexpr (kind == GuideLoss::square)
+    if constexpr (kind == GuidedAttentionLoss::product) return guide[i] * attention[i];
+    if constexpr (kind == GuidedAttentionLoss::square)
       return (attention[i] - guide[i]) * (attention[i] - guide[i]) / 2;
     return guide[i] == 0 ? A{0} : -guide[i] * std::log(attention[i] + epsilon);
   }
   LONGSPAN_HOST_DEVICE A slope(std::int64_t i) const {
-    if constexpr (kind == GuideLoss::product) return guide[i];
-    if constexpr (kind == GuideLoss::square) return attention[i] - guide[i];
+    if constexpr (kind == GuidedAttentionLoss::product) return guide[i];
+    if constexpr (kind == GuidedAttentionLoss::square) return attention[i] - guide[i];
     return guide[i] == 0 ? A{0} : -guide[i] / (attention[i] + epsilon);
   }
 };
 
-template <GuideLoss kind, typename A>
+template <GuidedAttentionLoss kind, typename A>
 struct AddGuided {
   Guide<kind, A> guide;
   A* losses;
@@ -174,7 +174,7 @@ struct AddGuided {
   }
 };
 
-template <GuideLoss kind, typename A>
+template <GuidedAttentionLoss kind, typename A>
 struct GuideGradient {
   Guide<kind, A> guide;
   const A* dlosses;
@@ -187,16 +187,16 @@ struct GuideGradient {
 };
 
 template <typename Backend>
-void copied_mass_on(Backend backend, const CopiedMass& call) {
+void copied_mass_on(Backend backend, const CopyProbability& call) {
   check(call);
   const Shape& shape = call.attention.shape();
   with_accumulator_type(call.attention.dtype(), [&]<typename A>(TypeTag<A>) {
     const SourceRows rows = {
         shape[1], shape[2], call.source.data<std::int64_t>(), call.targets.data<std::int64_t>()};
-    each_row(backend,
-             shape.rows(),
-             shape[2],
-             AddCopied<A>{rows, call.attention.data<A>(), call.copied.data<A>()});
+    parallel_rows(backend,
+                  shape.rows(),
+                  shape[2],
+                  AddCopied<A>{rows, call.attention.data<A>(), call.copied.data<A>()});
   });
 }
 
@@ -207,15 +207,15 @@ void copied_mass_backward_on(Backend backend, const CopiedMassGradient& call) {
   with_accumulator_type(call.dattention.dtype(), [&]<typename A>(TypeTag<A>) {
     const SourceRows rows = {
         shape[1], shape[2], call.source.data<std::int64_t>(), call.targets.data<std::int64_t>()};
-    each_row(backend,
-             shape.rows(),
-             shape[2],
-             CopiedGradient<A>{rows, call.dcopied.data<A>(), call.dattention.data<A>()});
+    parallel_rows(backend,
+                  shape.rows(),
+                  shape[2],
+                  CopiedGradient<A>{rows, call.dcopied.data<A>(), call.dattention.data<A>()});
   });
 }
 
 template <typename A>
-MixLosses<A> mix_of(const CopyLosses& call) {
+MixLosses<A> mix_of(const PointerGeneratorLosses& call) {
   return {call.generated.data<A>(),
           call.gate.data<A>(),
           call.copied.data<A>(),
@@ -224,10 +224,10 @@ MixLosses<A> mix_of(const CopyLosses& call) {
 }
 
 template <typename Backend>
-void copy_losses_on(Backend backend, const CopyLosses& call) {
+void copy_losses_on(Backend backend, const PointerGeneratorLosses& call) {
   check(call);
   with_accumulator_type(call.losses.dtype(), [&]<typename A>(TypeTag<A>) {
-    each_row(backend, call.losses.elements(), 16, mix_of<A>(call));
+    parallel_rows(backend, call.losses.elements(), 16, mix_of<A>(call));
   });
 }
 
@@ -235,14 +235,14 @@ template <typename Backend>
 void copy_losses_backward_on(Backend backend, const CopyLossesGradient& call) {
   check(call);
   with_accumulator_type(call.dlosses.dtype(), [&]<typename A>(TypeTag<A>) {
-    each_row(backend,
-             call.dlosses.elements(),
-             16,
-             MixGradient<A>{mix_of<A>(call.forward),
-                            call.dlosses.data<A>(),
-                            call.dgenerated.data<A>(),
-                            call.dgate.data<A>(),
-                            call.dcopied.data<A>()});
+    parallel_rows(backend,
+                  call.dlosses.elements(),
+                  16,
+                  MixGradient<A>{mix_of<A>(call.forward),
+                                 call.dlosses.data<A>(),
+                                 call.dgenerated.data<A>(),
+                                 call.dgate.data<A>(),
+                                 call.dcopied.data<A>()});
   });
 }
 
@@ -253,16 +253,16 @@ void coverage_losses_on(Backend backend, const CoverageLosses& call) {
   with_accumulator_type(call.attention.dtype(), [&]<typename A>(TypeTag<A>) {
     const A* const attention = call.attention.data<A>();
     A* const coverage = call.coverage.data<A>();
-    each_row(
+    parallel_rows(
         backend, shape[0] * shape[2], shape[1], Cover<A>{shape[1], shape[2], attention, coverage});
-    each_row(backend,
-             shape.rows(),
-             shape[2],
-             AddCovered<A>{shape[2],
-                           attention,
-                           coverage,
-                           call.targets.data<std::int64_t>(),
-                           call.losses.data<A>()});
+    parallel_rows(backend,
+                  shape.rows(),
+                  shape[2],
+                  AddCovered<A>{shape[2],
+                                attention,
+                                coverage,
+                                call.targets.data<std::int64_t>(),
+                                call.losses.data<A>()});
   });
 }
 
@@ -271,44 +271,44 @@ void coverage_losses_backward_on(Backend backend, const CoverageLossesGradient& 
   check(call);
   const Shape& shape = call.dattention.shape();
   with_accumulator_type(call.dattention.dtype(), [&]<typename A>(TypeTag<A>) {
-    each_row(backend,
-             shape[0] * shape[2],
-             shape[1],
-             CoverGradient<A>{shape[1],
-                              shape[2],
-                              call.forward.attention.data<A>(),
-                              call.forward.coverage.data<A>(),
-                              call.forward.targets.data<std::int64_t>(),
-                              call.dlosses.data<A>(),
-                              call.dattention.data<A>()});
+    parallel_rows(backend,
+                  shape[0] * shape[2],
+                  shape[1],
+                  CoverGradient<A>{shape[1],
+                                   shape[2],
+                                   call.forward.attention.data<A>(),
+                                   call.forward.coverage.data<A>(),
+                                   call.forward.targets.data<std::int64_t>(),
+                                   call.dlosses.data<A>(),
+                                   call.dattention.data<A>()});
   });
 }
 
 // Calls f with the guide of the call's kind.
 template <typename A, typename F>
-void with_guide(const GuideLosses& call, const F& f) {
-  const auto guide_of = [&]<GuideLoss kind>(std::integral_constant<GuideLoss, kind>) {
+void with_guide(const GuidedAttentionLosses& call, const F& f) {
+  const auto guide_of = [&]<GuidedAttentionLoss kind>(std::integral_constant<GuidedAttentionLoss, kind>) {
     return Guide<kind, A>{call.attention.shape()[2],
                           call.attention.data<A>(),
                           call.guide.data<A>(),
                           static_cast<A>(call.epsilon)};
   };
-  using enum GuideLoss;
+  using enum GuidedAttentionLoss;
   if (call.kind == product)
-    f(guide_of(std::integral_constant<GuideLoss, product>()));
+    f(guide_of(std::integral_constant<GuidedAttentionLoss, product>()));
   else if (call.kind == square)
-    f(guide_of(std::integral_constant<GuideLoss, square>()));
+    f(guide_of(std::integral_constant<GuidedAttentionLoss, square>()));
   else
-    f(guide_of(std::integral_constant<GuideLoss, cross_entropy>()));
+    f(guide_of(std::integral_constant<GuidedAttentionLoss, cross_entropy>()));
 }
 
 template <typename Backend>
-void guide_losses_on(Backend backend, const GuideLosses& call) {
+void guide_losses_on(Backend backend, const GuidedAttentionLosses& call) {
   check(call);
   const Shape& shape = call.attention.shape();
   with_accumulator_type(call.attention.dtype(), [&]<typename A>(TypeTag<A>) {
-    with_guide<A>(call, [&]<GuideLoss kind>(const Guide<kind, A>& guide) {
-      each_row(
+    with_guide<A>(call, [&]<GuidedAttentionLoss kind>(const Guide<kind, A>& guide) {
+      parallel_rows(
           backend, shape.rows(), 4 * shape[2], AddGuided<kind, A>{guide, call.losses.data<A>()});
     });
   });
@@ -319,11 +319,12 @@ void guide_losses_backward_on(Backend backend, const GuideLossesGradient& call) 
   check(call);
   const Shape& shape = call.dattention.shape();
   with_accumulator_type(call.dattention.dtype(), [&]<typename A>(TypeTag<A>) {
-    with_guide<A>(call.forward, [&]<GuideLoss kind>(const Guide<kind, A>& guide) {
-      each_row(backend,
-               shape.rows(),
-               4 * shape[2],
-               GuideGradient<kind, A>{guide, call.dlosses.data<A>(), call.dattention.data<A>()});
+    with_guide<A>(call.forward, [&]<GuidedAttentionLoss kind>(const Guide<kind, A>& guide) {
+      parallel_rows(
+          backend,
+          shape.rows(),
+          4 * shape[2],
+          GuideGradient<kind, A>{guide, call.dlosses.data<A>(), call.dattention.data<A>()});
     });
   });
 }

@@ -36,8 +36,8 @@ struct GateInputs {
     A mixed = 0;
     if constexpr (has_change(function)) mixed = wide(change[i]);
     if constexpr (function == GateFunction::sigtanh || function == GateFunction::gru)
-      mixed = hyperbolic_tangent(mixed);
-    return {wide(x[i]), mixed, logistic(logit)};
+      mixed = tanh(mixed);
+    return {wide(x[i]), mixed, sigmoid(logit)};
   }
 };
 
@@ -139,9 +139,10 @@ void gate_on(Backend backend, const Gating& gating) {
   check(gating);
   with_floating_type(gating.x.dtype(), [&]<typename T>(TypeTag<T>) {
     with_gate_function(gating.function, [&](auto function) {
-      for_each_place(backend,
-                     gating.x.shape(),
-                     GateAt<function(), T>{inputs_of<function(), T>(gating), gating.y.data<T>()});
+      parallel_elements(
+          backend,
+          gating.x.shape(),
+          GateAt<function(), T>{inputs_of<function(), T>(gating), gating.y.data<T>()});
     });
   });
 }
@@ -151,13 +152,13 @@ void gate_backward_on(Backend backend, const GatingGradient& gating) {
   check(gating);
   with_floating_type(gating.x.dtype(), [&]<typename T>(TypeTag<T>) {
     with_gate_function(gating.function, [&](auto function) {
-      for_each_place(backend,
-                     gating.x.shape(),
-                     GateBackwardAt<function(), T>{inputs_of<function(), T>(gating),
-                                                   gating.dy.data<T>(),
-                                                   gating.dx.data<T>(),
-                                                   elements_of<T>(gating.dchange),
-                                                   gating.dlogits.data<T>()});
+      parallel_elements(backend,
+                        gating.x.shape(),
+                        GateBackwardAt<function(), T>{inputs_of<function(), T>(gating),
+                                                      gating.dy.data<T>(),
+                                                      gating.dx.data<T>(),
+                                                      elements_of<T>(gating.dchange),
+                                                      gating.dlogits.data<T>()});
     });
   });
 }

@@ -94,7 +94,7 @@ void check(const JoinRowsGradient& call) {
   if (call.dbefore.defined()) require_rows(kernel, call.x, wide, call.dbefore);
   if (!call.dweights.defined()) return;
   require_weights(kernel, call.x, call.dweights);
-  if (call.join == StepJoin::interpolate && call.before.defined())
+  if (call.join == StateAccumulation::interpolate && call.before.defined())
     require_rows(kernel, call.x, wide, call.before);
 }
 

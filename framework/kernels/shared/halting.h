@@ -37,9 +37,9 @@ struct DecideHalting {
   bool last;
 
   LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
-    const bool under_way = before[i] == Halting::goes_on;
+    const bool under_way = before[i] == Halting::running;
     const bool halts = last || sums[i] + halting_probability(logits[i]) >= threshold;
-    now[i] = !under_way ? Halting::rests : halts ? Halting::halts : Halting::goes_on;
+    now[i] = !under_way ? Halting::rests : halts ? Halting::halts : Halting::running;
   }
 };
 
@@ -55,7 +55,7 @@ struct WeighStep {
 
   LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
     const A probability = halting_probability(logits[i]);
-    const bool goes_on = now[i] == Halting::goes_on;
+    const bool goes_on = now[i] == Halting::running;
     const bool halts = now[i] == Halting::halts;
     const A rest = A{1} - sums[i];
     weights[i] = goes_on ? probability : halts ? rest : A{0};
@@ -79,7 +79,7 @@ struct WeighStepBackward {
     const A dweight = dweights == nullptr ? A{0} : dweights[i];
     const A dnext_sum = dnext_sums == nullptr ? A{0} : dnext_sums[i];
     const A dnext_cost = dnext_costs == nullptr ? A{0} : dnext_costs[i];
-    const bool goes_on = now[i] == Halting::goes_on;
+    const bool goes_on = now[i] == Halting::running;
     const bool halts = now[i] == Halting::halts;
     dlogits[i] = goes_on ? (dweight + dnext_sum) * probability * (A{1} - probability) : A{0};
     dsums[i] = halts ? -dweight - dnext_cost : dnext_sum;
@@ -192,7 +192,7 @@ void join_rows_on(Backend backend, const JoinRows& call) {
                                   call.weights.data<A>(),
                                   elements_or_null<A>(call.before),
                                   call.x.shape().width(),
-                                  call.join == StepJoin::interpolate});
+                                  call.join == StateAccumulation::interpolate});
   });
 }
 

@@ -18,7 +18,7 @@ struct HeadView {
   A scale, weight;
   A* each;
 
-  explicit HeadView(const HeadAttention& call)
+  explicit HeadView(const DenseAttentionWeights& call)
       : query(call.query.data<T>()),
         key(call.key.data<T>()),
         lengths(call.lengths.defined() ? call.lengths.data<std::int64_t>() : nullptr),
@@ -32,7 +32,7 @@ struct HeadView {
         weight(static_cast<A>(call.weight)),
         each(call.each.data<A>()) {}
 
-  LONGSPAN_HOST_DEVICE std::int64_t seen(std::int64_t batch) const {
+  LONGSPAN_HOST_DEVICE std::int64_t num_valid_keys(std::int64_t batch) const {
     if (lengths == nullptr || lengths[batch] > positions) return positions;
     return lengths[batch] < 0 ? 0 : lengths[batch];
   }
@@ -74,7 +74,7 @@ struct WriteHeads {
   A* mean;
 
   LONGSPAN_HOST_DEVICE void operator()(std::int64_t row) const {
-    const std::int64_t batch = row / view.time, seen = view.seen(batch);
+    const std::int64_t batch = row / view.time, seen = view.num_valid_keys(batch);
     A* const sum = mean + row * view.positions;
     for (std::int64_t s = 0; s < view.positions; ++s) sum[s] = 0;
     for (std::int64_t head = 0; head < view.count; ++head) {
@@ -88,7 +88,7 @@ struct WriteHeads {
       }
       A total = 0;
       for (std::int64_t s = 0; s < seen; ++s) {
-        here[s] = exponential(here[s] - largest);
+        here[s] = fast_exp(here[s] - largest);
         total += here[s];
       }
       for (std::int64_t s = 0; s < view.positions; ++s) {
@@ -109,7 +109,7 @@ struct HeadQueryGradient {
   A* dquery;
 
   LONGSPAN_HOST_DEVICE void operator()(std::int64_t row) const {
-    const std::int64_t batch = row / view.time, seen = view.seen(batch);
+    const std::int64_t batch = row / view.time, seen = view.num_valid_keys(batch);
     const A* const from = dmean + row * view.positions;
     A* const own = dquery + row * view.heads * view.dim;
     for (std::int64_t i = 0; i < view.heads * view.dim; ++i) own[i] = 0;
@@ -141,7 +141,7 @@ struct HeadKeyGradient {
     const std::int64_t batch = row / view.positions, s = row % view.positions;
     A* const own = dkey + row * view.heads * view.dim;
     for (std::int64_t i = 0; i < view.heads * view.dim; ++i) own[i] = 0;
-    if (s >= view.seen(batch)) return;
+    if (s >= view.num_valid_keys(batch)) return;
     for (std::int64_t head = 0; head < view.count; ++head)
       for (std::int64_t t = batch * view.time; t < (batch + 1) * view.time; ++t)
         add_scaled(dscores[view.each_at(t, head) + s],
@@ -152,15 +152,15 @@ struct HeadKeyGradient {
 };
 
 template <typename Backend>
-void head_attention_on(Backend backend, const HeadAttention& call) {
+void head_attention_on(Backend backend, const DenseAttentionWeights& call) {
   check(call);
   with_floating_type(call.query.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const HeadView<T> view(call);
-    each_row(backend,
-             call.query.shape()[0] * view.time,
-             view.count * view.positions * view.dim,
-             WriteHeads<T>{view, call.mean.data<A>()});
+    parallel_rows(backend,
+                  call.query.shape()[0] * view.time,
+                  view.count * view.positions * view.dim,
+                  WriteHeads<T>{view, call.mean.data<A>()});
   });
 }
 
@@ -171,15 +171,15 @@ void head_attention_backward_on(Backend backend, const HeadAttentionGradient& ca
     using A = Accumulator<T>;
     const HeadView<T> view(call.forward);
     const std::int64_t batch = call.forward.query.shape()[0];
-    each_row(backend,
-             batch * view.time,
-             view.count * view.positions * view.dim,
-             HeadQueryGradient<T>{
-                 view, call.dmean.data<A>(), call.dscores.data<A>(), call.dquery.data<A>()});
-    each_row(backend,
-             batch * view.positions,
-             view.count * view.time * view.dim,
-             HeadKeyGradient<T>{view, call.dscores.data<A>(), call.dkey.data<A>()});
+    parallel_rows(backend,
+                  batch * view.time,
+                  view.count * view.positions * view.dim,
+                  HeadQueryGradient<T>{
+                      view, call.dmean.data<A>(), call.dscores.data<A>(), call.dquery.data<A>()});
+    parallel_rows(backend,
+                  batch * view.positions,
+                  view.count * view.time * view.dim,
+                  HeadKeyGradient<T>{view, call.dscores.data<A>(), call.dkey.data<A>()});
   });
 }
 

@@ -57,7 +57,7 @@ void repeat_heads_on(Backend backend, const Tensor& x, const Tensor& y) {
   const std::int64_t times = times_of(x, y);
   require(x.dtype() == y.dtype(), "shared heads are repeated in one dtype");
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
-    for_each_place(
+    parallel_elements(
         backend, x.shape(), RepeatHead<T>{times, x.shape().width(), x.data<T>(), y.data<T>()});
   });
 }
@@ -67,7 +67,7 @@ void sum_heads_on(Backend backend, const Tensor& dy, const Tensor& dx, bool add)
   const std::int64_t times = times_of(dx, dy);
   with_floating_type(dx.dtype(), [&]<typename T>(TypeTag<T>) {
     const auto sum = [&]<typename From>(TypeTag<From>) {
-      for_each_place(
+      parallel_elements(
           backend,
           dx.shape(),
           SumHeads<From, T>{times, dx.shape().width(), dy.data<From>(), dx.data<T>(), add});

@@ -14,7 +14,7 @@ struct HideElement {
   const T* x;
   T* y;
 
-  explicit HideElement(const HideRows& hide)
+  explicit HideElement(const MaskPadding& hide)
       : rows(hide.end - hide.begin),
         row(hide.x.elements() / hide.x.shape()[0] / hide.x.shape()[1]),
         time(hide.x.shape()[1]),
@@ -38,7 +38,7 @@ struct HideElement {
 };
 
 template <typename Backend>
-void hide_rows_on(Backend backend, const HideRows& hide) {
+void hide_rows_on(Backend backend, const MaskPadding& hide) {
   check(hide);
   if (hide.x.elements() == 0) return;
   with_floating_type(hide.x.dtype(), [&](auto tag) {

@@ -8,8 +8,8 @@
 namespace longspan {
 
 template <typename A>
-[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A hyperbolic_tangent(A x) {
-  return A{2} * logistic(A{2} * x) - A{1};
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A tanh(A x) {
+  return A{2} * sigmoid(A{2} * x) - A{1};
 }
 
 template <typename T>
@@ -17,7 +17,7 @@ struct HyperbolicTangent {
   const T* x;
 
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE auto operator()(std::int64_t i) const {
-    return hyperbolic_tangent(wide(x[i]));
+    return tanh(wide(x[i]));
   }
 };
 

@@ -15,7 +15,7 @@ template <typename T>
 struct ChainView {
   using A = Accumulator<T>;
 
-  explicit ChainView(const LinearChain& chain)
+  explicit ChainView(const Crf& chain)
       : rows(chain.emissions.shape()[0]),
         time(chain.emissions.shape()[1]),
         tags(chain.emissions.shape()[2]),

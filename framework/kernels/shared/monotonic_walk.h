@@ -39,19 +39,19 @@ struct WalkOn {
 };
 
 template <typename Backend>
-void monotonic_walk_on(Backend backend, const MonotonicWalk& call) {
+void monotonic_walk_on(Backend backend, const MonotonicAttention& call) {
   check(call);
   const Shape& shape = call.attention.shape();
   const auto run = [&]<typename A>(TypeTag<A>) {
-    each_row(backend,
-             shape[0],
-             shape[1] * shape[2],
-             WalkOn<A>{shape[1],
-                       shape[2],
-                       call.attention.data<A>(),
-                       call.source.data<std::int64_t>(),
-                       call.target.data<std::int64_t>(),
-                       call.walk.data<A>()});
+    parallel_rows(backend,
+                  shape[0],
+                  shape[1] * shape[2],
+                  WalkOn<A>{shape[1],
+                            shape[2],
+                            call.attention.data<A>(),
+                            call.source.data<std::int64_t>(),
+                            call.target.data<std::int64_t>(),
+                            call.walk.data<A>()});
   };
   if (call.attention.dtype() == DType::f64)
     run(TypeTag<double>());

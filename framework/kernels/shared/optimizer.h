@@ -72,12 +72,13 @@ struct AdamFactors {
       root = 0;
       epsilon = 1;
     }
-    keep = static_cast<W>(update.decoupled ? 1 - range.learning_rate * range.weight_decay : 1);
+    decay_factor =
+        static_cast<W>(update.decoupled ? 1 - range.learning_rate * range.weight_decay : 1);
     decay = static_cast<W>(update.decoupled ? 0 : range.weight_decay);
   }
 
   W gradient, beta1, rest1, beta2, rest2, epsilon;
-  W rate, root, keep, decay;
+  W rate, root, decay_factor, decay;
 };
 
 template <typename W, typename C>
@@ -93,7 +94,7 @@ struct Adam {
     const W g = by.gradient * gradient[i] + by.decay * weight[i];
     const W m = by.beta1 * first[i] + by.rest1 * g;
     const W v = by.beta2 * second[i] + by.rest2 * g * g;
-    const W next = by.keep * weight[i] - by.rate * m / (std::sqrt(v) * by.root + by.epsilon);
+    const W next = by.decay_factor * weight[i] - by.rate * m / (std::sqrt(v) * by.root + by.epsilon);
     first[i] = m;
     second[i] = v;
     weight[i] = next;

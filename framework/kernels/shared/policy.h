@@ -32,7 +32,7 @@ struct PolicyRow {
 
 template <typename A>
 struct PolicyScores {
-  PolicyFunction function;
+  PolicyLossKind function;
   std::int64_t width;
   A clip;
   const A* x;
@@ -41,7 +41,7 @@ struct PolicyScores {
   const A* advantage;
   const A* wanted;
 
-  explicit PolicyScores(const PolicyScore& score)
+  explicit PolicyScores(const PolicyLoss& score)
       : function(score.function),
         width(score.x.shape()[1]),
         clip(static_cast<A>(score.clip)),
@@ -54,7 +54,7 @@ struct PolicyScores {
   LONGSPAN_HOST_DEVICE PolicyRow<A> row(std::int64_t r) const { return {x + r * width, width}; }
   // Never an element that is not there.
   LONGSPAN_HOST_DEVICE bool counts(std::int64_t r) const {
-    return action[r] >= 0 && (function != PolicyFunction::clipped || action[r] < width);
+    return action[r] >= 0 && (function != PolicyLossKind::clipped || action[r] < width);
   }
   LONGSPAN_HOST_DEVICE A ratio(std::int64_t r, A log_sum) const {
     return std::exp(x[r * width + action[r]] - log_sum - before[r]);
@@ -75,14 +75,14 @@ struct ScoreRow {
       y[r] = 0;
       return;
     }
-    if (scores.function == PolicyFunction::square) {
+    if (scores.function == PolicyLossKind::square) {
       const A difference = scores.x[r] - scores.wanted[r];
       y[r] = difference * difference / A{2};
       return;
     }
     const PolicyRow<A> row = scores.row(r);
     const A log_sum = row.log_sum_exp();
-    if (scores.function == PolicyFunction::entropy) {
+    if (scores.function == PolicyLossKind::entropy) {
       y[r] = row.entropy(log_sum);
       return;
     }
@@ -105,13 +105,13 @@ struct ScoreRowBackward {
       for (std::int64_t i = 0; i < scores.width; ++i) to[i] = 0;
       return;
     }
-    if (scores.function == PolicyFunction::square) {
+    if (scores.function == PolicyLossKind::square) {
       to[0] = dy[r] * (scores.x[r] - scores.wanted[r]);
       return;
     }
     const PolicyRow<A> row = scores.row(r);
     const A log_sum = row.log_sum_exp();
-    if (scores.function == PolicyFunction::entropy) {
+    if (scores.function == PolicyLossKind::entropy) {
       const A entropy = row.entropy(log_sum);
       for (std::int64_t i = 0; i < scores.width; ++i) {
         const A log_probability = row.x[i] - log_sum;
@@ -135,22 +135,22 @@ struct ScoreRowBackward {
 inline constexpr std::int64_t cost_of_score = 16;
 
 template <typename Backend>
-void policy_score_on(Backend backend, const PolicyScore& score) {
+void policy_score_on(Backend backend, const PolicyLoss& score) {
   check(score);
   with_accumulator_type(score.x.dtype(), [&]<typename A>(TypeTag<A>) {
-    each_row(backend,
-             score.x.shape()[0],
-             cost_of_score * score.x.shape()[1],
-             ScoreRow<A>{PolicyScores<A>(score), score.y.data<A>()});
+    parallel_rows(backend,
+                  score.x.shape()[0],
+                  cost_of_score * score.x.shape()[1],
+                  ScoreRow<A>{PolicyScores<A>(score), score.y.data<A>()});
   });
 }
 
 template <typename Backend>
 void policy_score_backward_on(Backend backend, const PolicyScoreGradient& gradient) {
   check(gradient);
-  const PolicyScore& score = gradient.forward;
+  const PolicyLoss& score = gradient.forward;
   with_accumulator_type(score.x.dtype(), [&]<typename A>(TypeTag<A>) {
-    each_row(
+    parallel_rows(
         backend,
         score.x.shape()[0],
         2 * cost_of_score * score.x.shape()[1],

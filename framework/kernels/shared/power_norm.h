@@ -106,13 +106,13 @@ void power_norm_on(Backend backend, const PowerNorm& norm) {
   check(norm);
   with_both_types(norm.x, norm.y, [&]<typename T, typename Y>(TypeTag<T>, TypeTag<Y>) {
     using A = Accumulator<T>;
-    for_each_place(backend,
-                   norm.x.shape(),
-                   PowerNormAt<T, Y>{norm.x.data<T>(),
-                                     norm.inverse.data<A>(),
-                                     norm.weight.data<A>(),
-                                     norm.bias.data<A>(),
-                                     norm.y.data<Y>()});
+    parallel_elements(backend,
+                      norm.x.shape(),
+                      PowerNormAt<T, Y>{norm.x.data<T>(),
+                                        norm.inverse.data<A>(),
+                                        norm.weight.data<A>(),
+                                        norm.bias.data<A>(),
+                                        norm.y.data<Y>()});
   });
 }
 
@@ -122,7 +122,7 @@ void power_norm_backward_on(Backend backend, const PowerNormGradient& norm) {
   with_both_types(norm.x, norm.dy, [&]<typename T, typename Y>(TypeTag<T>, TypeTag<Y>) {
     using A = Accumulator<T>;
     const auto run = [&]<bool moves, bool adds>() {
-      for_each_place(
+      parallel_elements(
           backend,
           norm.x.shape(),
           PowerNormBackwardAt<T, Y, moves, adds>{norm.x.shape().width(),
@@ -183,7 +183,7 @@ void power_mean_on(Backend backend, const Tensor& sums, const Tensor& count, con
 }
 
 template <typename Backend>
-void move_power_on(Backend backend, const PowerStep& step) {
+void move_power_on(Backend backend, const PowerStatisticsUpdate& step) {
   check(step);
   with_accumulator_type(step.square.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_element(backend,

@@ -22,7 +22,7 @@ struct FeatureRow {
         squares(half_squares),
         shift(map.shifts_by_projection ? largest : largest - half_squares) {}
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE A softmax(A u) const {
-    return exponential(u - squares - shift);
+    return fast_exp(u - squares - shift);
   }
 };
 

@@ -26,8 +26,8 @@ struct RotationPair {
 };
 
 // One head of one position. Items below `pairs` are pairs, those behind them features that stay.
-template <RotaryPairs form, bool back, typename T>
-struct TurnHead {
+template <RotaryLayout form, bool back, typename T>
+struct RotateHead {
   using A = Accumulator<T>;
   std::int64_t pairs;
   const A* cosines;
@@ -35,8 +35,8 @@ struct TurnHead {
   T* y;
 
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void pair(std::int64_t i) const {
-    const std::int64_t first = form == RotaryPairs::halves ? i : 2 * i;
-    const std::int64_t second = form == RotaryPairs::halves ? i + pairs : 2 * i + 1;
+    const std::int64_t first = form == RotaryLayout::halves ? i : 2 * i;
+    const std::int64_t second = form == RotaryLayout::halves ? i + pairs : 2 * i + 1;
     const A u = wide(x[first]), v = wide(x[second]);
     const A cosine = cosines[i], sine = back ? -cosines[pairs + i] : cosines[pairs + i];
     put(y[first], u * cosine - v * sine);
@@ -47,35 +47,35 @@ struct TurnHead {
   }
 };
 
-template <RotaryPairs form, bool back, typename T>
-struct TurnHeads {
+template <RotaryLayout form, bool back, typename T>
+struct RotateHeads {
   std::int64_t time, heads, dim, pairs;
   const Accumulator<T>* table;
   const T* x;
   T* y;
 
-  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE TurnHead<form, back, T> of(std::int64_t row) const {
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE RotateHead<form, back, T> of(std::int64_t row) const {
     const std::int64_t position = row / heads % time;
     return {pairs, table + 2 * position * pairs, x + row * dim, y + row * dim};
   }
 };
 
 template <typename F>
-void with_turning(const Turning& turning, const F& f) {
+void with_turning(const RotaryArguments& turning, const F& f) {
   const auto run = [&](auto form) {
-    if (turning.back)
+    if (turning.inverse)
       f(form, std::true_type());
     else
       f(form, std::false_type());
   };
-  if (turning.pairs == RotaryPairs::halves)
-    run(std::integral_constant<RotaryPairs, RotaryPairs::halves>());
+  if (turning.pairs == RotaryLayout::halves)
+    run(std::integral_constant<RotaryLayout, RotaryLayout::halves>());
   else
-    run(std::integral_constant<RotaryPairs, RotaryPairs::neighbours>());
+    run(std::integral_constant<RotaryLayout, RotaryLayout::neighbours>());
 }
 
 template <typename Backend>
-void fill_rotations_on(Backend backend, const Rotations& rotations) {
+void fill_rotations_on(Backend backend, const CosSinTable& rotations) {
   const std::int64_t pairs = rotations.frequencies.elements();
   const Tensor& out = rotations.out;
   require(
@@ -98,7 +98,7 @@ void fill_rotations_on(Backend backend, const Rotations& rotations) {
 }
 
 template <typename Backend>
-void turn_on(Backend backend, const Turning& turning) {
+void turn_on(Backend backend, const RotaryArguments& turning) {
   const Tensor& x = turning.x;
   const Tensor& table = turning.table;
   require_alike("turn", x, turning.y);
@@ -117,13 +117,13 @@ void turn_on(Backend backend, const Turning& turning) {
       for_each_of_heads(backend,
                         shape,
                         pairs,
-                        TurnHeads<Form::value, Back::value, T>{shape[1],
-                                                               shape[2],
-                                                               shape[3],
-                                                               pairs,
-                                                               table.data<Accumulator<T>>(),
-                                                               x.data<T>(),
-                                                               turning.y.data<T>()});
+                        RotateHeads<Form::value, Back::value, T>{shape[1],
+                                                                 shape[2],
+                                                                 shape[3],
+                                                                 pairs,
+                                                                 table.data<Accumulator<T>>(),
+                                                                 x.data<T>(),
+                                                                 turning.y.data<T>()});
     });
   });
 }

@@ -2,7 +2,7 @@
 
 namespace longspan {
 
-void check(const AdamDirection& step) {
+void check(const AdamPrecondition& step) {
   constexpr const char* kernel = "adam_direction";
   require_wide(kernel, step.weight);
   require_like_weight(kernel, "gradient", step.gradient, step.weight);
@@ -11,12 +11,12 @@ void check(const AdamDirection& step) {
   require(step.step >= 1, "{}: step is {}, wanted at least 1", kernel, step.step);
 }
 
-void check(const MomentumDirection& step) {
+void check(const MomentumStep& step) {
   require_wide("momentum_direction", step.gradient);
   require_like_weight("momentum_direction", "buffer", step.buffer, step.gradient);
 }
 
-void check(const RootDirection& step) {
+void check(const RmsPrecondition& step) {
   require_wide("root_direction", step.gradient);
   require_like_weight("root_direction", "second", step.second, step.gradient);
 }
@@ -52,7 +52,7 @@ void check(const char* kernel, const MatrixPart& part) {
           part.columns);
 }
 
-void check(const DirectedUpdate& update) {
+void check(const ApplyUpdate& update) {
   check("directed_update",
         OptimizerRange{
             .weight = update.weight, .gradient = update.direction, .compute = update.compute});

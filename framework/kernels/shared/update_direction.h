@@ -8,11 +8,11 @@
 namespace longspan {
 
 // Throw Failure where dtypes or lengths are not what the header says.
-void check(const AdamDirection& step);
-void check(const MomentumDirection& step);
-void check(const RootDirection& step);
+void check(const AdamPrecondition& step);
+void check(const MomentumStep& step);
+void check(const RmsPrecondition& step);
 void check(const char* kernel, const MatrixPart& part);
-void check(const DirectedUpdate& update);
+void check(const ApplyUpdate& update);
 
 template <typename W>
 struct AdamDirectionOf {
@@ -92,7 +92,7 @@ struct Directed {
 };
 
 template <typename Backend>
-void adam_direction_on(Backend backend, const AdamDirection& step) {
+void adam_direction_on(Backend backend, const AdamPrecondition& step) {
   check(step);
   const auto number = static_cast<double>(step.step);
   const double first_by = step.corrects_bias ? 1 / (1 - std::pow(step.beta1, number)) : 1;
@@ -117,7 +117,7 @@ void adam_direction_on(Backend backend, const AdamDirection& step) {
 }
 
 template <typename Backend>
-void momentum_direction_on(Backend backend, const MomentumDirection& step) {
+void momentum_direction_on(Backend backend, const MomentumStep& step) {
   check(step);
   with_accumulator_type(step.gradient.dtype(), [&]<typename W>(TypeTag<W>) {
     for_each_element(backend,
@@ -131,7 +131,7 @@ void momentum_direction_on(Backend backend, const MomentumDirection& step) {
 }
 
 template <typename Backend>
-void root_direction_on(Backend backend, const RootDirection& step) {
+void root_direction_on(Backend backend, const RmsPrecondition& step) {
   check(step);
   with_accumulator_type(step.gradient.dtype(), [&]<typename W>(TypeTag<W>) {
     for_each_element(backend,
@@ -162,13 +162,13 @@ void scale_lines_on(Backend backend, double factor, const MatrixPart& part) {
 }
 
 template <typename Backend>
-void directed_update_on(Backend backend, const DirectedUpdate& update) {
+void directed_update_on(Backend backend, const ApplyUpdate& update) {
   check(update);
   with_weight(
       update.weight, update.compute, [&]<typename W, typename C>(TypeTag<W>, Store<C> store) {
         for_each_element(backend,
                          update.weight.elements(),
-                         Directed<W, C>{static_cast<W>(update.keep),
+                         Directed<W, C>{static_cast<W>(update.decay_factor),
                                         static_cast<W>(update.rate),
                                         update.direction.data<W>(),
                                         update.weight.data<W>(),

@@ -23,7 +23,7 @@ std::string width_problem(std::int64_t dim) {
       dim);
 }
 
-std::string problem_of_additive(const AttentionOptions&, const AttentionSetting& setting) {
+std::string problem_of_additive(const AttentionOptions&, const AttentionBuildOptions& setting) {
   if (setting.memory)
     return "model.attention.layer_types has additive, which knows no distances: it cannot be with "
            "a memory of "
@@ -76,90 +76,91 @@ Tensor of_keys(const Tensor& looked, std::int64_t keys) {
 
 }  // namespace
 
-AdditiveAttentionMechanism::AdditiveAttentionMechanism(const Scope& scope, const Options& options)
+AdditiveAttentionOp::AdditiveAttentionOp(const Scope& scope, const Options& options)
     : options_(options), head_begin_(scope.part(options.heads).begin) {
-  refuse(whole_heads_problem("additive", options.heads, scope.parameters().mesh().shape));
+  throw_if_error(whole_heads_problem("additive", options.heads, scope.parameters().mesh().shape));
   score_ = scope.weight("score",
                         {options.heads, options.dim},
-                        options.initial.value_or(Initial::xavier(options.dim, 1)),
+                        options.initial.value_or(Initializer::xavier(options.dim, 1)),
                         0);
-  if (options.taps > 0)
-    location_ = scope.weight("location",
-                             {options.heads, options.taps, options.dim},
-                             options.initial.value_or(Initial::xavier(options.taps, options.dim)),
-                             0);
+  if (options.kernel_size > 0)
+    location_ = scope.weight(
+        "location",
+        {options.heads, options.kernel_size, options.dim},
+        options.initial.value_or(Initializer::xavier(options.kernel_size, options.dim)),
+        0);
 }
 
-Variable AdditiveAttentionMechanism::operator()(const Projected& input,
-                                                const SegmentContext& context,
-                                                const Pass& pass) const {
+Variable AdditiveAttentionOp::operator()(const ProjectedQKV& input,
+                                         const AttentionContext& context,
+                                         const ForwardContext& pass) const {
   const AdditiveRules rules = rules_of(context.mask);
-  const Projected all = whole_sequence(input);
+  const ProjectedQKV all = gather_sequence(input);
   const std::int64_t begin = all.heads.begin - head_begin_, count = all.query.shape()[2];
   const Variable score = heads_of(score_, begin, count);
   const auto dropout = probability_dropout(options_.dropout, all.heads, pass);
   if (!location_)
-    return own_share(additive_attention(all.query, all.key, all.value, score, rules, dropout),
-                     input);
+    return local_shard(additive_attention(all.query, all.key, all.value, score, rules, dropout),
+                       input);
   Tensor before;
   if (input.state != nullptr && !input.state->empty())
     before = of_keys(input.state->front(), all.key.shape()[1]);
-  const LocatedAttention found = located_attention(all.query,
-                                                   all.key,
-                                                   all.value,
-                                                   score,
-                                                   heads_of(location_, begin, count),
-                                                   rules,
-                                                   before,
-                                                   dropout);
+  const LocationAwareAttention found = location_aware_attention(all.query,
+                                                                all.key,
+                                                                all.value,
+                                                                score,
+                                                                heads_of(location_, begin, count),
+                                                                rules,
+                                                                before,
+                                                                dropout);
   if (input.state != nullptr) *input.state = {found.last};
-  return own_share(found.out, input);
+  return local_shard(found.out, input);
 }
 
-MechanismKind additive_kind() {
+AttentionKind additive_kind() {
   return {.name = "additive",
           .sees = "every earlier key, in an encoder every key, by additive scores",
           .alone = "its scores are others",
           .keys = {},
-          .reads_on = true,
+          .supports_kv_cache = true,
           .own_weights = true,
           .problem = problem_of_additive,
           .make = [](const Scope& attention,
                      const AttentionOptions& options,
-                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
-            refuse(problem_of_additive(options, setting));
-            return std::make_unique<AdditiveAttentionMechanism>(
+                     const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
+            throw_if_error(problem_of_additive(options, setting));
+            return std::make_unique<AdditiveAttentionOp>(
                 attention,
-                AdditiveAttentionMechanism::Options{
+                AdditiveAttentionOp::Options{
                     .heads = setting.heads, .dim = setting.dim, .dropout = setting.dropout});
           }};
 }
 
-std::unique_ptr<Mechanism> cross_mechanism(const Scope& attention,
-                                           const CrossScoreOptions& scores,
-                                           const AdditiveAttentionMechanism::Options& options,
-                                           double scale) {
-  const SoftmaxForm form = {.scale = scale};
-  if (scores.kind == CrossScores::dot_product)
+std::unique_ptr<AttentionOp> cross_attention_op(const Scope& attention,
+                                                const CrossAttentionScoreOptions& scores,
+                                                const AdditiveAttentionOp::Options& options,
+                                                double scale) {
+  const SoftmaxOptions form = {.scale = scale};
+  if (scores.kind == CrossAttentionScore::dot_product)
     return std::make_unique<SoftmaxAttention>(
-        options.dropout, AttentionPattern(), DistanceTerms(), form);
-  AdditiveAttentionMechanism::Options made = options;
-  made.taps = scores.kind == CrossScores::location ? scores.taps : 0;
-  return std::make_unique<AdditiveAttentionMechanism>(attention, made);
+        options.dropout, AttentionPattern(), RelativeTerms(), form);
+  AdditiveAttentionOp::Options made = options;
+  made.kernel_size = scores.kind == CrossAttentionScore::location ? scores.kernel_size : 0;
+  return std::make_unique<AdditiveAttentionOp>(attention, made);
 }
 
-std::string cross_scores_problem(const CrossScoreOptions& scores,
+std::string cross_scores_problem(const CrossAttentionScoreOptions& scores,
                                  std::int64_t heads,
                                  std::int64_t dim,
                                  const MeshShape& mesh) {
-  if (scores.kind == CrossScores::dot_product) return "";
-  const bool located = scores.kind == CrossScores::location;
-  if (located && scores.taps % 2 == 0)
+  if (scores.kind == CrossAttentionScore::dot_product) return "";
+  const bool located = scores.kind == CrossAttentionScore::location;
+  if (located && scores.kernel_size % 2 == 0)
     return fmt::format(
         "model.cross_attention.location_kernel_size is {}, wanted an odd number: as many places "
         "before a "
         "key as behind it",
-        scores.taps);
+        scores.kernel_size);
   if (const std::string problem = width_problem(dim); !problem.empty()) return problem;
   return whole_heads_problem(located ? "location" : "additive", heads, mesh);
 }

@@ -12,15 +12,15 @@
 namespace longspan {
 
 // How a decoder scores the positions of what it looks at.
-enum class CrossScores : std::uint8_t {
+enum class CrossAttentionScore : std::uint8_t {
   dot_product,
   additive,
   location  // additive, and each position hears where the one before it has looked
 };
 
-struct CrossScoreOptions {
-  CrossScores kind = CrossScores::dot_product;
-  std::int64_t taps = 5;  // of location: places around a key whose probabilities are heard
+struct CrossAttentionScoreOptions {
+  CrossAttentionScore kind = CrossAttentionScore::dot_product;
+  std::int64_t kernel_size = 5;  // of location: places around a key whose probabilities are heard
 };
 
 // The score of a query and a key is w . tanh(q + k), with a w of each head: the projections of the
@@ -30,22 +30,22 @@ struct CrossScoreOptions {
 // With taps, the probabilities that the query before gave to the keys around a key are heard too,
 // by a vector for each place: a convolution and the matrix that reads it in one. That makes queries
 // follow one another, and their probabilities are kept.
-class AdditiveAttentionMechanism : public Mechanism {
+class AdditiveAttentionOp : public AttentionOp {
  public:
   struct Options {
-    std::int64_t heads = 0;  // of the model
-    std::int64_t dim = 0;    // of a head
-    std::int64_t taps = 0;   // 0: no location is heard
-    double dropout = 0;      // of the probabilities
-    std::optional<Initial> initial = {};
+    std::int64_t heads = 0;        // of the model
+    std::int64_t dim = 0;          // of a head
+    std::int64_t kernel_size = 0;  // 0: no location is heard
+    double dropout = 0;            // of the probabilities
+    std::optional<Initializer> initial = {};
   };
   // Parameters "score" [heads, dim] and, with taps, "location" [heads, taps, dim].
-  AdditiveAttentionMechanism(const Scope& scope, const Options& options);
-  bool reads_on() const override { return true; }
+  AdditiveAttentionOp(const Scope& scope, const Options& options);
+  bool supports_kv_cache() const override { return true; }
   // Throws ConfigurationError for rules other than causal or none.
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 
  private:
   Options options_;
@@ -54,17 +54,17 @@ class AdditiveAttentionMechanism : public Mechanism {
   Weight location_;
 };
 
-MechanismKind additive_kind();
+AttentionKind additive_kind();
 
 // The mechanism of a layer's cross-attention, by its scores. scale: of scores that are products, as
-// SoftmaxForm::scale.
-std::unique_ptr<Mechanism> cross_mechanism(const Scope& attention,
-                                           const CrossScoreOptions& scores,
-                                           const AdditiveAttentionMechanism::Options& options,
-                                           double scale = 0);
+// SoftmaxOptions::scale.
+std::unique_ptr<AttentionOp> cross_attention_op(const Scope& attention,
+                                                const CrossAttentionScoreOptions& scores,
+                                                const AdditiveAttentionOp::Options& options,
+                                                double scale = 0);
 
 // What keeps cross-attention from having these scores, as a sentence; empty where nothing does.
-std::string cross_scores_problem(const CrossScoreOptions& scores,
+std::string cross_scores_problem(const CrossAttentionScoreOptions& scores,
                                  std::int64_t heads,
                                  std::int64_t dim,
                                  const MeshShape& mesh);

@@ -20,14 +20,14 @@ std::vector<double> alibi_slopes(std::int64_t heads) {
 }
 
 Tensor alibi_slopes(const Scope& scope, std::int64_t heads) {
-  const Part part = scope.part(heads);
+  const ShardRange part = scope.part(heads);
   const Parameters& parameters = scope.parameters();
   const std::vector<double> all = alibi_slopes(heads);
   const std::vector<double> own(all.begin() + part.begin, all.begin() + part.begin + part.count);
   const Device host = parameters.device().host();
   if (accumulator_of(parameters.compute_dtype()) == DType::f64)
-    return queued_to(Tensor::from<double>(own, {part.count}, host), parameters.device());
-  return queued_to(
+    return copy_async(Tensor::from<double>(own, {part.count}, host), parameters.device());
+  return copy_async(
       Tensor::from<float>(std::vector<float>(own.begin(), own.end()), {part.count}, host),
       parameters.device());
 }

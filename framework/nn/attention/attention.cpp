@@ -32,17 +32,17 @@ std::string key_heads_problem(std::int64_t key_heads, std::int64_t heads, const 
 
 namespace {
 
-Part heads_of(const Scope& scope, std::int64_t heads) {
-  refuse(heads_problem(heads, scope.parameters().mesh().shape));
+ShardRange heads_of(const Scope& scope, std::int64_t heads) {
+  throw_if_error(heads_problem(heads, scope.parameters().mesh().shape));
   return scope.part(heads);
 }
 
-Part key_heads_of(const Scope& scope,
-                  const MultiHeadAttention::Options& options,
-                  const Mechanism& mechanism) {
+ShardRange key_heads_of(const Scope& scope,
+                        const MultiHeadAttention::Options& options,
+                        const AttentionOp& mechanism) {
   const std::int64_t key_heads = options.key_heads.value_or(options.heads);
-  refuse(key_heads_problem(key_heads, options.heads, scope.parameters().mesh().shape));
-  if (mechanism.shares_query_and_key() && key_heads != options.heads)
+  throw_if_error(key_heads_problem(key_heads, options.heads, scope.parameters().mesh().shape));
+  if (mechanism.ties_query_and_key() && key_heads != options.heads)
     throw ConfigurationError(
         "model.num_key_value_heads is {}, but an attention kind of this model has queries that are "
         "keys too; "
@@ -59,7 +59,7 @@ Linear projection(const Scope& scope,
   return Linear(scope,
                 {.in = in.value_or(options.width),
                  .out = heads * options.dim,
-                 .split = Split::columns,
+                 .split = ParallelMode::columns,
                  .bias = bias,
                  .initial = options.initial});
 }
@@ -75,13 +75,13 @@ Linear key_projection(const Scope& scope,
 
 // The pass over all rows of [memory; x], or of a side, as a pass over a segment: what the layer
 // drops of each has a place of its own.
-Pass over(const Pass& pass, Ranges positions, std::int64_t total) {
-  Pass result = pass.of_all_rows();
+ForwardContext over(const ForwardContext& pass, Ranges positions, std::int64_t total) {
+  ForwardContext result = pass.of_all_rows();
   result.time = {.total = total, .shares = {std::move(positions)}};
   return result;
 }
 
-Pass over_memory_too(const Pass& pass) {
+ForwardContext over_memory_too(const ForwardContext& pass) {
   Ranges positions = pass.memory.inside();
   for (const Range& range : pass.time.inside())
     positions.push_back({pass.memory.total + range.begin, pass.memory.total + range.end});
@@ -90,14 +90,14 @@ Pass over_memory_too(const Pass& pass) {
 
 std::vector<Linear> global_projections(const Scope& scope,
                                        const MultiHeadAttention::Options& options,
-                                       const Mechanism& mechanism) {
+                                       const AttentionOp& mechanism) {
   std::vector<Linear> result;
   if (!mechanism.projects_global()) return result;
   for (const std::string name : {"query", "key", "value"}) {
     MultiHeadAttention::Options copy = options;
     const bool is_query = name == "query";
     const std::int64_t heads = is_query ? options.heads : options.key_heads.value_or(options.heads);
-    if (!copy.initial) copy.initial = Initial::xavier(options.width, heads * options.dim);
+    if (!copy.initial) copy.initial = Initializer::xavier(options.width, heads * options.dim);
     copy.initial->as = scope.child(name).path() + "/weight";
     const bool bias =
         is_query ? options.bias.query : (name == "key" ? options.bias.key : options.bias.value);
@@ -110,7 +110,7 @@ std::vector<Linear> global_projections(const Scope& scope,
 
 MultiHeadAttention::MultiHeadAttention(const Scope& scope,
                                        const Options& options,
-                                       std::unique_ptr<Mechanism> mechanism)
+                                       std::unique_ptr<AttentionOp> mechanism)
     : mesh_(scope.parameters().mesh()),
       region_(mesh_.tensor),
       heads_(heads_of(scope, options.heads)),
@@ -119,16 +119,17 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
       query_(mechanism->projects_query_and_key()
                  ? std::optional(query_projection(scope.child("query"), options))
                  : std::nullopt),
-      key_(mechanism->shares_query_and_key() || !mechanism->projects_query_and_key()
+      key_(mechanism->ties_query_and_key() || !mechanism->projects_query_and_key()
                ? std::nullopt
                : std::optional(key_projection(
-                     scope.child("key"), options, options.bias.key, options.side_width))),
-      value_(key_projection(scope.child("value"), options, options.bias.value, options.side_width)),
+                     scope.child("key"), options, options.bias.key, options.encoder_hidden_size))),
+      value_(key_projection(
+          scope.child("value"), options, options.bias.value, options.encoder_hidden_size)),
       global_(global_projections(scope, options, *mechanism)),
       out_(scope.child("out"),
            {.in = options.heads * options.dim,
             .out = options.width,
-            .split = Split::rows,
+            .split = ParallelMode::rows,
             .bias = options.bias.out,
             .initial = options.initial_out ? options.initial_out : options.initial}),
       rotary_(options.rotary),
@@ -140,85 +141,90 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
 
 Variable MultiHeadAttention::operator()(const Variable& x,
                                         const Variable& memory,
-                                        const SegmentContext& context,
-                                        const Pass& pass) const {
-  if (pass.kept) {
+                                        const AttentionContext& context,
+                                        const ForwardContext& pass) const {
+  if (pass.kv_cache) {
     require(!memory.defined(), "attention that reads on from kept keys has no other memory");
-    return read_on(x, context, pass);
+    return attend_with_cache(x, context, pass);
   }
   const Variable asking = region_.enter(x, pass.time);
   const Variable seen =
-      memory.defined() ? behind(region_.enter(memory, pass.memory), asking) : asking;
-  std::optional<SequenceShares> shares;
+      memory.defined() ? concat_memory(region_.enter(memory, pass.memory), asking) : asking;
+  std::optional<SequenceShards> shares;
   if (mesh_.context.size() > 1 && !pass.time.repeated)
-    shares = sequence_shares(mesh_, memory.defined() ? pass.memory.total : 0, pass.time.total);
+    shares = sequence_shards(mesh_, memory.defined() ? pass.memory.total : 0, pass.time.total);
   const bool is_placed = memory.defined() && pass.time.total > 0;
-  return look(
+  return attend(
       asking, seen, is_placed ? over_memory_too(pass) : pass.of_all_rows(), shares, context, pass);
 }
 
 Variable MultiHeadAttention::operator()(const Variable& x,
-                                        const Side& side,
-                                        const SegmentContext& context,
-                                        const Pass& pass) const {
-  if (pass.kept) return read_side(x, side, context, pass);
-  std::optional<SequenceShares> shares;
-  if (mesh_.context.size() > 1) shares = side_shares(mesh_, pass.time.total, side.time.total);
-  const Pass reading =
+                                        const EncoderOutput& side,
+                                        const AttentionContext& context,
+                                        const ForwardContext& pass) const {
+  if (pass.kv_cache) return cross_attend_with_cache(x, side, context, pass);
+  std::optional<SequenceShards> shares;
+  if (mesh_.context.size() > 1)
+    shares = cross_attention_shards(mesh_, pass.time.total, side.time.total);
+  const ForwardContext reading =
       side.time.total > 0 ? over(pass, side.time.inside(), side.time.total) : over(pass, {}, 0);
-  return look(region_.enter(x, pass.time),
-              region_.enter(side.rows, side.time),
-              reading,
-              shares,
-              context,
-              pass);
+  return attend(region_.enter(x, pass.time),
+                region_.enter(side.rows, side.time),
+                reading,
+                shares,
+                context,
+                pass);
 }
 
-Variable MultiHeadAttention::look(const Variable& asking,
-                                  const Variable& seen,
-                                  const Pass& reading,
-                                  const std::optional<SequenceShares>& shares,
-                                  const SegmentContext& context,
-                                  const Pass& pass) const {
+Variable MultiHeadAttention::attend(const Variable& asking,
+                                    const Variable& seen,
+                                    const ForwardContext& reading,
+                                    const std::optional<SequenceShards>& shares,
+                                    const AttentionContext& context,
+                                    const ForwardContext& pass) const {
   require(key_ || seen.same_as(asking), "shared queries and keys look at nothing but themselves");
   const bool with_memory = !seen.same_as(asking);
   const Variable query =
-      query_ ? placed(by_head(this->query(asking, pass)), query_norm_, pass) : Variable();
-  Projected projected = {
+      query_ ? normalize_and_rotate(split_heads(this->query(asking, pass)), query_norm_, pass)
+             : Variable();
+  ProjectedQKV projected = {
       .query = query,
-      .key = key_ ? for_heads(placed(by_head((*key_)(seen, reading)), key_norm_, pass, with_memory))
+      .key = key_ ? for_heads(normalize_and_rotate(
+                        split_heads((*key_)(seen, reading)), key_norm_, pass, with_memory))
                   : query,
-      .value = for_heads(by_head(value_(seen, reading))),
+      .value = for_heads(split_heads(value_(seen, reading))),
       .heads = heads_,
       .shares = shares,
       .input = asking};
   if (!global_.empty()) {
     require(seen.same_as(asking), "global positions look at nothing but their own sequence");
     projected.global = {
-        .query = placed(by_head(global_[0](asking, reading)), query_norm_, pass),
-        .key = for_heads(placed(by_head(global_[1](seen, reading)), key_norm_, pass)),
-        .value = for_heads(by_head(global_[2](seen, reading)))};
+        .query = normalize_and_rotate(split_heads(global_[0](asking, reading)), query_norm_, pass),
+        .key = for_heads(
+            normalize_and_rotate(split_heads(global_[1](seen, reading)), key_norm_, pass)),
+        .value = for_heads(split_heads(global_[2](seen, reading)))};
   }
-  return mix(projected, context, pass);
+  return apply_attention(projected, context, pass);
 }
 
-Variable MultiHeadAttention::query(const Variable& asking, const Pass& pass) const {
+Variable MultiHeadAttention::query(const Variable& asking, const ForwardContext& pass) const {
   // Whoever reads on from kept keys answers a query without the others.
-  if (!pass.taken || !key_ || !mechanism_->reads_on()) return (*query_)(asking, pass.of_all_rows());
-  const SomeRows& rows = pass.taken->rows;
-  const Variable some = (*query_)(take_rows(asking, rows), pass);
-  return put_rows(some, rows, asking.shape().with(-1, some.shape().width()));
+  if (!pass.active_rows || !key_ || !mechanism_->supports_kv_cache())
+    return (*query_)(asking, pass.of_all_rows());
+  const RowSubset& rows = pass.active_rows->rows;
+  const Variable some = (*query_)(gather_rows(asking, rows), pass);
+  return scatter_rows(some, rows, asking.shape().with(-1, some.shape().width()));
 }
 
-Variable MultiHeadAttention::placed(Variable&& given,
-                                    const std::optional<HeadNorm>& norm,
-                                    const Pass& pass,
-                                    bool with_memory) const {
+Variable MultiHeadAttention::normalize_and_rotate(Variable&& given,
+                                                  const std::optional<QKNorm>& norm,
+                                                  const ForwardContext& pass,
+                                                  bool with_memory) const {
   Variable projected = norm ? (*norm)(given) : std::move(given);
   if (!rotary_) return projected;
   const std::int64_t rows = projected.shape()[1];
   const bool placed = pass.time.total > 0;
-  const std::int64_t before = pass.kept ? pass.kept->positions() : pass.memory.total;
+  const std::int64_t before = pass.kv_cache ? pass.kv_cache->positions() : pass.memory.total;
   Ranges positions = placed ? pass.time.inside() : Ranges{{0, rows}};
   for (Range& range : positions) range = {before + range.begin, before + range.end};
   if (with_memory) {
@@ -231,32 +237,32 @@ Variable MultiHeadAttention::placed(Variable&& given,
 }
 
 // Keys and values are projected as one with the memory's rows.
-Variable MultiHeadAttention::behind(const Variable& memory, const Variable& x) const {
+Variable MultiHeadAttention::concat_memory(const Variable& memory, const Variable& x) const {
   const double products = 2 * 2.0 * static_cast<double>(memory.shape().elements()) *
                           static_cast<double>(key_heads_.count * dim_);
   return concat_time(memory, x, products);
 }
 
-Variable MultiHeadAttention::by_head(Variable&& projected) const {
+Variable MultiHeadAttention::split_heads(Variable&& projected) const {
   const Variable rows = std::move(projected);  // nobody else's: it may be written over
   const Shape& shape = rows.shape();
   return reshape(rows, {shape[0], shape[1], shape[2] / dim_, dim_});
 }
 
-Variable MultiHeadAttention::mix(const Projected& projected,
-                                 const SegmentContext& context,
-                                 const Pass& pass) const {
-  if (context.mask.reach.defined() && !mechanism_->keeps_documents_apart())
+Variable MultiHeadAttention::apply_attention(const ProjectedQKV& projected,
+                                             const AttentionContext& context,
+                                             const ForwardContext& pass) const {
+  if (context.mask.max_lookback.defined() && !mechanism_->supports_document_mask())
     throw ConfigurationError(
         "an attention kind of this model cannot keep the documents of a row apart");
   const Variable mixed = (*mechanism_)(projected, context, pass);
   if (pass.watch) pass.watch->see(*mechanism_, projected, context, pass, mixed);
   const Shape& shape = mixed.shape();
   const Variable heads = reshape(mixed, {shape[0], shape[1], heads_.count * dim_});
-  if (!pass.taken) return out_(heads, pass);
-  const SomeRows& rows = pass.taken->rows;
-  const Variable some = out_(take_rows(heads, rows), pass);
-  return put_rows(some, rows, {shape[0], shape[1], some.shape().width()});
+  if (!pass.active_rows) return out_(heads, pass);
+  const RowSubset& rows = pass.active_rows->rows;
+  const Variable some = out_(gather_rows(heads, rows), pass);
+  return scatter_rows(some, rows, {shape[0], shape[1], some.shape().width()});
 }
 
 }  // namespace longspan

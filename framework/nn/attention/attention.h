@@ -35,23 +35,24 @@ class MultiHeadAttention {
   struct Options {
     std::int64_t width = 0;
     std::int64_t heads = 0;
-    std::int64_t dim = 0;                         // of a head
-    std::optional<std::int64_t> key_heads = {};   // of keys and values; none: heads
-    std::optional<std::int64_t> side_width = {};  // of what it looks at, where that is another
+    std::int64_t dim = 0;                        // of a head
+    std::optional<std::int64_t> key_heads = {};  // of keys and values; none: heads
+    std::optional<std::int64_t> encoder_hidden_size =
+        {};  // of what it looks at, where that is another
     ProjectionBiases bias = true;
-    std::optional<NormForm> query_key_norm = {};  // layer or rms, before they are turned
-    std::optional<Initial> initial = {};          // Xavier where nothing is said
-    std::optional<Initial> initial_out = {};
+    std::optional<NormOptions> query_key_norm = {};  // layer or rms, before they are turned
+    std::optional<Initializer> initial = {};         // Xavier where nothing is said
+    std::optional<Initializer> initial_out = {};
     std::optional<Rotary> rotary = {};  // queries and keys are turned by their positions
   };
   // Throws ConfigurationError with heads_problem and key_heads_problem, and for fewer key heads
   // where queries are keys.
   MultiHeadAttention(const Scope& scope,
                      const Options& options,
-                     std::unique_ptr<Mechanism> mechanism);
+                     std::unique_ptr<AttentionOp> mechanism);
 
   // Whether its kind can read on from kept keys (Pass::kept).
-  bool reads_on() const { return mechanism_->reads_on(); }
+  bool supports_kv_cache() const { return mechanism_->supports_kv_cache(); }
 
   // x: [batch, time, width] looks at `memory` [batch, n, width] (may be undefined), then at itself.
   // With pass.taken it asks for those rows alone where its kind lets each query go by itself, and
@@ -60,67 +61,73 @@ class MultiHeadAttention {
   // ConfigurationError where the mechanism cannot.
   Variable operator()(const Variable& x,
                       const Variable& memory,
-                      const SegmentContext& context,
-                      const Pass& pass) const;
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const;
   // x looks at another sequence, of any length. The context is of that sequence's positions. With
   // pass.kept the side is read in the first pass only, in later ones its rows may be undefined.
   Variable operator()(const Variable& x,
-                      const Side& side,
-                      const SegmentContext& context,
-                      const Pass& pass) const;
+                      const EncoderOutput& side,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const;
 
   // What the first `heads` heads of the model look at of a side, on average: [batch, positions of x
   // inside the region, all positions of the side], in the accumulator dtype, the same on every
   // tensor rank. There is no dropout in it. With pass.kept the side is the one that was read, and
   // what has room behind it has columns of zeros.
   Variable probabilities(const Variable& x,
-                         const Side& side,
+                         const EncoderOutput& side,
                          std::int64_t heads,
-                         const Pass& pass) const;
+                         const ForwardContext& pass) const;
 
  private:
   // The same from what pass.kept has of this layer. x: [rows, time, width], the positions that come
   // next. Causal, whatever the context says.
-  Variable read_on(const Variable& x, const SegmentContext& context, const Pass& pass) const;
+  Variable attend_with_cache(const Variable& x,
+                             const AttentionContext& context,
+                             const ForwardContext& pass) const;
   // The same of a mechanism that carries a state.
-  Variable carry_on(const Variable& x, const SegmentContext& context, const Pass& pass) const;
-  Variable read_side(const Variable& x,
-                     const Side& side,
-                     const SegmentContext& context,
-                     const Pass& pass) const;
-  Variable behind(const Variable& memory, const Variable& x) const;
-  Variable by_head(Variable&& projected) const;
-  Variable query(const Variable& asking, const Pass& pass) const;
+  Variable step_recurrent_state(const Variable& x,
+                                const AttentionContext& context,
+                                const ForwardContext& pass) const;
+  Variable cross_attend_with_cache(const Variable& x,
+                                   const EncoderOutput& side,
+                                   const AttentionContext& context,
+                                   const ForwardContext& pass) const;
+  Variable concat_memory(const Variable& memory, const Variable& x) const;
+  Variable split_heads(Variable&& projected) const;
+  Variable query(const Variable& asking, const ForwardContext& pass) const;
   // Queries or keys [batch, time, heads, dim] as scores read them: normed, and turned where
   // positions are rotary. `with_memory`: the first rows are those of pass.memory.
-  Variable placed(Variable&& projected,
-                  const std::optional<HeadNorm>& norm,
-                  const Pass& pass,
-                  bool with_memory = false) const;
+  Variable normalize_and_rotate(Variable&& projected,
+                                const std::optional<QKNorm>& norm,
+                                const ForwardContext& pass,
+                                bool with_memory = false) const;
   // Keys or values as the mechanism reads them.
   Variable for_heads(const Variable& projected) const {
-    return mechanism_->reads_shared_keys() ? projected : for_all_heads(projected);
+    return mechanism_->supports_grouped_kv() ? projected : for_all_heads(projected);
   }
   // One for each head.
   Variable for_all_heads(const Variable& projected) const {
-    return repeat_heads(projected, heads_.count / key_heads_.count);
+    return repeat_kv(projected, heads_.count / key_heads_.count);
   }
   // The last step of all of them.
-  Variable mix(const Projected& projected, const SegmentContext& context, const Pass& pass) const;
+  Variable apply_attention(const ProjectedQKV& projected,
+                           const AttentionContext& context,
+                           const ForwardContext& pass) const;
 
   // Both inside the region. `reading`: the pass of all rows of `seen`. `shares`: where context
   // ranks divide them.
-  Variable look(const Variable& asking,
-                const Variable& seen,
-                const Pass& reading,
-                const std::optional<SequenceShares>& shares,
-                const SegmentContext& context,
-                const Pass& pass) const;
+  Variable attend(const Variable& asking,
+                  const Variable& seen,
+                  const ForwardContext& reading,
+                  const std::optional<SequenceShards>& shares,
+                  const AttentionContext& context,
+                  const ForwardContext& pass) const;
 
   ProcessMesh mesh_;
-  Region region_;
-  Part heads_;
-  Part key_heads_;
+  TensorParallelRegion region_;
+  ShardRange heads_;
+  ShardRange key_heads_;
   std::int64_t dim_;
   std::optional<Linear> query_;  // none where the mechanism wants no queries
   std::optional<Linear> key_;    // none where it shares the query
@@ -129,10 +136,10 @@ class MultiHeadAttention {
   // of the others.
   std::vector<Linear> global_;
   Linear out_;
-  std::optional<HeadNorm> query_norm_;
-  std::optional<HeadNorm> key_norm_;
+  std::optional<QKNorm> query_norm_;
+  std::optional<QKNorm> key_norm_;
   std::optional<Rotary> rotary_;
-  std::unique_ptr<Mechanism> mechanism_;
+  std::unique_ptr<AttentionOp> mechanism_;
 };
 
 }  // namespace longspan

@@ -7,20 +7,20 @@
 namespace longspan {
 namespace {
 
-void check_reads_on(const Mechanism& mechanism, const Pass& pass) {
+void check_reads_on(const AttentionOp& mechanism, const ForwardContext& pass) {
   require(!is_recording() && !pass.training, "keys are kept where no gradient is wanted");
-  if (!mechanism.reads_on())
+  if (!mechanism.supports_kv_cache())
     throw ConfigurationError(
         "an attention kind of this model needs the whole sequence at once: it cannot read on from "
         "kept keys");
 }
 
 // Of the queries from `begin` on, over the keys that are kept now.
-SegmentContext reading(const SegmentContext& context,
-                       const LayerKeys& kept,
-                       std::int64_t begin,
-                       const std::optional<std::int64_t>& longest) {
-  SegmentContext result = context;
+AttentionContext reading(const AttentionContext& context,
+                         const LayerKVCache& kept,
+                         std::int64_t begin,
+                         const std::optional<std::int64_t>& longest) {
+  AttentionContext result = context;
   result.mask.query_begin = begin;
   result.mask.key_begin = kept.begin();
   // There are no keys behind the last query: what has room there is hidden by this.
@@ -32,75 +32,80 @@ SegmentContext reading(const SegmentContext& context,
 
 }  // namespace
 
-Variable MultiHeadAttention::carry_on(const Variable& x,
-                                      const SegmentContext& context,
-                                      const Pass& pass) const {
-  LayerKeys& kept = pass.kept->layer(pass.random.place());
-  require(!pass.kept->longest(), "a state that is carried forgets no position");
+Variable MultiHeadAttention::step_recurrent_state(const Variable& x,
+                                                  const AttentionContext& context,
+                                                  const ForwardContext& pass) const {
+  LayerKVCache& kept = pass.kv_cache->layer(pass.random.place());
+  require(!pass.kv_cache->longest(), "a state that is carried forgets no position");
   require(!context.mask.key_length.defined() && !context.mask.key_padding.defined(),
           "a state that is carried has read no padding");
   const Variable asking = region_.enter(x, pass.time);
   kept.require_rows(x.shape()[0]);
-  SegmentContext causal = context;
+  AttentionContext causal = context;
   causal.mask.rules = context.mask.rules & masks::causal();
-  return mix({.query = placed(by_head((*query_)(asking)), query_norm_, pass),
-              .key = for_heads(placed(by_head((*key_)(asking)), key_norm_, pass)),
-              .value = for_heads(by_head(value_(asking))),
-              .heads = heads_,
-              .input = asking,
-              .state = &kept.state},
-             causal,
-             pass);
+  return apply_attention(
+      {.query = normalize_and_rotate(split_heads((*query_)(asking)), query_norm_, pass),
+       .key = for_heads(normalize_and_rotate(split_heads((*key_)(asking)), key_norm_, pass)),
+       .value = for_heads(split_heads(value_(asking))),
+       .heads = heads_,
+       .input = asking,
+       .state = &kept.state},
+      causal,
+      pass);
 }
 
-Variable MultiHeadAttention::read_on(const Variable& x,
-                                     const SegmentContext& context,
-                                     const Pass& pass) const {
+Variable MultiHeadAttention::attend_with_cache(const Variable& x,
+                                               const AttentionContext& context,
+                                               const ForwardContext& pass) const {
   check_reads_on(*mechanism_, pass);
-  if (mechanism_->carries_state()) return carry_on(x, context, pass);
-  LayerKeys& kept = pass.kept->layer(pass.random.place());
-  std::optional<std::int64_t> longest = pass.kept->longest();
-  if (const auto farthest = mechanism_->farthest())
+  if (mechanism_->has_recurrent_state()) return step_recurrent_state(x, context, pass);
+  LayerKVCache& kept = pass.kv_cache->layer(pass.random.place());
+  std::optional<std::int64_t> longest = pass.kv_cache->longest();
+  if (const auto farthest = mechanism_->max_distance())
     longest = std::min(*farthest, longest.value_or(*farthest));
   // A window hides from one query what is no longer remembered. Several see equally far back, and
   // so does what is let go of once in a while.
   const std::int64_t begin = kept.end();
   const std::int64_t time = x.shape()[1];
-  if (longest && (time > 1 || kept.count() > 2 * *longest + 64)) kept.keep_last(*longest);
+  if (longest && (time > 1 || kept.count() > 2 * *longest + 64)) kept.crop(*longest);
   const Variable asking = region_.enter(x, pass.time);
-  std::vector<Variable> projections = {placed(by_head((*key_)(asking)), key_norm_, pass),
-                                       by_head(value_(asking))};
+  std::vector<Variable> projections = {
+      normalize_and_rotate(split_heads((*key_)(asking)), key_norm_, pass),
+      split_heads(value_(asking))};
   if (!global_.empty()) {
-    projections.push_back(placed(by_head(global_[1](asking)), key_norm_, pass));
-    projections.push_back(by_head(global_[2](asking)));
+    projections.push_back(normalize_and_rotate(split_heads(global_[1](asking)), key_norm_, pass));
+    projections.push_back(split_heads(global_[2](asking)));
   }
   kept.append(projections);
-  Projected projected = {.query = placed(by_head((*query_)(asking)), query_norm_, pass),
-                         .key = for_heads(kept.projection(0)),
-                         .value = for_heads(kept.projection(1)),
-                         .heads = heads_,
-                         .input = asking};
+  ProjectedQKV projected = {
+      .query = normalize_and_rotate(split_heads((*query_)(asking)), query_norm_, pass),
+      .key = for_heads(kept.projection(0)),
+      .value = for_heads(kept.projection(1)),
+      .heads = heads_,
+      .input = asking};
   if (!global_.empty())
-    projected.global = {.query = placed(by_head(global_[0](asking)), query_norm_, pass),
-                        .key = for_heads(kept.projection(2)),
-                        .value = for_heads(kept.projection(3))};
+    projected.global = {
+        .query = normalize_and_rotate(split_heads(global_[0](asking)), query_norm_, pass),
+        .key = for_heads(kept.projection(2)),
+        .value = for_heads(kept.projection(3))};
   if (context.distances.defined() &&
       (!kept.distances.defined() || kept.distances.shape()[0] < context.distances.shape()[0]))
     kept.distances = mechanism_->distance_keys(context, pass);
   projected.distance_keys = kept.distances;
-  return mix(projected, reading(context, kept, begin, longest), pass);
+  return apply_attention(projected, reading(context, kept, begin, longest), pass);
 }
 
-Variable MultiHeadAttention::read_side(const Variable& x,
-                                       const Side& side,
-                                       const SegmentContext& context,
-                                       const Pass& pass) const {
+Variable MultiHeadAttention::cross_attend_with_cache(const Variable& x,
+                                                     const EncoderOutput& side,
+                                                     const AttentionContext& context,
+                                                     const ForwardContext& pass) const {
   check_reads_on(*mechanism_, pass);
-  LayerKeys& kept = pass.kept->layer(pass.random.place());
+  LayerKVCache& kept = pass.kv_cache->layer(pass.random.place());
   if (kept.empty()) {
     const Variable seen = region_.enter(side.rows, side.time);
-    kept.append(std::vector<Variable>{placed(by_head((*key_)(seen)), key_norm_, pass),
-                                      by_head(value_(seen))});
+    kept.append(
+        std::vector<Variable>{normalize_and_rotate(split_heads((*key_)(seen)), key_norm_, pass),
+                              split_heads(value_(seen))});
     kept.length = context.mask.key_length;
     // What has room behind the side is padding.
     if (!kept.length.defined())
@@ -114,15 +119,17 @@ Variable MultiHeadAttention::read_side(const Variable& x,
           x.shape()[0],
           kept.rows());
   // A mechanism may keep a state beside the keys.
-  SegmentContext of_side = context;
+  AttentionContext of_side = context;
   of_side.mask.key_length = kept.length;
-  return mix({.query = placed(by_head((*query_)(region_.enter(x, pass.time))), query_norm_, pass),
-              .key = for_heads(kept.projection(0)),
-              .value = for_heads(kept.projection(1)),
-              .heads = heads_,
-              .state = &kept.state},
-             of_side,
-             pass);
+  return apply_attention(
+      {.query = normalize_and_rotate(
+           split_heads((*query_)(region_.enter(x, pass.time))), query_norm_, pass),
+       .key = for_heads(kept.projection(0)),
+       .value = for_heads(kept.projection(1)),
+       .heads = heads_,
+       .state = &kept.state},
+      of_side,
+      pass);
 }
 
 }  // namespace longspan

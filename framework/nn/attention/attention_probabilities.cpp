@@ -9,31 +9,32 @@
 namespace longspan {
 
 Variable MultiHeadAttention::probabilities(const Variable& x,
-                                           const Side& side,
+                                           const EncoderOutput& side,
                                            std::int64_t heads,
-                                           const Pass& pass) const {
+                                           const ForwardContext& pass) const {
   require(key_.has_value(), "shared queries and keys look at nothing but themselves");
-  const Variable query = placed(by_head((*query_)(region_.enter(x, pass.time))), query_norm_, pass);
+  const Variable query =
+      normalize_and_rotate(split_heads((*query_)(region_.enter(x, pass.time))), query_norm_, pass);
   Variable key;
   Tensor length = side.length;
-  if (pass.kept) {
-    const LayerKeys& kept = pass.kept->layer(pass.random.place());
+  if (pass.kv_cache) {
+    const LayerKVCache& kept = pass.kv_cache->layer(pass.random.place());
     require(!kept.empty(), "a side is looked at before it is read");
     key = for_all_heads(kept.projection(0));
     length = kept.length;
   } else {
     Variable own = (*key_)(region_.enter(side.rows, side.time));
     if (mesh_.context.size() > 1)
-      own =
-          whole_time(own, side_shares(mesh_, pass.time.total, side.time.total).keys, mesh_.context);
-    key = for_all_heads(placed(by_head(std::move(own)), key_norm_, pass));
+      own = all_gather_sequence(
+          own, cross_attention_shards(mesh_, pass.time.total, side.time.total).keys, mesh_.context);
+    key = for_all_heads(normalize_and_rotate(split_heads(std::move(own)), key_norm_, pass));
   }
   // A rank without any of the heads takes part with nothing, for the gradients meet in its
   // projections too.
   const std::int64_t here = std::clamp<std::int64_t>(heads - heads_.begin, 0, heads_.count);
   const double weight = here == 0 ? 0 : 1 / static_cast<double>(heads);
-  return leave_split(
-      head_attention(query, key, length, {0, std::max<std::int64_t>(here, 1)}, weight),
+  return reduce_from_tensor_parallel_region(
+      dense_attention_weights(query, key, length, {0, std::max<std::int64_t>(here, 1)}, weight),
       mesh_.tensor);
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 // On the host, in f64.
 std::vector<double> wide_numbers_of(const Tensor& tensor) {
-  const Tensor here = wide_on_host(tensor);
+  const Tensor here = to_host_f64(tensor);
   const auto all = here.span<double>();
   return {all.begin(), all.end()};
 }
@@ -64,11 +64,11 @@ bool explains(const AttentionMap& map, const Variable& value, const Variable& mi
 
 }  // namespace
 
-void AttentionWatch::see(const Mechanism& mechanism,
-                         const Projected& projected,
-                         const SegmentContext& context,
-                         const Pass& pass,
-                         const Variable& mixed) {
+void AttentionRecorder::see(const AttentionOp& mechanism,
+                            const ProjectedQKV& projected,
+                            const AttentionContext& context,
+                            const ForwardContext& pass,
+                            const Variable& mixed) {
   const std::int64_t layer = layers_++;
   std::vector<AttentionMap> maps;
   const Shape& shape = projected.value.shape();
@@ -84,7 +84,7 @@ void AttentionWatch::see(const Mechanism& mechanism,
   }
   if (maps.empty()) return;
   for (std::int64_t first = 0; first < shape[1]; first += shape[3]) {
-    Projected asked = projected;
+    ProjectedQKV asked = projected;
     asked.value = basis(projected.value, first);
     if (asked.global) asked.global->value = asked.value;
     const Variable found = mechanism(asked, context, pass);

@@ -20,20 +20,20 @@ struct AttentionMap {
 // with values that are each other's basis: what comes out is how much of each value is taken. So it
 // is true of every kind whose result is a sum of values with weights that do not depend on them, be
 // they probabilities or not. The ranks must divide neither heads nor time.
-class AttentionWatch {
+class AttentionRecorder {
  public:
   struct Head {
     std::int64_t layer = 0;
     std::int64_t head = 0;
   };
-  explicit AttentionWatch(std::vector<Head> wanted) : wanted_(std::move(wanted)) {}
+  explicit AttentionRecorder(std::vector<Head> wanted) : wanted_(std::move(wanted)) {}
 
   // By each attention layer, with what it was given and has made of it: [batch, time, heads, dim].
   // Throws ConfigurationError where its kind is no such sum, and where it has no such head.
-  void see(const Mechanism& mechanism,
-           const Projected& projected,
-           const SegmentContext& context,
-           const Pass& pass,
+  void see(const AttentionOp& mechanism,
+           const ProjectedQKV& projected,
+           const AttentionContext& context,
+           const ForwardContext& pass,
            const Variable& mixed);
 
   // Attention layers that the pass came to.

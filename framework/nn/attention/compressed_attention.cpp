@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-std::string problem_of_compressed(const AttentionOptions&, const AttentionSetting& setting) {
+std::string problem_of_compressed(const AttentionOptions&, const AttentionBuildOptions& setting) {
   if (setting.memory)
     return "model.attention.layer_types has memory_compressed, which counts positions from the "
            "start of the text: it "
@@ -46,14 +46,14 @@ SortedSequence causal_positions(std::int64_t batch,
                                 const Device& device) {
   const auto rows_of = [&](std::int64_t begin, std::int64_t count) {
     const Tensor here = Tensor::empty({batch, heads, count}, DType::i32, device.host());
-    on_host(here.device(), [&] {
+    dispatch_on_host(here.device(), [&] {
       for (std::int64_t i = 0; i < here.elements(); ++i) {
         const std::int64_t k = begin + i % count;
         const std::int64_t of_block = k < compressed ? (k + 1) * width - 1 : -1;
         here.data<std::int32_t>()[i] = static_cast<std::int32_t>(k < room ? of_block : k - room);
       }
     });
-    return queued_to(here, device, MemoryTag::activations);
+    return copy_async(here, device, MemoryTag::activations);
   };
   return {.query_position = rows_of(room, time), .key_position = rows_of(0, room + time)};
 }
@@ -65,38 +65,39 @@ void declare(OptionTable& table, CompressedOptions& options) {
             options.width,
             "memory_compressed: tokens that become one key and one value",
             between(1, 1 << 16),
-            fixes_weights());
+            affects_weights());
 }
 
 CompressedAttention::CompressedAttention(const Scope& scope, const Options& options)
     : width_(options.compressed.width),
       dropout_(options.dropout),
       heads_(scope.part(options.heads)) {
-  refuse(whole_heads_problem("memory_compressed", options.heads, scope.parameters().mesh().shape));
+  throw_if_error(
+      whole_heads_problem("memory_compressed", options.heads, scope.parameters().mesh().shape));
   const Shape shape = {options.heads, width_ * options.dim, options.dim};
-  const Initial initial = Initial::xavier(width_ * options.dim, options.dim);
+  const Initializer initial = Initializer::xavier(width_ * options.dim, options.dim);
   keys_ = scope.weight("compressed_keys", shape, initial, 0);
   values_ = scope.weight("compressed_values", shape, initial, 0);
 }
 
 Variable CompressedAttention::compress(const Variable& x,
                                        const Weight& weight,
-                                       const Part& heads) const {
+                                       const ShardRange& heads) const {
   const Shape& shape = x.shape();
   const Shape& map = weight->shape;
   const Variable flat = reshape(weight->variable, {1, map[0], map[1] * map[2]});
-  const Variable maps = reshape(rows_of_time(flat, heads.begin - heads_.begin, heads.count),
+  const Variable maps = reshape(slice_sequence(flat, heads.begin - heads_.begin, heads.count),
                                 {heads.count, map[1], map[2]});
   const Variable rows =
-      reshape(heads_first(x), {shape[0] * shape[2], shape[1] / width_, width_ * shape[3]});
-  return heads_inside(multiply_each(rows, maps), shape[2]);
+      reshape(to_heads_first(x), {shape[0] * shape[2], shape[1] / width_, width_ * shape[3]});
+  return to_heads_inner(batched_matmul(rows, maps), shape[2]);
 }
 
-Variable CompressedAttention::operator()(const Projected& input,
-                                         const SegmentContext& context,
-                                         const Pass& pass) const {
-  const bool causal = sees_earlier_only(context.mask, "memory_compressed");
-  Projected all = whole_sequence(input);
+Variable CompressedAttention::operator()(const ProjectedQKV& input,
+                                         const AttentionContext& context,
+                                         const ForwardContext& pass) const {
+  const bool causal = is_causal_only(context.mask, "memory_compressed");
+  ProjectedQKV all = gather_sequence(input);
   all.shares = {};
   const Tensor& length = context.mask.key_length;
   const Shape& shape = all.query.shape();
@@ -104,7 +105,7 @@ Variable CompressedAttention::operator()(const Projected& input,
   const std::int64_t blocks = (time + width_ - 1) / width_;
   const Device& device = all.query.value().device();
   const auto compressed = [&](const Variable& x, const Weight& weight) {
-    const Variable real = hide_rows(x, {{0, time}}, length);
+    const Variable real = mask_padding(x, {{0, time}}, length);
     return compress(filled_up(real, blocks * width_), weight, all.heads);
   };
   const Variable key = compressed(all.key, keys_), value = compressed(all.value, values_);
@@ -112,10 +113,10 @@ Variable CompressedAttention::operator()(const Projected& input,
   AttentionMask mask = {.rules = masks::everything()};
   if (!causal) {
     if (length.defined()) {
-      mask.key_length = length.like();
+      mask.key_length = length.empty_like();
       on(device, [&](auto backend) { count_blocks(backend, length, width_, mask.key_length); });
     }
-    return own_share(attention(all.query, key, value, mask, {}, dropout), input);
+    return local_shard(attention(all.query, key, value, mask, {}, dropout), input);
   }
   // Tokens stand behind whole blocks of places for what is compressed, so that those of a query's
   // own block are a block of places too.
@@ -123,16 +124,16 @@ Variable CompressedAttention::operator()(const Projected& input,
   mask.rules = masks::columns(masks::unlimited, 0, room) | masks::block(width_);
   mask.query_begin = room;
   mask.sorted = causal_positions(shape[0], heads, time, width_, blocks, room, device);
-  return own_share(attention(all.query,
-                             behind(filled_up(key, room), all.key),
-                             behind(filled_up(value, room), all.value),
-                             mask,
-                             {},
-                             dropout),
-                   input);
+  return local_shard(attention(all.query,
+                               behind(filled_up(key, room), all.key),
+                               behind(filled_up(value, room), all.value),
+                               mask,
+                               {},
+                               dropout),
+                     input);
 }
 
-MechanismKind compressed_kind() {
+AttentionKind compressed_kind() {
   return {.name = "memory_compressed",
           .sees = "a key for every few tokens",
           .alone = "its keys are no tokens",
@@ -141,8 +142,8 @@ MechanismKind compressed_kind() {
           .problem = problem_of_compressed,
           .make = [](const Scope& attention,
                      const AttentionOptions& options,
-                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
-            refuse(problem_of_compressed(options, setting));
+                     const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
+            throw_if_error(problem_of_compressed(options, setting));
             return std::make_unique<CompressedAttention>(
                 attention,
                 CompressedAttention::Options{.compressed = options.compressed,

@@ -19,7 +19,7 @@ void declare(OptionTable& table, CompressedOptions& options);
 // sees those whose tokens are not later than itself, and the tokens of its own `width` up to itself
 // as they are, in one softmax. Keys and values of padding are zero before, and a key of nothing but
 // padding is not seen.
-class CompressedAttention : public Mechanism {
+class CompressedAttention : public AttentionOp {
  public:
   struct Options {
     CompressedOptions compressed;
@@ -31,20 +31,20 @@ class CompressedAttention : public Mechanism {
   // ConfigurationError where context and tensor ranks do not divide the heads.
   CompressedAttention(const Scope& scope, const Options& options);
   // Throws ConfigurationError for a memory and for rules other than causal or none.
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 
  private:
-  Variable compress(const Variable& x, const Weight& weight, const Part& heads) const;
+  Variable compress(const Variable& x, const Weight& weight, const ShardRange& heads) const;
 
   std::int64_t width_;
   double dropout_;
-  Part heads_;
+  ShardRange heads_;
   Weight keys_;
   Weight values_;
 };
 
-MechanismKind compressed_kind();
+AttentionKind compressed_kind();
 
 }  // namespace longspan

@@ -23,91 +23,94 @@ Variable softmax(const Variable& scores, const Variable& units) {
 
 Variable mean(const std::vector<Variable>& all) {
   const double share = 1 / static_cast<double>(all.size());
-  const Tensor y = all.front().value().like(MemoryTag::activations);
+  const Tensor y = all.front().value().empty_like(MemoryTag::activations);
   on(y.device(), [&](auto backend) {
     scale(backend, share, all.front().value(), y);
     for (std::size_t i = 1; i < all.size(); ++i) accumulate(backend, share, all[i].value(), y);
   });
-  return record(y, all, [share, count = all.size()](Gradients& gradients) {
+  return record(y, all, [share, count = all.size()](BackwardContext& gradients) {
     const Tensor& dy = gradients.output();
-    const Tensor part = dy.like();
+    const Tensor part = dy.empty_like();
     on(dy.device(), [&](auto backend) { scale(backend, share, dy, part); });
     for (std::size_t i = 0; i < count; ++i)
-      if (gradients.wanted(i)) gradients.give(i, part);
+      if (gradients.needs_gradient(i)) gradients.set(i, part);
   });
 }
 
 }  // namespace
 
-std::string wiring_problem(Wiring wiring,
+std::string wiring_problem(CrossAttentionMapping wiring,
                            std::int64_t encoder_layers,
                            std::int64_t decoder_layers) {
-  if ((wiring != Wiring::same && wiring != Wiring::reverse) || encoder_layers == decoder_layers)
+  if ((wiring != CrossAttentionMapping::same && wiring != CrossAttentionMapping::reverse) ||
+      encoder_layers == decoder_layers)
     return "";
   return fmt::format(
       "cross-attention {} needs as many layers in the encoder as in the decoder, found {} and {}",
-      wiring == Wiring::same ? "same" : "reverse",
+      wiring == CrossAttentionMapping::same ? "same" : "reverse",
       encoder_layers,
       decoder_layers);
 }
 
 CrossAttention::CrossAttention(const Scope& scope,
                                const Options& options,
-                               std::unique_ptr<Mechanism> mechanism)
+                               std::unique_ptr<AttentionOp> mechanism)
     : attention_(scope, options.attention, std::move(mechanism)),
       wiring_(options.wiring),
       layer_(static_cast<std::size_t>(options.layer)),
       encoder_layers_(static_cast<std::size_t>(options.encoder_layers)) {
-  if (wiring_ != Wiring::mix) return;
-  mixture_ = scope.weight("mixture", {options.encoder_layers}, Initial::constant(0));
+  if (wiring_ != CrossAttentionMapping::mix) return;
+  mixture_ = scope.weight("mixture", {options.encoder_layers}, Initializer::constant(0));
   units_ = unit_vectors(options.encoder_layers, scope.parameters());
 }
 
-Side CrossAttention::mixture(const std::vector<Side>& sides) const {
+EncoderOutput CrossAttention::mixture(const std::vector<EncoderOutput>& sides) const {
   const Shape shape = sides.front().rows.shape();
   const std::int64_t elements = shape.elements();
   Variable all;
-  for (const Side& side : sides) all = concat_time(all, reshape(side.rows, {elements, 1, 1}));
+  for (const EncoderOutput& side : sides)
+    all = concat_time(all, reshape(side.rows, {elements, 1, 1}));
   const auto n = static_cast<std::int64_t>(sides.size());
-  Side result = sides.front();
+  EncoderOutput result = sides.front();
   result.rows = reshape(
       linear(reshape(all, {elements, n}), softmax(mixture_->variable, units_), Variable()), shape);
   return result;
 }
 
 template <typename Look>
-Variable CrossAttention::each_side(const std::vector<Side>& sides,
-                                   const Pass& pass,
+Variable CrossAttention::each_side(const std::vector<EncoderOutput>& sides,
+                                   const ForwardContext& pass,
                                    const Look& look) const {
   const std::size_t wanted = reads_all_layers(wiring_) ? encoder_layers_ : 1;
   require(sides.size() == wanted,
           "cross-attention looks at the outputs of {} layers, it was given {}",
           wanted,
           sides.size());
-  if (wiring_ == Wiring::same) return look(sides[layer_], pass);
-  if (wiring_ == Wiring::reverse) return look(sides[encoder_layers_ - 1 - layer_], pass);
+  if (wiring_ == CrossAttentionMapping::same) return look(sides[layer_], pass);
+  if (wiring_ == CrossAttentionMapping::reverse)
+    return look(sides[encoder_layers_ - 1 - layer_], pass);
   // Where a reading goes on the mixture's keys are kept, and its rows are not there any more.
-  if (wiring_ == Wiring::mix)
+  if (wiring_ == CrossAttentionMapping::mix)
     return look(sides.front().rows.defined() ? mixture(sides) : sides.front(), pass);
-  if (wiring_ == Wiring::last) return look(sides.front(), pass);
+  if (wiring_ == CrossAttentionMapping::last) return look(sides.front(), pass);
   std::vector<Variable> found;
   for (std::size_t i = 0; i < sides.size(); ++i) found.push_back(look(sides[i], pass.child(i)));
   return mean(found);
 }
 
 Variable CrossAttention::operator()(const Variable& x,
-                                    const std::vector<Side>& sides,
-                                    const Pass& pass) const {
-  return each_side(sides, pass, [&](const Side& side, const Pass& own) {
-    return attention_(x, side, side.seen(), own);
+                                    const std::vector<EncoderOutput>& sides,
+                                    const ForwardContext& pass) const {
+  return each_side(sides, pass, [&](const EncoderOutput& side, const ForwardContext& own) {
+    return attention_(x, side, side.key_context(), own);
   });
 }
 
 Variable CrossAttention::probabilities(const Variable& x,
-                                       const std::vector<Side>& sides,
+                                       const std::vector<EncoderOutput>& sides,
                                        std::int64_t heads,
-                                       const Pass& pass) const {
-  return each_side(sides, pass, [&](const Side& side, const Pass& own) {
+                                       const ForwardContext& pass) const {
+  return each_side(sides, pass, [&](const EncoderOutput& side, const ForwardContext& own) {
     return attention_.probabilities(x, side, heads, own);
   });
 }

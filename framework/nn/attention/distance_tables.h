@@ -14,22 +14,22 @@ namespace longspan {
 
 // The tables "relative_keys" and "relative_values" of one layer, [2 reach + 1, dim], which its
 // heads share. A value.
-class DistanceTables {
+class RelativePositionTables {
  public:
   struct Options {
-    std::int64_t reach = 0;  // at least 1
-    std::int64_t dim = 0;    // of a head
-    Initial initial = {};
+    std::int64_t max_distance = 0;  // at least 1
+    std::int64_t dim = 0;           // of a head
+    Initializer initial = {};
     bool values = true;    // a table beside values, too
     bool of_keys = false;  // keys are multiplied with the table beside them
   };
-  DistanceTables(const Scope& scope, const Options& options)
-      : keys_(scope.inside_weight(
-            "relative_keys", {2 * options.reach + 1, options.dim}, options.initial)),
+  RelativePositionTables(const Scope& scope, const Options& options)
+      : keys_(scope.replicated_weight(
+            "relative_keys", {2 * options.max_distance + 1, options.dim}, options.initial)),
         of_keys_(options.of_keys) {
     if (options.values)
-      values_ = scope.inside_weight(
-          "relative_values", {2 * options.reach + 1, options.dim}, options.initial);
+      values_ = scope.replicated_weight(
+          "relative_values", {2 * options.max_distance + 1, options.dim}, options.initial);
   }
 
   ShawVariables term() const {

@@ -8,14 +8,14 @@
 
 namespace longspan {
 
-class EfficientMechanism : public Mechanism {
+class EfficientAttentionOp : public AttentionOp {
  public:
   // Throws ConfigurationError for a memory and for rules other than none.
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 };
 
-MechanismKind efficient_kind();
+AttentionKind efficient_kind();
 
 }  // namespace longspan

@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-struct FeatureOptions {
+struct RandomFeatureOptions {
   std::optional<std::int64_t> count = {};  // none: dim ln(dim), of rfa dim
   std::int64_t seed = 0;
   RandomMap kernel = RandomMap::softmax;  // of performer
@@ -19,6 +19,6 @@ struct FeatureOptions {
 };
 
 // The section model.attention.random_features.
-void declare(OptionTable& table, FeatureOptions& options);
+void declare(OptionTable& table, RandomFeatureOptions& options);
 
 }  // namespace longspan

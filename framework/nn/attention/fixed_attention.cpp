@@ -3,23 +3,23 @@
 namespace longspan {
 namespace {
 
-Mask columns_of(const FixedAttention& fixed) {
+Mask columns_of(const FixedPattern& fixed) {
   const std::int64_t first = fixed.stride - (fixed.group + 1) * fixed.summary;
   return masks::columns(fixed.stride, first, fixed.summary);
 }
 
 }  // namespace
 
-Mask block_keys(const FixedAttention& fixed) { return masks::block(fixed.stride); }
+Mask block_mask(const FixedPattern& fixed) { return masks::block(fixed.stride); }
 
-Mask block_window_keys(const FixedAttention& fixed, std::int64_t before, std::int64_t after) {
+Mask block_window_keys(const FixedPattern& fixed, std::int64_t before, std::int64_t after) {
   return masks::block(fixed.stride, before, after);
 }
 
-Mask summary_keys(const FixedAttention& fixed) {
+Mask summary_mask(const FixedPattern& fixed) {
   return fixed.self ? columns_of(fixed) | masks::self() : columns_of(fixed);
 }
 
-Mask fixed_keys(const FixedAttention& fixed) { return block_keys(fixed) | columns_of(fixed); }
+Mask fixed_mask(const FixedPattern& fixed) { return block_mask(fixed) | columns_of(fixed); }
 
 }  // namespace longspan

@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-struct FixedAttention {
+struct FixedPattern {
   std::int64_t stride = 1;   // positions of a block
   std::int64_t summary = 1;  // summary columns of a block
   std::int64_t group = 0;    // group g has the g-th `summary` columns from the end of the block
@@ -14,13 +14,13 @@ struct FixedAttention {
 };
 
 // The block of the query: A1 of the paper.
-Mask block_keys(const FixedAttention& fixed);
+Mask block_mask(const FixedPattern& fixed);
 // The block of the query, widened by positions before and after it: 1-D local attention of the
 // Image Transformer (Parmar et al. 2018).
-Mask block_window_keys(const FixedAttention& fixed, std::int64_t before, std::int64_t after);
+Mask block_window_keys(const FixedPattern& fixed, std::int64_t before, std::int64_t after);
 // The summary columns: A2. Without `self` the first queries of a causal sequence see nothing.
-Mask summary_keys(const FixedAttention& fixed);
+Mask summary_mask(const FixedPattern& fixed);
 // Both, as the paper's text models use them.
-Mask fixed_keys(const FixedAttention& fixed);
+Mask fixed_mask(const FixedPattern& fixed);
 
 }  // namespace longspan

@@ -12,7 +12,7 @@ struct FarBlocks {
   std::int64_t near_end;
   std::int64_t blocks;
 
-  FarBlocks(const GlobalAttention& global, std::int64_t block, std::int64_t all)
+  FarBlocks(const GlobalLocalPattern& global, std::int64_t block, std::int64_t all)
       : near_begin(std::max<std::int64_t>(block * global.block - global.left, 0) / global.block),
         near_end(((block + 1) * global.block - 1 + global.right) / global.block + 1),
         blocks(all) {
@@ -28,12 +28,12 @@ struct FarBlocks {
   }
 };
 
-std::int64_t blocks_of(const GlobalAttention& global, std::int64_t positions) {
+std::int64_t blocks_of(const GlobalLocalPattern& global, std::int64_t positions) {
   return (positions + global.block - 1) / global.block;
 }
 
 // Those with a global position.
-std::set<std::int64_t> taken_blocks(const GlobalAttention& global) {
+std::set<std::int64_t> taken_blocks(const GlobalLocalPattern& global) {
   std::set<std::int64_t> taken;
   for (const std::int64_t position : global.positions) taken.insert(position / global.block);
   return taken;
@@ -46,7 +46,7 @@ std::int64_t free_blocks(const FarBlocks& far, const std::set<std::int64_t>& tak
 
 }  // namespace
 
-bool has_random_blocks(const GlobalAttention& global, std::int64_t positions) {
+bool has_random_blocks(const GlobalLocalPattern& global, std::int64_t positions) {
   const std::int64_t blocks = blocks_of(global, positions);
   const std::set<std::int64_t> taken = taken_blocks(global);
   for (std::int64_t block = 0; block < blocks; ++block)
@@ -54,7 +54,7 @@ bool has_random_blocks(const GlobalAttention& global, std::int64_t positions) {
   return false;
 }
 
-std::vector<std::vector<std::int64_t>> random_blocks(const GlobalAttention& global,
+std::vector<std::vector<std::int64_t>> random_blocks(const GlobalLocalPattern& global,
                                                      std::int64_t positions) {
   const std::int64_t blocks = blocks_of(global, positions);
   const std::set<std::int64_t> taken = taken_blocks(global);
@@ -75,15 +75,15 @@ std::vector<std::vector<std::int64_t>> random_blocks(const GlobalAttention& glob
   return result;
 }
 
-Mask global_queries(const GlobalAttention& global) {
+Mask global_queries(const GlobalLocalPattern& global) {
   return global.positions.empty() ? masks::nothing() : masks::queries_at(global.positions);
 }
 
-Mask other_queries(const GlobalAttention& global) {
+Mask other_queries(const GlobalLocalPattern& global) {
   return masks::queries_except(global.positions);
 }
 
-Mask global_keys(const GlobalAttention& global, std::int64_t positions) {
+Mask global_local_mask(const GlobalLocalPattern& global, std::int64_t positions) {
   Mask keys = masks::window(global.left, global.right);
   if (!global.positions.empty()) keys = keys | masks::global(global.positions);
   if (global.random_blocks > 0)

@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-std::string problem(const AttentionOptions& options, const AttentionSetting& setting) {
+std::string problem(const AttentionOptions& options, const AttentionBuildOptions& setting) {
   if (!setting.image)
     return "model.attention.layer_types has local_2d, which sees blocks of an image whose pixels "
            "are "
@@ -38,10 +38,10 @@ std::int64_t farthest(const masks::Image& image) {
   return image.query_height * image.width * (1 + rows_above) - 1;
 }
 
-std::unique_ptr<Mechanism> make(const Scope&,
-                                const AttentionOptions& options,
-                                const AttentionSetting& setting) {
-  refuse(problem(options, setting));
+std::unique_ptr<AttentionOp> make(const Scope&,
+                                  const AttentionOptions& options,
+                                  const AttentionBuildOptions& setting) {
+  throw_if_error(problem(options, setting));
   const masks::Image image = {
       .height = setting.image->height,
       .width = setting.image->width,
@@ -53,8 +53,8 @@ std::unique_ptr<Mechanism> make(const Scope&,
       .causal = true};
   const Mask seen = masks::image(image, masks::ImageOrder::generation);
   const auto table = [seen, heads = setting.heads](std::int64_t) {
-    return std::vector<HeadKeys>(static_cast<std::size_t>(heads),
-                                 HeadKeys{.rules = seen, .near = seen});
+    return std::vector<HeadMaskParts>(static_cast<std::size_t>(heads),
+                                      HeadMaskParts{.rules = seen, .near = seen});
   };
   return std::make_unique<SoftmaxAttention>(setting.dropout,
                                             AttentionPattern(table, 1, false, farthest(image)));
@@ -69,7 +69,7 @@ void declare(OptionTable& table, ImageBlockOptions& options) {
             "channels being columns of their own. They are predicted block by block, and row by "
             "row in a block",
             between(1, 1 << 20),
-            fixes_weights());
+            affects_weights());
   table.add("model.attention.local_2d.memory_flange",
             options.flange,
             "rows above a block, and columns to its sides, that local_2d sees of what was "
@@ -77,14 +77,14 @@ void declare(OptionTable& table, ImageBlockOptions& options) {
             between(0, 1 << 20));
 }
 
-MechanismKind local_2d_kind() {
+AttentionKind local_2d_kind() {
   return {.name = "local_2d",
           .sees =
               "the block of an image that the query is in, and a flange above it and at its "
               "left, in the order of blocks",
           .alone = "it orders the whole sequence",
           .keys = {"attention.local_2d.query_shape", "attention.local_2d.memory_flange"},
-          .reads_on = true,
+          .supports_kv_cache = true,
           .turns = true,
           .own_weights = true,  // which are for its order
           .problem = problem,

@@ -29,6 +29,6 @@ struct ImageBlockOptions {
 void declare(OptionTable& table, ImageBlockOptions& options);
 
 // local_2d, of positions in the order of generation: blocks in raster order, row by row inside.
-MechanismKind local_2d_kind();
+AttentionKind local_2d_kind();
 
 }  // namespace longspan

@@ -33,7 +33,7 @@ Tensor positions_of(const Tensor& x, std::int64_t row, std::int64_t begin, std::
 Tensor chosen_rows(const Tensor& x, std::span<const std::int64_t> rows, std::int64_t count) {
   const auto size = static_cast<std::int64_t>(rows.size());
   const Tensor result =
-      Tensor::empty(x.shape().with(0, size), x.dtype(), x.device(), MemoryTag::memory);
+      Tensor::empty(x.shape().with(0, size), x.dtype(), x.device(), MemoryTag::recurrent_state);
   const std::int64_t capacity = x.shape()[1];
   for (std::int64_t i = 0; i < size; ++i) {
     const std::int64_t row = rows[static_cast<std::size_t>(i)];
@@ -47,7 +47,7 @@ Tensor chosen_rows(const Tensor& x, std::span<const std::int64_t> rows, std::int
 Tensor chosen_states(const Tensor& x, std::span<const std::int64_t> rows) {
   const auto size = static_cast<std::int64_t>(rows.size());
   const Tensor result =
-      Tensor::empty(x.shape().with(0, size), x.dtype(), x.device(), MemoryTag::memory);
+      Tensor::empty(x.shape().with(0, size), x.dtype(), x.device(), MemoryTag::recurrent_state);
   for (std::int64_t i = 0; i < size; ++i) {
     const std::int64_t row = rows[static_cast<std::size_t>(i)];
     require(row >= 0 && row < x.shape()[0], "a kept state: row {} of {}", row, x.shape()[0]);
@@ -61,16 +61,18 @@ Tensor chosen_lengths(const Tensor& length, std::span<const std::int64_t> rows) 
   std::vector<std::int64_t> chosen;
   for (const std::int64_t row : rows)
     chosen.push_back(host.span<std::int64_t>()[static_cast<std::size_t>(row)]);
-  return Tensor::from<std::int64_t>(
-      chosen, {static_cast<std::int64_t>(rows.size())}, length.device(), MemoryTag::memory);
+  return Tensor::from<std::int64_t>(chosen,
+                                    {static_cast<std::int64_t>(rows.size())},
+                                    length.device(),
+                                    MemoryTag::recurrent_state);
 }
 
 }  // namespace
 
-void LayerKeys::move_to(std::int64_t first, std::int64_t count, std::int64_t capacity) {
+void LayerKVCache::move_to(std::int64_t first, std::int64_t count, std::int64_t capacity) {
   for (Tensor& x : tensors_) {
-    const Tensor larger =
-        Tensor::zeros(x.shape().with(1, capacity), x.dtype(), x.device(), MemoryTag::memory);
+    const Tensor larger = Tensor::zeros(
+        x.shape().with(1, capacity), x.dtype(), x.device(), MemoryTag::recurrent_state);
     if (count > 0) copy_positions(x, first, larger, 0, count);
     x = larger;
   }
@@ -79,7 +81,7 @@ void LayerKeys::move_to(std::int64_t first, std::int64_t count, std::int64_t cap
   count_ = count;
 }
 
-void LayerKeys::append(std::span<const Variable> projections) {
+void LayerKVCache::append(std::span<const Variable> projections) {
   const std::int64_t time = projections.front().shape()[1];
   if (empty()) {
     for (const Variable& more : projections)
@@ -102,11 +104,11 @@ void LayerKeys::append(std::span<const Variable> projections) {
     written_by_[row].resize(static_cast<std::size_t>(count_), static_cast<std::int64_t>(row));
 }
 
-void LayerKeys::keep_last(std::int64_t positions) {
+void LayerKVCache::crop(std::int64_t positions) {
   if (positions < count_) move_to(count_ - positions, positions, capacity());
 }
 
-std::int64_t LayerKeys::common(std::int64_t a, std::int64_t b) const {
+std::int64_t LayerKVCache::common(std::int64_t a, std::int64_t b) const {
   const auto& left = written_by_[static_cast<std::size_t>(a)];
   const auto& right = written_by_[static_cast<std::size_t>(b)];
   std::size_t positions = left.size();
@@ -114,7 +116,7 @@ std::int64_t LayerKeys::common(std::int64_t a, std::int64_t b) const {
   return static_cast<std::int64_t>(positions);
 }
 
-void LayerKeys::change_rows(std::span<const std::int64_t> rows) {
+void LayerKVCache::change_rows(std::span<const std::int64_t> rows) {
   struct Tail {
     std::int64_t to;
     std::int64_t from;
@@ -128,7 +130,7 @@ void LayerKeys::change_rows(std::span<const std::int64_t> rows) {
   }
   for (Tensor& x : tensors_) {
     if (!tails.empty() && !(spare_.defined() && spare_.shape() == x.shape()))
-      spare_ = x.like(MemoryTag::memory);
+      spare_ = x.empty_like(MemoryTag::recurrent_state);
     // By way of the spare, as a row may be read after it is written.
     for (const Tail& tail : tails)
       positions_of(spare_, tail.to, tail.begin, count_)
@@ -140,7 +142,7 @@ void LayerKeys::change_rows(std::span<const std::int64_t> rows) {
   }
 }
 
-void LayerKeys::require_rows(std::int64_t rows) const {
+void LayerKVCache::require_rows(std::int64_t rows) const {
   for (const Tensor& x : state)
     require(x.shape()[0] == rows,
             "a state is kept for {} rows and read on by {}; rows change by KeptKeys::choose",
@@ -148,7 +150,7 @@ void LayerKeys::require_rows(std::int64_t rows) const {
             rows);
 }
 
-void LayerKeys::choose(std::span<const std::int64_t> rows) {
+void LayerKVCache::reorder(std::span<const std::int64_t> rows) {
   for (Tensor& x : state) x = chosen_states(x, rows);
   if (empty()) return;
   std::vector<std::vector<std::int64_t>> written_by;
@@ -164,8 +166,8 @@ void LayerKeys::choose(std::span<const std::int64_t> rows) {
   written_by_ = std::move(written_by);
 }
 
-void KeptKeys::choose(std::span<const std::int64_t> rows) {
-  for (auto& [place, layer] : layers_) layer.choose(rows);
+void KVCache::choose(std::span<const std::int64_t> rows) {
+  for (auto& [place, layer] : layers_) layer.reorder(rows);
 }
 
 }  // namespace longspan

@@ -15,7 +15,7 @@ namespace longspan {
 // What one attention layer keeps: the projections of the same positions by several matrices, each
 // [rows, positions, this rank's heads, dim]. There is room for more positions than are kept, so
 // that taking in a few does not copy all; no key may be seen there.
-class LayerKeys {
+class LayerKVCache {
  public:
   bool empty() const { return tensors_.empty(); }
   std::int64_t rows() const { return empty() ? 0 : tensors_.front().shape()[0]; }
@@ -29,10 +29,10 @@ class LayerKeys {
   // rows than are kept.
   void append(std::span<const Variable> projections);
   // Lets go of all but the last positions.
-  void keep_last(std::int64_t positions);
+  void crop(std::int64_t positions);
   // Row i becomes what row rows[i] was. What the two have in common is not copied: beams differ
   // in their last positions only, and not at all in their side.
-  void choose(std::span<const std::int64_t> rows);
+  void reorder(std::span<const std::int64_t> rows);
 
   // Of a side: its lengths (see Side), chosen with the rows.
   Tensor length = {};
@@ -62,16 +62,16 @@ class LayerKeys {
 // Of all layers of a model, by their places in it (Pass::random). It is handed down in Pass::kept:
 // attention that finds it there looks at what is kept and at what is read now, which it takes in;
 // attention to a side projects the side in the first pass only. Each tensor rank keeps its heads.
-class KeptKeys {
+class KVCache {
  public:
   // longest: a position sees at most so many positions before those that are read with it, as a
   // Transformer-XL with such a memory; none: all.
-  explicit KeptKeys(std::optional<std::int64_t> longest = {}) : longest_(longest) {}
+  explicit KVCache(std::optional<std::int64_t> longest = {}) : longest_(longest) {}
 
   // How many positions were read.
   std::int64_t positions() const { return positions_; }
   const std::optional<std::int64_t>& longest() const { return longest_; }
-  LayerKeys& layer(std::uint64_t place) { return layers_[place]; }
+  LayerKVCache& layer(std::uint64_t place) { return layers_[place]; }
 
   // After a pass over `time` positions.
   void advance(std::int64_t time) { positions_ += time; }
@@ -81,7 +81,7 @@ class KeptKeys {
  private:
   std::optional<std::int64_t> longest_;
   std::int64_t positions_ = 0;
-  std::map<std::uint64_t, LayerKeys> layers_;
+  std::map<std::uint64_t, LayerKVCache> layers_;
 };
 
 }  // namespace longspan

@@ -11,7 +11,7 @@ std::string unread(const AttentionOptions& options, const std::vector<std::strin
   const AttentionOptions of_encoder = {.kinds = options.encoder_kinds};
   for (const std::string& kind : kinds)
     if (has_kind(options, kind) || has_kind(of_encoder, kind)) return "";
-  return fmt::format("no layer of model.attention.layer_types has {}", either(kinds));
+  return fmt::format("no layer of model.attention.layer_types has {}", join_or(kinds));
 }
 
 void warn_of_unread(OptionTable& table, const AttentionOptions& options) {
@@ -29,7 +29,7 @@ void warn_of_unread(OptionTable& table, const AttentionOptions& options) {
   for (const auto& [keys, kinds] : readers)
     for (const std::string& key : keys)
       table.warn("model.attention." + key, [&options, kinds] { return unread(options, kinds); });
-  for (const auto& [key, kinds] : readers_of_mechanism_keys())
+  for (const auto& [key, kinds] : kinds_by_key())
     table.warn("model." + key, [&options, kinds] { return unread(options, kinds); });
   const std::vector<std::pair<std::string, std::string>> of_scores = {
       {"model.attention.synthesizer.dense_hidden_size", "dense"},
@@ -64,9 +64,9 @@ void declare(OptionTable& table,
             options.kinds,
             fmt::format("what each layer sees, repeated to the number of layers: {}. a/b divides "
                         "the heads among kinds, a+b unites kinds in one softmax",
-                        kinds_text()),
+                        describe_kinds()),
             not_empty(),
-            fixes_weights(std::move(in_weights)));
+            affects_weights(std::move(in_weights)));
   table.add("model.attention.sliding_window",
             options.sliding_window,
             "keys that sliding_window, dilated and global_local see, the query itself and those "
@@ -113,7 +113,7 @@ void declare(OptionTable& table,
       options.global_projections,
       "global positions see with queries, keys and values by projections of their own (Beltagy "
       "et al. 2020), which start as copies of the others",
-      fixes_weights());
+      affects_weights());
   table.add("model.attention.global_local.num_random_blocks",
             options.random,
             "random blocks beyond the window that each block of queries sees, for global_local",

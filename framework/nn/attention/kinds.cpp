@@ -17,8 +17,8 @@ namespace longspan {
 namespace {
 
 // A new kind that is a mechanism of its own is a line here.
-const std::vector<MechanismKind>& mechanism_kinds() {
-  static const std::vector<MechanismKind> all = {lsh_kind(),
+const std::vector<AttentionKind>& mechanism_kinds() {
+  static const std::vector<AttentionKind> all = {lsh_kind(),
                                                  linear_kind(),
                                                  efficient_kind(),
                                                  performer_kind(),
@@ -33,11 +33,11 @@ const std::vector<MechanismKind>& mechanism_kinds() {
   return all;
 }
 
-const MechanismKind* find_mechanism(const AttentionOptions& options, std::string_view name) {
+const AttentionKind* find_attention_kind(const AttentionOptions& options, std::string_view name) {
   const auto& all = mechanism_kinds();
-  const auto found = std::ranges::find(all, name, &MechanismKind::name);
+  const auto found = std::ranges::find(all, name, &AttentionKind::name);
   if (found != all.end()) return &*found;
-  const auto added = std::ranges::find(options.added, name, &MechanismKind::name);
+  const auto added = std::ranges::find(options.added, name, &AttentionKind::name);
   return added == options.added.end() ? nullptr : &*added;
 }
 
@@ -52,17 +52,17 @@ std::vector<std::string> split(const std::string& text, char at) {
 }
 
 // The kinds that one part of an element unites.
-std::vector<const MaskKind*> united(const std::string& part) {
-  std::vector<const MaskKind*> result;
+std::vector<const MaskedAttentionKind*> united(const std::string& part) {
+  std::vector<const MaskedAttentionKind*> result;
   for (const std::string& name : split(part, '+')) result.push_back(find_mask_kind(name));
   return result;
 }
 
 std::vector<std::string> all_names(const AttentionOptions& options) {
   std::vector<std::string> names;
-  for (const MaskKind& kind : mask_kinds()) names.push_back(kind.name);
-  for (const MechanismKind& kind : mechanism_kinds()) names.push_back(kind.name);
-  for (const MechanismKind& kind : options.added) names.push_back(kind.name);
+  for (const MaskedAttentionKind& kind : mask_kinds()) names.push_back(kind.name);
+  for (const AttentionKind& kind : mechanism_kinds()) names.push_back(kind.name);
+  for (const AttentionKind& kind : options.added) names.push_back(kind.name);
   return names;
 }
 
@@ -87,8 +87,8 @@ std::string documents_problem(const std::string& kind) {
 // One element of model.attention.layer_types.
 std::string problem_of(const std::string& element,
                        const AttentionOptions& options,
-                       const AttentionSetting& setting) {
-  if (const MechanismKind* const own = find_mechanism(options, element)) {
+                       const AttentionBuildOptions& setting) {
+  if (const AttentionKind* const own = find_attention_kind(options, element)) {
     if (setting.documents) return documents_problem(own->name);
     return own->problem != nullptr ? own->problem(options, setting) : "";
   }
@@ -96,17 +96,17 @@ std::string problem_of(const std::string& element,
   for (const std::string& part : parts) {
     const std::vector<std::string> names = split(part, '+');
     for (const std::string& name : names) {
-      if (const MechanismKind* const own = find_mechanism(options, name))
+      if (const AttentionKind* const own = find_attention_kind(options, name))
         return fmt::format("model.attention.layer_types has {} in {}: {}, so a layer has it alone",
                            name,
-                           in_quotes(element),
+                           quote(element),
                            own->alone);
-      const MaskKind* const kind = find_mask_kind(name);
+      const MaskedAttentionKind* const kind = find_mask_kind(name);
       if (kind == nullptr)
         return fmt::format(
             "model.attention.layer_types has {}, wanted one of {}; / divides heads among kinds, + "
             "unites kinds{}",
-            in_quotes(name),
+            quote(name),
             fmt::join(all_names(options), ", "),
             value_hint("model.attention.layer_types", name, all_names(options)));
       if (setting.memory && !kind->shifts)
@@ -118,7 +118,7 @@ std::string problem_of(const std::string& element,
       if (setting.documents && !kind->shifts) return documents_problem(name);
       if (std::ranges::count(names, name) > 1)
         return fmt::format(
-            "model.attention.layer_types unites {} with itself in {}", name, in_quotes(element));
+            "model.attention.layer_types unites {} with itself in {}", name, quote(element));
     }
   }
   if (setting.heads % std::ssize(parts) != 0)
@@ -127,34 +127,35 @@ std::string problem_of(const std::string& element,
         "model.num_attention_heads is "
         "{}",
         parts.size(),
-        in_quotes(element),
+        quote(element),
         setting.heads);
   return "";
 }
 
 // Whether a query of any layer has a random block.
-bool has_random_blocks(const AttentionOptions& options, const AttentionSetting& setting) {
+bool has_random_blocks(const AttentionOptions& options, const AttentionBuildOptions& setting) {
   for (std::int64_t layer = 0; layer < setting.layers; ++layer) {
     if (!has_kind(element_of(options, layer), "global_local")) continue;
-    const HeadPlace first = {.options = options,
-                             .layer = layer,
-                             .head = 0,
-                             .index = 0,
-                             .positions = setting.segment,
-                             .causal = setting.causal};
+    const HeadContext first = {.options = options,
+                               .layer = layer,
+                               .head = 0,
+                               .index = 0,
+                               .positions = setting.segment,
+                               .causal = setting.causal};
     if (has_random_blocks(first.global(), setting.segment)) return true;
   }
   return false;
 }
 
 // How long the training data's sequences are, as a part of a sentence.
-std::string length_said(const AttentionSetting& setting) {
+std::string length_said(const AttentionBuildOptions& setting) {
   return setting.examples ? fmt::format("by data.max_length a sequence has at most {} positions",
                                         setting.segment)
                           : fmt::format("data.seq_length is {}", setting.segment);
 }
 
-std::string problem_with_segment(const AttentionOptions& options, const AttentionSetting& setting) {
+std::string problem_with_segment(const AttentionOptions& options,
+                                 const AttentionBuildOptions& setting) {
   const std::int64_t segment = setting.segment;
   const std::string length = length_said(setting);
   if (has_kind(options, "strided") && options.stride >= segment)
@@ -194,13 +195,13 @@ std::string problem_with_segment(const AttentionOptions& options, const Attentio
   return "";
 }
 
-HeadKeys head_keys(const std::string& part, const HeadPlace& place) {
+HeadMaskParts head_keys(const std::string& part, const HeadContext& place) {
   std::optional<Mask> all;
   std::int64_t window = -1;  // of a union that is folded
   bool columns = false;
   bool others = false;
   bool projects = false;
-  for (const MaskKind* const kind : united(part)) {
+  for (const MaskedAttentionKind* const kind : united(part)) {
     const Mask keys = kind->keys(place);
     all = all ? *all | keys : keys;
     columns |= kind->folded == Folded::columns;
@@ -214,20 +215,20 @@ HeadKeys head_keys(const std::string& part, const HeadPlace& place) {
         .rules = *all, .near = *all & masks::causal(), .global = global_queries(place.global())};
   }
   if (!columns || others) return {.rules = *all, .near = *all & masks::causal()};
-  HeadKeys result = {.rules = *all, .near = masks::nothing()};
-  if (window >= 0) result.near = local_keys({.left = window}) & masks::causal();
+  HeadMaskParts result = {.rules = *all, .near = masks::nothing()};
+  if (window >= 0) result.near = sliding_window_mask({.left = window}) & masks::causal();
   result.columns = columns_beyond(window, place.options.stride);
   return result;
 }
 
 // Of the heads of all parts; nothing where a part has no bound.
 std::optional<std::int64_t> farthest_of(const std::vector<std::string>& parts,
-                                        const HeadPlace& place) {
+                                        const HeadContext& place) {
   std::int64_t farthest = 0;
   for (const std::string& part : parts)
-    for (const MaskKind* const kind : united(part)) {
-      if (kind->farthest == nullptr) return std::nullopt;
-      farthest = std::max(farthest, kind->farthest(place));
+    for (const MaskedAttentionKind* const kind : united(part)) {
+      if (kind->max_distance == nullptr) return std::nullopt;
+      farthest = std::max(farthest, kind->max_distance(place));
     }
   return farthest;
 }
@@ -237,9 +238,9 @@ AttentionPattern pattern_of(const std::string& element,
                             std::int64_t layer,
                             std::int64_t heads,
                             bool causal) {
-  if (element == "full" || find_mechanism(options, element) != nullptr) return {};
+  if (element == "full" || find_attention_kind(options, element) != nullptr) return {};
   const std::vector<std::string> parts = split(element, '/');
-  const auto place = [=](std::int64_t head, std::int64_t positions) -> HeadPlace {
+  const auto place = [=](std::int64_t head, std::int64_t positions) -> HeadContext {
     return {.options = options,
             .layer = layer,
             .head = head,
@@ -248,7 +249,7 @@ AttentionPattern pattern_of(const std::string& element,
             .causal = causal};
   };
   const auto table = [=](std::int64_t positions) {
-    std::vector<HeadKeys> result;
+    std::vector<HeadMaskParts> result;
     for (std::int64_t head = 0; head < heads; ++head)
       result.push_back(head_keys(parts[static_cast<std::size_t>(head % std::ssize(parts))],
                                  place(head, positions)));
@@ -260,11 +261,11 @@ AttentionPattern pattern_of(const std::string& element,
 
 }  // namespace
 
-std::string kinds_text() {
+std::string describe_kinds() {
   std::string text;
-  for (const MaskKind& kind : mask_kinds())
+  for (const MaskedAttentionKind& kind : mask_kinds())
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", kind.name, kind.sees);
-  for (const MechanismKind& kind : mechanism_kinds())
+  for (const AttentionKind& kind : mechanism_kinds())
     text += fmt::format(", {} ({})", kind.name, kind.sees);
   return text;
 }
@@ -274,20 +275,20 @@ bool has_kind(const AttentionOptions& options, std::string_view name) {
                              [&](const std::string& element) { return has_kind(element, name); });
 }
 
-std::string problem_of(const AttentionOptions& options, const AttentionSetting& setting) {
+std::string problem_of(const AttentionOptions& options, const AttentionBuildOptions& setting) {
   if (std::ssize(options.kinds) > setting.layers)
     return fmt::format(
         "model.attention.layer_types has {} elements, more than model.num_hidden_layers = {}",
         options.kinds.size(),
         setting.layers);
-  for (const MechanismKind& kind : options.added) {
+  for (const AttentionKind& kind : options.added) {
     if (kind.name.empty() || kind.name.find_first_of("/+,") != std::string::npos)
       return fmt::format("attention {} is added; wanted: a name without / + and ,",
-                         in_quotes(kind.name));
+                         quote(kind.name));
     if (kind.make == nullptr)
       return fmt::format("attention {} is added without `make`, which makes its mechanism",
                          kind.name);
-    if (find_mask_kind(kind.name) != nullptr || find_mechanism(options, kind.name) != &kind)
+    if (find_mask_kind(kind.name) != nullptr || find_attention_kind(options, kind.name) != &kind)
       return fmt::format("attention {} is added, and there is one of that name", kind.name);
   }
   for (const std::string& element : options.kinds)
@@ -320,21 +321,21 @@ std::string layers_of_other_weights(std::string_view kinds,
   for (std::string& element : options.kinds) element.erase(0, element.find_first_not_of(' '));
   std::string result;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    const MechanismKind* const own = mechanism_kind(options, layer);
+    const AttentionKind* const own = attention_kind(options, layer);
     if (own != nullptr && own->own_weights) result += fmt::format(" {} {}", layer, own->name);
     if (projects_global(options, layer)) result += fmt::format(" {} global", layer);
   }
   return result;
 }
 
-const MechanismKind* mechanism_kind(const AttentionOptions& options, std::int64_t layer) {
-  return find_mechanism(options, element_of(options, layer));
+const AttentionKind* attention_kind(const AttentionOptions& options, std::int64_t layer) {
+  return find_attention_kind(options, element_of(options, layer));
 }
 
-const MechanismKind* kind_that_reads_anew(const AttentionOptions& options) {
+const AttentionKind* first_kind_without_kv_cache(const AttentionOptions& options) {
   for (const std::string& element : options.kinds) {
-    const MechanismKind* const own = find_mechanism(options, element);
-    if (own != nullptr && !own->reads_on) return own;
+    const AttentionKind* const own = find_attention_kind(options, element);
+    if (own != nullptr && !own->supports_kv_cache) return own;
   }
   return nullptr;
 }
@@ -342,7 +343,7 @@ const MechanismKind* kind_that_reads_anew(const AttentionOptions& options) {
 std::int64_t longest_sequence_of(const AttentionOptions& options, std::int64_t segment) {
   std::int64_t longest = 0;
   for (const std::string& element : options.kinds) {
-    const MechanismKind* const own = find_mechanism(options, element);
+    const AttentionKind* const own = find_attention_kind(options, element);
     if (own != nullptr && own->longest != nullptr)
       longest = shorter_of(longest, own->longest(options, segment));
   }
@@ -355,30 +356,30 @@ std::int64_t shorter_of(std::int64_t a, std::int64_t b) {
 
 bool has_probabilities(const AttentionOptions& options) {
   return std::ranges::any_of(options.kinds, [&](const std::string& element) {
-    const MechanismKind* const own = find_mechanism(options, element);
+    const AttentionKind* const own = find_attention_kind(options, element);
     return own == nullptr || own->has_probabilities;
   });
 }
 
-const MechanismKind* kind_without_distances(const AttentionOptions& options) {
+const AttentionKind* first_kind_without_relative_positions(const AttentionOptions& options) {
   for (const std::string& element : options.kinds) {
-    const MechanismKind* const own = find_mechanism(options, element);
+    const AttentionKind* const own = find_attention_kind(options, element);
     if (own != nullptr && !own->knows_distances) return own;
   }
   return nullptr;
 }
 
-const MechanismKind* kind_that_turns_not(const AttentionOptions& options) {
+const AttentionKind* first_kind_without_rotary(const AttentionOptions& options) {
   for (const std::string& element : options.kinds) {
-    const MechanismKind* const own = find_mechanism(options, element);
+    const AttentionKind* const own = find_attention_kind(options, element);
     if (own != nullptr && !own->turns) return own;
   }
   return nullptr;
 }
 
-std::vector<std::pair<std::string, std::vector<std::string>>> readers_of_mechanism_keys() {
+std::vector<std::pair<std::string, std::vector<std::string>>> kinds_by_key() {
   std::vector<std::pair<std::string, std::vector<std::string>>> readers;
-  for (const MechanismKind& kind : mechanism_kinds())
+  for (const AttentionKind& kind : mechanism_kinds())
     for (const std::string& key : kind.keys) {
       const auto known =
           std::ranges::find_if(readers, [&](const auto& reader) { return reader.first == key; });
@@ -395,8 +396,8 @@ bool projects_global(const AttentionOptions& options, std::int64_t layer) {
 }
 
 std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options,
-                                                 const AttentionSetting& setting) {
-  refuse(problem_of(options, setting));
+                                                 const AttentionBuildOptions& setting) {
+  throw_if_error(problem_of(options, setting));
   std::vector<AttentionPattern> patterns;
   for (std::int64_t layer = 0; layer < setting.layers; ++layer)
     patterns.push_back(

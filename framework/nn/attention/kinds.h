@@ -50,7 +50,7 @@ struct AttentionOptions {
   std::int64_t block = 64;
   std::int64_t seed = 0;
   LshOptions lsh = {};
-  FeatureOptions features = {};
+  RandomFeatureOptions features = {};
   LinformerOptions linformer = {};
   RoutingOptions routing = {};
   SinkhornOptions sinkhorn = {};
@@ -62,7 +62,7 @@ struct AttentionOptions {
   // members of theirs. Whether layers have other weights is told of a configuration's text, which
   // knows none of them: a checkpoint of such a model is not refused by another kind's model for its
   // model.attention.layer_types, but only where names or shapes of weights differ.
-  std::vector<MechanismKind> added = {};
+  std::vector<AttentionKind> added = {};
 };
 
 // What is set and no layer reads is a warning of the table: model.attention.layer_types may be
@@ -73,21 +73,21 @@ void declare(OptionTable& table,
              std::function<std::string(const std::string&)> in_weights);
 
 // Every kind with what it sees, for the reference.
-std::string kinds_text();
+std::string describe_kinds();
 
 // Whether some heads of some layer have the kind.
 bool has_kind(const AttentionOptions& options, std::string_view name);
 
 // The kind of a layer where it is a mechanism of its own and no pattern, otherwise nothing.
-const MechanismKind* mechanism_kind(const AttentionOptions& options, std::int64_t layer);
+const AttentionKind* attention_kind(const AttentionOptions& options, std::int64_t layer);
 
 // The keys of the section model that mechanisms read, each with the names of those that do.
-std::vector<std::pair<std::string, std::vector<std::string>>> readers_of_mechanism_keys();
+std::vector<std::pair<std::string, std::vector<std::string>>> kinds_by_key();
 
 // The first kind whose layers cannot read on from kept keys; nothing where all can.
-const MechanismKind* kind_that_reads_anew(const AttentionOptions& options);
+const AttentionKind* first_kind_without_kv_cache(const AttentionOptions& options);
 inline bool reads_on(const AttentionOptions& options) {
-  return kind_that_reads_anew(options) == nullptr;
+  return first_kind_without_kv_cache(options) == nullptr;
 }
 
 // Positions of the longest sequence that every layer is made for, where the training data's has
@@ -101,16 +101,16 @@ bool has_probabilities(const AttentionOptions& options);
 
 // The first kind that knows no distances between tokens, so that it does not go with relative
 // positions; nothing where all do.
-const MechanismKind* kind_without_distances(const AttentionOptions& options);
+const AttentionKind* first_kind_without_relative_positions(const AttentionOptions& options);
 
 // The same of rotary positions.
-const MechanismKind* kind_that_turns_not(const AttentionOptions& options);
+const AttentionKind* first_kind_without_rotary(const AttentionOptions& options);
 
 // Whether global positions of a layer have projections of their own.
 bool projects_global(const AttentionOptions& options, std::int64_t layer);
 
 // What the options are asked for.
-struct AttentionSetting {
+struct AttentionBuildOptions {
   std::int64_t layers = 1;
   std::int64_t heads = 1;
   std::int64_t dim = 1;  // of a head
@@ -130,7 +130,7 @@ struct AttentionSetting {
 };
 
 // What is wrong with the options, as one sentence; nothing where they can be.
-std::string problem_of(const AttentionOptions& options, const AttentionSetting& setting);
+std::string problem_of(const AttentionOptions& options, const AttentionBuildOptions& setting);
 
 // Of model.attention.layer_types as it is written in a configuration: the layers whose weights are
 // others than a causal layer's.
@@ -141,6 +141,6 @@ std::string layers_of_other_weights(std::string_view kinds,
 // The keys that the heads of a model see in each layer, as far as its own mask lets them; all,
 // where the kind is a mechanism of its own. Throws ConfigurationError with problem_of.
 std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options,
-                                                 const AttentionSetting& setting);
+                                                 const AttentionBuildOptions& setting);
 
 }  // namespace longspan

@@ -9,28 +9,28 @@ namespace longspan {
 
 // 0 at keys that are seen and -inf at padding, [batch, keys, heads]: what the mask hides of the
 // rows of this rank. Undefined where it hides nothing.
-Tensor hidden_keys(const Projected& input, const AttentionMask& mask);
+Tensor hidden_keys(const ProjectedQKV& input, const AttentionMask& mask);
 
 // Linear attention of what was projected, which reads on from Projected::state where it is set:
 // its first tensor is the state, and so it is left.
-Variable attend_by_features(const Projected& input,
-                            const Variable& log_weight,
-                            const Variable& decay,
-                            FeatureAttention options);
+Variable linear_attend(const ProjectedQKV& input,
+                       const Variable& log_weight,
+                       const Variable& decay,
+                       LinearAttentionOptions options);
 
-class LinearMechanism : public Mechanism {
+class LinearAttentionOp : public AttentionOp {
  public:
-  bool reads_on() const override { return true; }
-  bool carries_state() const override { return true; }
+  bool supports_kv_cache() const override { return true; }
+  bool has_recurrent_state() const override { return true; }
   // Throws ConfigurationError for a memory and for rules other than causal or none.
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 };
 
 // The sentence with which `kind` refuses a memory; empty without one.
-std::string memory_problem(const std::string& kind, const AttentionSetting& setting);
+std::string memory_problem(const std::string& kind, const AttentionBuildOptions& setting);
 
-MechanismKind linear_kind();
+AttentionKind linear_kind();
 
 }  // namespace longspan

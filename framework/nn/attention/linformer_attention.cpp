@@ -11,7 +11,8 @@
 namespace longspan {
 namespace {
 
-std::string problem_of_linformer(const AttentionOptions& options, const AttentionSetting& setting) {
+std::string problem_of_linformer(const AttentionOptions& options,
+                                 const AttentionBuildOptions& setting) {
   if (setting.memory)
     return "model.attention.layer_types has linformer, whose projections are of the positions of "
            "one sequence: "
@@ -29,7 +30,7 @@ std::string problem_of_linformer(const AttentionOptions& options, const Attentio
   return "";
 }
 
-std::int64_t longest_of(const LinformerOptions& options, const AttentionSetting& setting) {
+std::int64_t longest_of(const LinformerOptions& options, const AttentionBuildOptions& setting) {
   const std::int64_t longest = options.longest.value_or(setting.segment);
   if (longest == 0)
     throw ConfigurationError(
@@ -43,14 +44,14 @@ Weight projection(const Scope& scope,
                   const std::string& name,
                   const LinformerAttention::Options& options) {
   const std::int64_t keys = options.linformer.keys;
-  const Initial initial = Initial::uniform(1 / std::sqrt(static_cast<double>(keys)));
+  const Initializer initial = Initializer::uniform(1 / std::sqrt(static_cast<double>(keys)));
   switch (options.linformer.sharing) {
     case LinformerSharing::none:
       return scope.weight(name, {options.heads, options.longest, keys}, initial, 0);
     case LinformerSharing::layers:
       return scope.inside_weight_of_model(name, {1, options.longest, keys}, initial);
     default:
-      return scope.inside_weight(name, {1, options.longest, keys}, initial);
+      return scope.replicated_weight(name, {1, options.longest, keys}, initial);
   }
 }
 
@@ -61,7 +62,7 @@ void declare(OptionTable& table, LinformerOptions& options) {
             options.keys,
             "linformer: keys and values that the tokens of a sequence become",
             between(1, 1 << 20),
-            fixes_weights());
+            affects_weights());
   table.add(
       "model.attention.linformer.sharing",
       options.sharing,
@@ -71,13 +72,13 @@ void declare(OptionTable& table, LinformerOptions& options) {
        {"headwise", LinformerSharing::heads},
        {"key_value", LinformerSharing::keys_values},
        {"layerwise", LinformerSharing::layers}},
-      fixes_weights());
+      affects_weights());
   table.add("model.attention.linformer.max_length",
             options.longest,
             "linformer: positions of the longest sequence, each of which has a row of the "
             "projections; none: as many as the training data's",
             between(1, std::int64_t{1} << 31),
-            fixes_weights());
+            affects_weights());
 }
 
 LinformerAttention::LinformerAttention(const Scope& scope, const Options& options)
@@ -91,20 +92,22 @@ LinformerAttention::LinformerAttention(const Scope& scope, const Options& option
 
 Variable LinformerAttention::project(const Variable& x,
                                      const Weight& weight,
-                                     const Projected& input) const {
+                                     const ProjectedQKV& input) const {
   const Ranges positions = key_positions(input);
   const bool by_head = weight->split();
-  Variable y = by_head ? heads_inside(project_time(heads_first(x), weight->variable, positions),
-                                      x.shape()[2])
-                       : project_time(x, weight->variable, positions);
+  Variable y =
+      by_head ? to_heads_inner(project_sequence(to_heads_first(x), weight->variable, positions),
+                               x.shape()[2])
+              : project_sequence(x, weight->variable, positions);
   if (!input.shares) return y;
   const Communicator& ranks = input.shares->ranks;
-  return enter_split(leave_split(std::move(y), ranks), ranks);
+  return copy_to_tensor_parallel_region(reduce_from_tensor_parallel_region(std::move(y), ranks),
+                                        ranks);
 }
 
-Variable LinformerAttention::operator()(const Projected& input,
-                                        const SegmentContext& context,
-                                        const Pass& pass) const {
+Variable LinformerAttention::operator()(const ProjectedQKV& input,
+                                        const AttentionContext& context,
+                                        const ForwardContext& pass) const {
   const AttentionMask& mask = context.mask;
   if (!mask.rules.one_for_all() || mask.rules.of(0) != masks::everything())
     throw ConfigurationError(
@@ -118,15 +121,15 @@ Variable LinformerAttention::operator()(const Projected& input,
         longest_);
   const auto projected = [&](const Variable& x, const Weight& weight) {
     return project(
-        hide_rows(x, key_positions(input), mask.key_length, mask.key_padding), weight, input);
+        mask_padding(x, key_positions(input), mask.key_length, mask.key_padding), weight, input);
   };
-  return attend_whole_keys(input,
-                           projected(input.key, keys_),
-                           projected(input.value, values_),
-                           probability_dropout(dropout_, input.heads, pass));
+  return attend_replicated_keys(input,
+                                projected(input.key, keys_),
+                                projected(input.value, values_),
+                                probability_dropout(dropout_, input.heads, pass));
 }
 
-MechanismKind linformer_kind() {
+AttentionKind linformer_kind() {
   return {
       .name = "linformer",
       .sees = "few mixtures of all tokens",
@@ -140,8 +143,8 @@ MechanismKind linformer_kind() {
       .problem = problem_of_linformer,
       .make = [](const Scope& attention,
                  const AttentionOptions& options,
-                 const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
-        refuse(problem_of_linformer(options, setting));
+                 const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
+        throw_if_error(problem_of_linformer(options, setting));
         return std::make_unique<LinformerAttention>(
             attention,
             LinformerAttention::Options{.linformer = options.linformer,

@@ -26,7 +26,7 @@ void declare(OptionTable& table, LinformerOptions& options);
 // have a row for each position up to the longest; a shorter sequence uses the first. Keys and
 // values of padding are zero before. Where context ranks share the sequence each projects its own
 // tokens and the results are summed. Every query sees every token: it cannot be causal.
-class LinformerAttention : public Mechanism {
+class LinformerAttention : public AttentionOp {
  public:
   struct Options {
     LinformerOptions linformer;
@@ -39,12 +39,12 @@ class LinformerAttention : public Mechanism {
   LinformerAttention(const Scope& scope, const Options& options);
   // Throws ConfigurationError for a memory, for rules other than none and for a sequence that is
   // too long.
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 
  private:
-  Variable project(const Variable& x, const Weight& weight, const Projected& input) const;
+  Variable project(const Variable& x, const Weight& weight, const ProjectedQKV& input) const;
 
   std::int64_t longest_;
   double dropout_;
@@ -52,6 +52,6 @@ class LinformerAttention : public Mechanism {
   Weight values_;
 };
 
-MechanismKind linformer_kind();
+AttentionKind linformer_kind();
 
 }  // namespace longspan

@@ -4,7 +4,7 @@
 
 namespace longspan {
 
-Mask local_keys(const LocalAttention& local) {
+Mask sliding_window_mask(const SlidingWindow& local) {
   require(local.left >= 0 && local.right >= 0 && local.dilation > 0,
           "local attention: {} keys to the left and {} to the right at a dilation of {}",
           local.left,

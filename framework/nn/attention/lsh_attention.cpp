@@ -22,7 +22,7 @@ bool attended_whole(const LshOptions& options, std::int64_t time) {
 // backward pass rebuilds from it is off by its last digit: a thousandth at -1e4.
 constexpr double lowest_narrow_self_score = -1e4;
 
-std::string problem_of_lsh(const AttentionOptions& options, const AttentionSetting& setting) {
+std::string problem_of_lsh(const AttentionOptions& options, const AttentionBuildOptions& setting) {
   if (setting.memory)
     return "model.attention.layer_types has lsh, which sorts the tokens of a segment: it cannot be "
            "with a "
@@ -91,14 +91,14 @@ BucketCount bucket_count(const LshOptions& options, std::int64_t time) {
 }
 
 Tensor hash_rotations(const Random& random,
-                      const Part& heads,
+                      const ShardRange& heads,
                       std::int64_t dim,
                       std::int64_t rounds,
                       std::int64_t columns,
                       DType dtype,
                       const Device& device) {
   const Tensor rotations = Tensor::empty({heads.count, dim, rounds, columns}, dtype, device.host());
-  on_host(rotations.device(), [&] {
+  dispatch_on_host(rotations.device(), [&] {
     with_floating_type(dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* const elements = rotations.data<T>();
@@ -115,7 +115,7 @@ Tensor hash_rotations(const Random& random,
         }
     });
   });
-  return queued_to(rotations, device, MemoryTag::activations);
+  return copy_async(rotations, device, MemoryTag::activations);
 }
 
 std::string self_score_problem(const LshOptions& options, DType compute) {
@@ -131,13 +131,13 @@ std::string self_score_problem(const LshOptions& options, DType compute) {
 
 LshAttention::LshAttention(const Scope& scope, const Options& options)
     : options_(options.lsh), dropout_(options.dropout) {
-  refuse(whole_heads_problem("lsh", options.heads, scope.parameters().mesh().shape));
-  refuse(self_score_problem(options_, scope.parameters().compute_dtype()));
+  throw_if_error(whole_heads_problem("lsh", options.heads, scope.parameters().mesh().shape));
+  throw_if_error(self_score_problem(options_, scope.parameters().compute_dtype()));
 }
 
-Tensor LshAttention::buckets(const Projected& input,
-                             const SegmentContext& context,
-                             const Pass& pass,
+Tensor LshAttention::buckets(const ProjectedQKV& input,
+                             const AttentionContext& context,
+                             const ForwardContext& pass,
                              const BucketCount& count,
                              std::int64_t rounds) const {
   const Tensor& x = input.query.value();
@@ -162,11 +162,11 @@ Tensor LshAttention::buckets(const Projected& input,
   return buckets;
 }
 
-Variable LshAttention::operator()(const Projected& input,
-                                  const SegmentContext& context,
-                                  const Pass& pass) const {
+Variable LshAttention::operator()(const ProjectedQKV& input,
+                                  const AttentionContext& context,
+                                  const ForwardContext& pass) const {
   const bool causal = is_causal(context.mask, "lsh", "it sorts the tokens of a segment");
-  const Projected all = whole_sequence(input);
+  const ProjectedQKV all = gather_sequence(input);
   const std::int64_t time = all.query.shape()[1];
   const bool whole = attended_whole(options_, time);
   const BucketCount count = whole ? BucketCount{} : bucket_count(options_, time);
@@ -178,23 +178,23 @@ Variable LshAttention::operator()(const Projected& input,
       pass.child("buckets").decide([&] { return buckets(all, context, pass, count, rounds); });
   const bool wide = all.query.value().dtype() == DType::f64;
   const Variable mixed =
-      hash_attention(all.query,
-                     all.value,
-                     chosen,
-                     {.buckets = count.total(),
-                      .chunk = whole ? time : options_.chunk,
-                      .look_back = look_back,
-                      .look_ahead = options_.look_ahead,
-                      .causal = causal,
-                      .same_bucket = options_.same_bucket,
-                      .count_once = options_.count_once,
-                      .self_score = options_.self_score.value_or(wide ? -1e5 : -1e3),
-                      .scale = options_.scale.value_or(0)},
-                     probability_dropout(dropout_, all.heads, pass));
-  return own_share(mixed, input);
+      lsh_attention(all.query,
+                    all.value,
+                    chosen,
+                    {.buckets = count.total(),
+                     .chunk = whole ? time : options_.chunk,
+                     .look_back = look_back,
+                     .look_ahead = options_.look_ahead,
+                     .causal = causal,
+                     .same_bucket = options_.same_bucket,
+                     .count_once = options_.count_once,
+                     .self_score = options_.self_score.value_or(wide ? -1e5 : -1e3),
+                     .scale = options_.scale.value_or(0)},
+                    probability_dropout(dropout_, all.heads, pass));
+  return local_shard(mixed, input);
 }
 
-MechanismKind lsh_kind() {
+AttentionKind lsh_kind() {
   return {.name = "lsh",
           .sees = "what a hash puts together",
           .alone = "queries and keys are one projection there",
@@ -212,7 +212,7 @@ MechanismKind lsh_kind() {
           .problem = problem_of_lsh,
           .make = [](const Scope& attention,
                      const AttentionOptions& options,
-                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
+                     const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
             return std::make_unique<LshAttention>(
                 attention,
                 LshAttention::Options{

@@ -35,7 +35,7 @@ BucketCount bucket_count(const LshOptions& options, std::int64_t time);
 // depend on `random`, the global head and the round, and not on how heads are divided. The rows of
 // a batch share them.
 Tensor hash_rotations(const Random& random,
-                      const Part& heads,
+                      const ShardRange& heads,
                       std::int64_t dim,
                       std::int64_t rounds,
                       std::int64_t columns,
@@ -51,7 +51,7 @@ std::string self_score_problem(const LshOptions& options, DType compute);
 // tokens: causal attention never reads a later token's value, but where chunks end, and so which
 // earlier tokens are seen, depends on later tokens too. This is so in all implementations of the
 // method.
-class LshAttention : public Mechanism {
+class LshAttention : public AttentionOp {
  public:
   struct Options {
     LshOptions lsh;
@@ -60,16 +60,16 @@ class LshAttention : public Mechanism {
   };
   // Throws ConfigurationError with whole_heads_problem or self_score_problem.
   LshAttention(const Scope& scope, const Options& options);
-  bool shares_query_and_key() const override { return true; }
+  bool ties_query_and_key() const override { return true; }
   // Throws ConfigurationError for a memory and for rules other than causal or none.
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 
  private:
-  Tensor buckets(const Projected& input,
-                 const SegmentContext& context,
-                 const Pass& pass,
+  Tensor buckets(const ProjectedQKV& input,
+                 const AttentionContext& context,
+                 const ForwardContext& pass,
                  const BucketCount& count,
                  std::int64_t rounds) const;
 
@@ -77,6 +77,6 @@ class LshAttention : public Mechanism {
   double dropout_;
 };
 
-MechanismKind lsh_kind();
+AttentionKind lsh_kind();
 
 }  // namespace longspan

@@ -13,7 +13,7 @@
 namespace longspan {
 
 // A head that has a kind.
-struct HeadPlace {
+struct HeadContext {
   const AttentionOptions& options;
   std::int64_t layer;
   std::int64_t head;   // of the model
@@ -21,22 +21,22 @@ struct HeadPlace {
   std::int64_t positions;
   bool causal;
 
-  std::int64_t behind() const { return causal ? 0 : window(); }
+  std::int64_t right_window() const { return causal ? 0 : window(); }
   // Keys before the query, without itself.
   std::int64_t window() const {
     const auto& all = options.sliding_window;
     return (all.size() == 1 ? all.front() : all[static_cast<std::size_t>(layer)]) - 1;
   }
-  FixedAttention fixed() const {
+  FixedPattern fixed() const {
     return {.stride = options.stride,
             .summary = options.summary,
             .group = index % options.summary_groups,
             .self = options.self};
   }
-  GlobalAttention global() const {
+  GlobalLocalPattern global() const {
     return {.positions = options.global,
             .left = window(),
-            .right = behind(),
+            .right = right_window(),
             .random_blocks = options.random,
             .block = options.block,
             .causal = causal,
@@ -50,19 +50,19 @@ struct HeadPlace {
 // What a kind is in a union whose columns are folded: only with a window can they be.
 enum class Folded : std::uint8_t { columns, window, never };
 
-struct MaskKind {
+struct MaskedAttentionKind {
   std::string name;
   std::string sees;
   bool shifts;  // what it sees depends on distances alone, so that it goes with a memory
   Folded folded;
-  Mask (*keys)(const HeadPlace&);
+  Mask (*keys)(const HeadContext&);
   // How far before a query the farthest key is that it sees, where that has a bound.
-  std::int64_t (*farthest)(const HeadPlace&) = nullptr;
+  std::int64_t (*max_distance)(const HeadContext&) = nullptr;
   bool global = false;  // has global positions, which may have projections of their own
 };
 
-const std::vector<MaskKind>& mask_kinds();
+const std::vector<MaskedAttentionKind>& mask_kinds();
 // Nothing where there is none of that name.
-const MaskKind* find_mask_kind(std::string_view name);
+const MaskedAttentionKind* find_mask_kind(std::string_view name);
 
 }  // namespace longspan

@@ -17,7 +17,7 @@ bool is_causal(const AttentionMask& mask,
   return causal;
 }
 
-Variable attend(const Projected& input,
+Variable attend(const ProjectedQKV& input,
                 const AttentionMask& mask,
                 const AttentionTerms& terms,
                 const std::optional<AttentionDropout>& dropout) {
@@ -25,25 +25,26 @@ Variable attend(const Projected& input,
   return ring_attention(input.query, input.key, input.value, mask, terms, dropout, *input.shares);
 }
 
-Projected whole_sequence(const Projected& input) {
+ProjectedQKV gather_sequence(const ProjectedQKV& input) {
   if (!input.shares) return input;
-  const SequenceShares& shares = *input.shares;
+  const SequenceShards& shares = *input.shares;
   const auto swap = [&](const Variable& x, const std::vector<Ranges>& positions) {
-    return time_to_heads(x, positions, shares.ranks);
+    return sequence_to_heads(x, positions, shares.ranks);
   };
   const Variable query = swap(input.query, shares.query_rows());
-  Projected result = {.query = query,
-                      .key = input.key.same_as(input.query) ? query : swap(input.key, shares.keys),
-                      .value = swap(input.value, shares.keys),
-                      .heads = input.heads};
+  ProjectedQKV result = {
+      .query = query,
+      .key = input.key.same_as(input.query) ? query : swap(input.key, shares.keys),
+      .value = swap(input.value, shares.keys),
+      .heads = input.heads};
   result.heads.count = input.heads.count / shares.ranks.size();
   result.heads.begin = input.heads.begin + shares.ranks.rank() * result.heads.count;
   return result;
 }
 
-Variable own_share(const Variable& mixed, const Projected& input) {
+Variable local_shard(const Variable& mixed, const ProjectedQKV& input) {
   if (!input.shares) return mixed;
-  return heads_to_time(mixed, input.shares->query_rows(), input.shares->ranks);
+  return heads_to_sequence(mixed, input.shares->query_rows(), input.shares->ranks);
 }
 
 }  // namespace longspan

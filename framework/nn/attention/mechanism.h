@@ -13,7 +13,7 @@
 namespace longspan {
 
 // What the layers of a stack share in one pass over a segment.
-struct SegmentContext {
+struct AttentionContext {
   AttentionMask mask;  // mask.query_begin is the memory's length
   Variable distances;  // [memory + time, width]: the encoding of distance d in row d, where a
                        // mechanism asks for it
@@ -22,11 +22,11 @@ struct SegmentContext {
 // A layer's input after the projections: this rank's heads. query: [batch, time, heads, dim]; key,
 // value: [batch, memory + time, heads, dim], or with as many heads as the model has key heads where
 // the mechanism reads shared ones.
-struct Projected {
+struct ProjectedQKV {
   Variable query;
   Variable key;
   Variable value;
-  Part heads;
+  ShardRange heads;
   // By the projections of global positions, where the mechanism has them.
   struct Global {
     Variable query;
@@ -35,7 +35,7 @@ struct Projected {
   };
   std::optional<Global> global = {};
   // Where the rows stand where context ranks share the sequence: then they are this rank's.
-  std::optional<SequenceShares> shares = {};
+  std::optional<SequenceShards> shares = {};
   // What distance_keys of the mechanism has given before; undefined: it is to be asked again.
   Variable distance_keys = {};
   // What was projected, at the queries' positions: [batch, time, width].
@@ -57,48 +57,50 @@ bool is_causal(const AttentionMask& mask,
 
 // Attention of the queries over the keys of all context ranks: what every kind that is a masked
 // softmax ends with. The mask's rules see positions of the whole sequence.
-Variable attend(const Projected& input,
+Variable attend(const ProjectedQKV& input,
                 const AttentionMask& mask,
                 const AttentionTerms& terms,
                 const std::optional<AttentionDropout>& dropout);
 
 // For kinds that need the whole sequence: the projections of all positions, in the order of time,
 // of a part of this rank's heads; what the kind makes of them, [batch, time, heads of the part,
-// dim], goes back by `own_share`. Without context ranks they are the input itself. Throws
+// dim], goes back by `local_shard`. Without context ranks they are the input itself. Throws
 // ConfigurationError when the heads do not divide by the context ranks.
-Projected whole_sequence(const Projected& input);
-Variable own_share(const Variable& mixed, const Projected& input);
+ProjectedQKV gather_sequence(const ProjectedQKV& input);
+Variable local_shard(const Variable& mixed, const ProjectedQKV& input);
 
 // One attention kind. It may own parameters; it is built with the scope of its layer.
-class Mechanism {
+class AttentionOp {
  public:
-  virtual ~Mechanism() = default;
+  virtual ~AttentionOp() = default;
   // Whether queries and keys are one projection: Projected::key is then the query, and there is
   // neither memory nor another source to look at.
-  virtual bool shares_query_and_key() const { return false; }
+  virtual bool ties_query_and_key() const { return false; }
   // Whether there are projections to queries and keys; otherwise Projected has neither, and what
   // the layer looks at is itself.
   virtual bool projects_query_and_key() const { return true; }
   // Whether Projected::global is wanted.
   virtual bool projects_global() const { return false; }
   // Whether it can look at keys that were kept, with queries of later positions only.
-  virtual bool reads_on() const { return false; }
+  virtual bool supports_kv_cache() const { return false; }
   // Whether several heads may read one of Projected::key; otherwise there is one for each.
-  virtual bool reads_shared_keys() const { return false; }
+  virtual bool supports_grouped_kv() const { return false; }
   // Whether it goes by the reach of the context's mask.
-  virtual bool keeps_documents_apart() const { return false; }
+  virtual bool supports_document_mask() const { return false; }
   // Whether what it reads on from is a state (Projected::state) and not keys.
-  virtual bool carries_state() const { return false; }
+  virtual bool has_recurrent_state() const { return false; }
   // The farthest distance of a key that any head of this rank sees, where it knows one: keys that
   // are kept need not reach farther back.
-  virtual std::optional<std::int64_t> farthest() const { return std::nullopt; }
+  virtual std::optional<std::int64_t> max_distance() const { return std::nullopt; }
   // Keys of distances, [distances, heads, dim], by the context's encodings; undefined where it has
   // none.
-  virtual Variable distance_keys(const SegmentContext&, const Pass&) const { return {}; }
+  virtual Variable distance_keys(const AttentionContext&, const ForwardContext&) const {
+    return {};
+  }
   // [batch, time, heads, dim].
-  virtual Variable operator()(const Projected& input,
-                              const SegmentContext& context,
-                              const Pass& pass) const = 0;
+  virtual Variable operator()(const ProjectedQKV& input,
+                              const AttentionContext& context,
+                              const ForwardContext& pass) const = 0;
 };
 
 }  // namespace longspan

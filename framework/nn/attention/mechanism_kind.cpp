@@ -16,7 +16,7 @@ std::string whole_heads_problem(const std::string& kind,
       mesh.context);
 }
 
-bool sees_earlier_only(const AttentionMask& mask, const std::string& kind) {
+bool is_causal_only(const AttentionMask& mask, const std::string& kind) {
   const bool causal = is_causal(mask, kind, "it looks at the tokens of a segment");
   if (mask.key_padding.defined())
     throw ConfigurationError("attention {} knows padding behind a row alone", kind);

@@ -22,10 +22,10 @@ class AttentionPattern::Tables {
  public:
   explicit Tables(Table make) : make_(std::move(make)) {}
 
-  std::shared_ptr<const std::vector<HeadKeys>> of(std::int64_t positions) {
+  std::shared_ptr<const std::vector<HeadMaskParts>> of(std::int64_t positions) {
     const std::lock_guard lock(mutex_);
     if (!last_ || positions_ != positions) {
-      last_ = std::make_shared<const std::vector<HeadKeys>>(make_(positions));
+      last_ = std::make_shared<const std::vector<HeadMaskParts>>(make_(positions));
       positions_ = positions;
     }
     return last_;
@@ -35,7 +35,7 @@ class AttentionPattern::Tables {
   const Table make_;
   std::mutex mutex_;
   std::int64_t positions_ = 0;
-  std::shared_ptr<const std::vector<HeadKeys>> last_;
+  std::shared_ptr<const std::vector<HeadMaskParts>> last_;
 };
 
 AttentionPattern::AttentionPattern(Table table,
@@ -51,7 +51,7 @@ HeadMasks AttentionPattern::rules(std::int64_t positions) const {
   if (!tables_) return HeadMasks();
   const auto table = tables_->of(positions);
   std::vector<Mask> rules;
-  for (const HeadKeys& head : *table) rules.push_back(head.rules);
+  for (const HeadMaskParts& head : *table) rules.push_back(head.rules);
   return head_masks(std::move(rules));
 }
 
@@ -59,12 +59,12 @@ HeadMasks AttentionPattern::global_rules(std::int64_t positions) const {
   if (!projects_global_) return HeadMasks(masks::nothing());
   const auto table = tables_->of(positions);
   std::vector<Mask> rules;
-  for (const HeadKeys& head : *table) rules.push_back(head.global);
+  for (const HeadMaskParts& head : *table) rules.push_back(head.global);
   return head_masks(std::move(rules));
 }
 
-std::optional<FoldedKeys> AttentionPattern::folded(const Part& heads,
-                                                   std::int64_t positions) const {
+std::optional<StridedKeys> AttentionPattern::folded(const ShardRange& heads,
+                                                    std::int64_t positions) const {
   if (!tables_ || positions < 2 * stride_) return std::nullopt;
   const auto table = tables_->of(positions);
   const auto begin = table->begin() + heads.begin;
@@ -78,7 +78,7 @@ std::optional<FoldedKeys> AttentionPattern::folded(const Part& heads,
     return std::ranges::all_of(masks, [](const Mask& m) { return m == masks::nothing(); });
   };
   if (none(columns)) return std::nullopt;
-  FoldedKeys result = {.stride = stride_};
+  StridedKeys result = {.stride = stride_};
   if (!none(near)) result.near = head_masks(std::move(near));
   result.columns = head_masks(std::move(columns));
   return result;
@@ -101,7 +101,9 @@ double attention_pairs(const AttentionPattern& pattern,
   return mean(pattern.rules(memory + time) & own) + global;
 }
 
-AttentionMask with_rules(const AttentionMask& mask, const HeadMasks& rules, const Part& heads) {
+AttentionMask with_rules(const AttentionMask& mask,
+                         const HeadMasks& rules,
+                         const ShardRange& heads) {
   require(mask.rules.one_for_all(), "a model's own mask must be one for all heads");
   AttentionMask result = mask;
   result.rules = rules & mask.rules.of(0);

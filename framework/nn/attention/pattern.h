@@ -18,7 +18,7 @@ namespace longspan {
 // sequence in two parts: `columns`, keys at multiples of the pattern's stride, counted in strides,
 // and `near`, the others. `global`: what those queries see that have projections of their own; none
 // of it is in the rest.
-struct HeadKeys {
+struct HeadMaskParts {
   Mask rules;
   Mask near;
   Mask columns = masks::nothing();
@@ -29,7 +29,7 @@ struct HeadKeys {
 class AttentionPattern {
  public:
   // The keys of every head of the model in a sequence of so many positions.
-  using Table = std::function<std::vector<HeadKeys>(std::int64_t positions)>;
+  using Table = std::function<std::vector<HeadMaskParts>(std::int64_t positions)>;
 
   AttentionPattern() = default;
   // projects_global: some queries have projections of their own. farthest: no key that is farther
@@ -44,10 +44,10 @@ class AttentionPattern {
   // The same of the queries that have projections of their own.
   bool projects_global() const { return projects_global_; }
   HeadMasks global_rules(std::int64_t positions) const;
-  const std::optional<std::int64_t>& farthest() const { return farthest_; }
+  const std::optional<std::int64_t>& max_distance() const { return farthest_; }
   // The same of a causal sequence with its columns apart, for these heads; nothing where none of
   // them has columns, or the sequence is too short for it to be worth while.
-  std::optional<FoldedKeys> folded(const Part& heads, std::int64_t positions) const;
+  std::optional<StridedKeys> folded(const ShardRange& heads, std::int64_t positions) const;
 
  private:
   class Tables;
@@ -58,7 +58,9 @@ class AttentionPattern {
 };
 
 // `mask` and rules for all heads of the model, for a call of these heads.
-AttentionMask with_rules(const AttentionMask& mask, const HeadMasks& rules, const Part& heads);
+AttentionMask with_rules(const AttentionMask& mask,
+                         const HeadMasks& rules,
+                         const ShardRange& heads);
 
 // The query-key pairs of one stream that the pattern and the model's own mask let through in a
 // segment of `time` positions after a memory of `memory`: the mean over the model's heads. Counted

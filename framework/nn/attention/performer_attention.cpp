@@ -21,7 +21,7 @@ std::int64_t default_count(std::int64_t dim) {
 
 }  // namespace
 
-void declare(OptionTable& table, FeatureOptions& options) {
+void declare(OptionTable& table, RandomFeatureOptions& options) {
   table.add("model.attention.random_features.num_features",
             options.count,
             "performer, rfa: random vectors that make features of a query or key; none: "
@@ -49,10 +49,10 @@ void declare(OptionTable& table, FeatureOptions& options) {
             options.gate,
             "rfa: each head forgets what came before as a gate of the token says "
             "(causal)",
-            fixes_weights());
+            affects_weights());
 }
 
-PerformerMechanism::PerformerMechanism(const Scope& scope, const Options& options)
+PerformerAttentionOp::PerformerAttentionOp(const Scope& scope, const Options& options)
     : parameters_(&scope.parameters()),
       random_(Random(static_cast<std::uint64_t>(options.features.seed))
                   .child("projection")
@@ -64,7 +64,7 @@ PerformerMechanism::PerformerMechanism(const Scope& scope, const Options& option
            .scale = std::pow(static_cast<double>(options.dim), -0.25),
            .log_gradients = options.features.kernel == RandomMap::softmax} {}
 
-const Tensor& PerformerMechanism::projection(const Pass& pass) const {
+const Tensor& PerformerAttentionOp::projection(const ForwardContext& pass) const {
   const std::int64_t steps = parameters_->steps();
   const std::int64_t seen = pass.training ? steps : std::max<std::int64_t>(0, steps - 1);
   const std::int64_t wanted = redraw_ > 0 ? seen / redraw_ : 0;
@@ -79,12 +79,12 @@ const Tensor& PerformerMechanism::projection(const Pass& pass) const {
   return projection_;
 }
 
-Variable PerformerMechanism::operator()(const Projected& input,
-                                        const SegmentContext& context,
-                                        const Pass& pass) const {
+Variable PerformerAttentionOp::operator()(const ProjectedQKV& input,
+                                          const AttentionContext& context,
+                                          const ForwardContext& pass) const {
   const bool causal = is_causal(context.mask, "performer", "its state is that of a segment");
-  const ShiftedFeatures query = random_features(input.query, projection(pass), map_);
-  const ShiftedFeatures key = random_features(input.key, projection(pass), map_);
+  const StabilizedFeatures query = random_features(input.query, projection(pass), map_);
+  const StabilizedFeatures key = random_features(input.key, projection(pass), map_);
   Tensor log_weight = hidden_keys(input, context.mask), decay, top;
   if (key.shift.defined()) {
     if (log_weight.defined())
@@ -93,24 +93,24 @@ Variable PerformerMechanism::operator()(const Projected& input,
     if (input.state != nullptr) {
       const Shape& shape = key.shift.shape();
       top = Tensor::empty(
-          {shape[0], shape[2]}, key.shift.dtype(), key.shift.device(), MemoryTag::memory);
+          {shape[0], shape[2]}, key.shift.dtype(), key.shift.device(), MemoryTag::recurrent_state);
       if (input.state->size() > 1) first = input.state->back();
     }
-    const KeyWeights weights = weights_of_shifts(key.shift, causal, input.shares, first, top);
+    const KeyWeights weights = weights_of_stabilizers(key.shift, causal, input.shares, first, top);
     log_weight = weights.log_weight;
     decay = weights.decay;
   }
-  Projected meeting = input;
+  ProjectedQKV meeting = input;
   meeting.query = query.features;
   meeting.key = key.features;
-  const Variable mixed = attend_by_features(
-      meeting,
-      Variable(log_weight),
-      Variable(decay),
-      {.map = map_.log_gradients ? FeatureMap::exponential : FeatureMap::identity,
-       .causal = causal,
-       .divisor = Divisor::sum,
-       .epsilon = smallest_sum});
+  const Variable mixed =
+      linear_attend(meeting,
+                    Variable(log_weight),
+                    Variable(decay),
+                    {.map = map_.log_gradients ? FeatureMap::exponential : FeatureMap::identity,
+                     .causal = causal,
+                     .divisor = Divisor::sum,
+                     .epsilon = smallest_sum});
   if (top.defined()) {
     input.state->resize(2);
     input.state->back() = top;
@@ -118,7 +118,7 @@ Variable PerformerMechanism::operator()(const Projected& input,
   return mixed;
 }
 
-MechanismKind performer_kind() {
+AttentionKind performer_kind() {
   return {.name = "performer",
           .sees = "the same by random features, whose products are on average a softmax's",
           .alone = "it is no softmax",
@@ -126,19 +126,19 @@ MechanismKind performer_kind() {
                    "attention.random_features.seed",
                    "attention.random_features.kernel",
                    "attention.random_features.redraw_interval"},
-          .reads_on = true,
+          .supports_kv_cache = true,
           .turns = true,
           .has_probabilities = false,
           .problem =
-              [](const AttentionOptions&, const AttentionSetting& setting) {
+              [](const AttentionOptions&, const AttentionBuildOptions& setting) {
                 return memory_problem("performer", setting);
               },
           .make = [](const Scope& attention,
                      const AttentionOptions& options,
-                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
-            return std::make_unique<PerformerMechanism>(
+                     const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
+            return std::make_unique<PerformerAttentionOp>(
                 attention,
-                PerformerMechanism::Options{.features = options.features, .dim = setting.dim});
+                PerformerAttentionOp::Options{.features = options.features, .dim = setting.dim});
           }};
 }
 

@@ -15,22 +15,22 @@ namespace longspan {
 // model.attention.random_features.seed, the layer and how often it was drawn anew: every
 // model.attention.random_features.redraw_interval steps of training. What is not trained has the
 // last one.
-class PerformerMechanism : public Mechanism {
+class PerformerAttentionOp : public AttentionOp {
  public:
   struct Options {
-    FeatureOptions features;
+    RandomFeatureOptions features;
     std::int64_t dim = 0;
   };
-  PerformerMechanism(const Scope& scope, const Options& options);
-  bool reads_on() const override { return true; }
-  bool carries_state() const override { return true; }
+  PerformerAttentionOp(const Scope& scope, const Options& options);
+  bool supports_kv_cache() const override { return true; }
+  bool has_recurrent_state() const override { return true; }
   // Throws ConfigurationError for a memory and for rules other than causal or none.
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 
   // [count, dim], the one that a pass has.
-  const Tensor& projection(const Pass& pass) const;
+  const Tensor& projection(const ForwardContext& pass) const;
 
  private:
   const Parameters* parameters_;
@@ -44,6 +44,6 @@ class PerformerMechanism : public Mechanism {
   mutable Tensor projection_;
 };
 
-MechanismKind performer_kind();
+AttentionKind performer_kind();
 
 }  // namespace longspan

@@ -13,7 +13,7 @@ namespace {
 constexpr double smallest_divisor = 1e-3;
 
 std::string problem_of_random_features(const AttentionOptions& options,
-                                       const AttentionSetting& setting) {
+                                       const AttentionBuildOptions& setting) {
   if (!setting.causal && options.features.gate)
     return "model.attention.random_features.gated is true, but queries see later keys too: a gate "
            "forgets "
@@ -23,7 +23,7 @@ std::string problem_of_random_features(const AttentionOptions& options,
 
 }  // namespace
 
-RandomFeatureMechanism::RandomFeatureMechanism(const Scope& scope, const Options& options)
+RandomFeatureAttentionOp::RandomFeatureAttentionOp(const Scope& scope, const Options& options)
     : parameters_(&scope.parameters()),
       random_(Random(static_cast<std::uint64_t>(options.features.seed))
                   .child("projection")
@@ -31,15 +31,15 @@ RandomFeatureMechanism::RandomFeatureMechanism(const Scope& scope, const Options
       options_(options.features),
       count_(options.features.count.value_or(options.dim)),
       dim_(options.dim),
-      deviation_(
-          scope.undecayed("deviation", {options.heads, options.dim}, Initial::constant(1), 0)) {
+      deviation_(scope.no_decay_weight(
+          "deviation", {options.heads, options.dim}, Initializer::constant(1), 0)) {
   if (options_.gate)
     gate_.emplace(
         scope.child("forget_gate"),
-        Linear::Options{.in = options.width, .out = options.heads, .split = Split::columns});
+        Linear::Options{.in = options.width, .out = options.heads, .split = ParallelMode::columns});
 }
 
-const Tensor& RandomFeatureMechanism::projection(const Pass& pass) const {
+const Tensor& RandomFeatureAttentionOp::projection(const ForwardContext& pass) const {
   const std::int64_t set =
       pass.training ? static_cast<std::int64_t>(pass.random.child("projection").word(0) %
                                                 static_cast<std::uint32_t>(options_.draws))
@@ -54,18 +54,18 @@ const Tensor& RandomFeatureMechanism::projection(const Pass& pass) const {
   return drawn;
 }
 
-Variable RandomFeatureMechanism::features(const Variable& x, const Pass& pass) const {
-  const Variable scaled = scale_features(unit_rows(x), deviation_->variable);
+Variable RandomFeatureAttentionOp::features(const Variable& x, const ForwardContext& pass) const {
+  const Variable scaled = scale_features(l2_normalize(x), deviation_->variable);
   return random_features(scaled, projection(pass), {.map = RandomMap::trigonometric}).features;
 }
 
-Variable RandomFeatureMechanism::operator()(const Projected& input,
-                                            const SegmentContext& context,
-                                            const Pass& pass) const {
+Variable RandomFeatureAttentionOp::operator()(const ProjectedQKV& input,
+                                              const AttentionContext& context,
+                                              const ForwardContext& pass) const {
   const bool causal = is_causal(context.mask, "rfa", "its state is that of a segment");
   if (gate_ && !causal)
     throw ConfigurationError("attention rfa has a gate, which is for causal attention");
-  Projected meeting = input;
+  ProjectedQKV meeting = input;
   meeting.query = features(input.query, pass);
   meeting.key = features(input.key, pass);
   Variable log_weight(hidden_keys(input, context.mask)), decay;
@@ -74,14 +74,14 @@ Variable RandomFeatureMechanism::operator()(const Projected& input,
     decay = gated.decay;
     log_weight = log_weight.defined() ? add(gated.log_weight, log_weight) : gated.log_weight;
   }
-  return attend_by_features(
+  return linear_attend(
       meeting,
       log_weight,
       decay,
       {.causal = causal, .divisor = Divisor::away_from_0, .epsilon = smallest_divisor});
 }
 
-MechanismKind random_features_kind() {
+AttentionKind random_features_kind() {
   return {.name = "rfa",
           .sees = "the same by sines and cosines, with a gate that forgets",
           .alone = "it is no softmax",
@@ -89,20 +89,20 @@ MechanismKind random_features_kind() {
                    "attention.random_features.seed",
                    "attention.random_features.num_draws",
                    "attention.random_features.gated"},
-          .reads_on = true,
+          .supports_kv_cache = true,
           .turns = true,
           .own_weights = true,
           .has_probabilities = false,
           .problem = problem_of_random_features,
           .make = [](const Scope& attention,
                      const AttentionOptions& options,
-                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
-            return std::make_unique<RandomFeatureMechanism>(
+                     const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
+            return std::make_unique<RandomFeatureAttentionOp>(
                 attention,
-                RandomFeatureMechanism::Options{.features = options.features,
-                                                .heads = setting.heads,
-                                                .dim = setting.dim,
-                                                .width = setting.width});
+                RandomFeatureAttentionOp::Options{.features = options.features,
+                                                  .heads = setting.heads,
+                                                  .dim = setting.dim,
+                                                  .width = setting.width});
           }};
 }
 

@@ -17,30 +17,30 @@ namespace longspan {
 // training has one of model.attention.random_features.num_draws sets of random vectors, which are
 // functions of model.attention.random_features.seed and the layer; what is not trained has the
 // first.
-class RandomFeatureMechanism : public Mechanism {
+class RandomFeatureAttentionOp : public AttentionOp {
  public:
   struct Options {
-    FeatureOptions features;
+    RandomFeatureOptions features;
     std::int64_t heads = 0;
     std::int64_t dim = 0;
     std::int64_t width = 0;
   };
-  RandomFeatureMechanism(const Scope& scope, const Options& options);
-  bool reads_on() const override { return true; }
-  bool carries_state() const override { return true; }
+  RandomFeatureAttentionOp(const Scope& scope, const Options& options);
+  bool supports_kv_cache() const override { return true; }
+  bool has_recurrent_state() const override { return true; }
   // Throws ConfigurationError for a memory, for rules other than causal or none, and for a gate
   // where queries see later keys.
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 
  private:
-  const Tensor& projection(const Pass& pass) const;
-  Variable features(const Variable& x, const Pass& pass) const;
+  const Tensor& projection(const ForwardContext& pass) const;
+  Variable features(const Variable& x, const ForwardContext& pass) const;
 
   const Parameters* parameters_;
   Random random_;
-  FeatureOptions options_;
+  RandomFeatureOptions options_;
   std::int64_t count_;
   std::int64_t dim_;
   Weight deviation_;
@@ -48,6 +48,6 @@ class RandomFeatureMechanism : public Mechanism {
   mutable std::map<std::int64_t, Tensor> drawn_;  // when first asked for
 };
 
-MechanismKind random_features_kind();
+AttentionKind random_features_kind();
 
 }  // namespace longspan

@@ -40,13 +40,13 @@ Tensor tensor_of(const std::vector<double>& numbers,
                  DType dtype,
                  const Device& device) {
   const Tensor result = Tensor::empty(shape, dtype, device.host());
-  on_host(result.device(), [&] {
+  dispatch_on_host(result.device(), [&] {
     with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
       for (std::size_t i = 0; i < numbers.size(); ++i)
         put(result.data<T>()[i], static_cast<Accumulator<T>>(numbers[i]));
     });
   });
-  return queued_to(result, device, MemoryTag::activations);
+  return copy_async(result, device, MemoryTag::activations);
 }
 
 }  // namespace

@@ -7,15 +7,15 @@ namespace longspan {
 PositionBiases::PositionBiases(const Scope& scope,
                                std::int64_t heads,
                                std::int64_t dim,
-                               const Initial& initial)
-    : content(scope.undecayed("content_bias", {heads, dim}, initial, 0)),
-      position(scope.undecayed("position_bias", {heads, dim}, initial, 0)) {}
+                               const Initializer& initial)
+    : content(scope.no_decay_weight("content_bias", {heads, dim}, initial, 0)),
+      position(scope.no_decay_weight("position_bias", {heads, dim}, initial, 0)) {}
 
 RelativeAttention::RelativeAttention(const Scope& scope,
                                      const Options& options,
                                      const PositionBiases& biases,
                                      AttentionPattern pattern,
-                                     SoftmaxForm form)
+                                     SoftmaxOptions form)
     : heads_(scope.part(options.heads).count),
       dim_(options.dim),
       dropout_(options.dropout),
@@ -23,22 +23,23 @@ RelativeAttention::RelativeAttention(const Scope& scope,
       position_(scope.child("position"),
                 {.in = options.width,
                  .out = options.heads * options.dim,
-                 .split = Split::columns,
+                 .split = ParallelMode::columns,
                  .bias = false,
                  .initial = options.initial}),
       biases_(biases),
       pattern_(std::move(pattern)),
       form_(std::move(form)) {}
 
-Variable RelativeAttention::distance_keys(const SegmentContext& context, const Pass& pass) const {
+Variable RelativeAttention::distance_keys(const AttentionContext& context,
+                                          const ForwardContext& pass) const {
   require(context.distances.defined(), "relative attention needs the encodings of the distances");
   const Variable keys = position_(region_.enter_whole(context.distances, pass.time));
   return reshape(keys, {keys.shape()[0], heads_, dim_});
 }
 
-Variable RelativeAttention::operator()(const Projected& input,
-                                       const SegmentContext& context,
-                                       const Pass& pass) const {
+Variable RelativeAttention::operator()(const ProjectedQKV& input,
+                                       const AttentionContext& context,
+                                       const ForwardContext& pass) const {
   AttentionTerms terms = {.relative =
                               RelativeVariables{.position_key = input.distance_keys.defined()
                                                                     ? input.distance_keys

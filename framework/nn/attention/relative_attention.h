@@ -15,42 +15,46 @@ struct PositionBiases {
   Weight content;
   Weight position;
 
-  PositionBiases(const Scope& scope, std::int64_t heads, std::int64_t dim, const Initial& initial);
+  PositionBiases(const Scope& scope,
+                 std::int64_t heads,
+                 std::int64_t dim,
+                 const Initializer& initial);
 };
 
-class RelativeAttention : public Mechanism {
+class RelativeAttention : public AttentionOp {
  public:
   struct Options {
     std::int64_t width = 0;  // of the distance encodings
     std::int64_t heads = 0;
     std::int64_t dim = 0;
-    double dropout = 0;    // of the probabilities
-    Initial initial = {};  // of W_r
+    double dropout = 0;        // of the probabilities
+    Initializer initial = {};  // of W_r
   };
   // The pattern must be one that a shift of all positions leaves as it is.
   RelativeAttention(const Scope& scope,
                     const Options& options,
                     const PositionBiases& biases,
                     AttentionPattern pattern = {},
-                    SoftmaxForm form = {});
-  bool reads_on() const override { return true; }
-  bool keeps_documents_apart() const override { return true; }
-  bool reads_shared_keys() const override { return true; }
-  Variable distance_keys(const SegmentContext& context, const Pass& pass) const override;
+                    SoftmaxOptions form = {});
+  bool supports_kv_cache() const override { return true; }
+  bool supports_document_mask() const override { return true; }
+  bool supports_grouped_kv() const override { return true; }
+  Variable distance_keys(const AttentionContext& context,
+                         const ForwardContext& pass) const override;
   // Needs context.distances.
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 
  private:
   std::int64_t heads_;  // of this rank
   std::int64_t dim_;
   double dropout_;
-  Region region_;
+  TensorParallelRegion region_;
   Linear position_;
   PositionBiases biases_;
   AttentionPattern pattern_;
-  SoftmaxForm form_;
+  SoftmaxOptions form_;
 };
 
 }  // namespace longspan

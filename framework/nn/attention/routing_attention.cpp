@@ -13,7 +13,8 @@
 namespace longspan {
 namespace {
 
-std::string problem_of_routing(const AttentionOptions& options, const AttentionSetting& setting) {
+std::string problem_of_routing(const AttentionOptions& options,
+                               const AttentionBuildOptions& setting) {
   if (setting.memory)
     return "model.attention.layer_types has routing, which clusters the tokens of a segment: it "
            "cannot be with "
@@ -30,7 +31,7 @@ std::string problem_of_routing(const AttentionOptions& options, const AttentionS
   return whole_heads_problem("routing", setting.heads, setting.mesh);
 }
 
-std::int64_t clusters_of(const RoutingOptions& options, const AttentionSetting& setting) {
+std::int64_t clusters_of(const RoutingOptions& options, const AttentionBuildOptions& setting) {
   if (options.clusters) return *options.clusters;
   if (setting.segment == 0)
     throw ConfigurationError(
@@ -44,16 +45,16 @@ std::int64_t clusters_of(const RoutingOptions& options, const AttentionSetting& 
 // [batch, heads, clusters, time].
 Tensor similarities(const Tensor& directions, const Tensor& centroids) {
   const Shape& shape = directions.shape();
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const Variable scores =
-      multiply_each(Variable(centroids), heads_first(Variable(directions)), true);
+      batched_matmul(Variable(centroids), to_heads_first(Variable(directions)), true);
   return scores.value().reshape({shape[0], shape[2], centroids.shape()[1], shape[1]});
 }
 
 Tensor directions_of(const Variable& x) {
-  const NoGradient unrecorded;
+  const NoGradGuard unrecorded;
   const DType wide = accumulator_of(x.value().dtype());
-  return unit_rows(cast(x.detach(), wide)).value();
+  return l2_normalize(cast(x.detach(), wide)).value();
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ void declare(OptionTable& table, RoutingOptions& options) {
             options.clusters,
             "routing: clusters of a head; none: about the root of the length",
             between(1, 1 << 20),
-            fixes_weights());
+            affects_weights());
   table.add(
       "model.attention.routing.window_size",
       options.width,
@@ -74,7 +75,7 @@ void declare(OptionTable& table, RoutingOptions& options) {
   table.add("model.attention.routing.share_qk",
             options.shared,
             "routing: queries and keys are one projection",
-            fixes_weights());
+            affects_weights());
   table.add(
       "model.attention.routing.strictly_causal",
       options.strict,
@@ -88,7 +89,7 @@ void declare(OptionTable& table, RoutingOptions& options) {
 
 RoutingAttention::RoutingAttention(const Scope& scope, const Options& options)
     : options_(options.routing), dropout_(options.dropout) {
-  refuse(whole_heads_problem("routing", options.heads, scope.parameters().mesh().shape));
+  throw_if_error(whole_heads_problem("routing", options.heads, scope.parameters().mesh().shape));
   centroids_ =
       scope.centroids("centroids", {options.heads, options.clusters, options.dim}, options_.decay);
 }
@@ -98,7 +99,7 @@ RoutingAttention::RoutingAttention(const Scope& scope, const Options& options)
 Tensor RoutingAttention::decided(const Variable& x,
                                  std::int64_t head,
                                  const Tensor& length,
-                                 const Pass& pass) const {
+                                 const ForwardContext& pass) const {
   return pass.decide([&] {
     const Shape& shape = x.shape();
     const std::int64_t clusters = centroids_->centroids.shape()[1], end = head + shape[2];
@@ -110,7 +111,7 @@ Tensor RoutingAttention::decided(const Variable& x,
       on(device, [&](auto backend) {
         nearest_cluster(backend, {.scores = scores, .cluster = cluster, .length = length});
       });
-    if (pass.training && pass.learns)
+    if (pass.training && pass.updates_statistics)
       on(device, [&](auto backend) {
         add_cluster_sums(backend,
                          {.x = directions,
@@ -130,22 +131,22 @@ Tensor RoutingAttention::decided(const Variable& x,
   });
 }
 
-Variable RoutingAttention::operator()(const Projected& input,
-                                      const SegmentContext& context,
-                                      const Pass& pass) const {
-  const bool causal = sees_earlier_only(context.mask, "routing");
+Variable RoutingAttention::operator()(const ProjectedQKV& input,
+                                      const AttentionContext& context,
+                                      const ForwardContext& pass) const {
+  const bool causal = is_causal_only(context.mask, "routing");
   const Tensor& length = context.mask.key_length;
-  const Projected all = whole_sequence(input);
+  const ProjectedQKV all = gather_sequence(input);
   const std::int64_t head = all.heads.begin - centroids_->head_begin;
   const bool wide = all.query.value().dtype() == DType::f64;
   const auto dropout = probability_dropout(dropout_, all.heads, pass);
   const std::optional<double> self_score =
       options_.shared ? std::optional(wide ? -1e5 : -1e3) : std::nullopt;
-  const Variable key = options_.shared ? unit_rows(all.query) : all.key;
+  const Variable key = options_.shared ? l2_normalize(all.query) : all.key;
   const Tensor queries = decided(all.query, head, length, pass.child("queries"));
   if (options_.strict) {
     const std::int64_t clusters = centroids_->centroids.shape()[1], time = all.query.shape()[1];
-    return own_share(
+    return local_shard(
         clustered_attention(all.query,
                             key,
                             all.value,
@@ -158,18 +159,18 @@ Variable RoutingAttention::operator()(const Projected& input,
   }
   const Tensor keys =
       options_.shared ? queries : decided(all.key, head, length, pass.child("keys"));
-  return own_share(routed_attention(all.query,
-                                    key,
-                                    all.value,
-                                    {.query_position = queries,
-                                     .key_position = keys,
-                                     .causal = causal,
-                                     .self_score = self_score},
-                                    dropout),
-                   input);
+  return local_shard(routed_attention(all.query,
+                                      key,
+                                      all.value,
+                                      {.query_position = queries,
+                                       .key_position = keys,
+                                       .causal = causal,
+                                       .self_score = self_score},
+                                      dropout),
+                     input);
 }
 
-MechanismKind routing_kind() {
+AttentionKind routing_kind() {
   return {.name = "routing",
           .sees = "the tokens of its cluster",
           .alone = "queries and keys may be one projection there",
@@ -183,8 +184,8 @@ MechanismKind routing_kind() {
           .problem = problem_of_routing,
           .make = [](const Scope& attention,
                      const AttentionOptions& options,
-                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
-            refuse(problem_of_routing(options, setting));
+                     const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
+            throw_if_error(problem_of_routing(options, setting));
             return std::make_unique<RoutingAttention>(
                 attention,
                 RoutingAttention::Options{.routing = options.routing,

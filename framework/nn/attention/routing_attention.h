@@ -28,7 +28,7 @@ void declare(OptionTable& table, RoutingOptions& options);
 //
 // Clusters are a decision of the pass (Pass::decide). In training centroids follow what is nearest
 // to them, over all rows and ranks, once a step.
-class RoutingAttention : public Mechanism {
+class RoutingAttention : public AttentionOp {
  public:
   struct Options {
     RoutingOptions routing;
@@ -40,24 +40,24 @@ class RoutingAttention : public Mechanism {
   // Centroids "centroids" [heads, clusters, dim]. Throws ConfigurationError where context and
   // tensor ranks do not divide the heads.
   RoutingAttention(const Scope& scope, const Options& options);
-  bool shares_query_and_key() const override { return options_.shared; }
+  bool ties_query_and_key() const override { return options_.shared; }
   // Throws ConfigurationError for a memory and for rules other than causal or none.
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 
  private:
   // What is asked of the centroids about x: a part of this rank's heads from `head` on.
   Tensor decided(const Variable& x,
                  std::int64_t head,
                  const Tensor& length,
-                 const Pass& pass) const;
+                 const ForwardContext& pass) const;
 
   RoutingOptions options_;
   double dropout_;
-  std::shared_ptr<const MovingCentroids> centroids_;
+  std::shared_ptr<const EmaCentroids> centroids_;
 };
 
-MechanismKind routing_kind();
+AttentionKind routing_kind();
 
 }  // namespace longspan

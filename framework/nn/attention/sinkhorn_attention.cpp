@@ -10,7 +10,8 @@
 namespace longspan {
 namespace {
 
-std::string problem_of_sinkhorn(const AttentionOptions& options, const AttentionSetting& setting) {
+std::string problem_of_sinkhorn(const AttentionOptions& options,
+                                const AttentionBuildOptions& setting) {
   if (setting.memory)
     return "model.attention.layer_types has sinkhorn, which sorts the blocks of a segment: it "
            "cannot be with a "
@@ -26,13 +27,13 @@ std::string problem_of_sinkhorn(const AttentionOptions& options, const Attention
 Tensor uniform_numbers(const Random& random,
                        std::int64_t first_stream,
                        std::int64_t batch,
-                       const Part& heads,
+                       const ShardRange& heads,
                        std::int64_t blocks,
                        DType dtype,
                        const Device& device) {
   const std::int64_t elements = blocks * blocks;
   const Tensor drawn = Tensor::empty({batch * heads.count, blocks, blocks}, dtype, device.host());
-  on_host(drawn.device(), [&] {
+  dispatch_on_host(drawn.device(), [&] {
     with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
       T* const to = drawn.data<T>();
 #pragma omp parallel for if (drawn.elements() > 16384)
@@ -46,7 +47,7 @@ Tensor uniform_numbers(const Random& random,
       }
     });
   });
-  return queued_to(drawn, device, MemoryTag::activations);
+  return copy_async(drawn, device, MemoryTag::activations);
 }
 
 // x [batch, time, heads, dim] with zeros behind it.
@@ -66,8 +67,8 @@ Tensor lengths_of(const Tensor& length,
                   const Device& device) {
   if (length.defined()) return length;
   const Tensor all = Tensor::empty({batch}, DType::i64, device.host());
-  on_host(all.device(), [&] { std::ranges::fill(all.span<std::int64_t>(), time); });
-  return queued_to(all, device, MemoryTag::activations);
+  dispatch_on_host(all.device(), [&] { std::ranges::fill(all.span<std::int64_t>(), time); });
+  return copy_async(all, device, MemoryTag::activations);
 }
 
 }  // namespace
@@ -97,19 +98,19 @@ void declare(OptionTable& table, SinkhornOptions& options) {
             "tokens later");
 }
 
-SortedBlockAttention::SortedBlockAttention(const Scope& scope, const Options& options)
+SinkhornAttentionOp::SinkhornAttentionOp(const Scope& scope, const Options& options)
     : options_(options), heads_(scope.part(options.heads)) {
-  refuse(whole_heads_problem("sinkhorn", options.heads, scope.parameters().mesh().shape));
+  throw_if_error(whole_heads_problem("sinkhorn", options.heads, scope.parameters().mesh().shape));
   if (!options.causal) return;
-  const Initial initial = Initial::normal(0.02);
-  null_key_ = scope.undecayed("null_key", {options.heads, options.dim}, initial, 0);
-  null_value_ = scope.undecayed("null_value", {options.heads, options.dim}, initial, 0);
+  const Initializer initial = Initializer::normal(0.02);
+  null_key_ = scope.no_decay_weight("null_key", {options.heads, options.dim}, initial, 0);
+  null_value_ = scope.no_decay_weight("null_value", {options.heads, options.dim}, initial, 0);
 }
 
-SinkhornAttention SortedBlockAttention::call(const Projected& all,
-                                             const SegmentContext& context,
-                                             std::int64_t blocks,
-                                             const Pass& pass) const {
+SinkhornAttention SinkhornAttentionOp::call(const ProjectedQKV& all,
+                                            const AttentionContext& context,
+                                            std::int64_t blocks,
+                                            const ForwardContext& pass) const {
   const SinkhornOptions& options = options_.sinkhorn;
   const bool causal = options_.causal;
   const Shape& shape = all.query.shape();
@@ -131,7 +132,7 @@ SinkhornAttention SortedBlockAttention::call(const Projected& all,
     const std::int64_t begin = all.heads.begin - heads_.begin, count = shape[2];
     const auto own = [&](const Weight& weight) {
       const Variable rows = reshape(weight->variable, {1, heads_.count, options_.dim});
-      return reshape(rows_of_time(rows, begin, count), {1, count, options_.dim});
+      return reshape(slice_sequence(rows, begin, count), {1, count, options_.dim});
     };
     call.null_key = own(null_key_);
     call.null_value = own(null_value_);
@@ -152,29 +153,29 @@ SinkhornAttention SortedBlockAttention::call(const Projected& all,
   return call;
 }
 
-Variable SortedBlockAttention::operator()(const Projected& input,
-                                          const SegmentContext& context,
-                                          const Pass& pass) const {
-  if (sees_earlier_only(context.mask, "sinkhorn") != options_.causal)
+Variable SinkhornAttentionOp::operator()(const ProjectedQKV& input,
+                                         const AttentionContext& context,
+                                         const ForwardContext& pass) const {
+  if (is_causal_only(context.mask, "sinkhorn") != options_.causal)
     throw ConfigurationError("attention sinkhorn is made for {} tokens alone",
                              options_.causal ? "earlier" : "all");
-  const Projected all = whole_sequence(input);
+  const ProjectedQKV all = gather_sequence(input);
   const std::int64_t time = all.query.shape()[1], block = options_.sinkhorn.block;
   const std::int64_t blocks = (time + block - 1) / block;
   const SinkhornAttention options = call(all, context, blocks, pass);
   const auto prepared = [&](const Variable& x) {
     const Variable whole = with_zeros_behind(x, blocks * block);
-    return hide_rows(whole, {{0, blocks * block}}, options.length);
+    return mask_padding(whole, {{0, blocks * block}}, options.length);
   };
   const Variable mixed = sinkhorn_attention(prepared(all.query),
                                             prepared(all.key),
                                             prepared(all.value),
                                             options,
                                             probability_dropout(options_.dropout, all.heads, pass));
-  return own_share(rows_of_time(mixed, 0, time), input);
+  return local_shard(slice_sequence(mixed, 0, time), input);
 }
 
-MechanismKind sinkhorn_kind() {
+AttentionKind sinkhorn_kind() {
   return {.name = "sinkhorn",
           .sees = "its block and others that sorting puts beside it",
           .alone = "whole blocks are sorted there",
@@ -188,15 +189,15 @@ MechanismKind sinkhorn_kind() {
           .problem = problem_of_sinkhorn,
           .make = [](const Scope& attention,
                      const AttentionOptions& options,
-                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
-            refuse(problem_of_sinkhorn(options, setting));
-            return std::make_unique<SortedBlockAttention>(
+                     const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
+            throw_if_error(problem_of_sinkhorn(options, setting));
+            return std::make_unique<SinkhornAttentionOp>(
                 attention,
-                SortedBlockAttention::Options{.sinkhorn = options.sinkhorn,
-                                              .causal = setting.causal,
-                                              .heads = setting.heads,
-                                              .dim = setting.dim,
-                                              .dropout = setting.dropout});
+                SinkhornAttentionOp::Options{.sinkhorn = options.sinkhorn,
+                                             .causal = setting.causal,
+                                             .heads = setting.heads,
+                                             .dim = setting.dim,
+                                             .dropout = setting.dropout});
           }};
 }
 

@@ -27,7 +27,7 @@ void declare(OptionTable& table, SinkhornOptions& options);
 // Causal attention chooses among earlier blocks, and in half of the heads blocks begin block - 1
 // tokens later, so that ends of blocks differ. A sequence is filled up to whole blocks. Choices are
 // decisions of the pass.
-class SortedBlockAttention : public Mechanism {
+class SinkhornAttentionOp : public AttentionOp {
  public:
   struct Options {
     SinkhornOptions sinkhorn;
@@ -38,24 +38,24 @@ class SortedBlockAttention : public Mechanism {
   };
   // Parameters "null_key" and "null_value" [heads, dim] of a causal one. Throws ConfigurationError
   // where context and tensor ranks do not divide the heads.
-  SortedBlockAttention(const Scope& scope, const Options& options);
+  SinkhornAttentionOp(const Scope& scope, const Options& options);
   // Throws ConfigurationError for a memory and for rules other than those it is made for.
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 
  private:
-  SinkhornAttention call(const Projected& all,
-                         const SegmentContext& context,
+  SinkhornAttention call(const ProjectedQKV& all,
+                         const AttentionContext& context,
                          std::int64_t blocks,
-                         const Pass& pass) const;
+                         const ForwardContext& pass) const;
 
   Options options_;
-  Part heads_;
+  ShardRange heads_;
   Weight null_key_;
   Weight null_value_;
 };
 
-MechanismKind sinkhorn_kind();
+AttentionKind sinkhorn_kind();
 
 }  // namespace longspan

@@ -3,8 +3,8 @@
 namespace longspan {
 
 std::optional<AttentionDropout> probability_dropout(double rate,
-                                                    const Part& heads,
-                                                    const Pass& pass) {
+                                                    const ShardRange& heads,
+                                                    const ForwardContext& pass) {
   if (!pass.training || rate == 0) return std::nullopt;
   return AttentionDropout{.rate = rate,
                           .random = pass.random.child("probabilities"),
@@ -16,15 +16,15 @@ std::optional<AttentionDropout> probability_dropout(double rate,
 namespace {
 
 // Columns are folded in a call of a whole causal sequence.
-bool can_fold(const Projected& input, const AttentionMask& mask) {
+bool can_fold(const ProjectedQKV& input, const AttentionMask& mask) {
   const auto& shares = input.shares;
   const bool one_sequence = shares ? shares->queries_total == shares->keys_total
                                    : input.query.shape()[1] == input.key.shape()[1];
   const bool whole = !shares || input.key.shape()[2] % shares->ranks.size() == 0;
   return one_sequence && whole && mask.query_begin == 0 && mask.key_begin == 0 &&
          mask.rules.one_for_all() && mask.rules.of(0) == masks::causal() &&
-         !mask.key_padding.defined() && !mask.key_length.defined() && !mask.reach.defined() &&
-         !mask.sorted;
+         !mask.key_padding.defined() && !mask.key_length.defined() &&
+         !mask.max_lookback.defined() && !mask.sorted;
 }
 
 }  // namespace
@@ -38,11 +38,11 @@ AttentionTerms SoftmaxAttention::terms() const {
   return terms;
 }
 
-Variable SoftmaxAttention::by_pattern(const Projected& input,
-                                      const SegmentContext& context,
-                                      const Pass& pass) const {
+Variable SoftmaxAttention::by_pattern(const ProjectedQKV& input,
+                                      const AttentionContext& context,
+                                      const ForwardContext& pass) const {
   const std::int64_t positions = context.mask.key_begin + input.positions();
-  const auto unfolded = [&](const Projected& rows) {
+  const auto unfolded = [&](const ProjectedQKV& rows) {
     return attend(rows,
                   with_rules(context.mask, pattern_.rules(positions), rows.heads),
                   terms(),
@@ -53,30 +53,30 @@ Variable SoftmaxAttention::by_pattern(const Projected& input,
   if (!distances_.empty() || !form_.empty() || !can_fold(input, context.mask) ||
       !pattern_.folded(input.heads, positions))
     return unfolded(input);
-  const Projected whole = whole_sequence(input);
+  const ProjectedQKV whole = gather_sequence(input);
   // Where context ranks divide the heads, this one may have none with columns.
   const auto keys = pattern_.folded(whole.heads, positions);
-  const Variable mixed = keys ? folded_attention(whole.query,
-                                                 whole.key,
-                                                 whole.value,
-                                                 *keys,
-                                                 probability_dropout(dropout_, whole.heads, pass))
+  const Variable mixed = keys ? strided_attention(whole.query,
+                                                  whole.key,
+                                                  whole.value,
+                                                  *keys,
+                                                  probability_dropout(dropout_, whole.heads, pass))
                               : unfolded(whole);
-  return own_share(mixed, input);
+  return local_shard(mixed, input);
 }
 
-Variable SoftmaxAttention::operator()(const Projected& input,
-                                      const SegmentContext& context,
-                                      const Pass& pass) const {
+Variable SoftmaxAttention::operator()(const ProjectedQKV& input,
+                                      const AttentionContext& context,
+                                      const ForwardContext& pass) const {
   const Variable mixed = by_pattern(input, context, pass);
   if (!pattern_.projects_global()) return mixed;
   // Queries that see nothing give zero, and a query sees in one of the two calls only.
   require(input.global.has_value(), "global positions have no projections");
-  const Projected global = {.query = input.global->query,
-                            .key = input.global->key,
-                            .value = input.global->value,
-                            .heads = input.heads,
-                            .shares = input.shares};
+  const ProjectedQKV global = {.query = input.global->query,
+                               .key = input.global->key,
+                               .value = input.global->value,
+                               .heads = input.heads,
+                               .shares = input.shares};
   const std::int64_t positions = context.mask.key_begin + input.positions();
   return add(mixed,
              attend(global,

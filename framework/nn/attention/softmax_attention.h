@@ -11,49 +11,49 @@
 namespace longspan {
 
 // What scores have by distance. A value; empty where positions are in the input.
-struct DistanceTerms {
-  std::optional<DistanceTables> tables = {};
+struct RelativeTerms {
+  std::optional<RelativePositionTables> tables = {};
   Tensor slopes = {};  // of ALiBi
-  std::optional<DistanceBias> bias = {};
+  std::optional<RelativePositionBias> bias = {};
 
   bool empty() const { return !tables && !slopes.defined() && !bias; }
 };
 
-class SoftmaxAttention : public Mechanism {
+class SoftmaxAttention : public AttentionOp {
  public:
   // `dropout` is of the probabilities.
   explicit SoftmaxAttention(double dropout,
                             AttentionPattern pattern = {},
-                            DistanceTerms distances = {},
-                            SoftmaxForm form = {})
+                            RelativeTerms distances = {},
+                            SoftmaxOptions form = {})
       : dropout_(dropout),
         pattern_(std::move(pattern)),
         distances_(std::move(distances)),
         form_(std::move(form)) {}
   bool projects_global() const override { return pattern_.projects_global(); }
-  bool reads_on() const override { return true; }
-  bool keeps_documents_apart() const override { return true; }
-  bool reads_shared_keys() const override { return true; }
-  std::optional<std::int64_t> farthest() const override { return pattern_.farthest(); }
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  bool supports_kv_cache() const override { return true; }
+  bool supports_document_mask() const override { return true; }
+  bool supports_grouped_kv() const override { return true; }
+  std::optional<std::int64_t> max_distance() const override { return pattern_.max_distance(); }
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 
  private:
   AttentionTerms terms() const;
-  Variable by_pattern(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const;
+  Variable by_pattern(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const;
 
   double dropout_;
   AttentionPattern pattern_;
-  DistanceTerms distances_;
-  SoftmaxForm form_;
+  RelativeTerms distances_;
+  SoftmaxOptions form_;
 };
 
 // Dropout of the probabilities of this rank's heads; nothing without training.
 std::optional<AttentionDropout> probability_dropout(double rate,
-                                                    const Part& heads,
-                                                    const Pass& pass);
+                                                    const ShardRange& heads,
+                                                    const ForwardContext& pass);
 
 }  // namespace longspan

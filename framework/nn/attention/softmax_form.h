@@ -7,7 +7,7 @@
 namespace longspan {
 
 // A value.
-struct SoftmaxForm {
+struct SoftmaxOptions {
   Weight sinks = nullptr;  // "sinks" [heads]: each has a part of its head's softmax (sinks.h)
   double cap = 0;          // of scores (Attention::cap); 0: none
   double scale = 0;        // of the products of queries and keys; 0: 1 / sqrt(dim)
@@ -21,12 +21,13 @@ struct SoftmaxForm {
 };
 
 // Of a layer: `attention` is the scope of its attention. Sinks start at 0.
-inline SoftmaxForm softmax_form(const Scope& attention,
-                                std::int64_t heads,
-                                bool has_sinks,
-                                const std::optional<double>& cap) {
-  SoftmaxForm form = {.cap = cap.value_or(0)};
-  if (has_sinks) form.sinks = attention.undecayed("sinks", {heads}, Initial::constant(0), 0);
+inline SoftmaxOptions softmax_form(const Scope& attention,
+                                   std::int64_t heads,
+                                   bool has_sinks,
+                                   const std::optional<double>& cap) {
+  SoftmaxOptions form = {.cap = cap.value_or(0)};
+  if (has_sinks)
+    form.sinks = attention.no_decay_weight("sinks", {heads}, Initializer::constant(0), 0);
   return form;
 }
 

@@ -15,16 +15,16 @@ namespace {
 // Windows are multiples of it, as in the authors' code.
 constexpr std::int64_t window_step = 64;
 
-std::int64_t window_of(double span, const SpanForm& form) {
+std::int64_t window_of(double span, const AdaptiveSpanOptions& form) {
   const auto seen = static_cast<std::int64_t>(std::ceil(span)) + form.ramp;
   return std::min(form.limit, (seen + window_step - 1) / window_step * window_step);
 }
 
 // A window for each of this rank's heads.
-AttentionMask windowed(const SpanForm& form,
+AttentionMask windowed(const AdaptiveSpanOptions& form,
                        const AttentionPattern& pattern,
-                       const Projected& input,
-                       const SegmentContext& context,
+                       const ProjectedQKV& input,
+                       const AttentionContext& context,
                        const std::vector<std::int64_t>& windows) {
   const HeadMasks seen = pattern.rules(context.mask.key_begin + input.positions());
   std::vector<Mask> rules;
@@ -43,7 +43,7 @@ AttentionMask windowed(const SpanForm& form,
 // The keys of distances as the engine reads them: row r is that of key p - K + r for query p, with
 // K the farthest distance. Keys after the query, and the query's own where it is not seen, have
 // zeros.
-Variable key_table(const SpanForm& form, const Weight& positions, std::int64_t window) {
+Variable key_table(const AdaptiveSpanOptions& form, const Weight& positions, std::int64_t window) {
   const std::int64_t dim = positions->shape[1];
   const std::int64_t farthest = window - 1 + form.nearest();
   const Variable rows = table_rows(positions->variable, {{form.limit - window, form.limit}});
@@ -54,7 +54,7 @@ Variable key_table(const SpanForm& form, const Weight& positions, std::int64_t w
   return reshape(concat_time(reshape(rows, {1, window, dim}), zeros), {2 * farthest + 1, dim});
 }
 
-AttentionTerms span_terms(const SpanForm& form,
+AttentionTerms span_terms(const AdaptiveSpanOptions& form,
                           const Weight& positions,
                           const std::vector<std::int64_t>& windows,
                           const SpanVariables& span) {
@@ -74,40 +74,43 @@ std::vector<double> numbers_of(const Tensor& tensor) {
 
 }  // namespace
 
-HeadSpans::HeadSpans(const Scope& attention, const SpanForm& form, std::int64_t heads)
+AdaptiveSpans::AdaptiveSpans(const Scope& attention,
+                             const AdaptiveSpanOptions& form,
+                             std::int64_t heads)
     : form_(form),
       heads_(attention.part(heads)),
-      parts_(attention.bounded("span",
-                               {heads},
-                               Initial::constant(form.initial / static_cast<double>(form.limit)),
-                               {.least = 0, .most = 1},
-                               0)) {}
+      parts_(
+          attention.bounded("span",
+                            {heads},
+                            Initializer::constant(form.initial / static_cast<double>(form.limit)),
+                            {.least = 0, .most = 1},
+                            0)) {}
 
-Variable HeadSpans::in_keys() const {
-  return scaled(parts_->variable, static_cast<double>(form_.limit));
+Variable AdaptiveSpans::in_keys() const {
+  return multiply_scalar(parts_->variable, static_cast<double>(form_.limit));
 }
 
-std::vector<double> HeadSpans::read() const {
+std::vector<double> AdaptiveSpans::read() const {
   const Tensor& parts = parts_->variable.value();
-  if (parts.device().state().dry())
+  if (parts.device().state().is_meta())
     return std::vector<double>(static_cast<std::size_t>(heads_.count), form_.initial);
   std::vector<double> spans = numbers_of(parts);
   for (double& span : spans) span *= static_cast<double>(form_.limit);
   return spans;
 }
 
-std::vector<std::int64_t> HeadSpans::windows() const {
+std::vector<std::int64_t> AdaptiveSpans::windows() const {
   std::vector<std::int64_t> result;
   for (const double span : read()) result.push_back(window_of(span, form_));
   return result;
 }
 
-std::int64_t HeadSpans::longest_window() const {
+std::int64_t AdaptiveSpans::longest_window() const {
   const std::vector<std::int64_t> all = windows();
   return *std::ranges::max_element(all);
 }
 
-HeadSpans::Extent HeadSpans::extent() const {
+AdaptiveSpans::Extent AdaptiveSpans::extent() const {
   Extent extent;
   for (const double span : read()) {
     extent.sum += span;
@@ -116,13 +119,13 @@ HeadSpans::Extent HeadSpans::extent() const {
   return extent;
 }
 
-Weight span_positions(const Scope& scope, const SpanForm& form, std::int64_t dim) {
-  return scope.inside_weight("span_positions", {form.limit, dim}, Initial::normal(1));
+Weight span_positions(const Scope& scope, const AdaptiveSpanOptions& form, std::int64_t dim) {
+  return scope.replicated_weight("span_positions", {form.limit, dim}, Initializer::normal(1));
 }
 
-Variable SpanAttention::operator()(const Projected& input,
-                                   const SegmentContext& context,
-                                   const Pass& pass) const {
+Variable AdaptiveSpanAttentionOp::operator()(const ProjectedQKV& input,
+                                             const AttentionContext& context,
+                                             const ForwardContext& pass) const {
   const std::vector<std::int64_t> windows = spans_.windows();
   const SpanVariables span = {
       .span = spans_.in_keys(), .ramp = static_cast<double>(form_.ramp), .first = form_.nearest()};
@@ -132,28 +135,29 @@ Variable SpanAttention::operator()(const Projected& input,
                 probability_dropout(dropout_, input.heads, pass));
 }
 
-TokenSpans::TokenSpans(const Scope& attention,
-                       const SpanForm& form,
-                       std::int64_t heads,
-                       std::int64_t width)
+DynamicSpans::DynamicSpans(const Scope& attention,
+                           const AdaptiveSpanOptions& form,
+                           std::int64_t heads,
+                           std::int64_t width)
     : form_(form),
-      weight_(attention.child("span").weight("weight", {heads, width}, Initial::constant(0), 0)),
-      bias_(attention.child("span").undecayed(
+      weight_(
+          attention.child("span").weight("weight", {heads, width}, Initializer::constant(0), 0)),
+      bias_(attention.child("span").no_decay_weight(
           "bias",
           {heads},
-          Initial::constant(-std::log(static_cast<double>(form.limit) / form.initial - 1)),
+          Initializer::constant(-std::log(static_cast<double>(form.limit) / form.initial - 1)),
           0)) {}
 
-Variable TokenSpans::in_keys(const Variable& x) const {
+Variable DynamicSpans::in_keys(const Variable& x) const {
   return token_spans(
       linear(x, weight_->variable, Variable()), bias_->variable, static_cast<double>(form_.limit));
 }
 
 // Of each head what its longest span needs.
-std::vector<std::int64_t> TokenSpanAttention::windows(const Tensor& spans) const {
+std::vector<std::int64_t> DynamicSpanAttentionOp::windows(const Tensor& spans) const {
   const auto heads = static_cast<std::size_t>(spans.shape()[2]);
   std::vector<double> longest(heads, 0);
-  if (spans.device().state().dry()) {
+  if (spans.device().state().is_meta()) {
     std::ranges::fill(longest, form_.initial);
   } else {
     const std::vector<double> all = numbers_of(spans);
@@ -165,18 +169,19 @@ std::vector<std::int64_t> TokenSpanAttention::windows(const Tensor& spans) const
   return result;
 }
 
-Variable TokenSpanAttention::operator()(const Projected& input,
-                                        const SegmentContext& context,
-                                        const Pass& pass) const {
+Variable DynamicSpanAttentionOp::operator()(const ProjectedQKV& input,
+                                            const AttentionContext& context,
+                                            const ForwardContext& pass) const {
   require(input.input.defined(), "spans that depend on the token need the layer's input");
   const int ranks = input.shares ? input.shares->ranks.size() : 1;
   const std::int64_t time = pass.time.total > 0 ? pass.time.total : input.query.shape()[1];
   const double tokens = static_cast<double>(input.query.shape()[0] * time);
-  const Variable spans = with_inner_loss(spans_.in_keys(input.input),
-                                         "span",
-                                         penalty_,
-                                         ranks / (tokens * static_cast<double>(input.heads.total)),
-                                         pass);
+  const Variable spans =
+      collect_layer_loss(spans_.in_keys(input.input),
+                         "span",
+                         penalty_,
+                         ranks / (tokens * static_cast<double>(input.heads.total)),
+                         pass);
   const std::vector<std::int64_t> longest = windows(spans.value());
   const SpanVariables span = {
       .span = spans, .ramp = static_cast<double>(form_.ramp), .first = form_.nearest(), .floor = 0};

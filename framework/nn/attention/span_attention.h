@@ -13,7 +13,7 @@
 
 namespace longspan {
 
-struct SpanForm {
+struct AdaptiveSpanOptions {
   std::int64_t limit = 1024;  // the longest span, in keys
   std::int64_t ramp = 32;     // keys beyond the span until nothing is seen
   double initial = 0;         // of the spans, in keys
@@ -25,9 +25,9 @@ struct SpanForm {
 
 // The spans of one layer's heads: the parameter "span" [heads] has them as parts of the limit, from
 // 0 to 1. A value.
-class HeadSpans {
+class AdaptiveSpans {
  public:
-  HeadSpans(const Scope& attention, const SpanForm& form, std::int64_t heads);
+  AdaptiveSpans(const Scope& attention, const AdaptiveSpanOptions& form, std::int64_t heads);
 
   // z of this rank's heads in keys, [heads], in the dtype of sums.
   Variable in_keys() const;
@@ -43,63 +43,66 @@ class HeadSpans {
     double longest = 0;
   };
   Extent extent() const;
-  const Part& heads() const { return heads_; }
+  const ShardRange& heads() const { return heads_; }
 
  private:
   std::vector<double> read() const;
 
-  SpanForm form_;
-  Part heads_;
+  AdaptiveSpanOptions form_;
+  ShardRange heads_;
   Weight parts_;
 };
 
 // Spans that depend on the token (section 2.2 of the paper): z = limit / (1 + exp(-w_h . x - b_h))
 // of the layer's input x at the query, with the parameters "span/weight" [heads, width] and
 // "span/bias" [heads]. A value.
-class TokenSpans {
+class DynamicSpans {
  public:
   // The weights start at 0, the biases so that every span is the form's initial one, which is more
   // than 0 and less than the limit.
-  TokenSpans(const Scope& attention, const SpanForm& form, std::int64_t heads, std::int64_t width);
+  DynamicSpans(const Scope& attention,
+               const AdaptiveSpanOptions& form,
+               std::int64_t heads,
+               std::int64_t width);
 
   // x: [batch, time, width], inside the region; result: [batch, time, this rank's heads].
   Variable in_keys(const Variable& x) const;
 
  private:
-  SpanForm form_;
+  AdaptiveSpanOptions form_;
   Weight weight_;
   Weight bias_;
 };
 
 // The keys of distances "span_positions" [limit, dim], for all layers: row limit - 1 - x is e_x.
-Weight span_positions(const Scope& scope, const SpanForm& form, std::int64_t dim);
+Weight span_positions(const Scope& scope, const AdaptiveSpanOptions& form, std::int64_t dim);
 
 // The model's own mask must be causal.
-class SpanAttention : public Mechanism {
+class AdaptiveSpanAttentionOp : public AttentionOp {
  public:
-  SpanAttention(const SpanForm& form,
-                HeadSpans spans,
-                Weight positions,
-                double dropout,
-                AttentionPattern pattern = {})
+  AdaptiveSpanAttentionOp(const AdaptiveSpanOptions& form,
+                          AdaptiveSpans spans,
+                          Weight positions,
+                          double dropout,
+                          AttentionPattern pattern = {})
       : form_(form),
         spans_(std::move(spans)),
         positions_(std::move(positions)),
         dropout_(dropout),
         pattern_(std::move(pattern)) {}
-  bool reads_on() const override { return true; }
-  bool keeps_documents_apart() const override { return true; }
-  bool reads_shared_keys() const override { return true; }
-  std::optional<std::int64_t> farthest() const override {
+  bool supports_kv_cache() const override { return true; }
+  bool supports_document_mask() const override { return true; }
+  bool supports_grouped_kv() const override { return true; }
+  std::optional<std::int64_t> max_distance() const override {
     return spans_.longest_window() - 1 + form_.nearest();
   }
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 
  private:
-  SpanForm form_;
-  HeadSpans spans_;
+  AdaptiveSpanOptions form_;
+  AdaptiveSpans spans_;
   Weight positions_;
   double dropout_;
   AttentionPattern pattern_;
@@ -109,36 +112,36 @@ class SpanAttention : public Mechanism {
 // nothing depends on what is multiplied, which is what the longest span of a head in the batch
 // reaches. The penalty is an inner loss of the pass, "span": `penalty` times the mean over the
 // tokens of the mean span of the heads, for each layer.
-class TokenSpanAttention : public Mechanism {
+class DynamicSpanAttentionOp : public AttentionOp {
  public:
-  TokenSpanAttention(const SpanForm& form,
-                     TokenSpans spans,
-                     Weight positions,
-                     double penalty,
-                     double dropout,
-                     AttentionPattern pattern = {})
+  DynamicSpanAttentionOp(const AdaptiveSpanOptions& form,
+                         DynamicSpans spans,
+                         Weight positions,
+                         double penalty,
+                         double dropout,
+                         AttentionPattern pattern = {})
       : form_(form),
         spans_(std::move(spans)),
         positions_(std::move(positions)),
         penalty_(penalty),
         dropout_(dropout),
         pattern_(std::move(pattern)) {}
-  bool reads_on() const override { return true; }
-  bool keeps_documents_apart() const override { return true; }
-  bool reads_shared_keys() const override { return true; }
-  std::optional<std::int64_t> farthest() const override {
+  bool supports_kv_cache() const override { return true; }
+  bool supports_document_mask() const override { return true; }
+  bool supports_grouped_kv() const override { return true; }
+  std::optional<std::int64_t> max_distance() const override {
     return form_.limit - 1 + form_.nearest();
   }
   // Needs Projected::input.
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 
  private:
   std::vector<std::int64_t> windows(const Tensor& spans) const;
 
-  SpanForm form_;
-  TokenSpans spans_;
+  AdaptiveSpanOptions form_;
+  DynamicSpans spans_;
   Weight positions_;
   double penalty_;
   double dropout_;

@@ -2,7 +2,7 @@
 
 namespace longspan {
 
-Mask strided_keys(std::int64_t stride) { return masks::stride(stride); }
+Mask strided_mask(std::int64_t stride) { return masks::stride(stride); }
 
 Mask columns_beyond(std::int64_t left, std::int64_t stride) {
   if (left < 0) return masks::causal();

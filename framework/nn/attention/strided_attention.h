@@ -8,7 +8,7 @@
 namespace longspan {
 
 // (p - k) mod stride = 0.
-Mask strided_keys(std::int64_t stride);
+Mask strided_mask(std::int64_t stride);
 
 // Of a causal sequence's columns, counted in strides, those that a window of `left` keys before the
 // query leaves out; all of them where it is negative (there is no window).

@@ -27,12 +27,12 @@ std::string parameter_name(std::string variant) {
 }
 
 std::string problem_of_synthesizer(const AttentionOptions& options,
-                                   const AttentionSetting& setting) {
+                                   const AttentionBuildOptions& setting) {
   const SynthesizerOptions& own = options.synthesizer;
   for (const std::string& name : own.scores) {
     if (std::ranges::count(all_scores, name) == 0)
       return fmt::format("model.attention.synthesizer.variants has {}, wanted one of {}",
-                         in_quotes(name),
+                         quote(name),
                          fmt::join(all_scores, ", "));
     if (std::ranges::count(own.scores, name) > 1)
       return fmt::format("model.attention.synthesizer.variants has {} more than once", name);
@@ -49,7 +49,7 @@ std::string problem_of_synthesizer(const AttentionOptions& options,
   return "";
 }
 
-std::int64_t longest_of(const SynthesizerOptions& options, const AttentionSetting& setting) {
+std::int64_t longest_of(const SynthesizerOptions& options, const AttentionBuildOptions& setting) {
   const std::int64_t longest = options.longest.value_or(setting.segment);
   if (longest == 0)
     throw ConfigurationError(
@@ -91,19 +91,19 @@ Variable ones(const Shape& shape, const Variable& like) {
 // x times an element [1, 1, 1].
 Variable times(const Variable& x, const Variable& factor) {
   const Variable column = reshape(x, {1, x.shape().elements(), 1});
-  return reshape(multiply_each(column, factor), x.shape());
+  return reshape(batched_matmul(column, factor), x.shape());
 }
 
 // [count, count] with `factor` on the diagonal.
 Tensor diagonal(std::int64_t count, double factor, DType dtype, const Device& device) {
   const Tensor here = Tensor::zeros({count, count}, dtype, device.host());
-  on_host(here.device(), [&] {
+  dispatch_on_host(here.device(), [&] {
     with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
       for (std::int64_t i = 0; i < count; ++i)
         here.data<T>()[i * (count + 1)] = T(static_cast<Accumulator<T>>(factor));
     });
   });
-  return queued_to(here, device, MemoryTag::activations);
+  return copy_async(here, device, MemoryTag::activations);
 }
 
 // The softmax of the elements, [1, 1, count].
@@ -122,8 +122,8 @@ Variable softmax(const Variable& elements) {
   return reshape(shares, {1, 1, count});
 }
 
-Ranges query_positions(const Projected& input, std::int64_t time) {
-  if (input.shares) return input.shares->query_rows()[input.shares->own()];
+Ranges query_positions(const ProjectedQKV& input, std::int64_t time) {
+  if (input.shares) return input.shares->query_rows()[input.shares->local_index()];
   return {{0, time}};
 }
 
@@ -135,22 +135,22 @@ void declare(OptionTable& table, SynthesizerOptions& options) {
             fmt::format("synthesizer: what its scores are, or those whose mixture they are: {}",
                         fmt::join(all_scores, ", ")),
             not_empty(),
-            fixes_weights());
+            affects_weights());
   table.add("model.attention.synthesizer.dense_hidden_size",
             options.hidden,
             "synthesizer: hidden features a head of dense; none: the head's width",
             between(1, 1 << 16),
-            fixes_weights());
+            affects_weights());
   table.add("model.attention.synthesizer.factorized_rank",
             options.rank,
             "synthesizer: rank of factorized_random",
             between(1, 1 << 16),
-            fixes_weights());
+            affects_weights());
   table.add("model.attention.synthesizer.max_length",
             options.longest,
             "synthesizer: positions of the longest sequence; none: as many as the training data's",
             between(1, std::int64_t{1} << 20),
-            fixes_weights());
+            affects_weights());
 }
 
 SynthesizerAttention::SynthesizerAttention(const Scope& scope, const Options& options)
@@ -159,7 +159,7 @@ SynthesizerAttention::SynthesizerAttention(const Scope& scope, const Options& op
   for (const std::string& name : names)
     members_.push_back(member(scope.child(parameter_name(name)), name));
   if (names.size() > 1)
-    mixture_ = scope.inside_weight("mixture", {std::ssize(names)}, Initial::constant(0));
+    mixture_ = scope.replicated_weight("mixture", {std::ssize(names)}, Initializer::constant(0));
 }
 
 bool SynthesizerAttention::projects_query_and_key() const {
@@ -173,19 +173,20 @@ SynthesizerAttention::Member SynthesizerAttention::member(const Scope& scope,
   const auto add_map = [&](const std::string& map, std::int64_t features) {
     result.maps.emplace_back(
         scope.child(map),
-        Linear::Options{.in = options_.width, .out = heads * features, .split = Split::columns});
+        Linear::Options{
+            .in = options_.width, .out = heads * features, .split = ParallelMode::columns});
   };
   const auto add_table = [&](const std::string& table, std::int64_t features) {
     result.tables.push_back(
-        scope.weight(table, {longest, heads, features}, Initial::normal(0.02), 1));
+        scope.weight(table, {longest, heads, features}, Initializer::normal(0.02), 1));
   };
   if (name == "dense") {
     const std::int64_t hidden = options_.synthesizer.hidden.value_or(options_.dim);
     add_map("hidden", hidden);
     result.tables.push_back(
-        scope.weight("keys", {longest, heads, hidden}, Initial::xavier(hidden, longest), 1));
+        scope.weight("keys", {longest, heads, hidden}, Initializer::xavier(hidden, longest), 1));
     result.tables.push_back(
-        scope.undecayed("key_bias", {longest, heads, 1}, Initial::constant(0), 1));
+        scope.no_decay_weight("key_bias", {longest, heads, 1}, Initializer::constant(0), 1));
   } else if (name == "random") {
     add_table("scores", longest);
   } else if (name == "factorized_dense") {
@@ -202,22 +203,22 @@ SynthesizerAttention::Member SynthesizerAttention::member(const Scope& scope,
 // Those of a table, the same for all batch rows: [1, positions, heads, features].
 Variable SynthesizerAttention::rows_at(const Weight& table, const Ranges& positions) const {
   const Shape& shape = table->shape;
-  const std::int64_t width = shape[1] * shape[2], count = count_of(positions);
+  const std::int64_t width = shape[1] * shape[2], count = pluralize(positions);
   const Variable whole = reshape(table->variable, {1, shape[0], width});
   Variable rows;
   for (const Range& range : positions)
     if (range.count() > 0)
-      rows = concat_time(rows, rows_of_time(whole, range.begin, range.count()));
+      rows = concat_time(rows, slice_sequence(whole, range.begin, range.count()));
   // A rank without positions gives the table a gradient all the same: gradients are reduced in the
   // order in which they are complete, which is to be one for all ranks.
-  if (!rows.defined()) rows = rows_of_time(whole, 0, 0);
+  if (!rows.defined()) rows = slice_sequence(whole, 0, 0);
   return reshape(rows, {1, count, shape[1], shape[2]});
 }
 
 // [batch, positions, heads, features].
 Variable SynthesizerAttention::at_positions(const Weight& table,
                                             const Ranges& positions,
-                                            const Projected& input) const {
+                                            const ProjectedQKV& input) const {
   const Variable rows = rows_at(table, positions);
   const Shape shape = rows.shape().with(0, input.value.shape()[0]);
   const std::int64_t width = shape[2] * shape[3];
@@ -228,8 +229,8 @@ Variable SynthesizerAttention::at_positions(const Weight& table,
 }
 
 SynthesizerAttention::Features SynthesizerAttention::features(const Member& member,
-                                                              const Projected& input,
-                                                              const Pass& pass) const {
+                                                              const ProjectedQKV& input,
+                                                              const ForwardContext& pass) const {
   if (member.name == dot_product) return {.query = input.query, .key = input.key};
   const std::int64_t heads = input.heads.count, time = input.input.shape()[1];
   const Ranges asking = query_positions(input, time), seen = key_positions(input);
@@ -265,7 +266,7 @@ SynthesizerAttention::Features SynthesizerAttention::weighed(Features own,
   const Tensor& like = shares.value();
   const Tensor picked = diagonal(count, factor_of(members_[member]), like.dtype(), like.device());
   const Variable share =
-      multiply_each(shares, Variable(picked.slice(index, index + 1).reshape({1, count, 1})));
+      batched_matmul(shares, Variable(picked.slice(index, index + 1).reshape({1, count, 1})));
   for (Variable* weighs : {&own.query, &own.given.row, &own.given.high})
     if (weighs->defined()) *weighs = times(*weighs, share);
   return own;
@@ -275,8 +276,8 @@ double SynthesizerAttention::factor_of(const Member& member) const {
   return member.name == dot_product ? 1 / std::sqrt(static_cast<double>(options_.dim)) : 1;
 }
 
-SynthesizerAttention::Features SynthesizerAttention::all_features(const Projected& input,
-                                                                  const Pass& pass) const {
+SynthesizerAttention::Features SynthesizerAttention::all_features(
+    const ProjectedQKV& input, const ForwardContext& pass) const {
   Variable shares;
   if (mixture_) shares = softmax(cast(mixture_->variable, input.value.value().dtype()));
   Features all;
@@ -305,9 +306,9 @@ SynthesizerAttention::Features SynthesizerAttention::all_features(const Projecte
   return all;
 }
 
-Variable SynthesizerAttention::operator()(const Projected& input,
-                                          const SegmentContext& context,
-                                          const Pass& pass) const {
+Variable SynthesizerAttention::operator()(const ProjectedQKV& input,
+                                          const AttentionContext& context,
+                                          const ForwardContext& pass) const {
   if (context.mask.query_begin != 0 || context.mask.key_begin != 0)
     throw ConfigurationError("attention synthesizer goes with no memory of earlier segments");
   const std::int64_t positions = input.shares ? input.shares->keys_total : input.value.shape()[1];
@@ -319,17 +320,17 @@ Variable SynthesizerAttention::operator()(const Projected& input,
   AttentionTerms terms;
   terms.scale = mixture_ ? 1 : factor_of(members_[0]);
   const Features all = all_features(input, pass);
-  return given_attention(all.query,
-                         all.key,
-                         input.value,
-                         context.mask,
-                         terms,
-                         all.given,
-                         probability_dropout(options_.dropout, input.heads, pass),
-                         input.shares);
+  return attention_with_external_scores(all.query,
+                                        all.key,
+                                        input.value,
+                                        context.mask,
+                                        terms,
+                                        all.given,
+                                        probability_dropout(options_.dropout, input.heads, pass),
+                                        input.shares);
 }
 
-MechanismKind synthesizer_kind() {
+AttentionKind synthesizer_kind() {
   return {
       .name = "synthesizer",
       .sees = "every key its scores, made without it, are for",
@@ -344,8 +345,8 @@ MechanismKind synthesizer_kind() {
       .problem = problem_of_synthesizer,
       .make = [](const Scope& attention,
                  const AttentionOptions& options,
-                 const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
-        refuse(problem_of_synthesizer(options, setting));
+                 const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
+        throw_if_error(problem_of_synthesizer(options, setting));
         return std::make_unique<SynthesizerAttention>(
             attention,
             SynthesizerAttention::Options{.synthesizer = options.synthesizer,

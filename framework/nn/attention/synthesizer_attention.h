@@ -34,7 +34,7 @@ void declare(OptionTable& table, SynthesizerOptions& options);
 //   dot_product         q_i k_j / sqrt(dim), as usual
 // dense, factorized_random and dot_product are inner products of features of the query and of the
 // position j; random and factorized_dense are given scores, read where they stand.
-class SynthesizerAttention : public Mechanism {
+class SynthesizerAttention : public AttentionOp {
  public:
   struct Options {
     SynthesizerOptions synthesizer;
@@ -47,9 +47,9 @@ class SynthesizerAttention : public Mechanism {
   SynthesizerAttention(const Scope& scope, const Options& options);
   bool projects_query_and_key() const override;
   // Throws ConfigurationError for a memory and for a sequence that is too long.
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass& pass) const override;
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
 
  private:
   // What one kind of scores reads; parameters of this rank's heads.
@@ -61,21 +61,25 @@ class SynthesizerAttention : public Mechanism {
   struct Features {
     Variable query = {};  // [batch, time, heads, features]; undefined where nothing is a product
     Variable key = {};
-    GivenVariables given = {};
+    ExternalScoreVariables given = {};
   };
   Member member(const Scope& scope, const std::string& name) const;
-  Features features(const Member& member, const Projected& input, const Pass& pass) const;
+  Features features(const Member& member,
+                    const ProjectedQKV& input,
+                    const ForwardContext& pass) const;
   Features weighed(Features own, std::size_t member, const Variable& shares) const;
   double factor_of(const Member& member) const;  // that products are scaled by
-  Features all_features(const Projected& input, const Pass& pass) const;
+  Features all_features(const ProjectedQKV& input, const ForwardContext& pass) const;
   Variable rows_at(const Weight& table, const Ranges& positions) const;
-  Variable at_positions(const Weight& table, const Ranges& positions, const Projected& input) const;
+  Variable at_positions(const Weight& table,
+                        const Ranges& positions,
+                        const ProjectedQKV& input) const;
 
   Options options_;
   std::vector<Member> members_;
   Weight mixture_;  // none where there is one kind of scores
 };
 
-MechanismKind synthesizer_kind();
+AttentionKind synthesizer_kind();
 
 }  // namespace longspan

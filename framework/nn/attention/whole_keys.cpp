@@ -17,25 +17,25 @@ Variable rows_joined(const Variable& before, const Variable& x) {
 
 }  // namespace
 
-Ranges key_positions(const Projected& input) {
-  if (input.shares) return input.shares->keys[input.shares->own()];
+Ranges key_positions(const ProjectedQKV& input) {
+  if (input.shares) return input.shares->keys[input.shares->local_index()];
   return {{0, input.value.shape()[1]}};
 }
 
-Variable attend_whole_keys(const Projected& input,
-                           const Variable& key,
-                           const Variable& value,
-                           const std::optional<AttentionDropout>& dropout) {
+Variable attend_replicated_keys(const ProjectedQKV& input,
+                                const Variable& key,
+                                const Variable& value,
+                                const std::optional<AttentionDropout>& dropout) {
   const AttentionMask mask = {.rules = masks::everything()};
   if (!input.shares || !dropout) return attention(input.query, key, value, mask, {}, dropout);
   Variable result;
   std::int64_t row = 0;
-  const Ranges rows = input.shares->query_rows()[input.shares->own()];
+  const Ranges rows = input.shares->query_rows()[input.shares->local_index()];
   for (const Range& range : rows) {
     AttentionDropout own = *dropout;
     own.time_begin = range.begin;
     own.time_total = input.shares->queries_total;
-    const Variable query = rows_of_time(input.query, row, range.count());
+    const Variable query = slice_sequence(input.query, row, range.count());
     result = rows_joined(result, attention(query, key, value, mask, {}, own));
     row += range.count();
   }

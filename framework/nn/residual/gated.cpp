@@ -11,8 +11,8 @@ struct GatedStep {
   Stream operator()(const Sublayer& sublayer,
                     const Sublayer* /*next*/,
                     Stream x,
-                    SublayerReads reads,
-                    const Pass& pass) const {
+                    SublayerInputs reads,
+                    const ForwardContext& pass) const {
     require(
         sublayer.gate != nullptr, "{}: a gated stack has a sublayer without a gate", sublayer.name);
     if (options.normed_memory && reads.memory.defined()) reads.memory = sublayer.norm(reads.memory);
@@ -29,22 +29,22 @@ struct GatedStep {
 
 Variable GatedResidual::run(std::span<const Layer> layers,
                             const Variable& x,
-                            const StackReads& reads,
-                            const Pass& pass,
-                            const LayerWatch& watch) const {
-  return walk_layers({.step = GatedStep{options_},
-                      .prepared = [](const Sublayer& sublayer,
-                                     const Variable& of,
-                                     const SegmentContext& context,
-                                     const Pass& inner) -> Variable {
-                        return sublayer.norm.beside(of, inner, context.mask.key_length);
-                      },
-                      .again = options_.again},
-                     layers,
-                     x,
-                     reads,
-                     pass,
-                     watch);
+                            const StackInputs& reads,
+                            const ForwardContext& pass,
+                            const LayerRecorder& watch) const {
+  return run_layer_stack({.step = GatedStep{options_},
+                          .prepared = [](const Sublayer& sublayer,
+                                         const Variable& of,
+                                         const AttentionContext& context,
+                                         const ForwardContext& inner) -> Variable {
+                            return sublayer.norm.beside(of, inner, context.mask.key_length);
+                          },
+                          .again = options_.again},
+                         layers,
+                         x,
+                         reads,
+                         pass,
+                         watch);
 }
 
 }  // namespace longspan

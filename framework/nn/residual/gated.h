@@ -23,9 +23,9 @@ class GatedResidual : public Residual {
   // Throws Failure where a sublayer has no gate.
   Variable run(std::span<const Layer> layers,
                const Variable& x,
-               const StackReads& reads,
-               const Pass& pass,
-               const LayerWatch& watch = {}) const override;
+               const StackInputs& reads,
+               const ForwardContext& pass,
+               const LayerRecorder& watch = {}) const override;
 
  private:
   Options options_;

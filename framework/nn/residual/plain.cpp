@@ -6,52 +6,53 @@ namespace {
 
 // How each sublayer is run. Its norm is made with the sum before it, which is then not read again.
 struct PlainStep {
-  NormPlacement placement;
+  NormPosition placement;
   double dropout;
 
   Stream operator()(const Sublayer& sublayer,
                     const Sublayer* next,
                     Stream x,
-                    SublayerReads reads,
-                    const Pass& pass) const {
-    const bool pre = placement == NormPlacement::pre;
+                    SublayerInputs reads,
+                    const ForwardContext& pass) const {
+    const bool pre = placement == NormPosition::pre;
     if (pre && reads.memory.defined()) reads.memory = sublayer.norm(reads.memory);
     const Tensor length = reads.context.mask.key_length;
     if (!x.norm.defined()) x.norm = pre ? sublayer.norm(x.value, pass, length) : x.value;
     Variable change = run_sublayer(sublayer, x.norm, reads, pass);
     reads = {};  // before more memory is taken
     x.norm = {};
-    const Pass residual = pass.child("residual");
+    const ForwardContext residual = pass.child("residual");
     if (!pre)
       return {sublayer.norm.of_sum(x.value, std::move(change), dropout, residual, length).norm};
-    if (next == nullptr) return {add_dropped(x.value, change, dropout, residual)};
-    NormedSum both = next->norm.of_sum(x.value, std::move(change), dropout, residual, length);
+    if (next == nullptr) return {dropout_add(x.value, change, dropout, residual)};
+    ResidualNorm both = next->norm.of_sum(x.value, std::move(change), dropout, residual, length);
     return {std::move(both.sum), std::move(both.norm)};
   }
 };
 
 }  // namespace
 
-Variable PlainResidual::run(std::span<const Layer> layers,
-                            const Variable& x,
-                            const StackReads& reads,
-                            const Pass& pass,
-                            const LayerWatch& watch) const {
+Variable StandardResidual::run(std::span<const Layer> layers,
+                               const Variable& x,
+                               const StackInputs& reads,
+                               const ForwardContext& pass,
+                               const LayerRecorder& watch) const {
   const PlainStep step = {placement_, dropout_};
-  return walk_layers(
-      {.step = step,
-       .prepared = [pre = placement_ == NormPlacement::pre](const Sublayer& sublayer,
-                                                            const Variable& of,
-                                                            const SegmentContext& context,
-                                                            const Pass& inner) -> Variable {
-         return pre ? sublayer.norm.beside(of, inner, context.mask.key_length) : of;
-       },
-       .again = again_},
-      layers,
-      x,
-      reads,
-      pass,
-      watch);
+  return run_layer_stack({.step = step,
+                          .prepared = [pre = placement_ == NormPosition::pre](
+                                          const Sublayer& sublayer,
+                                          const Variable& of,
+                                          const AttentionContext& context,
+                                          const ForwardContext& inner) -> Variable {
+                            return pre ? sublayer.norm.beside(of, inner, context.mask.key_length)
+                                       : of;
+                          },
+                          .again = again_},
+                         layers,
+                         x,
+                         reads,
+                         pass,
+                         watch);
 }
 
 }  // namespace longspan

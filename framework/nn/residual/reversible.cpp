@@ -9,18 +9,18 @@ namespace {
 
 // (a + b) / 2 in another dtype.
 Variable mean(const Variable& a, const Variable& b, DType dtype) {
-  const Tensor sum = a.value().like(MemoryTag::workspace);
+  const Tensor sum = a.value().empty_like(MemoryTag::workspace);
   const Tensor y = Tensor::empty(a.shape(), dtype, sum.device());
   on(sum.device(), [&](auto backend) {
     add(backend, a.value(), b.value(), sum);
     scale(backend, 0.5, sum, y);
   });
-  return record(y, {a, b}, [wide = sum.dtype()](Gradients& gradients) {
+  return record(y, {a, b}, [wide = sum.dtype()](BackwardContext& gradients) {
     const Tensor& dy = gradients.output();
     const Tensor half = Tensor::empty(dy.shape(), wide, dy.device());
     on(dy.device(), [&](auto backend) { scale(backend, 0.5, dy, half); });
     for (const std::size_t input : {0u, 1u})
-      if (gradients.wanted(input)) gradients.give(input, half);
+      if (gradients.needs_gradient(input)) gradients.set(input, half);
   });
 }
 
@@ -36,9 +36,9 @@ Variable concatenate(const Variable& a, const Variable& b, DType dtype) {
 
 Variable ReversibleResidual::run(std::span<const Layer> layers,
                                  const Variable& x,
-                                 const StackReads& reads,
-                                 const Pass& pass,
-                                 const LayerWatch& watch) const {
+                                 const StackInputs& reads,
+                                 const ForwardContext& pass,
+                                 const LayerRecorder& watch) const {
   check_memories(layers, reads.memories);
   const DType compute = x.value().dtype();
   const auto streams = std::make_shared<ReversibleStreams>();
@@ -50,20 +50,20 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
   Variable read = cast(x, accumulator_of(compute));
   Variable other = read;
   const auto joined = [&] {
-    return join_ == StreamJoin::mean ? mean(other, read, compute)
-                                     : concatenate(other, read, compute);
+    return join_ == StreamMerge::mean ? mean(other, read, compute)
+                                      : concatenate(other, read, compute);
   };
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (watch.input) watch.input(i, cast(read.detach(), compute).value());
-    const Pass layer_pass = pass.child(i);
+    const ForwardContext layer_pass = pass.child(i);
     const auto& sublayers = layers[i].sublayers;
     for (std::size_t j = 0; j < sublayers.size(); ++j) {
-      SublayerReads own = part_of(reads, sublayers[j], i);
+      SublayerInputs own = shard_range(reads, sublayers[j], i);
       own.memory = own.memory.detach();
       std::vector<Variable> beside;
-      append_rows(own.sides, beside);
-      own.sides = without_rows(std::move(own.sides));
-      const Pass deciding = recomputed(layer_pass.child(j));
+      append_rows(own.encoder_outputs, beside);
+      own.encoder_outputs = without_rows(std::move(own.encoder_outputs));
+      const ForwardContext deciding = recomputed(layer_pass.child(j));
       const ReversibleFunction f = [sublayer = sublayers[j],
                                     enter = j == 0 ? layers[i].enter : nullptr,
                                     own,
@@ -71,8 +71,8 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
                                     rate = dropout_,
                                     again = deciding](const Variable& in,
                                                       const std::vector<Variable>& rows) {
-        SublayerReads given = own;
-        given.sides = with_rows(std::move(given.sides), rows);
+        SublayerInputs given = own;
+        given.encoder_outputs = with_rows(std::move(given.encoder_outputs), rows);
         if (given.memory.defined()) given.memory = sublayer.norm(given.memory);
         const Variable entered = enter ? enter(in, again) : in;
         const Variable normed =
@@ -85,11 +85,11 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
                          ? reversible_add(std::move(other), read, f, streams, beside)
                          : add(other, cast(f(read, beside), other.value().dtype()));
       other = std::exchange(read, std::move(sum));
-      if (const SideWatch* side = shown_of(watch, i, sublayers[j]))
+      if (const CrossAttentionRecorder* side = shown_of(watch, i, sublayers[j]))
         show(*side,
              sublayers[j],
              sublayers[j].norm.beside(input, deciding, reads.context.mask.key_length, compute),
-             part_of(reads, sublayers[j], i),
+             shard_range(reads, sublayers[j], i),
              deciding);
     }
     if (watch.output) watch.output(i, joined());

@@ -6,7 +6,7 @@
 namespace longspan {
 
 // How the two streams become one at the end.
-enum class StreamJoin : std::uint8_t {
+enum class StreamMerge : std::uint8_t {
   mean,        // (y1 + y2) / 2
   concatenate  // [y1; y2], twice as wide
 };
@@ -23,17 +23,17 @@ class ReversibleResidual : public Residual {
   // gradients are the same to rounding: kept streams are there to compare with.
   enum class Streams : std::uint8_t { rebuilt, kept };
 
-  ReversibleResidual(StreamJoin join, double dropout, Streams streams = Streams::rebuilt)
+  ReversibleResidual(StreamMerge join, double dropout, Streams streams = Streams::rebuilt)
       : join_(join), dropout_(dropout), streams_(streams) {}
   // Result: [batch, time, width or 2 width], in x's dtype.
   Variable run(std::span<const Layer> layers,
                const Variable& x,
-               const StackReads& reads,
-               const Pass& pass,
-               const LayerWatch& watch = {}) const override;
+               const StackInputs& reads,
+               const ForwardContext& pass,
+               const LayerRecorder& watch = {}) const override;
 
  private:
-  StreamJoin join_;
+  StreamMerge join_;
   double dropout_;
   Streams streams_;
 };

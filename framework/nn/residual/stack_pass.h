@@ -16,31 +16,34 @@ inline void check_memories(std::span<const Layer> layers, std::span<const Variab
 }
 
 // What a sublayer of layer i gets of what the stack reads.
-inline SublayerReads part_of(const StackReads& reads, const Sublayer& sublayer, std::size_t i) {
-  SublayerReads part = {.context = reads.context};
+inline SublayerInputs shard_range(const StackInputs& reads,
+                                  const Sublayer& sublayer,
+                                  std::size_t i) {
+  SublayerInputs part = {.context = reads.context};
   if (sublayer.reads == Reads::memory && !reads.memories.empty()) part.memory = reads.memories[i];
-  if (sublayer.reads == Reads::sides) part.sides = reads.sides;
+  if (sublayer.reads == Reads::sides) part.encoder_outputs = reads.encoder_outputs;
   return part;
 }
 
 // Sides are given to a recomputation as a list of their rows, and get others in their place there.
-inline void append_rows(const std::vector<Side>& sides, std::vector<Variable>& to) {
-  for (const Side& side : sides) to.push_back(side.rows);
+inline void append_rows(const std::vector<EncoderOutput>& sides, std::vector<Variable>& to) {
+  for (const EncoderOutput& side : sides) to.push_back(side.rows);
 }
-inline std::vector<Side> with_rows(std::vector<Side> sides, std::span<const Variable> rows) {
+inline std::vector<EncoderOutput> with_rows(std::vector<EncoderOutput> sides,
+                                            std::span<const Variable> rows) {
   for (std::size_t i = 0; i < sides.size(); ++i) sides[i].rows = rows[i];
   return sides;
 }
-inline std::vector<Side> without_rows(std::vector<Side> sides) {
-  for (Side& side : sides) side.rows = {};
+inline std::vector<EncoderOutput> without_rows(std::vector<EncoderOutput> sides) {
+  for (EncoderOutput& side : sides) side.rows = {};
   return sides;
 }
 
 // Ops know shapes and no layers: what fails in one says here where it stands in the model.
 inline Variable run_sublayer(const Sublayer& sublayer,
                              const Variable& x,
-                             const SublayerReads& reads,
-                             const Pass& pass) {
+                             const SublayerInputs& reads,
+                             const ForwardContext& pass) {
   const Span span({.kind = ActivityKind::layer, .layer = sublayer.name});
   try {
     return sublayer.run(x, reads, pass);
@@ -53,21 +56,23 @@ inline Variable run_sublayer(const Sublayer& sublayer,
 }
 
 // Who is shown what a sublayer of layer i looks at, or nullptr.
-inline const SideWatch* shown_of(const LayerWatch& watch, std::size_t i, const Sublayer& sublayer) {
-  return watch.side.of(i) && sublayer.look ? &watch.side : nullptr;
+inline const CrossAttentionRecorder* shown_of(const LayerRecorder& watch,
+                                              std::size_t i,
+                                              const Sublayer& sublayer) {
+  return watch.side.of(i) && sublayer.recorder ? &watch.side : nullptr;
 }
 // After the sublayer has run. x: as it was prepared for it.
-inline void show(const SideWatch& side,
+inline void show(const CrossAttentionRecorder& side,
                  const Sublayer& sublayer,
                  const Variable& x,
-                 const SublayerReads& reads,
-                 const Pass& pass) {
-  side.give(sublayer.look(x, reads, pass, side.heads));
+                 const SublayerInputs& reads,
+                 const ForwardContext& pass) {
+  side.give(sublayer.recorder(x, reads, pass, side.heads));
 }
 
 // The pass of something that is computed again if it is recorded: its decisions are kept.
-inline Pass recomputed(Pass pass) {
-  if (is_recording() && !pass.decisions) pass.decisions = std::make_shared<Decisions>();
+inline ForwardContext recomputed(ForwardContext pass) {
+  if (is_recording() && !pass.decisions) pass.decisions = std::make_shared<DecisionCache>();
   return pass;
 }
 

@@ -5,44 +5,45 @@
 namespace longspan {
 namespace {
 
-bool runs_again(const LayerWalk& walk, const Sublayer& sublayer) {
+bool runs_again(const LayerRunner& walk, const Sublayer& sublayer) {
   return walk.again.kind == Recomputation::Kind::attention && sublayer.reads != Reads::nothing;
 }
 
 // `next`: the sublayer that reads the result, or nullptr.
-Stream run_one(const LayerWalk& walk,
+Stream run_one(const LayerRunner& walk,
                const Sublayer& sublayer,
                const Sublayer* next,
                Stream x,
-               SublayerReads reads,
-               const Pass& pass) {
+               SublayerInputs reads,
+               const ForwardContext& pass) {
   const bool prepares = next != nullptr && !runs_again(walk, *next);
   if (!runs_again(walk, sublayer))
     return walk.step(sublayer, prepares ? next : nullptr, std::move(x), std::move(reads), pass);
   std::vector<Variable> inputs = {x.value, std::exchange(reads.memory, {})};
-  append_rows(reads.sides, inputs);
-  reads.sides = without_rows(std::move(reads.sides));
+  append_rows(reads.encoder_outputs, inputs);
+  reads.encoder_outputs = without_rows(std::move(reads.encoder_outputs));
   return {recompute(
       [step = walk.step, sublayer, reads, again = recomputed(pass)](
           const std::vector<Variable>& in) {
-        SublayerReads given = reads;
+        SublayerInputs given = reads;
         given.memory = in[1];
-        given.sides = with_rows(std::move(given.sides), std::span(in).subspan(2));
+        given.encoder_outputs =
+            with_rows(std::move(given.encoder_outputs), std::span(in).subspan(2));
         return step(sublayer, nullptr, {in[0]}, std::move(given), again).value;
       },
       inputs)};
 }
 
 // The same, and what the sublayer looks at is shown.
-Stream run_shown(const LayerWalk& walk,
+Stream run_shown(const LayerRunner& walk,
                  const Sublayer& sublayer,
                  const Sublayer* next,
                  Stream x,
-                 const SublayerReads& reads,
-                 const Pass& once,
-                 const SideWatch& side) {
+                 const SublayerInputs& reads,
+                 const ForwardContext& once,
+                 const CrossAttentionRecorder& side) {
   // The norm is made twice, and decides once.
-  const Pass pass = recomputed(once);
+  const ForwardContext pass = recomputed(once);
   const Variable input =
       x.norm.defined() ? x.norm : walk.prepared(sublayer, x.value, reads.context, pass);
   Stream result = run_one(walk, sublayer, next, std::move(x), reads, pass);
@@ -51,13 +52,13 @@ Stream run_shown(const LayerWalk& walk,
 }
 
 // Some layers that follow one another; `first` is the place of the first, the memories are theirs.
-Variable run_layers(const LayerWalk& walk,
+Variable run_layers(const LayerRunner& walk,
                     std::span<const Layer> layers,
                     std::size_t first,
                     const Variable& x,
-                    const StackReads& reads,
-                    const Pass& pass,
-                    const LayerWatch& watch) {
+                    const StackInputs& reads,
+                    const ForwardContext& pass,
+                    const LayerRecorder& watch) {
   const auto next_of = [&](std::size_t i, std::size_t j) -> const Sublayer* {
     if (j + 1 < layers[i].sublayers.size()) return &layers[i].sublayers[j + 1];
     const bool reads_it = i + 1 < layers.size() && !layers[i + 1].enter;
@@ -65,16 +66,16 @@ Variable run_layers(const LayerWalk& walk,
   };
   Stream stream = {x};
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const Pass layer_pass = pass.child(first + i);
+    const ForwardContext layer_pass = pass.child(first + i);
     if (layers[i].enter) stream = {layers[i].enter(stream.value, layer_pass)};
     if (watch.input) watch.input(first + i, stream.value.value());
     const auto& sublayers = layers[i].sublayers;
     for (std::size_t j = 0; j < sublayers.size(); ++j) {
       const Sublayer& sublayer = sublayers[j];
       const Sublayer* const next = next_of(i, j);
-      SublayerReads part = part_of(reads, sublayer, i);
-      const Pass own = layer_pass.child(j);
-      const SideWatch* const side = shown_of(watch, first + i, sublayer);
+      SublayerInputs part = shard_range(reads, sublayer, i);
+      const ForwardContext own = layer_pass.child(j);
+      const CrossAttentionRecorder* const side = shown_of(watch, first + i, sublayer);
       stream = side ? run_shown(walk, sublayer, next, std::move(stream), part, own, *side)
                     : run_one(walk, sublayer, next, std::move(stream), std::move(part), own);
     }
@@ -84,29 +85,29 @@ Variable run_layers(const LayerWalk& walk,
 }
 
 // The same, computed again in the backward pass.
-Variable run_again(const LayerWalk& walk,
+Variable run_again(const LayerRunner& walk,
                    std::span<const Layer> layers,
                    std::size_t first,
                    const Variable& x,
-                   const StackReads& reads,
-                   const Pass& pass,
-                   const LayerWatch& watch) {
+                   const StackInputs& reads,
+                   const ForwardContext& pass,
+                   const LayerRecorder& watch) {
   std::vector<Variable> given = {x};
-  append_rows(reads.sides, given);
+  append_rows(reads.encoder_outputs, given);
   if (!reads.memories.empty())
     for (std::size_t i = 0; i < layers.size(); ++i) given.push_back(reads.memories[first + i]);
   const auto run = [walk,
                     first,
                     again = recomputed(pass),
                     context = reads.context,
-                    sides = without_rows(reads.sides)](std::span<const Layer> of,
-                                                       const std::vector<Variable>& in,
-                                                       const LayerWatch& seen) {
+                    sides = without_rows(reads.encoder_outputs)](std::span<const Layer> of,
+                                                                 const std::vector<Variable>& in,
+                                                                 const LayerRecorder& seen) {
     const std::span<const Variable> beside = std::span(in).subspan(1);
     const std::span<const Variable> memories = beside.subspan(sides.size());
-    const StackReads own = {.memories = {memories.begin(), memories.end()},
-                            .context = context,
-                            .sides = with_rows(sides, beside)};
+    const StackInputs own = {.memories = {memories.begin(), memories.end()},
+                             .context = context,
+                             .encoder_outputs = with_rows(sides, beside)};
     return run_layers(walk, of, first, in[0], own, again, seen);
   };
   return recompute(
@@ -118,17 +119,17 @@ Variable run_again(const LayerWalk& walk,
 
 }  // namespace
 
-Variable walk_layers(const LayerWalk& walk,
-                     std::span<const Layer> layers,
-                     const Variable& x,
-                     const StackReads& reads,
-                     const Pass& pass,
-                     const LayerWatch& watch) {
+Variable run_layer_stack(const LayerRunner& walk,
+                         std::span<const Layer> layers,
+                         const Variable& x,
+                         const StackInputs& reads,
+                         const ForwardContext& pass,
+                         const LayerRecorder& watch) {
   check_memories(layers, reads.memories);
   if (walk.again.kind != Recomputation::Kind::layers)
     return run_layers(walk, layers, 0, x, reads, pass, watch);
   // What is shown to somebody is kept anyway.
-  const std::size_t together = watch.output ? 1 : static_cast<std::size_t>(walk.again.together);
+  const std::size_t together = watch.output ? 1 : static_cast<std::size_t>(walk.again.num_layers);
   Variable stream = x;
   for (std::size_t first = 0, count = 0; first < layers.size(); first += count) {
     const bool is_shown = watch.side.of(first);

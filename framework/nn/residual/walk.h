@@ -19,24 +19,26 @@ struct Stream {
 using SublayerStep = std::function<Stream(const Sublayer& sublayer,
                                           const Sublayer* next,
                                           Stream x,
-                                          SublayerReads reads,
-                                          const Pass& pass)>;
+                                          SublayerInputs reads,
+                                          const ForwardContext& pass)>;
 
-struct LayerWalk {
+struct LayerRunner {
   SublayerStep step;
   // The stream as a sublayer reads it, for whom it is shown to: the step reads it too.
-  std::function<Variable(
-      const Sublayer& sublayer, const Variable& x, const SegmentContext& context, const Pass& pass)>
+  std::function<Variable(const Sublayer& sublayer,
+                         const Variable& x,
+                         const AttentionContext& context,
+                         const ForwardContext& pass)>
       prepared;
   Recomputation again = {};
 };
 
 // As Residual::run.
-Variable walk_layers(const LayerWalk& walk,
-                     std::span<const Layer> layers,
-                     const Variable& x,
-                     const StackReads& reads,
-                     const Pass& pass,
-                     const LayerWatch& watch);
+Variable run_layer_stack(const LayerRunner& walk,
+                         std::span<const Layer> layers,
+                         const Variable& x,
+                         const StackInputs& reads,
+                         const ForwardContext& pass,
+                         const LayerRecorder& watch);
 
 }  // namespace longspan

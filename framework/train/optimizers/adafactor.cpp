@@ -14,9 +14,9 @@
 namespace longspan {
 namespace {
 
-bool is_vector(const Parameter& parameter) { return !FactoredSquares::has(parameter); }
+bool is_vector(const Parameter& parameter) { return !FactoredSecondMoment::has(parameter); }
 
-class Adafactor : public UpdateRule {
+class Adafactor : public OptimizerRule {
  public:
   Adafactor(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options),
@@ -52,7 +52,7 @@ class Adafactor : public UpdateRule {
     }
   }
 
-  std::string keeps() const override {
+  std::string state_signature() const override {
     return first_ ? "the factored squares and the moment of adafactor"
                   : "the factored squares of adafactor";
   }
@@ -76,12 +76,12 @@ class Adafactor : public UpdateRule {
         continue;
       }
       on(parameters_.device(), [&](auto backend) {
-        root_direction(backend,
-                       {.gradient = parameter->own_gradient,
-                        .second = second_.of(*parameter),
-                        .gradient_factor = step.gradient_factor,
-                        .beta2 = beta2,
-                        .epsilon = epsilon});
+        rms_precondition(backend,
+                         {.gradient = parameter->shard_gradient,
+                          .second = second_.of(*parameter),
+                          .gradient_factor = step.gradient_factor,
+                          .beta2 = beta2,
+                          .epsilon = epsilon});
       });
     }
   }
@@ -89,35 +89,35 @@ class Adafactor : public UpdateRule {
   // The decay goes by the rate, the step by what of it is left after clipping.
   void follow(const Parameter& parameter, double rate, double step) const {
     const double decay = parameter.decays ? options_.weight_decay : 0;
-    DirectedUpdate update = {.weight = parameter.own_master,
-                             .direction = parameter.own_gradient,
-                             .compute = parameter.own_compute,
-                             .keep = 1 - decay * rate,
-                             .rate = step};
+    ApplyUpdate update = {.weight = parameter.shard_master,
+                          .direction = parameter.shard_gradient,
+                          .compute = parameter.shard_compute,
+                          .decay_factor = 1 - decay * rate,
+                          .rate = step};
     on(parameters_.device(), [&](auto backend) {
       if (first_) {
         const double beta1 = *options_.beta1;
         const Tensor moment = first_->of(parameter);
         scale(backend, beta1, moment, moment);
-        accumulate(backend, (1 - beta1) * step, parameter.own_gradient, moment);
+        accumulate(backend, (1 - beta1) * step, parameter.shard_gradient, moment);
         update.direction = moment;
         update.rate = 1;
       }
-      directed_update(backend, update);
+      apply_update(backend, update);
     });
   }
 
   OptimizerOptions options_;
   const Parameters& parameters_;
-  FactoredSquares factored_;
-  OwnBuffer second_;  // of vectors
-  std::optional<OwnBuffer> first_;
+  FactoredSecondMoment factored_;
+  StateBuffer second_;  // of vectors
+  std::optional<StateBuffer> first_;
 };
 
 }  // namespace
 
-std::unique_ptr<UpdateRule> make_adafactor(const OptimizerOptions& options,
-                                           const Parameters& parameters) {
+std::unique_ptr<OptimizerRule> make_adafactor(const OptimizerOptions& options,
+                                              const Parameters& parameters) {
   return std::make_unique<Adafactor>(options, parameters);
 }
 

@@ -10,20 +10,20 @@
 namespace longspan {
 namespace {
 
-class Adagrad : public UpdateRule {
+class Adagrad : public OptimizerRule {
  public:
   Adagrad(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options), parameters_(parameters), sum_("sum", parameters) {}
 
   void update(const UpdateStep& step) override {
-    if (options_.clip_each > 0)
+    if (options_.grad_clip > 0)
       update_clipped(step);
     else
-      for (const ParameterRun& run : parameters_.runs())
+      for (const FlatParameterRun& run : parameters_.runs())
         update_range(range_of(run, step, options_.weight_decay), sum_.of(run));
   }
 
-  std::string keeps() const override { return "the sums of adagrad"; }
+  std::string state_signature() const override { return "the sums of adagrad"; }
   void add_to(TrainingState& state) const override { sum_.add_to(state); }
 
  private:
@@ -53,20 +53,20 @@ class Adagrad : public UpdateRule {
       if (!parameters_.reads(*parameter)) continue;
       OptimizerRange range = range_of(*parameter, step, 0);
       range.gradient_factor = 1;
-      if (norm > options_.clip_each) range.learning_rate *= options_.clip_each / (norm + 1e-10);
+      if (norm > options_.grad_clip) range.learning_rate *= options_.grad_clip / (norm + 1e-10);
       update_range(range, sum_.of(*parameter));
     }
   }
 
   OptimizerOptions options_;
   const Parameters& parameters_;
-  OwnBuffer sum_;
+  StateBuffer sum_;
 };
 
 }  // namespace
 
-std::unique_ptr<UpdateRule> make_adagrad(const OptimizerOptions& options,
-                                         const Parameters& parameters) {
+std::unique_ptr<OptimizerRule> make_adagrad(const OptimizerOptions& options,
+                                            const Parameters& parameters) {
   return std::make_unique<Adagrad>(options, parameters);
 }
 

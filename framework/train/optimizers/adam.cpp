@@ -21,7 +21,7 @@ double rectification(double beta2, std::int64_t update) {
                    ((longest - 4) * (longest - 2) * length));
 }
 
-class Adam : public UpdateRule {
+class Adam : public OptimizerRule {
  public:
   Adam(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options),
@@ -32,7 +32,7 @@ class Adam : public UpdateRule {
   void update(const UpdateStep& step) override {
     const double beta2 = options_.beta2.value_or(0.999);
     const double rectified = rectifies() ? rectification(beta2, step.number) : 1;
-    for (const ParameterRun& run : parameters_.runs())
+    for (const FlatParameterRun& run : parameters_.runs())
       on(parameters_.device(), [&](auto backend) {
         adam_update(backend,
                     {.range = range_of(run, step, options_.weight_decay),
@@ -48,7 +48,7 @@ class Adam : public UpdateRule {
       });
   }
 
-  std::string keeps() const override {
+  std::string state_signature() const override {
     return rectifies() ? "the moments of radam" : "the moments of adam or adamw";
   }
   void add_to(TrainingState& state) const override {
@@ -61,14 +61,14 @@ class Adam : public UpdateRule {
 
   OptimizerOptions options_;
   const Parameters& parameters_;
-  OwnBuffer first_;
-  OwnBuffer second_;
+  StateBuffer first_;
+  StateBuffer second_;
 };
 
 }  // namespace
 
-std::unique_ptr<UpdateRule> make_adam(const OptimizerOptions& options,
-                                      const Parameters& parameters) {
+std::unique_ptr<OptimizerRule> make_adam(const OptimizerOptions& options,
+                                         const Parameters& parameters) {
   return std::make_unique<Adam>(options, parameters);
 }
 

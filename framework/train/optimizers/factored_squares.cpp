@@ -31,19 +31,19 @@ std::vector<std::int64_t> places_in_whole(const std::vector<std::int64_t>& box,
 
 // What this rank owns of a parameter, with a number for each line of its piece.
 MatrixPart part_of(const Parameter& parameter, const Tensor& by_row, const Tensor& by_column) {
-  return {.elements = parameter.own_gradient,
-          .first = parameter.own_begin,
+  return {.elements = parameter.shard_gradient,
+          .first = parameter.shard_begin,
           .rows = parameter.shape[-2],
           .columns = parameter.shape[-1],
           .by_row = by_row,
           .by_column = by_column};
 }
 
-bool is_owned(const Parameter& parameter) { return parameter.own_begin < parameter.own_end; }
+bool is_owned(const Parameter& parameter) { return parameter.shard_begin < parameter.shard_end; }
 
 // means = beta2 * means + (1 - beta2) * sums / terms.
 void move(const Tensor& means, std::span<const double> sums, std::int64_t terms, double beta2) {
-  on_host(means.device(), [&] {
+  dispatch_on_host(means.device(), [&] {
     const auto values = means.span<double>();
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = beta2 * values[i] + (1 - beta2) * sums[i] / static_cast<double>(terms);
@@ -52,7 +52,7 @@ void move(const Tensor& means, std::span<const double> sums, std::int64_t terms,
 
 }  // namespace
 
-FactoredSquares::FactoredSquares(const Parameters& parameters) : parameters_(parameters) {
+FactoredSecondMoment::FactoredSecondMoment(const Parameters& parameters) : parameters_(parameters) {
   for (const auto& parameter : parameters.trained()) {
     Means& means = means_.emplace_back();
     if (!has(*parameter)) continue;
@@ -74,7 +74,7 @@ FactoredSquares::FactoredSquares(const Parameters& parameters) : parameters_(par
   }
 }
 
-void FactoredSquares::update(double factor, double epsilon, double beta2) {
+void FactoredSecondMoment::update(double factor, double epsilon, double beta2) {
   const Device& device = parameters_.device();
   std::int64_t lines = 0;
   for (const Means& means : means_)
@@ -89,7 +89,7 @@ void FactoredSquares::update(double factor, double epsilon, double beta2) {
     double* const rows = next;
     double* const columns = rows + means.rows.elements();
     next = columns + means.columns.elements();
-    if (!is_owned(parameter) || !parameters_.answers_for(parameter)) continue;
+    if (!is_owned(parameter) || !parameters_.is_primary_owner(parameter)) continue;
     const auto zeros = [&](const std::vector<std::int64_t>& places) {
       return Tensor::zeros({std::ssize(places)}, DType::f64, device, MemoryTag::workspace);
     };
@@ -117,7 +117,7 @@ void FactoredSquares::update(double factor, double epsilon, double beta2) {
   }
 }
 
-void FactoredSquares::divide_by_root(std::size_t index, double factor) const {
+void FactoredSecondMoment::divide_by_root(std::size_t index, double factor) const {
   const Means& means = means_[index];
   const Parameter& parameter = *parameters_.trained()[index];
   if (!is_owned(parameter)) return;
@@ -153,7 +153,7 @@ void FactoredSquares::divide_by_root(std::size_t index, double factor) const {
   });
 }
 
-void FactoredSquares::add_to(TrainingState& state) const {
+void FactoredSecondMoment::add_to(TrainingState& state) const {
   const bool owned = parameters_.mesh().world.rank() == 0;
   for (std::size_t i = 0; i < means_.size(); ++i) {
     const Parameter& parameter = *parameters_.trained()[i];

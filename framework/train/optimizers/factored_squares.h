@@ -11,16 +11,16 @@ namespace longspan {
 // Of the last two axes of every parameter that has two or more; the axes before them count
 // matrices. They are means over whole tensors and small: every rank holds all of them, in f64, and
 // the first saves them. The parameters outlive it.
-class FactoredSquares {
+class FactoredSecondMoment {
  public:
-  explicit FactoredSquares(const Parameters& parameters);
+  explicit FactoredSecondMoment(const Parameters& parameters);
 
   static bool has(const Parameter& parameter) { return parameter.global_shape.dimensions() > 1; }
 
   // means = beta2 * means + (1 - beta2) * means of (factor * gradient)^2 + epsilon. Collective.
   void update(double factor, double epsilon, double beta2);
-  // own_gradient of parameter `index` of all becomes factor * own_gradient / sqrt(v), where v[r, c]
-  // is row r's mean times column c's over the mean of the rows.
+  // shard_gradient of parameter `index` of all becomes factor * shard_gradient / sqrt(v), where
+  // v[r, c] is row r's mean times column c's over the mean of the rows.
   void divide_by_root(std::size_t index, double factor) const;
 
   // "optimizer/rows/PARAMETER", the shape without the last axis, and "optimizer/columns/PARAMETER",

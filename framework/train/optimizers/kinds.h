@@ -14,7 +14,7 @@ struct OptimizerKindEntry {
   OptimizerKind kind = OptimizerKind::adamw;
   std::string name;                // in training.optimizer.type
   std::vector<std::string> reads;  // keys below training.optimizer
-  std::unique_ptr<UpdateRule> (*make)(const OptimizerOptions&, const Parameters&) = nullptr;
+  std::unique_ptr<OptimizerRule> (*make)(const OptimizerOptions&, const Parameters&) = nullptr;
   // Whether training reads other weights than those that it keeps: see Parameters.
   bool separate_masters = false;
 };
@@ -23,13 +23,13 @@ const std::vector<OptimizerKindEntry>& optimizer_kinds();
 const OptimizerKindEntry& entry_of(OptimizerKind kind);
 
 // A file each.
-std::unique_ptr<UpdateRule> make_adam(const OptimizerOptions&, const Parameters&);
-std::unique_ptr<UpdateRule> make_sgd(const OptimizerOptions&, const Parameters&);
-std::unique_ptr<UpdateRule> make_lamb(const OptimizerOptions&, const Parameters&);
-std::unique_ptr<UpdateRule> make_adafactor(const OptimizerOptions&, const Parameters&);
-std::unique_ptr<UpdateRule> make_adagrad(const OptimizerOptions&, const Parameters&);
-std::unique_ptr<UpdateRule> make_lion(const OptimizerOptions&, const Parameters&);
-std::unique_ptr<UpdateRule> make_muon(const OptimizerOptions&, const Parameters&);
-std::unique_ptr<UpdateRule> make_schedule_free(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_adam(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_sgd(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_lamb(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_adafactor(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_adagrad(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_lion(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_muon(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_schedule_free(const OptimizerOptions&, const Parameters&);
 
 }  // namespace longspan

@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-class Lamb : public UpdateRule {
+class Lamb : public OptimizerRule {
  public:
   Lamb(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options),
@@ -28,16 +28,16 @@ class Lamb : public UpdateRule {
       ++i;
       if (!parameters_.reads(*parameter)) continue;
       on(parameters_.device(), [&](auto backend) {
-        directed_update(backend,
-                        {.weight = parameter->own_master,
-                         .direction = parameter->own_gradient,
-                         .compute = parameter->own_compute,
-                         .rate = step.learning_rate * ratio});
+        apply_update(backend,
+                     {.weight = parameter->shard_master,
+                      .direction = parameter->shard_gradient,
+                      .compute = parameter->shard_compute,
+                      .rate = step.learning_rate * ratio});
       });
     }
   }
 
-  std::string keeps() const override { return "the moments of lamb"; }
+  std::string state_signature() const override { return "the moments of lamb"; }
   void add_to(TrainingState& state) const override {
     first_.add_to(state);
     second_.add_to(state);
@@ -46,18 +46,18 @@ class Lamb : public UpdateRule {
  private:
   void write_direction(const Parameter& parameter, const UpdateStep& step) const {
     on(parameters_.device(), [&](auto backend) {
-      adam_direction(backend,
-                     {.weight = parameter.own_master,
-                      .gradient = parameter.own_gradient,
-                      .first = first_.of(parameter),
-                      .second = second_.of(parameter),
-                      .gradient_factor = step.gradient_factor,
-                      .beta1 = options_.beta1.value_or(0.9),
-                      .beta2 = options_.beta2.value_or(0.999),
-                      .epsilon = options_.epsilon.value_or(1e-6),
-                      .weight_decay = parameter.decays ? options_.weight_decay : 0,
-                      .step = step.number,
-                      .corrects_bias = options_.lamb.bias_correction});
+      adam_precondition(backend,
+                        {.weight = parameter.shard_master,
+                         .gradient = parameter.shard_gradient,
+                         .first = first_.of(parameter),
+                         .second = second_.of(parameter),
+                         .gradient_factor = step.gradient_factor,
+                         .beta1 = options_.beta1.value_or(0.9),
+                         .beta2 = options_.beta2.value_or(0.999),
+                         .epsilon = options_.epsilon.value_or(1e-6),
+                         .weight_decay = parameter.decays ? options_.weight_decay : 0,
+                         .step = step.number,
+                         .corrects_bias = options_.lamb.bias_correction});
     });
   }
 
@@ -70,14 +70,14 @@ class Lamb : public UpdateRule {
 
   OptimizerOptions options_;
   const Parameters& parameters_;
-  OwnBuffer first_;
-  OwnBuffer second_;
+  StateBuffer first_;
+  StateBuffer second_;
 };
 
 }  // namespace
 
-std::unique_ptr<UpdateRule> make_lamb(const OptimizerOptions& options,
-                                      const Parameters& parameters) {
+std::unique_ptr<OptimizerRule> make_lamb(const OptimizerOptions& options,
+                                         const Parameters& parameters) {
   return std::make_unique<Lamb>(options, parameters);
 }
 

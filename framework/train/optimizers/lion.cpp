@@ -5,13 +5,13 @@
 namespace longspan {
 namespace {
 
-class Lion : public UpdateRule {
+class Lion : public OptimizerRule {
  public:
   Lion(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options), parameters_(parameters), first_("first", parameters) {}
 
   void update(const UpdateStep& step) override {
-    for (const ParameterRun& run : parameters_.runs())
+    for (const FlatParameterRun& run : parameters_.runs())
       on(parameters_.device(), [&](auto backend) {
         lion_update(backend,
                     {.range = range_of(run, step, options_.weight_decay),
@@ -21,19 +21,19 @@ class Lion : public UpdateRule {
       });
   }
 
-  std::string keeps() const override { return "the moment of lion"; }
+  std::string state_signature() const override { return "the moment of lion"; }
   void add_to(TrainingState& state) const override { first_.add_to(state); }
 
  private:
   OptimizerOptions options_;
   const Parameters& parameters_;
-  OwnBuffer first_;
+  StateBuffer first_;
 };
 
 }  // namespace
 
-std::unique_ptr<UpdateRule> make_lion(const OptimizerOptions& options,
-                                      const Parameters& parameters) {
+std::unique_ptr<OptimizerRule> make_lion(const OptimizerOptions& options,
+                                         const Parameters& parameters) {
   return std::make_unique<Lion>(options, parameters);
 }
 

@@ -8,7 +8,7 @@ namespace longspan {
 namespace {
 
 bool owns_all(const Parameter& parameter) {
-  return parameter.own_begin == 0 && parameter.own_end == parameter.shape.elements();
+  return parameter.shard_begin == 0 && parameter.shard_end == parameter.shape.elements();
 }
 
 // This rank's piece of a whole as copy_rows sees both: [outer, extent of the split axis, inner].
@@ -31,16 +31,16 @@ Tensor flat(const Tensor& tensor) { return tensor.reshape({tensor.elements()}); 
 
 // Writes what this rank owns of a gradient into the whole, [elements] of zeros.
 void fill_in(const Parameter& parameter, const Tensor& whole) {
-  const Tensor& own = parameter.own_gradient;
+  const Tensor& own = parameter.shard_gradient;
   if (!parameter.split()) {
-    whole.slice(parameter.own_begin, parameter.own_end).copy_from(own);
+    whole.slice(parameter.shard_begin, parameter.shard_end).copy_from(own);
     return;
   }
   Tensor piece = own;
   if (!owns_all(parameter)) {
     piece = Tensor::zeros(
         {parameter.shape.elements()}, own.dtype(), own.device(), MemoryTag::workspace);
-    piece.slice(parameter.own_begin, parameter.own_end).copy_from(own);
+    piece.slice(parameter.shard_begin, parameter.shard_end).copy_from(own);
   }
   const Cut cut(parameter);
   on(own.device(), [&](auto backend) {
@@ -56,9 +56,9 @@ void fill_in(const Parameter& parameter, const Tensor& whole) {
 
 // The way back.
 void take_out(const Parameter& parameter, const Tensor& whole) {
-  const Tensor& own = parameter.own_gradient;
+  const Tensor& own = parameter.shard_gradient;
   if (!parameter.split()) {
-    own.copy_from(whole.slice(parameter.own_begin, parameter.own_end));
+    own.copy_from(whole.slice(parameter.shard_begin, parameter.shard_end));
     return;
   }
   const bool all = owns_all(parameter);
@@ -76,7 +76,7 @@ void take_out(const Parameter& parameter, const Tensor& whole) {
               parameter.part.count,
               false);
   });
-  if (!all) own.copy_from(piece.slice(parameter.own_begin, parameter.own_end));
+  if (!all) own.copy_from(piece.slice(parameter.shard_begin, parameter.shard_end));
 }
 
 }  // namespace
@@ -86,7 +86,8 @@ std::pair<std::int64_t, std::int64_t> matrix_of(const Shape& shape) {
   return {rows, rows == 0 ? 0 : shape.elements() / rows};
 }
 
-MatrixRounds::MatrixRounds(const Parameters& parameters, const OwnBuffer::Which& which)
+DistributedMatrixUpdate::DistributedMatrixUpdate(const Parameters& parameters,
+                                                 const StateBuffer::Which& which)
     : parameters_(parameters),
       ranks_(parameters.sharing().zero > 0 ? parameters.mesh().world : parameters.mesh().tensor) {
   Round all;
@@ -102,20 +103,21 @@ MatrixRounds::MatrixRounds(const Parameters& parameters, const OwnBuffer::Which&
 }
 
 // Each element of a whole is to come from one rank of those that meet.
-bool MatrixRounds::fills_in(const Parameter& parameter) const {
-  if (parameters_.sharing().zero > 0) return parameters_.answers_for(parameter);
+bool DistributedMatrixUpdate::fills_in(const Parameter& parameter) const {
+  if (parameters_.sharing().zero > 0) return parameters_.is_primary_owner(parameter);
   return parameter.split() || parameters_.mesh().tensor.rank() == 0;
 }
 
-void MatrixRounds::of_gradients(const std::function<void(const Tensor& whole)>& change) const {
+void DistributedMatrixUpdate::of_gradients(
+    const std::function<void(const Tensor& whole)>& change) const {
   for (const Round& round : rounds_) run(round, change);
 }
 
-void MatrixRounds::run(const Round& round,
-                       const std::function<void(const Tensor& whole)>& change) const {
+void DistributedMatrixUpdate::run(const Round& round,
+                                  const std::function<void(const Tensor& whole)>& change) const {
   const std::int64_t longest = round.front()->global_shape.elements();
   const Tensor all = Tensor::zeros({ranks_.size(), longest},
-                                   round.front()->own_gradient.dtype(),
+                                   round.front()->shard_gradient.dtype(),
                                    parameters_.device(),
                                    MemoryTag::workspace);
   const auto whole_of = [&](std::size_t home) {

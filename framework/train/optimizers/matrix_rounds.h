@@ -18,9 +18,9 @@ std::pair<std::int64_t, std::int64_t> matrix_of(const Shape& shape);
 // back. They are the tensor ranks where each replica has all that is there, and all ranks where the
 // replicas share it out. A round takes, as scratch on every rank, as many matrices as there are
 // ranks; matrices of like size share one. The parameters outlive it.
-class MatrixRounds {
+class DistributedMatrixUpdate {
  public:
-  MatrixRounds(const Parameters& parameters, const OwnBuffer::Which& which);
+  DistributedMatrixUpdate(const Parameters& parameters, const StateBuffer::Which& which);
 
   // Changes the gradients of the matrices: `change` is called once for each on its home rank, with
   // the whole matrix [rows, columns] in the masters' dtype. Collective.

@@ -15,7 +15,7 @@ namespace {
 bool is_hidden(const Parameter& parameter) { return parameter.hidden; }
 bool is_other(const Parameter& parameter) { return !parameter.hidden; }
 
-class Muon : public UpdateRule {
+class Muon : public OptimizerRule {
  public:
   Muon(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options),
@@ -37,7 +37,9 @@ class Muon : public UpdateRule {
       if (parameter->hidden) follow(*parameter, step);
   }
 
-  std::string keeps() const override { return "the momentum of muon and moments beside it"; }
+  std::string state_signature() const override {
+    return "the momentum of muon and moments beside it";
+  }
   void add_to(TrainingState& state) const override {
     momentum_.add_to(state);
     first_.add_to(state);
@@ -47,12 +49,12 @@ class Muon : public UpdateRule {
  private:
   void write_direction(const Parameter& parameter, const UpdateStep& step) const {
     on(parameters_.device(), [&](auto backend) {
-      momentum_direction(backend,
-                         {.gradient = parameter.own_gradient,
-                          .buffer = momentum_.of(parameter),
-                          .gradient_factor = step.gradient_factor,
-                          .momentum = options_.momentum.value_or(0.95),
-                          .nesterov = options_.nesterov.value_or(true)});
+      momentum_step(backend,
+                    {.gradient = parameter.shard_gradient,
+                     .buffer = momentum_.of(parameter),
+                     .gradient_factor = step.gradient_factor,
+                     .momentum = options_.momentum.value_or(0.95),
+                     .nesterov = options_.nesterov.value_or(true)});
     });
   }
 
@@ -68,12 +70,12 @@ class Muon : public UpdateRule {
   void follow(const Parameter& parameter, const UpdateStep& step) const {
     const double decay = parameter.decays ? options_.weight_decay : 0;
     on(parameters_.device(), [&](auto backend) {
-      directed_update(backend,
-                      {.weight = parameter.own_master,
-                       .direction = parameter.own_gradient,
-                       .compute = parameter.own_compute,
-                       .keep = 1 - step.learning_rate * decay,
-                       .rate = step.learning_rate * scale_of(parameter)});
+      apply_update(backend,
+                   {.weight = parameter.shard_master,
+                    .direction = parameter.shard_gradient,
+                    .compute = parameter.shard_compute,
+                    .decay_factor = 1 - step.learning_rate * decay,
+                    .rate = step.learning_rate * scale_of(parameter)});
     });
   }
 
@@ -93,16 +95,16 @@ class Muon : public UpdateRule {
 
   OptimizerOptions options_;
   const Parameters& parameters_;
-  MatrixRounds rounds_;
-  OwnBuffer momentum_;  // of hidden matrices
-  OwnBuffer first_;     // of all else
-  OwnBuffer second_;
+  DistributedMatrixUpdate rounds_;
+  StateBuffer momentum_;  // of hidden matrices
+  StateBuffer first_;     // of all else
+  StateBuffer second_;
 };
 
 }  // namespace
 
-std::unique_ptr<UpdateRule> make_muon(const OptimizerOptions& options,
-                                      const Parameters& parameters) {
+std::unique_ptr<OptimizerRule> make_muon(const OptimizerOptions& options,
+                                         const Parameters& parameters) {
   return std::make_unique<Muon>(options, parameters);
 }
 

@@ -132,7 +132,7 @@ void declare(OptionTable& table, OptimizerOptions& options) {
   declare_adafactor(table, options);
   declare_muon(table, options);
   table.add(section + "adagrad.grad_clip",
-            options.clip_each,
+            options.grad_clip,
             "largest norm of the gradient of each tensor alone, by which its step becomes shorter "
             "(adaptive span: 0.03); 0: any",
             at_least(0.0));

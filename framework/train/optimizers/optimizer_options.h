@@ -52,7 +52,7 @@ struct OptimizerOptions {
   double weight_decay = 0;
   std::optional<double> momentum = {};
   std::optional<bool> nesterov = {};
-  double clip_each = 0;  // adagrad: the largest norm of one tensor's gradient; 0: any
+  double grad_clip = 0;  // adagrad: the largest norm of one tensor's gradient; 0: any
   LambOptions lamb = {};
   AdafactorOptions adafactor = {};
   MuonOptions muon = {};

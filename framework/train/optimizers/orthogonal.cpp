@@ -17,13 +17,13 @@ void orthogonalise_wide(const Tensor& x, std::int64_t iterations) {
   const auto square = [&] {
     return Tensor::empty({rows, rows}, x.dtype(), device, MemoryTag::workspace);
   };
-  const Tensor products = square(), fourth = square(), next = x.like(MemoryTag::workspace);
+  const Tensor products = square(), fourth = square(), next = x.empty_like(MemoryTag::workspace);
   const Tensor squares = Tensor::zeros({1}, DType::f64, device, MemoryTag::workspace);
   on(device, [&](auto backend) { sum_of_squares(backend, {x}, squares); });
   const double norm = std::sqrt(squares.item());
   on(device, [&](auto backend) { scale(backend, 1 / (norm + 1e-7), x, x); });
   for (std::int64_t i = 0; i < iterations; ++i) {
-    on_or_dry(device, [&](auto backend) {
+    dispatch_or_meta(device, [&](auto backend) {
       matmul(backend, {.a = x, .b = x, .c = products, .transpose_b = true});
       matmul(backend, {.a = products, .b = products, .c = fourth});
     });
@@ -32,7 +32,7 @@ void orthogonalise_wide(const Tensor& x, std::int64_t iterations) {
       accumulate(backend, b, products, fourth);
       scale(backend, a, x, next);
     });
-    on_or_dry(device, [&](auto backend) {
+    dispatch_or_meta(device, [&](auto backend) {
       matmul(backend, {.a = fourth, .b = x, .c = next, .accumulate = true});
     });
     x.copy_from(next);

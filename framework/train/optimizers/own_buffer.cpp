@@ -5,13 +5,13 @@
 
 namespace longspan {
 
-OwnBuffer::OwnBuffer(std::string name, const Parameters& parameters, const Which& which)
+StateBuffer::StateBuffer(std::string name, const Parameters& parameters, const Which& which)
     : name_(std::move(name)), parameters_(parameters) {
-  std::int64_t elements = which ? 0 : parameters.own_elements();
+  std::int64_t elements = which ? 0 : parameters.shard_elements();
   for (const auto& parameter : parameters.trained()) {
     if (which && !which(*parameter)) continue;
     places_[parameter.get()] = which ? elements : parameter->own_place;
-    if (which) elements += parameter->own_end - parameter->own_begin;
+    if (which) elements += parameter->shard_end - parameter->shard_begin;
   }
   values_ = Tensor::zeros({elements},
                           accumulator_of(parameters.compute_dtype()),
@@ -19,16 +19,16 @@ OwnBuffer::OwnBuffer(std::string name, const Parameters& parameters, const Which
                           MemoryTag::optimizer);
 }
 
-Tensor OwnBuffer::of(const Parameter& parameter) const {
+Tensor StateBuffer::of(const Parameter& parameter) const {
   const std::int64_t place = places_.at(&parameter);
-  return values_.slice(place, place + parameter.own_end - parameter.own_begin);
+  return values_.slice(place, place + parameter.shard_end - parameter.shard_begin);
 }
 
-Tensor OwnBuffer::of(const ParameterRun& run) const {
-  return values_.slice(run.own_place, run.own_place + run.own_master.elements());
+Tensor StateBuffer::of(const FlatParameterRun& run) const {
+  return values_.slice(run.own_place, run.own_place + run.shard_master.elements());
 }
 
-void OwnBuffer::add_to(TrainingState& state) const {
+void StateBuffer::add_to(TrainingState& state) const {
   for (const auto& parameter : parameters_.trained())
     if (places_.contains(parameter.get()))
       add_own(state,

@@ -12,17 +12,17 @@ namespace longspan {
 
 // Zeros at first, in the dtype of the masters; they are cut and shared out as these are. The
 // parameters outlive it.
-class OwnBuffer {
+class StateBuffer {
  public:
   using Which = std::function<bool(const Parameter&)>;
 
   // `name`: in checkpoints, "optimizer/NAME/PARAMETER". `which`: the parameters that have one;
   // empty: all.
-  OwnBuffer(std::string name, const Parameters& parameters, const Which& which = {});
+  StateBuffer(std::string name, const Parameters& parameters, const Which& which = {});
 
   // [elements that this rank owns]. Of a run only where all parameters have one.
   Tensor of(const Parameter& parameter) const;
-  Tensor of(const ParameterRun& run) const;
+  Tensor of(const FlatParameterRun& run) const;
 
   void add_to(TrainingState& state) const;
 

@@ -11,7 +11,7 @@ namespace {
 
 // The masters are the average: what is measured, saved and begun with. The forward pass of training
 // reads another point, so that parameters have masters of their own in any dtype.
-class ScheduleFree : public UpdateRule {
+class ScheduleFree : public OptimizerRule {
  public:
   ScheduleFree(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options),
@@ -27,10 +27,10 @@ class ScheduleFree : public UpdateRule {
         step.learning_rate * std::sqrt(1 - std::pow(beta2, static_cast<double>(step.number)));
     rates_ += rate * rate;
     const double share = rates_ > 0 ? rate * rate / rates_ : 0;
-    for (const ParameterRun& run : parameters_.runs()) {
+    for (const FlatParameterRun& run : parameters_.runs()) {
       const Tensor fast = fast_.of(run);
       // Only now are the weights there that the run begins with.
-      if (step.number == 1) fast.copy_from(run.own_master);
+      if (step.number == 1) fast.copy_from(run.shard_master);
       on(parameters_.device(), [&](auto backend) {
         schedule_free_update(backend,
                              {.range = range_of(run, step, options_.weight_decay),
@@ -45,18 +45,18 @@ class ScheduleFree : public UpdateRule {
     }
   }
 
-  void hold_in_ranges() const override {
+  void clamp_to_bounds() const override {
     for (const auto& parameter : parameters_.trained()) {
-      if (!parameter->range || parameter->own_begin == parameter->own_end) continue;
+      if (!parameter->range || parameter->shard_begin == parameter->shard_end) continue;
       const Tensor fast = fast_.of(*parameter);
       on(parameters_.device(), [&](auto backend) {
         clamp(backend, fast, parameter->range->least, parameter->range->most);
-        interpolate(backend, beta1(), parameter->own_master, fast, parameter->own_compute);
+        interpolate(backend, beta1(), parameter->shard_master, fast, parameter->shard_compute);
       });
     }
   }
 
-  std::string keeps() const override { return "the fast weights of schedule_free"; }
+  std::string state_signature() const override { return "the fast weights of schedule_free"; }
   void add_to(TrainingState& state) const override {
     fast_.add_to(state);
     second_.add_to(state);
@@ -66,9 +66,9 @@ class ScheduleFree : public UpdateRule {
 
   void write_training_weights(std::int64_t updates) const override {
     if (updates == 0) return;
-    for (const ParameterRun& run : parameters_.runs())
+    for (const FlatParameterRun& run : parameters_.runs())
       on(parameters_.device(), [&](auto backend) {
-        interpolate(backend, beta1(), run.own_master, fast_.of(run), run.own_compute);
+        interpolate(backend, beta1(), run.shard_master, fast_.of(run), run.shard_compute);
       });
   }
 
@@ -79,15 +79,15 @@ class ScheduleFree : public UpdateRule {
 
   OptimizerOptions options_;
   const Parameters& parameters_;
-  OwnBuffer fast_;
-  OwnBuffer second_;
+  StateBuffer fast_;
+  StateBuffer second_;
   double rates_ = 0;  // squared, of all updates
 };
 
 }  // namespace
 
-std::unique_ptr<UpdateRule> make_schedule_free(const OptimizerOptions& options,
-                                               const Parameters& parameters) {
+std::unique_ptr<OptimizerRule> make_schedule_free(const OptimizerOptions& options,
+                                                  const Parameters& parameters) {
   return std::make_unique<ScheduleFree>(options, parameters);
 }
 

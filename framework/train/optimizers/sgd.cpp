@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-class Sgd : public UpdateRule {
+class Sgd : public OptimizerRule {
  public:
   Sgd(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options), parameters_(parameters), momentum_(options.momentum.value_or(0.9)) {
@@ -16,7 +16,7 @@ class Sgd : public UpdateRule {
   }
 
   void update(const UpdateStep& step) override {
-    for (const ParameterRun& run : parameters_.runs())
+    for (const FlatParameterRun& run : parameters_.runs())
       on(parameters_.device(), [&](auto backend) {
         sgd_update(backend,
                    {.range = range_of(run, step, options_.weight_decay),
@@ -27,7 +27,7 @@ class Sgd : public UpdateRule {
       });
   }
 
-  std::string keeps() const override {
+  std::string state_signature() const override {
     return buffer_ ? "the momentum of sgd" : "nothing, as sgd without momentum";
   }
   void add_to(TrainingState& state) const override {
@@ -38,13 +38,13 @@ class Sgd : public UpdateRule {
   OptimizerOptions options_;
   const Parameters& parameters_;
   double momentum_;
-  std::optional<OwnBuffer> buffer_;
+  std::optional<StateBuffer> buffer_;
 };
 
 }  // namespace
 
-std::unique_ptr<UpdateRule> make_sgd(const OptimizerOptions& options,
-                                     const Parameters& parameters) {
+std::unique_ptr<OptimizerRule> make_sgd(const OptimizerOptions& options,
+                                        const Parameters& parameters) {
   return std::make_unique<Sgd>(options, parameters);
 }
 

@@ -18,9 +18,9 @@ struct UpdateStep {
 
 // Over what this rank owns of a model's parameters, which outlive it. Where tensors are cut, by
 // tensor ranks or by what is shared out, what a rule asks of a tensor is that of the whole tensor.
-class UpdateRule {
+class OptimizerRule {
  public:
-  virtual ~UpdateRule() = default;
+  virtual ~OptimizerRule() = default;
 
   // Renews the masters and what is computed with of them; every gradient is there, reduced, and may
   // be left as anything. Collective where the rule asks something of whole tensors.
@@ -28,10 +28,10 @@ class UpdateRule {
 
   // After an update, and after the masters of parameters that have a range were held to it: what
   // the rule keeps of those is held to it too. This rank's part.
-  virtual void hold_in_ranges() const {}
+  virtual void clamp_to_bounds() const {}
 
   // What it keeps, as a clause: a run goes on only from a checkpoint with the same.
-  virtual std::string keeps() const = 0;
+  virtual std::string state_signature() const = 0;
   virtual void add_to(TrainingState& state) const = 0;
   virtual void save(Scalars& /*scalars*/) const {}
   virtual void restore(const Scalars& /*scalars*/) {}
@@ -46,12 +46,12 @@ class UpdateRule {
 };
 
 // What an update works on, of neighbours that are treated alike and of one parameter.
-inline OptimizerRange range_of(const ParameterRun& run,
+inline OptimizerRange range_of(const FlatParameterRun& run,
                                const UpdateStep& step,
                                double weight_decay) {
-  return {.weight = run.own_master,
-          .gradient = run.own_gradient,
-          .compute = run.own_compute,
+  return {.weight = run.shard_master,
+          .gradient = run.shard_gradient,
+          .compute = run.shard_compute,
           .gradient_factor = step.gradient_factor,
           .learning_rate = step.learning_rate,
           .weight_decay = run.decays ? weight_decay : 0};
@@ -59,9 +59,9 @@ inline OptimizerRange range_of(const ParameterRun& run,
 inline OptimizerRange range_of(const Parameter& parameter,
                                const UpdateStep& step,
                                double weight_decay) {
-  return {.weight = parameter.own_master,
-          .gradient = parameter.own_gradient,
-          .compute = parameter.own_compute,
+  return {.weight = parameter.shard_master,
+          .gradient = parameter.shard_gradient,
+          .compute = parameter.shard_compute,
           .gradient_factor = step.gradient_factor,
           .learning_rate = step.learning_rate,
           .weight_decay = parameter.decays ? weight_decay : 0};

@@ -21,7 +21,8 @@ std::vector<double> squared_norms(const Parameters& parameters,
       Tensor::zeros({std::ssize(all)}, DType::f64, parameters.device(), MemoryTag::workspace);
   for (std::int64_t i = 0; i < std::ssize(all); ++i) {
     const Parameter& parameter = *all[static_cast<std::size_t>(i)];
-    if (!parameters.answers_for(parameter) || parameter.own_begin == parameter.own_end) continue;
+    if (!parameters.is_primary_owner(parameter) || parameter.shard_begin == parameter.shard_end)
+      continue;
     on(parameters.device(),
        [&](auto backend) { sum_of_squares(backend, {own(parameter)}, here.slice(i, i + 1)); });
   }
@@ -32,11 +33,11 @@ std::vector<double> squared_norms(const Parameters& parameters,
 }
 
 std::vector<double> squared_norms_of_weights(const Parameters& parameters) {
-  return squared_norms(parameters, [](const Parameter& each) { return each.own_master; });
+  return squared_norms(parameters, [](const Parameter& each) { return each.shard_master; });
 }
 
 std::vector<double> squared_norms_of_gradients(const Parameters& parameters) {
-  return squared_norms(parameters, [](const Parameter& each) { return each.own_gradient; });
+  return squared_norms(parameters, [](const Parameter& each) { return each.shard_gradient; });
 }
 
 }  // namespace longspan

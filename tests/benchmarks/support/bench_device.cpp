@@ -93,16 +93,16 @@ double seconds(const Device& device, const std::function<void()>& call) {
 }
 
 double wall_seconds(const Device& device, const std::function<void()>& call) {
-  device.wait();
+  device.synchronize();
   const auto begin = std::chrono::steady_clock::now();
   call();
-  device.wait();
+  device.synchronize();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 Times times(const Device& device, int calls, const std::function<void()>& call) {
   for (int i = 0; i < std::max(2, calls / 10); ++i) call();
-  device.wait();
+  device.synchronize();
   std::vector<double> all;
   for (int i = 0; i < calls; ++i) all.push_back(seconds(device, call));
   std::ranges::sort(all);

@@ -14,13 +14,13 @@ std::unique_ptr<Model> pairs_model(const ProcessMesh& mesh,
   options.common.heads = 4;
   options.common.feed_forward = 1024;
   options.common.dropout = 0.1;
-  const ModelSetting setting = {.vocabulary = vocabulary,
-                                .segment = longest,
-                                .compute = DType::f32,
-                                .device = Device::cpu(),
-                                .mesh = mesh,
-                                .smoothing = {.share = 0.1}};
-  return std::make_unique<Model>(setting, encoder_decoder_body(options), vocabulary_readout());
+  const ModelBuildOptions setting = {.vocabulary = vocabulary,
+                                     .segment = longest,
+                                     .compute = DType::f32,
+                                     .device = Device::cpu(),
+                                     .mesh = mesh,
+                                     .smoothing = {.share = 0.1}};
+  return std::make_unique<Model>(setting, encoder_decoder_body(options), lm_head());
 }
 
 }  // namespace longspan::bench

@@ -225,7 +225,7 @@ void check_mask(const GoldenFile& file) {
                 {.rules = masks::everything(), .query_begin = n},
                 {.span = SpanVariables{.span = spans, .ramp = ramp_of(file), .floor = floor}});
   backward({y}, {upstream});
-  const Tensor found = x.like(), dx = x.like();
+  const Tensor found = x.empty_like(), dx = x.empty_like();
   for_each([&](std::int64_t at, std::int64_t value, std::int64_t out) {
     found.data<double>()[at] = y.value().data<double>()[out];
     dx.data<double>()[at] = scale * gradient_of(values).data<double>()[value];

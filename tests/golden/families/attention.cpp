@@ -82,11 +82,11 @@ void check_attention(const GoldenFile& file) {
   expect_extent(file, "batch", x.shape()[0]);
   expect_extent(file, "tgt_len", x.shape()[1]);
   if (kind.cross) expect_extent(file, "src_len", source.shape()[1]);
-  SegmentContext context;
+  AttentionContext context;
   if (!kind.causal) context.mask.rules = Mask();
   if (kind.padding) context.mask.key_padding = mask_of(file, "inputs/key_padding_mask");
-  const Variable y = kind.cross ? layer(x, Side{.rows = source}, context, Pass())
-                                : layer(x, Variable(), context, Pass());
+  const Variable y = kind.cross ? layer(x, EncoderOutput{.rows = source}, context, ForwardContext())
+                                : layer(x, Variable(), context, ForwardContext());
   expect_output(file, "y", y.value());
   expect_output(
       file, "attention", probabilities(parameters, x.value(), source.value(), heads, context.mask));

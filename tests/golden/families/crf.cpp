@@ -38,11 +38,11 @@ void check_linear_chain(const GoldenFile& file) {
   std::int64_t steps = 0;
   for (const std::int64_t length : lengths) steps += length;
   EXPECT_TRUE(file.flag("masked") || steps == tags.elements()) << file.name();
-  const LinearChainWeights weights = {.start = leaf_of(file, "weights/start_transitions"),
-                                      .transitions = leaf_of(file, "weights/transitions"),
-                                      .end = leaf_of(file, "weights/end_transitions")};
+  const CrfWeights weights = {.start = leaf_of(file, "weights/start_transitions"),
+                              .transitions = leaf_of(file, "weights/transitions"),
+                              .end = leaf_of(file, "weights/end_transitions")};
   const Tensor lengths_tensor = testing::ids_of(lengths);
-  const Variable losses = linear_chain_losses(emissions, weights, tags, lengths_tensor);
+  const Variable losses = crf_losses(emissions, weights, tags, lengths_tensor);
   testing::Values likelihood = testing::values_of(losses.value());
   double total = 0;
   for (double& value : likelihood) total += value = -value;
@@ -51,7 +51,7 @@ void check_linear_chain(const GoldenFile& file) {
   expect_output(file,
                 "log_likelihood_token_mean",
                 testing::tensor_of<double>({total / static_cast<double>(steps)}, {1}));
-  EXPECT_TRUE(testing::same_bits(best_tags(emissions.value(), weights, lengths_tensor).tags,
+  EXPECT_TRUE(testing::same_bits(viterbi_decode(emissions.value(), weights, lengths_tensor).tags,
                                  file.ids("outputs/viterbi")))
       << file.name() << ": viterbi";
 

@@ -11,7 +11,7 @@
 namespace longspan::golden {
 namespace {
 
-std::unique_ptr<Mechanism> softmax(const Scope&, std::int64_t) {
+std::unique_ptr<AttentionOp> softmax(const Scope&, std::int64_t) {
   return std::make_unique<SoftmaxAttention>(0);
 }
 
@@ -21,7 +21,7 @@ ModelOptions options_of(const GoldenFile& file, std::int64_t layers) {
           .heads = file.integer("heads"),
           .feed_forward = file.integer("d_ff"),
           .activation = activation_of(file),
-          .norm = file.flag("pre_norm") ? NormPlacement::pre : NormPlacement::post,
+          .norm = file.flag("pre_norm") ? NormPosition::pre : NormPosition::post,
           .dropout = 0};
 }
 
@@ -73,10 +73,10 @@ Tensor lengths_of(const GoldenFile& file) {
 void check_decoder_layer(const GoldenFile& file) {
   const ModelOptions options = options_of(file, 1);
   Parameters parameters(testing::backend_device(), DType::f64, ProcessMesh());
-  const std::vector<Layer> layers =
-      make_layers(Scope(parameters),
-                  {.common = options, .cross = CrossOptions{.encoder_width = options.width}},
-                  softmax);
+  const std::vector<Layer> layers = make_layers(
+      Scope(parameters),
+      {.common = options, .cross = CrossAttentionOptions{.encoder_width = options.width}},
+      softmax);
   parameters.allocate(Random(0));
   std::vector<WeightName> weights;
   add_layer("", "layers/0/", true, weights);
@@ -87,11 +87,11 @@ void check_decoder_layer(const GoldenFile& file) {
   expect_extent(file, "batch", x.shape()[0]);
   expect_extent(file, "tgt_len", x.shape()[1]);
   expect_extent(file, "src_len", memory.shape()[1]);
-  Side side = {.rows = memory};
+  EncoderOutput side = {.rows = memory};
   if (file.flag("padding")) side.length = lengths_of(file);
-  StackReads reads;
-  reads.sides = {side};
-  const Variable y = make_residual(options)->run(layers, x, reads, Pass());
+  StackInputs reads;
+  reads.encoder_outputs = {side};
+  const Variable y = make_residual(options)->run(layers, x, reads, ForwardContext());
   expect_output(file, "y", y.value());
   backward({y}, {file.numbers("inputs/upstream").clone()});
   expect_gradient(file, "tgt", gradient_of(x));
@@ -106,11 +106,12 @@ void check_encoder_decoder(const GoldenFile& file) {
   encoder_options.final_norm = decoder_options.final_norm = true;
   Parameters parameters(testing::backend_device(), DType::f64, ProcessMesh());
   const Stack encoder(Scope(parameters).child("encoder"), {.common = encoder_options}, softmax);
-  const Stack decoder(Scope(parameters).child("decoder"),
-                      {.common = decoder_options,
-                       .cross = CrossOptions{.encoder_layers = encoder_options.layers,
-                                             .encoder_width = encoder_options.output_width()}},
-                      softmax);
+  const Stack decoder(
+      Scope(parameters).child("decoder"),
+      {.common = decoder_options,
+       .cross = CrossAttentionOptions{.encoder_layers = encoder_options.layers,
+                                      .encoder_width = encoder_options.output_width()}},
+      softmax);
   parameters.allocate(Random(0));
   std::vector<WeightName> weights;
   for (const std::string stack : {"encoder", "decoder"}) {
@@ -131,11 +132,11 @@ void check_encoder_decoder(const GoldenFile& file) {
   expect_extent(file, "batch", source.shape()[0]);
   expect_extent(file, "src_len", source.shape()[1]);
   expect_extent(file, "tgt_len", target.shape()[1]);
-  Side side;
+  EncoderOutput side;
   if (file.flag("padding")) side.length = lengths_of(file);
-  const Pass pass;
-  StackReads reads;
-  reads.sides = encoder.encode(source, side, Wiring::last, pass);
+  const ForwardContext pass;
+  StackInputs reads;
+  reads.encoder_outputs = encoder.encode(source, side, CrossAttentionMapping::last, pass);
   const Variable y = decoder(target, reads, pass);
   expect_output(file, "y", y.value());
   backward({y}, {file.numbers("inputs/upstream").clone()});

@@ -13,7 +13,7 @@ void check_encoder_layer(const GoldenFile& file) {
                           .heads = file.integer("heads"),
                           .feed_forward = file.integer("d_ff"),
                           .activation = activation_of(file),
-                          .norm = file.flag("pre_norm") ? NormPlacement::pre : NormPlacement::post,
+                          .norm = file.flag("pre_norm") ? NormPosition::pre : NormPosition::post,
                           .dropout = 0};
   Parameters parameters(testing::backend_device(), DType::f64, ProcessMesh());
   const std::vector<Layer> layers = make_layers(
@@ -39,10 +39,10 @@ void check_encoder_layer(const GoldenFile& file) {
   const Variable x = leaf_of(file, "inputs/src");
   expect_extent(file, "batch", x.shape()[0]);
   expect_extent(file, "src_len", x.shape()[1]);
-  SegmentContext context;
+  AttentionContext context;
   context.mask.rules = Mask();
   if (file.flag("padding")) context.mask.key_padding = padding_of(file);
-  const Variable y = make_residual(options)->run(layers, x, {.context = context}, Pass());
+  const Variable y = make_residual(options)->run(layers, x, {.context = context}, ForwardContext());
   expect_output(file, "y", y.value());
   backward({y}, {file.numbers("inputs/upstream").clone()});
   expect_gradient(file, "src", gradient_of(x));

@@ -118,7 +118,7 @@ void check_gated_layer(const GoldenFile& file) {
                           .heads = file.integer("heads"),
                           .head_width = file.integer("d_head"),
                           .feed_forward = file.integer("d_ff"),
-                          .norm = NormPlacement::pre,
+                          .norm = NormPosition::pre,
                           .residual = ResidualKind::gated,
                           .dropout = 0};
   options.gate = {.kind = gated ? GateKind::gru : GateKind::sum, .biases = gated};
@@ -166,13 +166,13 @@ void check_gated_layer(const GoldenFile& file) {
   expect_extent(file, "batch", x.shape()[0]);
   expect_extent(file, "len", x.shape()[1]);
   expect_extent(file, "mem_now", remembered);
-  SegmentContext context;
+  AttentionContext context;
   context.mask.query_begin = remembered;
   context.distances = distances;
   const GatedResidual residual({.relu = false, .normed_memory = false});
-  StackReads reads = {.context = context};
+  StackInputs reads = {.context = context};
   if (remembers) reads.memories = {memory};
-  const Variable y = residual.run(layers, x, reads, Pass());
+  const Variable y = residual.run(layers, x, reads, ForwardContext());
   expect_output(file, "y", exchanged_leading_axes(y.value()));
   backward({y}, {exchanged_leading_axes(file.numbers("inputs/upstream"))});
   expect_gradient(file, "x", exchanged_leading_axes(gradient_of(x)));

@@ -37,12 +37,12 @@ Variable weighed(const Variable& x, const Tensor& log_weights) {
       to.data<double>()[i] =
           from.data<double>()[i] * std::exp(log_weights.data<double>()[i / width]);
   };
-  const Tensor y = x.value().like();
+  const Tensor y = x.value().empty_like();
   write(x.value(), y);
-  return record(y, {x}, [write](Gradients& gradients) {
-    const Tensor dx = gradients.output().like();
+  return record(y, {x}, [write](BackwardContext& gradients) {
+    const Tensor dx = gradients.output().empty_like();
     write(gradients.output(), dx);
-    gradients.give(0, dx);
+    gradients.set(0, dx);
   });
 }
 
@@ -55,10 +55,10 @@ Tensor filled(const Shape& shape, double number, const Device& device) {
 // keys is that of all positions, in causal attention too.
 Variable favor_softmax(const Variable& x, const Tensor& projection, bool of_keys) {
   const double dim = static_cast<double>(x.shape()[3]);
-  const ShiftedFeatures made =
+  const StabilizedFeatures made =
       random_features(x, projection, {.scale = std::pow(dim, -0.25), .shifts_by_projection = true});
   Variable features = made.features;
-  if (of_keys) features = weighed(features, weights_of_shifts(made.shift, false).log_weight);
+  if (of_keys) features = weighed(features, weights_of_stabilizers(made.shift, false).log_weight);
   const double floor = 1e-4 / std::sqrt(static_cast<double>(projection.shape()[0]));
   return add(features, Variable(filled(features.shape(), floor, x.value().device())));
 }
@@ -82,7 +82,7 @@ void check_linear_attention(const GoldenFile& file) {
   const Tensor hidden = Tensor::zeros(
       {key.shape()[0], key.shape()[1], key.shape()[2]}, DType::f64, key.value().device());
   on(hidden.device(), [&](auto backend) {
-    hide_keys(backend,
+    mask_keys(backend,
               {.length = lengths, .positions = {{0, key.shape()[1]}}, .log_weight = hidden});
   });
   const Variable y = linear_attention(query,
@@ -118,7 +118,8 @@ void check_performer(const GoldenFile& file) {
     const double scale = std::pow(static_cast<double>(shape[3]), -0.25);
     return random_features(rows(x), projection, {.map = RandomMap::relu, .scale = scale}).features;
   };
-  FeatureAttention options = {.causal = is_causal(file), .divisor = Divisor::sum, .epsilon = 0};
+  LinearAttentionOptions options = {
+      .causal = is_causal(file), .divisor = Divisor::sum, .epsilon = 0};
   // Causal, the reference adds 1e-6 to the sum of the keys: a key that stands before all others,
   // whose value is nothing.
   if (options.causal) {
@@ -147,7 +148,7 @@ void check_performer_projection(const GoldenFile& file) {
                       count,
                       dim);
   const Tensor signs = Tensor::from<double>(found, {count, dim}, gaussian.device());
-  const Tensor lengths = diagonal.like();
+  const Tensor lengths = diagonal.empty_like();
   for (std::int64_t r = 0; r < diagonal.elements(); ++r) {
     const double sign = diagonal.data<double>()[r] < 0 ? -1 : 1;
     double along = 0, squares = 0;

@@ -83,9 +83,9 @@ void check_linformer(const GoldenFile& file) {
   const Variable x = leaf_of(file, "inputs/x");
   expect_extent(file, "batch", x.shape()[0]);
   expect_extent(file, "len", x.shape()[1]);
-  SegmentContext context;
+  AttentionContext context;
   context.mask.rules = masks::everything();
-  const Variable y = layer(x, Variable(), context, Pass());
+  const Variable y = layer(x, Variable(), context, ForwardContext());
   expect_output(file, "y", y.value());
   backward({y}, {file.numbers("inputs/upstream").clone()});
   expect_gradient(file, "x", gradient_of(x));

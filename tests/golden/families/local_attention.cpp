@@ -10,19 +10,19 @@ namespace longspan::golden {
 namespace {
 
 Variable normalised(const Variable& x) {
-  const Tensor y = x.value().like();
+  const Tensor y = x.value().empty_like();
   const Tensor inverse =
       Tensor::empty({x.value().elements() / x.shape()[-1]}, DType::f64, y.device());
   on(y.device(), [&](auto backend) {
-    unit_rows(backend, {.x = x.value(), .y = y, .inverse_length = inverse});
+    l2_normalize(backend, {.x = x.value(), .y = y, .inverse_norm = inverse});
   });
-  return record(y, {x}, [y, inverse](Gradients& gradients) {
+  return record(y, {x}, [y, inverse](BackwardContext& gradients) {
     on(y.device(), [&](auto backend) {
       unit_rows_backward(backend,
                          {.y = y,
-                          .inverse_length = inverse,
+                          .inverse_norm = inverse,
                           .dy = gradients.output(),
-                          .dx = gradients.target_to_add(0)});
+                          .dx = gradients.accumulate_target(0)});
     });
   });
 }
@@ -41,7 +41,8 @@ Mask windows_of(const GoldenFile& file) {
   const std::int64_t left = window * file.integer("look_backward");
   const std::int64_t right = window * file.integer("look_forward");
   Mask rules = masks::block(window, left, right);
-  if (file.flag("exact_window")) rules = rules & local_keys({.left = left, .right = right});
+  if (file.flag("exact_window"))
+    rules = rules & sliding_window_mask({.left = left, .right = right});
   return file.flag("causal") ? rules & masks::causal() : rules;
 }
 
@@ -66,7 +67,7 @@ void check_local_attention(const GoldenFile& file) {
     values = padded(values, file.integer("window"));
   }
   AttentionTerms terms;
-  if (shared) terms.hash = HashTerm{.self_score = -5e4};
+  if (shared) terms.hash = LshTerm{.self_score = -5e4};
   const Variable y = attention(by_row(query), by_row(keys), by_row(values), mask, terms);
   expect_output(file, "y", y.value());
   backward({y}, {file.numbers("inputs/upstream").clone().reshape(y.shape())});

@@ -29,7 +29,7 @@ struct Walker {
     const double* const curvature = file.numbers("inputs/" + name + "_curvature").data<double>();
     const double* const target = file.numbers("inputs/" + name + "_target").data<double>();
     const Tensor noise = file.numbers("inputs/" + name + "_noise").slice(step, step + 1);
-    const Tensor gradient = parameter->master.like();
+    const Tensor gradient = parameter->master.empty_like();
     for (std::int64_t i = 0; i < gradient.elements(); ++i)
       gradient.data<double>()[i] =
           curvature[i] * (parameter->master.data<double>()[i] - target[i]) +
@@ -148,7 +148,7 @@ void check_schedules(const GoldenFile& file) {
   const std::int64_t total = file.integer("total");
   const double width = static_cast<double>(file.integer("d_model"));
   const double noam_peak = file.real("factor") / std::sqrt(width * static_cast<double>(warmup));
-  const std::pair<const char*, Schedule> schedules[] = {
+  const std::pair<const char*, LrSchedule> schedules[] = {
       {"inverse_sqrt",
        {.kind = ScheduleKind::inverse_sqrt,
         .rate = rate,

@@ -18,7 +18,7 @@ Tensor numbered_as_reference(const Tensor& buckets, std::int64_t count) {
   return result;
 }
 
-Tensor buckets_of(const GoldenFile& file, const Tensor& x, HashAttention& options) {
+Tensor buckets_of(const GoldenFile& file, const Tensor& x, LshAttentionOptions& options) {
   const Tensor& rotations = file.numbers("inputs/rotations");
   const std::int64_t rounds = file.integer("n_hashes");
   options.buckets = 2 * rotations.shape()[3];
@@ -56,11 +56,11 @@ Variable at_padding(const Variable& value, const Tensor& padding, bool sorted) {
   };
   const Tensor y = Tensor::zeros(shape, DType::f64, value.value().device());
   add(value.value().data<double>(), y.data<double>(), false);
-  return record(y, {value}, [add](Gradients& gradients) {
+  return record(y, {value}, [add](BackwardContext& gradients) {
     const Tensor dy = gradients.output();
     const Tensor dvalue = Tensor::zeros(dy.shape(), DType::f64, dy.device());
     add(dy.data<double>(), dvalue.data<double>(), true);
-    gradients.give(0, dvalue);
+    gradients.set(0, dvalue);
   });
 }
 
@@ -73,7 +73,7 @@ void check_hash_attention(const GoldenFile& file) {
   expect_extent(file, "len", shared.shape()[1]);
   expect_extent(file, "d_head", shared.shape()[2]);
 
-  HashAttention options = {.causal = file.flag("causal"), .self_score = -5e4};
+  LshAttentionOptions options = {.causal = file.flag("causal"), .self_score = -5e4};
   const Variable x = by_row(shared);
   Tensor buckets;
   if (file.has("inputs/rotations")) {
@@ -91,7 +91,7 @@ void check_hash_attention(const GoldenFile& file) {
   const Variable values = by_row(value);
   const bool masked = file.flag("masked");
   if (masked) options.hidden = padding_of(file);
-  Variable y = hash_attention(x, values, buckets, options);
+  Variable y = lsh_attention(x, values, buckets, options);
   if (masked) y = add(y, at_padding(values, options.hidden, file.has("inputs/rotations")));
   // The reference's score of a token with itself costs five digits where it is alone.
   expect_near(file.name() + ": outputs/y", y.value(), file.numbers("outputs/y"), 1e-10);

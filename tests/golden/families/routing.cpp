@@ -19,7 +19,7 @@ namespace {
 Tensor similarities(const Tensor& tokens, const Tensor& means) {
   const Shape& shape = tokens.shape();
   const std::int64_t heads = shape[2], time = shape[1], clusters = means.shape()[1];
-  const Variable first = heads_first(Variable(tokens));
+  const Variable first = to_heads_first(Variable(tokens));
   const Tensor scores =
       Tensor::empty({shape[0], heads, clusters, time}, DType::f64, tokens.device());
   const Tensor rows = scores.reshape({shape[0] * heads, clusters, time});
@@ -93,13 +93,13 @@ Variable distance(const std::vector<Variable>& tokens,
   for (std::size_t input = 0; input < tokens.size(); ++input)
     for (std::int64_t i = 0; i < values[input].elements(); ++i)
       *loss.data<double>() += scale * difference(input, i) * difference(input, i);
-  return record(loss, tokens, [=](Gradients& gradients) {
+  return record(loss, tokens, [=](BackwardContext& gradients) {
     const double by = *gradients.output().data<double>();
     for (std::size_t input = 0; input < values.size(); ++input) {
-      const Tensor dx = values[input].like();
+      const Tensor dx = values[input].empty_like();
       for (std::int64_t i = 0; i < dx.elements(); ++i)
         dx.data<double>()[i] = by * 2 * scale * difference(input, i);
-      gradients.give(input, dx);
+      gradients.set(input, dx);
     }
   });
 }
@@ -116,12 +116,12 @@ void expect_moved_means(const GoldenFile& file,
       add_cluster_sums(
           backend,
           {.x = tokens[i].value(), .cluster = clusters[i], .sums = sums, .counts = counts});
-    move_centroids(backend,
-                   {.centroids = means,
-                    .sums = sums,
-                    .counts = counts,
-                    .decay = file.real("ema_decay"),
-                    .unit = false});
+    update_centroids(backend,
+                     {.centroids = means,
+                      .sums = sums,
+                      .counts = counts,
+                      .decay = file.real("ema_decay"),
+                      .unit = false});
   });
   expect_output(file, "means_after_update", means);
 }
@@ -148,7 +148,7 @@ void check_routing(const GoldenFile& file) {
   std::vector<Variable> tokens;  // of length one
   std::vector<Tensor> positions, clusters;
   for (const Variable& each : inputs) {
-    tokens.push_back(unit_rows(each));
+    tokens.push_back(l2_normalize(each));
     const Tensor scores = similarities(tokens.back().value(), means);
     positions.push_back(members_of(scores, file.integer("window")));
     clusters.push_back(nearest_of(scores));
@@ -165,7 +165,7 @@ void check_routing(const GoldenFile& file) {
     const auto by_cluster = [](const Variable& x) {
       const Shape& shape = x.shape();
       const Variable rows = reshape(x, {shape[0], shape[1] * shape[2], shape[3]});
-      return reshape(heads_inside(rows, shape[0]), {shape[1], shape[2], shape[0], shape[3]});
+      return reshape(to_heads_inner(rows, shape[0]), {shape[1], shape[2], shape[0], shape[3]});
     };
     options.memory_key = by_cluster(memory_key);
     options.memory_value = by_cluster(memory_value);

@@ -20,8 +20,8 @@ Variable with_other_at(const Variable& x, const Variable& other, const Tensor& p
     return result;
   };
   const auto only = [&](const Variable& from, bool of_padding) {
-    return record(chosen(from.value(), of_padding), {from}, [=](Gradients& gradients) {
-      gradients.give(0, chosen(gradients.output(), of_padding));
+    return record(chosen(from.value(), of_padding), {from}, [=](BackwardContext& gradients) {
+      gradients.set(0, chosen(gradients.output(), of_padding));
     });
   };
   return add(only(x, false), only(other, true));

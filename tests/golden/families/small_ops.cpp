@@ -37,7 +37,7 @@ Tensor without(const Tensor& ids, std::int64_t ignored) {
 
 // The pad keeps its place before all others, the rest is counted on from there (fairseq).
 Tensor fairseq_positions(const Tensor& ids, std::int64_t padding) {
-  const Tensor result = ids.like();
+  const Tensor result = ids.empty_like();
   const std::int64_t length = ids.shape()[1];
   for (std::int64_t row = 0; row < ids.shape()[0]; ++row) {
     std::int64_t seen = 0;
@@ -115,12 +115,13 @@ void check_label_smoothing(const GoldenFile& file) {
   const Tensor targets = without(file.ids("inputs/target"), file.integer("ignore_index"));
   const auto losses = [&](double smoothing) {
     Variable handed = logits;
-    return cross_entropy(std::move(handed),
-                         targets,
-                         {.vocabulary = logits.shape()[1],
-                          .smoothing = smoothing,
-                          .kind = fairseq ? Smoothing::wrong_classes : Smoothing::all_classes},
-                         Communicator());
+    return cross_entropy(
+        std::move(handed),
+        targets,
+        {.vocabulary = logits.shape()[1],
+         .smoothing = smoothing,
+         .kind = fairseq ? LabelSmoothingStyle::wrong_classes : LabelSmoothingStyle::all_classes},
+        Communicator());
   };
   const Variable each = losses(file.real("epsilon"));
   const double total = total_of(each.value());

@@ -94,10 +94,12 @@ void check_guided_alignment(const GoldenFile& file) {
     seeds.push_back(scalar(upstream_of(file, name)));
     expect_output(file, name, roots.back().value());
   };
-  check("ce", guide_losses(attention, share, GuideLoss::cross_entropy, epsilon));
-  check("fairseq", guide_losses(attention, share, GuideLoss::cross_entropy));
-  check("mse", guide_losses(attention, points, GuideLoss::square));
-  const Variable product = sum(guide_losses(attention, points, GuideLoss::product));
+  check("ce",
+        guided_attention_losses(attention, share, GuidedAttentionLoss::cross_entropy, epsilon));
+  check("fairseq", guided_attention_losses(attention, share, GuidedAttentionLoss::cross_entropy));
+  check("mse", guided_attention_losses(attention, points, GuidedAttentionLoss::square));
+  const Variable product =
+      sum(guided_attention_losses(attention, points, GuidedAttentionLoss::product));
   const double met = product.value().item() + epsilon;
   expect_output(file, "mult", scalar(-std::log(met)));
   roots.push_back(product);
@@ -170,8 +172,8 @@ void check_pointer_generator(const GoldenFile& file) {
     if (id >= vocabulary)  // no class of the softmax
       generated = Variable(testing::tensor_of<double>(Values(at(rows), testing::infinity), {rows}));
     const Variable copied =
-        reshape(copied_mass(attention, source, targets.reshape({batch, time})), {rows});
-    const Variable losses = copy_losses(generated, gate, copied, targets);
+        reshape(copy_probability(attention, source, targets.reshape({batch, time})), {rows});
+    const Variable losses = pointer_generator_losses(generated, gate, copied, targets);
     Values seed = testing::values_of(losses.value());
     // An id that nobody looks at has no probability, and no loss whose gradient could tell what
     // looking at it would change.

@@ -18,7 +18,7 @@ ModelOptions stack_options(const GoldenFile& file, std::int64_t layers) {
           .heads = file.integer("heads"),
           .head_width = file.integer("d_head"),
           .feed_forward = file.integer("d_inner"),
-          .norm = file.flag("pre_lnorm") ? NormPlacement::pre : NormPlacement::post,
+          .norm = file.flag("pre_lnorm") ? NormPosition::pre : NormPosition::post,
           .final_norm = false,
           .dropout = 0};
 }
@@ -47,7 +47,7 @@ Tensor rows(const Tensor& tensor, std::int64_t begin, std::int64_t count) {
 
 // The memory after a segment: our layers' inputs; the file's last entry is the top layer's output,
 // which no layer reads.
-void expect_memory(const GoldenFile& file, std::size_t segment, const Carried& memory) {
+void expect_memory(const GoldenFile& file, std::size_t segment, const RecurrentState& memory) {
   const std::string name = "outputs/memory_after_segment_" + std::to_string(segment);
   if (!file.has(name)) {
     if (memory.length() > 0) throw DataError("{}: there is no {}", file.name(), name);
@@ -99,12 +99,12 @@ void check_transformer_xl_layer(const GoldenFile& file) {
   expect_extent(file, "batch", x.shape()[0]);
   expect_extent(file, "tgt_len", x.shape()[1]);
   expect_extent(file, "mem_now", remembered);
-  SegmentContext context;
+  AttentionContext context;
   context.mask.query_begin = remembered;
   context.distances = distances;
-  StackReads reads = {.context = context};
+  StackInputs reads = {.context = context};
   if (remembers) reads.memories = {memory};
-  const Variable y = make_residual(options)->run(layers, x, reads, Pass());
+  const Variable y = make_residual(options)->run(layers, x, reads, ForwardContext());
   expect_output(file, "y", exchanged_leading_axes(y.value()));
 
   backward({y}, {exchanged_leading_axes(file.numbers("inputs/upstream"))});
@@ -143,10 +143,10 @@ void check_transformer_xl(const GoldenFile& file) {
   const Tensor& upstream = file.numbers("inputs/upstream");
   const std::int64_t batch = tokens.shape()[1];
   expect_extent(file, "batch", batch);
-  const Tensor losses = upstream.like();
+  const Tensor losses = upstream.empty_like();
   std::vector<Variable> roots;
   std::vector<Tensor> seeds;
-  Carried memory;
+  RecurrentState memory;
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const std::int64_t time = lengths[i];
@@ -154,7 +154,7 @@ void check_transformer_xl(const GoldenFile& file) {
         {.fields = {{"tokens", rows(tokens, begin, time)}, {"targets", rows(targets, begin, time)}},
          .carried = memory,
          .longest_memory = options.memory},
-        Pass());
+        ForwardContext());
     const Variable& values = result.terms.front().values;
     memory = result.carried;
     expect_memory(file, i, memory);

@@ -20,7 +20,7 @@ namespace {
 Variable norm_by_deviation(const Variable& x, const Variable& gain, const Variable& bias) {
   const std::int64_t width = x.shape().width(), rows = x.shape().rows();
   const auto count = static_cast<double>(width);
-  const Tensor y = x.value().like();
+  const Tensor y = x.value().empty_like();
   const auto deviation_of = [=](const double* row, double mean) {
     double squares = 0;
     for (std::int64_t c = 0; c < width; ++c) squares += (row[c] - mean) * (row[c] - mean);
@@ -39,29 +39,30 @@ Variable norm_by_deviation(const Variable& x, const Variable& gain, const Variab
       y.data<double>()[r * width + c] =
           g[c] * (row[c] - mean) / divisor + bias.value().data<double>()[c];
   }
-  return record(y, {x, gain, bias}, [=, in = x.value(), gains = gain.value()](Gradients& out) {
-    const Tensor dx = in.like();
-    const Tensor dgain = out.target_to_add(1), dbias = out.target_to_add(2);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const double* const row = in.data<double>() + r * width;
-      const double* const dy = out.output().data<double>() + r * width;
-      const double mean = mean_of(row), deviation = deviation_of(row, mean);
-      const double divisor = deviation + 1e-6;
-      double sum = 0, along = 0;
-      for (std::int64_t c = 0; c < width; ++c) {
-        const double centred = row[c] - mean, scaled = dy[c] * gains.data<double>()[c];
-        dgain.data<double>()[c] += dy[c] * centred / divisor;
-        dbias.data<double>()[c] += dy[c];
-        sum += scaled;
-        along += scaled * centred;
-      }
-      for (std::int64_t c = 0; c < width; ++c)
-        dx.data<double>()[r * width + c] =
-            (dy[c] * gains.data<double>()[c] - sum / count) / divisor -
-            along * (row[c] - mean) / ((count - 1) * deviation * divisor * divisor);
-    }
-    out.give(0, dx);
-  });
+  return record(
+      y, {x, gain, bias}, [=, in = x.value(), gains = gain.value()](BackwardContext& out) {
+        const Tensor dx = in.empty_like();
+        const Tensor dgain = out.accumulate_target(1), dbias = out.accumulate_target(2);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const double* const row = in.data<double>() + r * width;
+          const double* const dy = out.output().data<double>() + r * width;
+          const double mean = mean_of(row), deviation = deviation_of(row, mean);
+          const double divisor = deviation + 1e-6;
+          double sum = 0, along = 0;
+          for (std::int64_t c = 0; c < width; ++c) {
+            const double centred = row[c] - mean, scaled = dy[c] * gains.data<double>()[c];
+            dgain.data<double>()[c] += dy[c] * centred / divisor;
+            dbias.data<double>()[c] += dy[c];
+            sum += scaled;
+            along += scaled * centred;
+          }
+          for (std::int64_t c = 0; c < width; ++c)
+            dx.data<double>()[r * width + c] =
+                (dy[c] * gains.data<double>()[c] - sum / count) / divisor -
+                along * (row[c] - mean) / ((count - 1) * deviation * divisor * divisor);
+        }
+        out.set(0, dx);
+      });
 }
 
 // y[b, t, o] = relu(bias[o] + sum of weight[o, i, k] x[b, t + k - taps / 2, i]), zeros outside.
@@ -87,23 +88,24 @@ Variable convolution(const Variable& x, const Variable& weight, const Variable& 
     y.data<double>()[to] += weight.value().data<double>()[place] * x.value().data<double>()[from];
   });
   for (double& value : y.span<double>()) value = std::max(value, 0.0);
-  return record(y,
-                {x, weight, bias},
-                [=, given = x.value(), weights = weight.value(), kept = y](Gradients& gradients) {
-                  const Tensor dy = gradients.take_output();
-                  for (std::int64_t i = 0; i < dy.elements(); ++i)
-                    if (kept.data<double>()[i] <= 0) dy.data<double>()[i] = 0;
-                  const Tensor dx = gradients.target_to_add(0);
-                  const Tensor dweight = gradients.target_to_add(1);
-                  const Tensor dbias = gradients.target_to_add(2);
-                  for (std::int64_t i = 0; i < dy.elements(); ++i)
-                    dbias.data<double>()[i % out] += dy.data<double>()[i];
-                  each([&](std::int64_t to, std::int64_t from, std::int64_t place) {
-                    const double by = dy.data<double>()[to];
-                    dx.data<double>()[from] += by * weights.data<double>()[place];
-                    dweight.data<double>()[place] += by * given.data<double>()[from];
-                  });
-                });
+  return record(
+      y,
+      {x, weight, bias},
+      [=, given = x.value(), weights = weight.value(), kept = y](BackwardContext& gradients) {
+        const Tensor dy = gradients.release_output();
+        for (std::int64_t i = 0; i < dy.elements(); ++i)
+          if (kept.data<double>()[i] <= 0) dy.data<double>()[i] = 0;
+        const Tensor dx = gradients.accumulate_target(0);
+        const Tensor dweight = gradients.accumulate_target(1);
+        const Tensor dbias = gradients.accumulate_target(2);
+        for (std::int64_t i = 0; i < dy.elements(); ++i)
+          dbias.data<double>()[i % out] += dy.data<double>()[i];
+        each([&](std::int64_t to, std::int64_t from, std::int64_t place) {
+          const double by = dy.data<double>()[to];
+          dx.data<double>()[from] += by * weights.data<double>()[place];
+          dweight.data<double>()[place] += by * given.data<double>()[from];
+        });
+      });
 }
 
 // The transition of a file, its weights and the signals.
@@ -125,13 +127,13 @@ class Reference {
     if (file.has("inputs/upstream_ponder_cost")) {
       halting_.emplace(scope.child("halting"),
                        x_.shape().width(),
-                       HaltingOptions{.steps = file.integer("max_hop"),
-                                      .slack = 0.1,
-                                      .bias = file.real("halt_bias"),
-                                      .reads = HaltingOptions::Reads::before,
-                                      .output = HaltingOptions::Output::interpolated,
-                                      .freeze = false,
-                                      .remainder_at_end = false});
+                       ActOptions{.steps = file.integer("max_hop"),
+                                  .slack = 0.1,
+                                  .bias = file.real("halt_bias"),
+                                  .reads = ActOptions::Reads::before,
+                                  .output = ActOptions::Output::interpolated,
+                                  .freeze = false,
+                                  .remainder_at_end = false});
       for (const std::string part : {"weight", "bias"})
         names_.push_back({"halting_" + part, {"halting/" + part}});
     } else {
@@ -156,7 +158,7 @@ class Reference {
   Variable run(const Variable& states) {
     if (one_matrix_)
       return tanh_of(linear(states, weight("enc_lin_weight"), weight("enc_lin_bias")));
-    SegmentContext context;
+    AttentionContext context;
     context.mask.rules = file_.flag("causal") ? masks::causal() : masks::everything();
     const Variable attended =
         add(states,
@@ -165,14 +167,14 @@ class Reference {
                     states, weight("enc_layer_norm_mha_gamma"), weight("enc_layer_norm_mha_beta")),
                 Variable(),
                 context,
-                Pass()));
+                ForwardContext()));
     Variable hidden = norm_by_deviation(
         attended, weight("enc_layer_norm_ffn_gamma"), weight("enc_layer_norm_ffn_beta"));
     hidden = convolution(hidden, weight("ff_0_weight"), weight("ff_0_bias"));
     expect_extent(file_, "d_ff", hidden.shape().width());
     return add(attended, convolution(hidden, weight("ff_1_weight"), weight("ff_1_bias")));
   }
-  const AdaptiveSteps& halting() const { return *halting_; }
+  const AdaptiveComputationTime& halting() const { return *halting_; }
 
   void expect_gradients() {
     expect_gradient(file_, "x", gradient_of(x_));
@@ -204,16 +206,16 @@ class Reference {
   const GoldenFile& file_;
   Variable x_;
   Parameters parameters_;
-  StepSignals signals_;
+  StepTimingSignals signals_;
   bool one_matrix_ = false;
-  std::optional<AdaptiveSteps> halting_;
+  std::optional<AdaptiveComputationTime> halting_;
   std::optional<MultiHeadAttention> attention_;
   std::vector<WeightName> names_;
   std::map<std::string, Variable> leaves_;
 };
 
 // [steps, batch, time] and [batch, time].
-void expect_decisions(const GoldenFile& file, const Pondered& pondered) {
+void expect_decisions(const GoldenFile& file, const ActResult& pondered) {
   const Shape positions = {pondered.states.shape()[0], pondered.states.shape()[1]};
   const auto steps = std::ssize(pondered.steps);
   const Device& device = pondered.states.value().device();
@@ -223,7 +225,7 @@ void expect_decisions(const GoldenFile& file, const Pondered& pondered) {
   const Tensor remainders = Tensor::zeros(positions, DType::f64, device);
   for (std::int64_t i = 0; i < probabilities.elements(); ++i) {
     const std::int64_t place = i % positions.elements();
-    const HaltingStep& step = pondered.steps[static_cast<std::size_t>(i / positions.elements())];
+    const ActStep& step = pondered.steps[static_cast<std::size_t>(i / positions.elements())];
     probabilities.data<double>()[i] = 1 / (1 + std::exp(-step.logits.data<double>()[place]));
     const std::uint8_t decision = step.decisions.data<std::uint8_t>()[place];
     if (decision != Halting::rests) updates.data<double>()[place] += 1;
@@ -246,12 +248,12 @@ void check_universal_transformer(const GoldenFile& file) {
     expect_output(file, "y", states.value());
     backward({states}, {file.numbers("inputs/upstream").clone()});
   } else {
-    const StepBlock block = {
+    const RecurrentBlock block = {
         .read = [&](const Variable& x, std::int64_t step) { return reference.read(x, step); },
         .run = [&](const Variable& x,
                    std::int64_t,
-                   const std::shared_ptr<const TakenRows>&) { return reference.run(x); }};
-    const Pondered pondered = reference.halting()(states, block, {}, Pass());
+                   const std::shared_ptr<const ActiveRows>&) { return reference.run(x); }};
+    const ActResult pondered = reference.halting()(states, block, {}, ForwardContext());
     const Variable cost =
         sum(pondered.costs, 1 / static_cast<double>(pondered.costs.value().elements()));
     expect_output(file, "y", pondered.states.value());

@@ -70,8 +70,8 @@ __global__ void vote(unsigned* out) {
 
 __global__ void add_up(double* out) {
   const auto i = static_cast<double>(threadIdx.x);
-  const double sum = over_block(i, shared_memory<double>(), Plus());
-  const double most = over_block(i, shared_memory<double>(), Greater());
+  const double sum = block_reduce(i, shared_memory<double>(), Plus());
+  const double most = block_reduce(i, shared_memory<double>(), Max());
   if (threadIdx.x == threads - 1) out[blockIdx.x] = sum + 1000000 * most;
 }
 
@@ -282,19 +282,19 @@ void expect_plain_product() {
             sum += static_cast<double>((i / n - 2 * l) * (l + i % n));
           wanted[static_cast<std::size_t>(i)] = sum;
         }
-        multiply_plainly(backend(),
-                         {.m = m,
-                          .k = k,
-                          .n = n,
-                          .transpose_a = transpose_a,
-                          .transpose_b = transpose_b,
-                          .accumulate = accumulate,
-                          .dtype = DTypeOf<T>::value,
-                          .c_dtype = DTypeOf<C>::value,
-                          .a = a.data(),
-                          .b = b.data(),
-                          .bias = bias.data(),
-                          .c = c.data()});
+        reference_gemm(backend(),
+                       {.m = m,
+                        .k = k,
+                        .n = n,
+                        .transpose_a = transpose_a,
+                        .transpose_b = transpose_b,
+                        .accumulate = accumulate,
+                        .dtype = DTypeOf<T>::value,
+                        .c_dtype = DTypeOf<C>::value,
+                        .a = a.data(),
+                        .b = b.data(),
+                        .bias = bias.data(),
+                        .c = c.data()});
         for (std::size_t i = 0; i < c.size(); ++i) EXPECT_EQ(wide(c[i]), wanted[i]) << i;
       }
 }

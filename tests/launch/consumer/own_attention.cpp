@@ -11,36 +11,37 @@ namespace {
 constexpr std::int64_t near = 2;
 constexpr std::int64_t apart = 4;
 
-class NearAndApart : public Mechanism {
+class NearAndApart : public AttentionOp {
  public:
   // The mask of the context is the model's own: causal, with padding where there is any.
-  Variable operator()(const Projected& input,
-                      const SegmentContext& context,
-                      const Pass&) const override {
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext&) const override {
     AttentionMask mask = context.mask;
     mask.rules = mask.rules & (masks::window(near, 0) | masks::stride(apart));
     return attend(input, mask, {}, {});
   }
 };
 
-MechanismKind near_and_apart() {
-  return {.name = "near_and_apart",
-          .sees = "the keys close before a query and every fourth one",
-          .alone = "its mask is its own",
-          .keys = {},
-          .has_probabilities = false,  // it drops none
-          .problem = [](const AttentionOptions&, const AttentionSetting& setting) -> std::string {
-            return setting.memory ? "near_and_apart knows no memory of earlier segments" : "";
-          },
-          .make = [](const Scope&, const AttentionOptions&, const AttentionSetting&)
-              -> std::unique_ptr<Mechanism> { return std::make_unique<NearAndApart>(); }};
+AttentionKind near_and_apart() {
+  return {
+      .name = "near_and_apart",
+      .sees = "the keys close before a query and every fourth one",
+      .alone = "its mask is its own",
+      .keys = {},
+      .has_probabilities = false,  // it drops none
+      .problem = [](const AttentionOptions&, const AttentionBuildOptions& setting) -> std::string {
+        return setting.memory ? "near_and_apart knows no memory of earlier segments" : "";
+      },
+      .make = [](const Scope&, const AttentionOptions&, const AttentionBuildOptions&)
+          -> std::unique_ptr<AttentionOp> { return std::make_unique<NearAndApart>(); }};
 }
 
 // Scores of what follows the last of ten tokens, of which token `changed` is another one.
 std::vector<float> scores(const Model& model, std::int64_t changed) {
   std::vector<std::int64_t> ids = {1, 2, 3, 4, 5, 6, 7, 1, 2, 3};
   ids[static_cast<std::size_t>(changed)] = 0;
-  const Reading reading = {
+  const ModelInput reading = {
       .fields = {{"tokens", Tensor::from<std::int64_t>(ids, {1, 10}, Device::cpu())}},
       .only_last = true};
   const Tensor values = model.scores(reading, {}).scores.value();

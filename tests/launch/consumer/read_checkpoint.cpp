@@ -31,7 +31,7 @@ int main(int count, char** arguments) try {
   if (count != 2)
     throw ConfigurationError(
         "read_checkpoint: expected 1 argument, the folder of checkpoints; found {}", count - 1);
-  const CheckpointSearch search = latest_good_checkpoint(arguments[1]);
+  const CheckpointSearch search = latest_valid_checkpoint(arguments[1]);
   for (const std::string& sentence : search.skipped) std::cerr << sentence << "\n";
   if (!search.found) throw DataError("{}: there is no checkpoint that verifies", arguments[1]);
   const Checkpoint checkpoint = Checkpoint::open(search.found->path);

@@ -60,7 +60,7 @@ int main(int count, char** arguments) {
   TrainingOptions training;
   training.steps = 120;
   training.learning_rate = 5e-3;
-  const ModelSetting setting = {
+  const ModelBuildOptions setting = {
       .vocabulary = numbers, .segment = time_steps, .device = Device::cpu()};
   Trainer trainer(make_decoder(decoder, setting), training, Random(1));
   Counting source;

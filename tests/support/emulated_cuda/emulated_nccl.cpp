@@ -112,7 +112,7 @@ struct Transfer {
 
 }  // namespace
 
-struct Link {
+struct NcclComm {
   Name name;
   int rank = 0;
   int ranks = 1;
@@ -150,7 +150,7 @@ void write(void* to, const Bytes& bytes) {
 // A transfer on its way: called again and again until it is done.
 class Journey {
  public:
-  Journey(const Link& link, Transfer transfer)
+  Journey(const NcclComm& link, Transfer transfer)
       : aborted_(link.aborted),
         mail_(link.mail),
         places_(link.places),
@@ -206,10 +206,10 @@ class Journey {
 
 // The link whose last call may not be done, of all of this rank: NCCL's threads share what they
 // note of calls.
-Link* calling = nullptr;
+NcclComm* calling = nullptr;
 
 // Done once `call` says so, which `state` asks.
-Answer begin_call(Link& link, std::function<bool()> call) {
+NcclStatus begin_call(NcclComm& link, std::function<bool()> call) {
   if (calling != nullptr && !*calling->aborted)
     return {.under_way = false, .error = "a call before the last one was done"};
   calling = &link;
@@ -218,7 +218,7 @@ Answer begin_call(Link& link, std::function<bool()> call) {
   return {.under_way = true, .error = ""};
 }
 
-Answer queue(Link& link, Transfer transfer, CUstream_st* stream) {
+NcclStatus queue(NcclComm& link, Transfer transfer, CUstream_st* stream) {
   if (std::exchange(blocks, false)) {
     while (!*link.aborted) std::this_thread::yield();
     return {.under_way = false, .error = "the communicator was aborted"};
@@ -233,7 +233,7 @@ Answer queue(Link& link, Transfer transfer, CUstream_st* stream) {
 }
 
 // Everybody's bytes to everybody.
-Transfer to_all(const Link& link, char kind, const void* from, std::size_t count, DType dtype) {
+Transfer to_all(const NcclComm& link, char kind, const void* from, std::size_t count, DType dtype) {
   Transfer transfer;
   transfer.kind = kind;
   transfer.dtype = dtype;
@@ -298,7 +298,7 @@ Bytes reduce(const std::vector<Bytes>& all, DType dtype, Reduction reduction) {
 }
 
 // The ranks tell the first where they are, which tells all.
-bool meet(Link& link) {
+bool meet(NcclComm& link) {
   if (link.rank > 0) {
     const auto table = link.mail->receive(link.name.maker);
     if (!table) return false;
@@ -321,9 +321,11 @@ bool meet(Link& link) {
 
 }  // namespace
 
-std::string absence() { return std::getenv("LONGSPAN_NO_NCCL") ? "there is no NCCL" : ""; }
+std::string unavailable_reason() {
+  return std::getenv("LONGSPAN_NO_NCCL") ? "there is no NCCL" : "";
+}
 
-Answer make_id(Id& id) {
+NcclStatus make_id(Id& id) {
   static int made = 0;
   Name name{.maker = 0, .number = made++};
   MPI_Comm_rank(MPI_COMM_WORLD, &name.maker);
@@ -331,9 +333,9 @@ Answer make_id(Id& id) {
   return {};
 }
 
-Answer make(Link*& link, const Id& id, int rank, int ranks) {
+NcclStatus make(NcclComm*& link, const Id& id, int rank, int ranks) {
   if (stops) raise(SIGSTOP);
-  link = new Link;
+  link = new NcclComm;
   std::memcpy(&link->name, id.data(), sizeof link->name);
   link->rank = rank;
   link->ranks = ranks;
@@ -350,7 +352,7 @@ Answer make(Link*& link, const Id& id, int rank, int ranks) {
   return begin_call(*link, [link] { return meet(*link); });
 }
 
-Answer state(Link& link) {
+NcclStatus state(NcclComm& link) {
   if (broken) return {.under_way = false, .error = "unhandled system error (made for a test)"};
   if (!link.call) return {};
   if (link.polls > 0) --link.polls;
@@ -360,7 +362,7 @@ Answer state(Link& link) {
   return {};
 }
 
-Answer finalise(Link& link) {
+NcclStatus finalise(NcclComm& link) {
   for (int rank = 0; rank < link.ranks; ++rank)
     link.mail->send(link.places[static_cast<std::size_t>(rank)], Bytes(1));
   auto missing = std::make_shared<std::vector<int>>(link.places);
@@ -370,26 +372,28 @@ Answer finalise(Link& link) {
   });
 }
 
-void destroy(Link* link) noexcept { delete link; }
-void abort(Link* link, int) noexcept { *link->aborted = true; }
-bool keeps_order(const Link&) { return std::getenv("LONGSPAN_EMULATED_NCCL_IN_ORDER") != nullptr; }
+void destroy(NcclComm* link) noexcept { delete link; }
+void abort(NcclComm* link, int) noexcept { *link->aborted = true; }
+bool keeps_order(const NcclComm&) {
+  return std::getenv("LONGSPAN_EMULATED_NCCL_IN_ORDER") != nullptr;
+}
 
-Answer begin_group(Link& link) {
+NcclStatus begin_group(NcclComm& link) {
   link.group = {};
   link.group.kind = 'p';
   link.group_targets.clear();
   return {};
 }
 
-Answer end_group(Link& link) {
+NcclStatus end_group(NcclComm& link) {
   link.group.use = [targets = link.group_targets](const std::vector<Bytes>& received) {
     for (std::size_t i = 0; i < targets.size(); ++i) write(targets[i], received[i]);
   };
   return queue(link, link.group, link.group_stream);
 }
 
-Answer send(
-    Link& link, const void* from, std::size_t count, DType dtype, int to, CUstream_st* stream) {
+NcclStatus send(
+    NcclComm& link, const void* from, std::size_t count, DType dtype, int to, CUstream_st* stream) {
   link.group.dtype = dtype;
   link.group.count = count;
   link.group_stream = stream;
@@ -397,26 +401,30 @@ Answer send(
   return {};
 }
 
-Answer receive(Link& link, void* to, std::size_t, DType, int from, CUstream_st*) {
+NcclStatus receive(NcclComm& link, void* to, std::size_t, DType, int from, CUstream_st*) {
   link.group.sources.push_back(from);
   link.group_targets.push_back(to);
   return {};
 }
 
-Answer all_reduce(Link& link,
-                  const void* from,
-                  void* to,
-                  std::size_t count,
-                  DType dtype,
-                  Reduction reduction,
-                  CUstream_st* stream) {
+NcclStatus all_reduce(NcclComm& link,
+                      const void* from,
+                      void* to,
+                      std::size_t count,
+                      DType dtype,
+                      Reduction reduction,
+                      CUstream_st* stream) {
   Transfer transfer = to_all(link, 'r', from, count, dtype);
   transfer.use = [=](const std::vector<Bytes>& all) { write(to, reduce(all, dtype, reduction)); };
   return queue(link, std::move(transfer), stream);
 }
 
-Answer all_gather(
-    Link& link, const void* from, void* to, std::size_t count, DType dtype, CUstream_st* stream) {
+NcclStatus all_gather(NcclComm& link,
+                      const void* from,
+                      void* to,
+                      std::size_t count,
+                      DType dtype,
+                      CUstream_st* stream) {
   Transfer transfer = to_all(link, 'g', from, count, dtype);
   transfer.use = [=](const std::vector<Bytes>& all) {
     for (std::size_t rank = 0; rank < all.size(); ++rank)
@@ -425,8 +433,12 @@ Answer all_gather(
   return queue(link, std::move(transfer), stream);
 }
 
-Answer reduce_scatter(
-    Link& link, const void* from, void* to, std::size_t count, DType dtype, CUstream_st* stream) {
+NcclStatus reduce_scatter(NcclComm& link,
+                          const void* from,
+                          void* to,
+                          std::size_t count,
+                          DType dtype,
+                          CUstream_st* stream) {
   const auto ranks = static_cast<std::size_t>(link.ranks);
   Transfer transfer = to_all(link, 's', from, count * ranks, dtype);
   transfer.use = [=, rank = static_cast<std::size_t>(link.rank)](const std::vector<Bytes>& all) {
@@ -438,8 +450,8 @@ Answer reduce_scatter(
   return queue(link, std::move(transfer), stream);
 }
 
-Answer broadcast(
-    Link& link, void* in_place, std::size_t count, DType dtype, int root, CUstream_st* stream) {
+NcclStatus broadcast(
+    NcclComm& link, void* in_place, std::size_t count, DType dtype, int root, CUstream_st* stream) {
   Transfer transfer = to_all(link, 'b', in_place, count, dtype);
   transfer.use = [=](const std::vector<Bytes>& all) {
     write(in_place, all[static_cast<std::size_t>(root)]);

@@ -10,10 +10,10 @@ namespace longspan {
 
 // With as much scratch as a plan says.
 void sort_stably(Cuda cuda, const Tensor& keys, const Tensor& sorted, const Tensor& order) {
-  const Tensor second = order.like(MemoryTag::workspace);
+  const Tensor second = order.empty_like(MemoryTag::workspace);
   const Tensor scratch = Tensor::empty(
       {sort_scratch_bytes(keys.elements())}, DType::u8, keys.device(), MemoryTag::workspace);
-  if (cuda.state->dry()) return;
+  if (cuda.state->is_meta()) return;
   const auto from = keys.span<std::int32_t>();
   const auto to = sorted.span<std::int32_t>();
   const auto places = order.span<std::int32_t>();

@@ -24,7 +24,7 @@ struct Forward {
   using E = Element<In>;
 
   // With no block of workspace it only measures what it needs.
-  Forward(const Problem<In>& problem, const QueryBiases<In>& query_biases, Carver carver)
+  Forward(const Problem<In>& problem, const QueryBiases<In>& query_biases, ScratchArena carver)
       : p(problem),
         biases(query_biases),
         keep(problem),
@@ -92,7 +92,7 @@ struct Forward {
 
   void read_keys(Interval at) {
     if (!few()) {
-      read_key_tile(p.key_rows(b, h, at.begin), at, p.dim, key_lanes.seen, key_rows);
+      read_key_tile(p.key_rows(b, h, at.begin), at, p.dim, key_lanes.valid_mask, key_rows);
       transpose(key_rows, tile, p.dim_padded, key_columns, tile);
       if (p.keys_by_distance) turn_rows(key_rows, p.dim_padded, turned_keys);
     }
@@ -100,7 +100,7 @@ struct Forward {
     if constexpr (std::is_same_v<In, E> && group<E> == 1) {
       // Nor would copying values pay that a few queries read once. What stands behind a gap must
       // be read as zeros.
-      const bool has_gaps = (key_lanes.seen & (key_lanes.seen + 1)) != 0;
+      const bool has_gaps = (key_lanes.valid_mask & (key_lanes.valid_mask + 1)) != 0;
       if (few() && !has_gaps && p.value_dim == p.value_padded) {
         const auto rows = p.value_rows(b, h, at.begin);
         value = rows.data;
@@ -108,7 +108,7 @@ struct Forward {
         return;
       }
     }
-    read_key_tile(p.value_rows(b, h, at.begin), at, p.value_dim, key_lanes.seen, value_rows);
+    read_key_tile(p.value_rows(b, h, at.begin), at, p.value_dim, key_lanes.valid_mask, value_rows);
     value = stack(value_rows, tile, p.value_padded, p.value_padded, 0, value_stack);
   }
 
@@ -125,9 +125,9 @@ struct Forward {
       if (p.call.span) {
         const SpanRow<T> span(p, b, h, queries.begin + r, static_cast<T>(view.origin + r));
         span.hide_beyond(scores + r * tile);
-        soften(scores + r * tile, first + r, span);
+        online_softmax_update(scores + r * tile, first + r, span);
       } else {
-        soften(scores + r * tile, first + r, 1);
+        online_softmax_update(scores + r * tile, first + r, 1);
       }
     }
     if (keep.active()) drop(queries, at);
@@ -196,7 +196,7 @@ struct Forward {
   // Scores become probabilities against the row's new maximum; what was summed against the old one
   // is scaled. `span` is 1, or the soft span of the row.
   template <typename Span>
-  void soften(T* score, std::int64_t row, [[maybe_unused]] const Span& span) {
+  void online_softmax_update(T* score, std::int64_t row, [[maybe_unused]] const Span& span) {
     const Tag<T> tag;
     const T factor = p.scale * score_units<T>;
     auto largest = hn::LoadU(tag, score);
@@ -216,7 +216,7 @@ struct Forward {
     // A row that has seen no key yet: its scores are all -infinity, its probabilities 0.
     const T against = maximum[row] == minus_infinity<T> ? T{0} : maximum[row];
     for (std::int64_t j = 0; j < tile; j += lanes<T>) {
-      const auto power = exponential(
+      const auto power = fast_exp(
           hn::MulSub(hn::LoadU(tag, score + j), hn::Set(tag, factor), hn::Set(tag, against)));
       if constexpr (std::is_same_v<Span, int>) {
         total = hn::Add(total, power);
@@ -249,15 +249,15 @@ struct Forward {
       const T total = hn::GetLane(hn::SumOfLanes(tag, hn::LoadU(tag, sum + r * lanes<T>)));
       const bool seen = total != 0;
       write_row(out + r * p.value_padded, p.value_dim, seen ? 1 / total : T{0}, target.row(r));
-      log_sum_exp[r] = seen ? natural_logarithm(maximum[r], total) : minus_infinity<T>;
+      log_sum_exp[r] = seen ? fast_log(maximum[r], total) : minus_infinity<T>;
     }
   }
 
   const Problem<In>& p;
   const QueryBiases<In>& biases;
-  KeepFactors<In> keep;
-  Bands<In> key_bands;
-  Bands<In> value_bands;
+  DropoutMask<In> keep;
+  RelativeBands<In> key_bands;
+  RelativeBands<In> value_bands;
   ScoreTerms<In> terms;
   KeyLanes key_lanes;
   std::uint64_t bits[tile];  // of a partial tile
@@ -283,7 +283,7 @@ struct Forward {
 };
 
 template <typename In>
-void run_forward(const Attention& a, const GivenScores& given) {
+void run_forward(const Attention& a, const ExternalScores& given) {
   const Problem<In> p(a, given);
   const QueryBiases<In> biases(p);
   // The last queries see most keys: they go first, so that no thread begins the longest item last.
@@ -295,16 +295,16 @@ void run_forward(const Attention& a, const GivenScores& given) {
   const std::int64_t items = pairs * blocks;
   if (items == 0) return;
   const std::int64_t workers = std::min(threads, items);
-  const std::int64_t bytes = Forward<In>(p, biases, Carver(nullptr)).bytes;
+  const std::int64_t bytes = Forward<In>(p, biases, ScratchArena(nullptr)).bytes;
   const Tensor workspace =
       Tensor::empty({workers, bytes}, DType::u8, a.query.device(), MemoryTag::workspace);
-  if (DeviceState& device = a.query.device().state(); device.dry()) {
-    device.count_flops(attention_flops(a) + given_flops(a, given));
+  if (DeviceState& device = a.query.device().state(); device.is_meta()) {
+    device.count_flops(attention_flops(a) + external_score_flops(a, given));
     return;
   }
 #pragma omp parallel num_threads(static_cast <int>(workers))
   {
-    Forward<In> forward(p, biases, Carver(workspace.bytes() + omp_get_thread_num() * bytes));
+    Forward<In> forward(p, biases, ScratchArena(workspace.bytes() + omp_get_thread_num() * bytes));
 #pragma omp for schedule(dynamic)
     for (std::int64_t item = 0; item < items; ++item) {
       const std::int64_t first = (blocks - 1 - item / pairs) * block;
@@ -316,11 +316,12 @@ void run_forward(const Attention& a, const GivenScores& given) {
 }  // namespace
 }  // namespace tile_attention
 
-void attention(Cpu cpu, const Attention& a) { attention(cpu, a, GivenScores()); }
+void attention(Cpu cpu, const Attention& a) { attention(cpu, a, ExternalScores()); }
 
-void attention(Cpu cpu, const Attention& a, const GivenScores& given) {
+void attention(Cpu cpu, const Attention& a, const ExternalScores& given) {
   if (tile_attention::counts_only(a))
-    return cpu.state->count_flops(attention_flops(a) + tile_attention::given_flops(a, given));
+    return cpu.state->count_flops(attention_flops(a) +
+                                  tile_attention::external_score_flops(a, given));
   tile_attention::check(a);
   tile_attention::check(a, given);
   with_floating_type(a.query.dtype(), [&](auto tag) {

@@ -53,7 +53,7 @@ struct Division {
         continue;
       }
       for (std::int64_t b = 0; b < rows; ++b) {
-        const bool as_before = b > 0 && p.reach == nullptr;
+        const bool as_before = b > 0 && p.max_lookback == nullptr;
         const std::vector<double> of_row =
             as_before ? std::vector<double>(costs.end() - runs, costs.end()) : costs_of(p, h, b);
         costs.insert(costs.end(), of_row.begin(), of_row.end());
@@ -116,14 +116,14 @@ struct Run {
   using T = Accumulator<In>;
 
   Run(const AttentionGradient& gradient,
-      const GivenScores& given,
-      const GivenScores& given_gradients)
+      const ExternalScores& given,
+      const ExternalScores& given_gradients)
       : g(gradient),
         dgiven(given_gradients),
         p(gradient.forward, given),
         biases(p),
         division(p, useful_threads(p)) {
-    scratch_bytes = Backward<In>(p, biases, g, Carver(nullptr)).bytes();
+    scratch_bytes = Backward<In>(p, biases, g, ScratchArena(nullptr)).bytes();
     const Device& device = g.dquery.device();
     scratch =
         Tensor::empty({division.threads, scratch_bytes}, DType::u8, device, MemoryTag::workspace);
@@ -138,7 +138,7 @@ struct Run {
       dfactors = Tensor::zeros(
           {division.items, p.time, factors}, DTypeOf<T>::value, device, MemoryTag::workspace);
     }
-    Carver measure(nullptr);
+    ScratchArena measure(nullptr);
     TermSums<T>(p, measure);
     slot_bytes = measure.used();
     if (slot_bytes == 0) return;
@@ -158,12 +158,12 @@ struct Run {
     return begin == end ? Interval{0, 0} : Interval{begin / per_head, (end - 1) / per_head + 1};
   }
   TermSums<T> slot(std::int64_t index) const {
-    Carver carver(slots_memory.bytes() + index * slot_bytes);
+    ScratchArena carver(slots_memory.bytes() + index * slot_bytes);
     return TermSums<T>(p, carver);
   }
 
   void work(std::int64_t thread) {
-    Backward<In> backward(p, biases, g, Carver(scratch.bytes() + thread * scratch_bytes));
+    Backward<In> backward(p, biases, g, ScratchArena(scratch.bytes() + thread * scratch_bytes));
     const Interval heads = heads_of(thread);
     for (std::int64_t place = division.begin[static_cast<std::size_t>(thread)];
          place < division.begin[static_cast<std::size_t>(thread) + 1];
@@ -301,7 +301,7 @@ struct Run {
   }
 
   const AttentionGradient& g;
-  const GivenScores& dgiven;
+  const ExternalScores& dgiven;
   Problem<In> p;
   QueryBiases<In> biases;
   Division division;
@@ -319,10 +319,10 @@ struct Run {
 
 template <typename In>
 void run_backward(const AttentionGradient& g,
-                  const GivenScores& given,
-                  const GivenScores& given_gradients) {
+                  const ExternalScores& given,
+                  const ExternalScores& given_gradients) {
   Run<In> run(g, given, given_gradients);
-  if (DeviceState& device = g.dquery.device().state(); device.dry()) {
+  if (DeviceState& device = g.dquery.device().state(); device.is_meta()) {
     count_backward(device, g.forward, given);
     return;
   }
@@ -377,19 +377,19 @@ void run_backward(const AttentionGradient& g,
 }  // namespace tile_attention
 
 void attention_backward(Cpu cpu, const AttentionGradient& g) {
-  attention_backward(cpu, g, GivenScores(), GivenScores());
+  attention_backward(cpu, g, ExternalScores(), ExternalScores());
 }
 
 void attention_backward(Cpu cpu,
                         const AttentionGradient& g,
-                        const GivenScores& given,
-                        const GivenScores& gradients) {
+                        const ExternalScores& given,
+                        const ExternalScores& gradients) {
   if (tile_attention::counts_only(g.forward))
     return tile_attention::count_backward(*cpu.state, g.forward, given);
   tile_attention::check(g);
   tile_attention::check(g.forward, given);
   tile_attention::check(given, gradients, g.forward.query.dtype());
-  const tile_attention::KeyGradients keys(g);
+  const tile_attention::GroupedKeyGradients keys(g);
   with_floating_type(g.forward.query.dtype(), [&](auto tag) {
     tile_attention::run_backward<typename decltype(tag)::type>(keys.by_head(), given, gradients);
   });

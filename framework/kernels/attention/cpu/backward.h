@@ -23,7 +23,7 @@ class Backward {
   Backward(const Problem<In>& problem,
            const QueryBiases<In>& biases,
            const AttentionGradient& g,
-           Carver carver)
+           ScratchArena carver)
       : p(problem),
         biases_(biases),
         gradient_(g),
@@ -114,13 +114,13 @@ class Backward {
     alignas(64) T dscore[tile];  // sums of score gradients by key
   };
 
-  static void take(Carver& carver, Factor& factor, std::int64_t width) {
+  static void take(ScratchArena& carver, Factor& factor, std::int64_t width) {
     // Two vectors more: a shifted row reads past its end.
     factor.rows = carver.take<E>(tile * width + 2 * lanes<T> * group<E>);
     if (group < E >> 1) factor.stacked = carver.take<E>(tile * width);
   }
 
-  void take_turned(Carver& carver) {
+  void take_turned(ScratchArena& carver) {
     take(carver, turned_dscores_, skew_step);
     if (turned_dscores_.rows != nullptr) std::fill_n(turned_dscores_.rows, tile * skew_step, E{});
     turned_sums_ = carver.take<T>(tile * std::max(tile, p.dim_padded));
@@ -132,7 +132,7 @@ class Backward {
       t.at = p.key_tile(i);
       t.lanes_seen.read(p, b_, h_, t.at);
       E* rows = group<E> > 1 ? key_.rows : t.rows;
-      read_key_tile(p.key_rows(b_, h_, t.at.begin), t.at, p.dim, t.lanes_seen.seen, rows);
+      read_key_tile(p.key_rows(b_, h_, t.at.begin), t.at, p.dim, t.lanes_seen.valid_mask, rows);
       transpose(rows, tile, p.dim_padded, t.columns, tile);
       stack(rows, tile, p.dim_padded, p.dim_padded, 0, t.rows);
       if (p.keys_by_distance) {
@@ -140,7 +140,7 @@ class Backward {
         t.turned_stack = t.turned.stack_of(tile, p.dim_padded);
       }
       read_key_tile(
-          p.value_rows(b_, h_, t.at.begin), t.at, p.value_dim, t.lanes_seen.seen, value_rows_);
+          p.value_rows(b_, h_, t.at.begin), t.at, p.value_dim, t.lanes_seen.valid_mask, value_rows_);
       transpose(value_rows_, tile, p.value_padded, t.value_columns, tile);
       std::fill_n(t.dkey, tile * p.dim_padded, T{0});
       std::fill_n(t.dvalue, tile * p.value_padded, T{0});
@@ -355,7 +355,7 @@ class Backward {
     T* dscore = dscores_ + r * skew_step + skew_margin;
     auto dspan = hn::Zero(tag);
     for (std::int64_t j = 0; j < tile; j += lanes<T>) {
-      const auto power = exponential(hn::MulSub(hn::LoadU(tag, score + j), factor, subtract));
+      const auto power = fast_exp(hn::MulSub(hn::LoadU(tag, score + j), factor, subtract));
       auto dpower = hn::LoadU(tag, dprobability + j);
       auto kept = power;
       if (keep != nullptr) {
@@ -424,7 +424,7 @@ class Backward {
     if (!p.call.relative) return;
     const auto keys = p.key_rows(b_, h_, t.at.begin);
     for (std::int64_t j = 0; j < t.at.end - t.at.begin; ++j)
-      if ((t.lanes_seen.seen >> j & 1) != 0)
+      if ((t.lanes_seen.valid_mask >> j & 1) != 0)
         for (std::int64_t c = 0; c < p.dim; ++c)
           sums_.terms.content_bias[c] += t.dscore[j] * static_cast<T>(keys.row(j)[c]);
   }
@@ -446,9 +446,9 @@ class Backward {
   const Problem<In>& p;
   const QueryBiases<In>& biases_;
   const AttentionGradient& gradient_;
-  KeepFactors<In> keep_;
-  Bands<In> key_bands_;
-  Bands<In> value_bands_;
+  DropoutMask<In> keep_;
+  RelativeBands<In> key_bands_;
+  RelativeBands<In> value_bands_;
   ScoreTerms<In> terms_;
   KeyTile key_tiles_[block_tiles];
   std::int64_t b_ = 0;

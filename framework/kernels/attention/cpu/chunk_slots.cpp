@@ -84,7 +84,7 @@ void for_slots(const Tensor& position,
     for (std::int64_t s = begin + first; s < begin + last; ++s)
       for (std::int64_t h = 0; h < heads; ++h) {
         if (s + rows_ahead < begin + last)
-          if (T* const next = in_whole(h, s + rows_ahead)) ask_for(next, dim);
+          if (T* const next = in_whole(h, s + rows_ahead)) prefetch(next, dim);
         f(s * heads + h, in_whole(h, s));
       }
   });

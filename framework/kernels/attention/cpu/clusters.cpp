@@ -86,7 +86,7 @@ void add_cluster_sums(Cpu, const ClusterSums& sums) {
   });
 }
 
-void move_centroids(Cpu cpu, const MoveCentroids& move) { move_centroids_on(cpu, move); }
+void update_centroids(Cpu cpu, const UpdateCentroids& move) { move_centroids_on(cpu, move); }
 
 void divide_rows(Cpu cpu, const DivideRows& divide) { divide_rows_on(cpu, divide); }
 

@@ -47,14 +47,14 @@ struct Band {
 
 // The bands last used: neighbouring tiles need the same ones.
 template <typename In>
-class Bands {
+class RelativeBands {
  public:
   using T = Accumulator<In>;
   using E = Element<In>;
   static constexpr std::int64_t slots = block_tiles;
 
   // Nothing where there is no table.
-  Bands(const DistanceTable<const In>& table, Carver& carver)
+  RelativeBands(const DistanceTable<const In>& table, ScratchArena& carver)
       : table_(table), width_padded_(padded<E>(table.width)) {
     if (!table) return;
     for (auto& slot : bands_) {
@@ -238,7 +238,7 @@ void add_distance_gradients(const TilePlan& plan,
                                -width_padded},
                     [&](std::int64_t begin, std::int64_t end) {
                       const bool near = view.origin + tile - 1 - begin < plan.nearest();
-                      const bool far = view.origin + tile - end > plan.farthest();
+                      const bool far = view.origin + tile - end > plan.max_distance();
                       return near || far ? Interval{0, 0}
                                          : Interval{std::max<std::int64_t>(0, tile - end),
                                                     std::min(view.rows(), band - begin)};

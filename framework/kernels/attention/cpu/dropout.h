@@ -13,11 +13,11 @@
 namespace longspan::tile_attention {
 
 template <typename In>
-class KeepFactors {
+class DropoutMask {
  public:
   using T = Accumulator<In>;
 
-  explicit KeepFactors(const Problem<In>& p) {
+  explicit DropoutMask(const Problem<In>& p) {
     if (!p.call.dropout || p.call.dropout->rate <= 0) return;
     dropout_ = &*p.call.dropout;
     index_.emplace(*dropout_, p.time, p.keys, p.heads);

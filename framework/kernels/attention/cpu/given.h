@@ -11,12 +11,12 @@ HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
 
 template <typename In>
-class GivenTiles {
+class ExternalScoreTiles {
  public:
   using T = Accumulator<In>;
 
-  explicit GivenTiles(const Problem<In>& p) : p_(p) {
-    const GivenScores& given = p.given;
+  explicit ExternalScoreTiles(const Problem<In>& p) : p_(p) {
+    const ExternalScores& given = p.given;
     if (given.row.defined()) row_ = All(given.row);
     if (!given.low.defined()) return;
     low_ = All(given.low);

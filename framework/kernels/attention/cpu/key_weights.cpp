@@ -16,7 +16,7 @@ void each(std::int64_t count, std::int64_t elements, const F& f) {
 
 }  // namespace
 
-void hide_keys(Cpu, const HiddenKeys& hidden) {
+void mask_keys(Cpu, const KeyPaddingMask& hidden) {
   check(hidden);
   with_accumulator_type(hidden.log_weight.dtype(), [&]<typename A>(TypeTag<A>) {
     each(hidden.log_weight.elements(), 1, HideKey<A>(hidden));

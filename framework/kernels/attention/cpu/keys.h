@@ -35,24 +35,24 @@ inline std::uint64_t lanes_up_to(const std::int32_t* keys, std::int32_t value) {
 
 // Padding rows are read as zeros, so that what stands there (NaN, say) cannot reach a product.
 struct KeyLanes {
-  std::uint64_t seen = 0;  // bit j: there is a key and it is not padding
+  std::uint64_t valid_mask = 0;  // bit j: there is a key and it is not padding
   alignas(
       64) std::int32_t position[tile];  // original positions, where a rule or term asks for them
   alignas(64) std::int32_t bucket[tile];
 
-  bool any_seen() const { return seen != 0; }
-  bool all_seen() const { return seen == all_bits; }
+  bool any_seen() const { return valid_mask != 0; }
+  bool all_seen() const { return valid_mask == all_bits; }
 
   template <typename In>
   void read(const Problem<In>& p, std::int64_t b, std::int64_t h, Interval at) {
     const std::int64_t count = at.end - at.begin;
-    seen = all_bits >> (tile - count);
+    valid_mask = all_bits >> (tile - count);
     if (p.padding != nullptr)
       for (std::int64_t j = 0; j < count; ++j)
-        if (p.padding[b * p.keys + at.begin + j] != 0) seen &= ~(std::uint64_t{1} << j);
+        if (p.padding[b * p.keys + at.begin + j] != 0) valid_mask &= ~(std::uint64_t{1} << j);
     if (p.length != nullptr) {
       const std::int64_t real = p.length[b] - p.call.mask.key_begin - at.begin;
-      seen &= real <= 0 ? 0 : real >= tile ? all_bits : ~(all_bits << real);
+      valid_mask &= real <= 0 ? 0 : real >= tile ? all_bits : ~(all_bits << real);
     }
     if (!p.needs_positions()) return;
     const auto& sorted = p.call.mask.sorted;
@@ -61,7 +61,7 @@ struct KeyLanes {
     if (!sorted) return;
     std::copy_n(Problem<In>::integers(sorted->key_position, b, h, at.begin), count, position);
     for (std::int64_t j = 0; j < count; ++j)
-      if (position[j] < 0) seen &= ~(std::uint64_t{1} << j);
+      if (position[j] < 0) valid_mask &= ~(std::uint64_t{1} << j);
     if (sorted->key_bucket.defined())
       std::copy_n(Problem<In>::integers(sorted->key_bucket, b, h, at.begin), count, bucket);
   }
@@ -100,7 +100,7 @@ TileView view_of(const Problem<In>& p,
   TileView view{
       queries, keys, mask.query_begin + queries.begin - mask.key_begin - keys.begin, planned, bits};
   const std::int64_t rows = view.rows();
-  const bool has_ends = p.reach != nullptr && p.first_key(b, queries.end - 1) > keys.begin;
+  const bool has_ends = p.max_lookback != nullptr && p.first_key(b, queries.end - 1) > keys.begin;
   if (has_ends && p.first_key(b, queries.begin) >= keys.end) {
     view.kind = TileKind::none;
     return view;
@@ -118,7 +118,7 @@ TileView view_of(const Problem<In>& p,
   std::uint64_t some = 0;
   std::uint64_t every = all_bits;
   for (std::int64_t r = 0; r < rows; ++r) {
-    bits[r] &= lanes_seen.seen;
+    bits[r] &= lanes_seen.valid_mask;
     if (has_ends) bits[r] &= bits_from(p.first_key(b, queries.begin + r) - keys.begin);
     if (mask.sorted && bits[r] != 0) bits[r] &= sorted_bits(p, b, h, queries.begin + r, lanes_seen);
     some |= bits[r];

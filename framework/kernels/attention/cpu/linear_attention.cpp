@@ -14,7 +14,7 @@ class HeadState {
  public:
   using T = Accumulator<In>;
 
-  HeadState(const LinearProblem<In>& p, Carver& carver)
+  HeadState(const LinearProblem<In>& p, ScratchArena& carver)
       : p_(p),
         sums(carver.take<T>(p.feature_step * p.value_step)),
         keys(carver.take<T>(p.feature_step)) {}
@@ -73,7 +73,7 @@ class PartState {
  public:
   using T = Accumulator<In>;
 
-  PartState(const LinearProblem<In>& p, Carver& carver)
+  PartState(const LinearProblem<In>& p, ScratchArena& carver)
       : p_(p),
         state_(p, carver),
         key_(carver.take<T>(tile * p.feature_step)),
@@ -107,7 +107,7 @@ class PartOutput {
  public:
   using T = Accumulator<In>;
 
-  PartOutput(const LinearProblem<In>& p, Carver& carver)
+  PartOutput(const LinearProblem<In>& p, ScratchArena& carver)
       : p_(p),
         state_(p, carver),
         query_(carver.take<T>(tile * p.feature_step)),
@@ -223,7 +223,7 @@ struct StateWorker {
     Problem(const LinearAttention& attention, const Tensor& to, const Tensor& sums)
         : LinearProblem<In>(attention), states(to), decays(sums) {}
   };
-  StateWorker(const Problem& problem, Carver& carver) : p(problem), part(problem, carver) {}
+  StateWorker(const Problem& problem, ScratchArena& carver) : p(problem), part(problem, carver) {}
   void run(LinearItem at) {
     part.run(at, p.call.key_parts[static_cast<std::size_t>(at.part)], p.states, p.decays);
   }
@@ -267,7 +267,7 @@ void scan_states(Cpu, const StateScan& scan) {
         for (const std::int64_t part : scan.order) {
           const std::int64_t place = part * heads + head;
           const T factor =
-              scan.decays.defined() ? longspan::exponential(scan.decays.data<T>()[place]) : T{1};
+              scan.decays.defined() ? longspan::fast_exp(scan.decays.data<T>()[place]) : T{1};
           T* const state = scan.states.data<T>() + place * elements;
           T* const sum = sums.data();
 #pragma omp simd

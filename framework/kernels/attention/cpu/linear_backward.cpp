@@ -15,7 +15,7 @@ class ChunkGradient {
  public:
   using T = Accumulator<In>;
 
-  ChunkGradient(const LinearProblem<In>& p, const LinearAttentionGradient& g, Carver& carver)
+  ChunkGradient(const LinearProblem<In>& p, const LinearAttentionGradient& g, ScratchArena& carver)
       : p_(p), g_(g), dn(carver.take<T>(tile * p.value_step)) {}
 
   void read(LinearItem at, Interval rows) {
@@ -63,11 +63,11 @@ class ChunkGradient {
 
 // A state with its values along the rows, [values, feature_step], and the sum of the keys.
 template <typename In>
-class TurnedState {
+class TransposedState {
  public:
   using T = Accumulator<In>;
 
-  TurnedState(const LinearProblem<In>& p, Carver& carver)
+  TransposedState(const LinearProblem<In>& p, ScratchArena& carver)
       : p_(p),
         sums(carver.take<T>(p.value_step * p.feature_step)),
         keys(carver.take<T>(p.feature_step)) {}
@@ -165,7 +165,7 @@ class QueryGradient {
  public:
   using T = Accumulator<In>;
 
-  QueryGradient(const GradientProblem<In>& p, Carver& carver)
+  QueryGradient(const GradientProblem<In>& p, ScratchArena& carver)
       : p_(p),
         state_(p, carver),
         chunk_(p, p.g, carver),
@@ -243,7 +243,7 @@ class QueryGradient {
   }
 
   const GradientProblem<In>& p_;
-  TurnedState<In> state_;
+  TransposedState<In> state_;
   ChunkGradient<In> chunk_;
   ChunkDecays<T> decays_;
   T weights_[tile];
@@ -261,7 +261,7 @@ class KeyGradient {
  public:
   using T = Accumulator<In>;
 
-  KeyGradient(const GradientProblem<In>& p, Carver& carver)
+  KeyGradient(const GradientProblem<In>& p, ScratchArena& carver)
       : p_(p),
         sums_(p, carver),
         chunk_(p, p.g, carver),
@@ -404,7 +404,7 @@ class KeyGradient {
   }
 
   const GradientProblem<In>& p_;
-  TurnedState<In> sums_;
+  TransposedState<In> sums_;
   ChunkGradient<In> chunk_;
   ChunkDecays<T> decays_;
   double ddecay_ = 0;  // sums of many that cancel
@@ -424,7 +424,7 @@ class KeyGradient {
 template <typename In>
 struct BothGradients {
   using T = Accumulator<In>;
-  BothGradients(const GradientProblem<In>& problem, Carver& carver)
+  BothGradients(const GradientProblem<In>& problem, ScratchArena& carver)
       : of_queries(problem, carver), of_keys(problem, carver) {}
   void run(LinearItem at) {
     of_queries.run(at);

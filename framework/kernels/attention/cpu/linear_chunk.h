@@ -70,7 +70,7 @@ class LinearProblem {
       T* const row = to + r * feature_step;
 #pragma omp simd
       for (std::int64_t c = 0; c < features; ++c) {
-        const T power = longspan::exponential(row[c] < 0 ? row[c] : T{0});
+        const T power = longspan::fast_exp(row[c] < 0 ? row[c] : T{0});
         row[c] = row[c] > 0 ? row[c] + 1 : power;
       }
     }
@@ -82,7 +82,7 @@ class LinearProblem {
     std::fill_n(weights, tile, T{1});
     if (!call.log_weight.defined()) return;
     for (std::int64_t r = 0; r < rows_at.end - rows_at.begin; ++r) {
-      const T weight = longspan::exponential(
+      const T weight = longspan::fast_exp(
           call.log_weight.template data<T>()[place(call.log_weight, at, rows_at.begin + r)]);
       weights[r] = weight;
       T* const row = key + r * feature_step;
@@ -117,8 +117,8 @@ class ChunkDecays {
     sum_ = sum;
     if (!some_) return;
     for (std::int64_t r = 0; r < count; ++r) {
-      from_begin_[r] = longspan::exponential(sums_[r]);
-      to_end_[r] = longspan::exponential(sum - sums_[r]);
+      from_begin_[r] = longspan::fast_exp(sums_[r]);
+      to_end_[r] = longspan::fast_exp(sum - sums_[r]);
     }
     whole_ = from_begin_[count - 1];
   }
@@ -135,7 +135,7 @@ class ChunkDecays {
       T* const row = pairs + i * tile;
       if (some_)
 #pragma omp simd
-        for (std::int64_t j = 0; j <= i; ++j) row[j] *= longspan::exponential(sums_[i] - sums_[j]);
+        for (std::int64_t j = 0; j <= i; ++j) row[j] *= longspan::fast_exp(sums_[i] - sums_[j]);
       std::fill(row + i + 1, row + tile, T{});
     }
   }
@@ -199,15 +199,15 @@ void run_linear(const Problem& p, std::int64_t parts) {
   const std::int64_t products = p.batch * p.heads * rows * p.feature_step * p.value_step;
   const std::int64_t workers = std::clamp<std::int64_t>(
       products / products_a_thread, 1, std::min<std::int64_t>(omp_get_max_threads(), items));
-  Carver counted(nullptr);
+  ScratchArena counted(nullptr);
   { const Worker worker(p, counted); }
   const std::int64_t bytes = counted.used();
   const Device& device = p.call.query.device();
   const Tensor workspace = Tensor::empty({workers, bytes}, DType::u8, device, MemoryTag::workspace);
-  if (device.state().dry()) return;
+  if (device.state().is_meta()) return;
 #pragma omp parallel num_threads(static_cast <int>(workers))
   {
-    Carver carver(workspace.bytes() + omp_get_thread_num() * bytes);
+    ScratchArena carver(workspace.bytes() + omp_get_thread_num() * bytes);
     Worker worker(p, carver);
 #pragma omp for schedule(dynamic)
     for (std::int64_t item = 0; item < items; ++item)

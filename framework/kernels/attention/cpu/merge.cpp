@@ -40,7 +40,7 @@ void merge(const MergeAttention& m) {
     for (std::int64_t row = begin; row < end; ++row) {
       if (position != nullptr && row + rows_ahead < end) {
         const Place next = place_of(row + rows_ahead);
-        if (next.row >= 0) ask_for(out + next.row * width, width);
+        if (next.row >= 0) prefetch(out + next.row * width, width);
       }
       const Place place = place_of(row);
       if (place.row < 0) continue;
@@ -71,7 +71,7 @@ void merge_attention(Cpu, const MergeAttention& m) {
   });
 }
 
-void begin_merge(Cpu, const Tensor& out, const Tensor& log_sum_exp) {
+void init_merge(Cpu, const Tensor& out, const Tensor& log_sum_exp) {
   for_elements(static_cast<std::int64_t>(out.byte_size()),
                [&](std::int64_t begin, std::int64_t end) {
                  std::memset(out.bytes() + begin, 0, static_cast<std::size_t>(end - begin));

@@ -39,7 +39,7 @@ void softmax_rows_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor&
   });
 }
 
-void largest_of_positions(Cpu, const Tensor& x, const Tensor& log_weight, const Tensor& tops) {
+void max_over_positions(Cpu, const Tensor& x, const Tensor& log_weight, const Tensor& tops) {
   const Shape& shape = x.shape();
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;

@@ -27,7 +27,7 @@ struct Problem {
   using T = Accumulator<In>;
   using E = Element<In>;
 
-  Problem(const Attention& a, const GivenScores& given_scores)
+  Problem(const Attention& a, const ExternalScores& given_scores)
       : call(a),
         given(given_scores),
         plans(plans_of(a)),
@@ -46,7 +46,7 @@ struct Problem {
         scale(static_cast<T>(a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<double>(dim)))) {
     if (a.mask.key_padding.defined()) padding = a.mask.key_padding.data<std::uint8_t>();
     if (a.mask.key_length.defined()) length = a.mask.key_length.data<std::int64_t>();
-    if (a.mask.reach.defined()) reach = a.mask.reach.data<std::int64_t>();
+    if (a.mask.max_lookback.defined()) max_lookback = a.mask.max_lookback.data<std::int64_t>();
     if (a.relative) key_table = DistanceTable<const In>::by_head(a.relative->position_key);
     if (a.shaw && a.shaw->key_table.defined())
       key_table = DistanceTable<const In>::shared(a.shaw->key_table);
@@ -64,15 +64,15 @@ struct Problem {
   }
   // Where the reach of a query begins, among the call's keys; it may be before the first of them.
   std::int64_t first_key(std::int64_t b, std::int64_t i) const {
-    return call.mask.query_begin + i - reach[b * time + i] - call.mask.key_begin;
+    return call.mask.query_begin + i - max_lookback[b * time + i] - call.mask.key_begin;
   }
   // The first key tile that any query from this one on sees.
   std::int64_t first_key_tile(std::int64_t b, std::int64_t i) const {
-    return reach == nullptr ? 0 : std::max<std::int64_t>(0, first_key(b, i)) / tile;
+    return max_lookback == nullptr ? 0 : std::max<std::int64_t>(0, first_key(b, i)) / tile;
   }
   // Query tiles from here on see no key before `end`.
   std::int64_t end_query_tile(std::int64_t b, std::int64_t end) const {
-    if (reach == nullptr) return query_tiles();
+    if (max_lookback == nullptr) return query_tiles();
     std::int64_t first = 0, last = query_tiles();
     while (first < last) {
       const std::int64_t middle = (first + last) / 2;
@@ -126,7 +126,7 @@ struct Problem {
   bool needs_positions() const { return call.mask.sorted || call.hash; }
 
   const Attention& call;
-  const GivenScores& given;
+  const ExternalScores& given;
   std::vector<std::shared_ptr<const TilePlan>> plans;
   std::int64_t batch;
   std::int64_t time;
@@ -142,7 +142,7 @@ struct Problem {
   const In* value;
   const std::uint8_t* padding = nullptr;
   const std::int64_t* length = nullptr;
-  const std::int64_t* reach = nullptr;  // [batch, time]
+  const std::int64_t* max_lookback = nullptr;  // [batch, time]
   DistanceTable<const In> key_table;
   DistanceTable<const In> value_table;
   bool keys_by_distance = false;  // keys are multiplied with the rows of the key table too
@@ -178,9 +178,9 @@ std::int64_t useful_threads(const Problem<In>& p) {
 
 // Cuts one block of workspace into arrays that begin on cache lines. With no block it only adds up
 // the size.
-class Carver {
+class ScratchArena {
  public:
-  explicit Carver(std::byte* block) : block_(block) {}
+  explicit ScratchArena(std::byte* block) : block_(block) {}
 
   template <typename T>
   T* take(std::int64_t elements) {
@@ -215,8 +215,8 @@ class QueryBiases {
 
  private:
   std::int64_t dim_;
-  std::optional<Widened<T>> content_;
-  std::optional<Widened<T>> position_;
+  std::optional<AccumulatorView<T>> content_;
+  std::optional<AccumulatorView<T>> position_;
 };
 
 }  // namespace longspan::tile_attention

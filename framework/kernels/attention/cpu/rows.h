@@ -27,7 +27,7 @@ template <typename T>
 inline constexpr T score_units = std::is_same_v<T, float> ? T(1.44269504088896340736) : T{1};
 
 // 2^x for x <= 127, to 2 units in the last place; 0 below -126 and for -infinity; NaN stays NaN.
-HWY_INLINE Vector<float> exponential(Vector<float> x) {
+HWY_INLINE Vector<float> fast_exp(Vector<float> x) {
   const Tag<float> tag;
   const hn::RebindToSigned<Tag<float>> integers;
   const auto small = hn::Lt(x, hn::Set(tag, -126.0f));
@@ -44,15 +44,15 @@ HWY_INLINE Vector<float> exponential(Vector<float> x) {
   return hn::IfThenZeroElse(small, power);
 }
 // e^x.
-HWY_INLINE Vector<double> exponential(Vector<double> x) { return hn::Exp(Tag<double>(), x); }
+HWY_INLINE Vector<double> fast_exp(Vector<double> x) { return hn::Exp(Tag<double>(), x); }
 
 template <typename T>
 inline T exponential_of(T x) {
-  return hn::GetLane(exponential(hn::Set(Tag<T>(), x)));
+  return hn::GetLane(fast_exp(hn::Set(Tag<T>(), x)));
 }
 // The inverse of `exponential`, in units of 1.
 template <typename T>
-inline T natural_logarithm(T maximum, T sum) {
+inline T fast_log(T maximum, T sum) {
   return maximum / score_units<T> + std::log(sum);
 }
 

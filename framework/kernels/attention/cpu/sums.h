@@ -18,7 +18,7 @@ struct TermSums {
 
   TermSums() = default;
   template <typename In>
-  TermSums(const Problem<In>& p, Carver& carver) {
+  TermSums(const Problem<In>& p, ScratchArena& carver) {
     const auto rows = [](const auto& table) { return table.count() + 2 * distance_margin; };
     if (p.key_table) key = carver.take<T>(rows(p.key_table) * p.dim_padded);
     if (p.value_table) value = carver.take<T>(rows(p.value_table) * p.value_padded);

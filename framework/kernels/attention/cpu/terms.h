@@ -22,10 +22,10 @@ class ScoreTerms {
  public:
   using T = Accumulator<In>;
 
-  ScoreTerms(const Problem<In>& p, Carver& carver) : p_(p), given_(p), bias_(p) {
+  ScoreTerms(const Problem<In>& p, ScratchArena& carver) : p_(p), given_(p), bias_(p) {
     if (p.call.slopes.defined()) slopes_ = p.call.slopes.template data<T>();
     if (!p.call.hash) return;
-    const HashTerm& hash = *p.call.hash;
+    const LshTerm& hash = *p.call.hash;
     if (hash.self_score) self_ = static_cast<T>(*hash.self_score / static_cast<double>(p.scale));
     if (!hash.chunk.defined()) return;
     rounds_ = hash.chunk.shape()[2];
@@ -126,12 +126,12 @@ class ScoreTerms {
     for (std::int64_t round = 0; round < rounds_; ++round)
       for (std::int64_t j = 0; j < tile; ++j)
         to[round * tile + j] =
-            (keys.seen >> j & 1) != 0 ? rounds[round * positions_ + keys.position[j]] : 0;
+            (keys.valid_mask >> j & 1) != 0 ? rounds[round * positions_ + keys.position[j]] : 0;
   }
 
   void divide_by_counts(
       std::int64_t b, std::int64_t h, const TileView& view, const KeyLanes& keys, T* scores) {
-    const HashTerm& hash = *p_.call.hash;
+    const LshTerm& hash = *p_.call.hash;
     const std::int32_t* const chunk_of = rounds_of(hash.chunk, b, h);
     const std::int32_t* const bucket_of = rounds_of(hash.bucket, b, h);
     gather(chunk_of, keys, key_chunks_);
@@ -159,7 +159,7 @@ class ScoreTerms {
   }
 
   const Problem<In>& p_;
-  GivenTiles<In> given_;
+  ExternalScoreTiles<In> given_;
   DistanceBiasTiles<In> bias_;
   const T* slopes_ = nullptr;
   T self_ = 0;

@@ -16,16 +16,16 @@ struct RunningRow {
   // Scores of a tile become probabilities against the new maximum; returns what those before, and
   // their sums, are to be multiplied by.
   template <typename In>
-  __device__ T soften(const TileRow<In>& row, T* scores) {
+  __device__ T online_softmax_update(const TileRow<In>& row, T* scores) {
     const int half = static_cast<int>(threadIdx.x) % 2;
     T largest = minus_infinity<T>;
     for (int j = half; j < tile; j += 2) {
       scores[j] = row.score(j, scores[j]);
-      largest = Greater()(largest, scores[j]);
+      largest = Max()(largest, scores[j]);
     }
-    largest = Greater()(largest, __shfl_xor_sync(all_lanes, largest, 1));
+    largest = Max()(largest, __shfl_xor_sync(all_lanes, largest, 1));
     const T before = maximum;
-    maximum = Greater()(before, largest);
+    maximum = Max()(before, largest);
     // A row that has seen no key yet: its scores are all -infinity, its probabilities 0.
     const T against = maximum == minus_infinity<T> ? T{0} : maximum;
     const T shrink = std::exp(before - against);
@@ -95,7 +95,7 @@ __global__ void attend(GroupCall<In> group) {
 }
 
 template <typename In>
-void run_forward(Cuda cuda, const Attention& a, const GivenScores& given) {
+void run_forward(Cuda cuda, const Attention& a, const ExternalScores& given) {
   AttentionCall<In> call(a, given);
   const bool with_matrices = takes_matrix_units(call);
   BiasProducts biases;
@@ -131,13 +131,13 @@ bool attends_by_warp_groups(Cuda cuda, const Attention& a) {
   return result;
 }
 
-void attention(Cuda cuda, const Attention& a) { attention(cuda, a, GivenScores()); }
+void attention(Cuda cuda, const Attention& a) { attention(cuda, a, ExternalScores()); }
 
-void attention(Cuda cuda, const Attention& a, const GivenScores& given) {
+void attention(Cuda cuda, const Attention& a, const ExternalScores& given) {
   tile_attention::check(a);
   tile_attention::check(a, given);
-  if (cuda.state->dry())
-    cuda.state->count_flops(attention_flops(a) + tile_attention::given_flops(a, given));
+  if (cuda.state->is_meta())
+    cuda.state->count_flops(attention_flops(a) + tile_attention::external_score_flops(a, given));
   with_floating_type(a.query.dtype(), [&]<typename In>(TypeTag<In>) {
     tile_attention::run_forward<In>(cuda, a, given);
   });

@@ -22,7 +22,7 @@ struct Deltas {
   Accumulator<In>* delta;
 
   __device__ const In* row(std::uint32_t n) const { return out + std::int64_t{n} * width; }
-  __device__ Four<In> others(std::uint32_t n, int c) const {
+  __device__ Vec4<In> others(std::uint32_t n, int c) const {
     return read_four(dout + std::int64_t{n} * width, c, width);
   }
   __device__ Accumulator<In>& to(std::uint32_t n) const {
@@ -231,7 +231,7 @@ __global__ void add_span_of_heads(
   T sum = 0;
   for (std::int64_t i = threadIdx.x; i < batch * time; i += blockDim.x)
     sum += rows[(i / time * heads + blockIdx.x) * time + i % time];
-  sum = over_block(sum, shared_memory<T>(), Plus());
+  sum = block_reduce(sum, shared_memory<T>(), Plus());
   if (threadIdx.x == 0) dspan[blockIdx.x] += sum;
 }
 
@@ -242,8 +242,8 @@ class Run {
 
   Run(Cuda cuda,
       const AttentionGradient& gradient,
-      const GivenScores& given,
-      const GivenScores& given_gradients)
+      const ExternalScores& given,
+      const ExternalScores& given_gradients)
       : cuda_(cuda),
         g_(gradient),
         call_(gradient.forward, given),
@@ -407,18 +407,18 @@ class Run {
 }  // namespace tile_attention
 
 void attention_backward(Cuda cuda, const AttentionGradient& g) {
-  attention_backward(cuda, g, GivenScores(), GivenScores());
+  attention_backward(cuda, g, ExternalScores(), ExternalScores());
 }
 
 void attention_backward(Cuda cuda,
                         const AttentionGradient& g,
-                        const GivenScores& given,
-                        const GivenScores& gradients) {
+                        const ExternalScores& given,
+                        const ExternalScores& gradients) {
   tile_attention::check(g);
   tile_attention::check(g.forward, given);
   tile_attention::check(given, gradients, g.forward.query.dtype());
-  if (cuda.state->dry()) tile_attention::count_backward(*cuda.state, g.forward, given);
-  const tile_attention::KeyGradients keys(g);
+  if (cuda.state->is_meta()) tile_attention::count_backward(*cuda.state, g.forward, given);
+  const tile_attention::GroupedKeyGradients keys(g);
   with_floating_type(g.forward.query.dtype(), [&]<typename In>(TypeTag<In>) {
     tile_attention::Run<In>(cuda, keys.by_head(), given, gradients).run();
   });

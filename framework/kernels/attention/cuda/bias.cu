@@ -9,8 +9,8 @@ namespace {
 
 // Features c .. c + 3 of a head's bias.
 template <typename In>
-__device__ Four<Accumulator<In>> bias_of(const Either<In>& bias, std::int64_t h, int dim, int c) {
-  Four<Accumulator<In>> four;
+__device__ Vec4<Accumulator<In>> bias_of(const Either<In>& bias, std::int64_t h, int dim, int c) {
+  Vec4<Accumulator<In>> four;
   for (int k = 0; k < 4; ++k) four.at[k] = bias.at(h * dim + c + k);
   return four;
 }
@@ -36,7 +36,7 @@ struct KeyBiases {
     if (!call.is_key(b, h, j)) return nullptr;
     return call.key + call.key_place(b, j, h, call.dim, 0);
   }
-  __device__ Four<Accumulator<In>> others(std::uint32_t n, int c) const {
+  __device__ Vec4<Accumulator<In>> others(std::uint32_t n, int c) const {
     return bias_of(call.content_bias, place(n).h, call.dim, c);
   }
   __device__ Accumulator<In>& to(std::uint32_t n) const {
@@ -65,7 +65,7 @@ struct DistanceBiases {
     const std::int64_t distance = call.half_distance(half(n)) - row_of_half(n);
     return distance < table.low || distance > table.high ? nullptr : table.row(head(n), distance);
   }
-  __device__ Four<Accumulator<In>> others(std::uint32_t n, int c) const {
+  __device__ Vec4<Accumulator<In>> others(std::uint32_t n, int c) const {
     return bias_of(call.position_bias, head(n), call.dim, c);
   }
   __device__ Accumulator<In>& to(std::uint32_t n) const {

@@ -80,11 +80,11 @@ struct HashView {
   const std::int32_t* bucket = nullptr;
   std::int64_t rounds = 0;
   std::int64_t positions = 0;
-  RoundRule rule{HashTerm{}};
+  RoundRule rule{LshTerm{}};
   T floor = 0;
 
   HashView() = default;
-  explicit HashView(const HashTerm& hash)
+  explicit HashView(const LshTerm& hash)
       : has_self(hash.self_score.has_value()),
         self(static_cast<T>(hash.self_score.value_or(0))),
         rule(hash),
@@ -124,14 +124,16 @@ struct SpanView {
 template <typename T>
 struct BiasView {
   const T* all = nullptr;
-  std::int64_t reach = 0;
+  std::int64_t max_distance = 0;
 
   BiasView() = default;
-  explicit BiasView(const Tensor& bias) : all(bias.data<T>()), reach(bias.shape()[1] / 2) {}
+  explicit BiasView(const Tensor& bias) : all(bias.data<T>()), max_distance(bias.shape()[1] / 2) {}
   // Of a key that is so many positions after the query.
   __device__ T at(std::int64_t h, std::int64_t after) const {
-    const std::int64_t held = after < -reach ? -reach : after > reach ? reach : after;
-    return all[h * (2 * reach + 1) + reach + held];
+    const std::int64_t held = after < -max_distance  ? -max_distance
+                              : after > max_distance ? max_distance
+                                                     : after;
+    return all[h * (2 * max_distance + 1) + max_distance + held];
   }
 };
 
@@ -147,7 +149,7 @@ struct GivenView {
   std::int64_t highs = 0;
 
   GivenView() = default;
-  explicit GivenView(const GivenScores& given) {
+  explicit GivenView(const ExternalScores& given) {
     if (given.row.defined()) {
       row = given.row.data<In>();
       positions = given.row.shape()[3];
@@ -217,7 +219,7 @@ template <typename In>
 struct AttentionCall {
   using T = Accumulator<In>;
 
-  explicit AttentionCall(const Attention& a, const GivenScores& given_scores = {})
+  explicit AttentionCall(const Attention& a, const ExternalScores& given_scores = {})
       : batch(a.query.shape()[0]),
         time(a.query.shape()[1]),
         keys(a.key.shape()[1]),
@@ -237,7 +239,7 @@ struct AttentionCall {
     cap = static_cast<T>(a.cap);
     if (a.mask.key_padding.defined()) padding = a.mask.key_padding.data<std::uint8_t>();
     if (a.mask.key_length.defined()) length = a.mask.key_length.data<std::int64_t>();
-    if (a.mask.reach.defined()) reach = a.mask.reach.data<std::int64_t>();
+    if (a.mask.max_lookback.defined()) max_lookback = a.mask.max_lookback.data<std::int64_t>();
     if (a.mask.sorted) sorted = SortedView(*a.mask.sorted);
     if (a.relative) {
       key_table = DistanceTable<const In>::by_head(a.relative->position_key);
@@ -283,17 +285,17 @@ struct AttentionCall {
   }
   // Where the reach of a query begins, among the call's keys; it may be before the first of them.
   __device__ std::int64_t first_key(std::int64_t b, std::int64_t i) const {
-    return query_begin + i - reach[b * time + i] - key_begin;
+    return query_begin + i - max_lookback[b * time + i] - key_begin;
   }
   // The first key tile that any query of a tile or of later ones sees.
   __device__ std::int64_t first_key_tile(std::int64_t b, std::int64_t query_tile) const {
-    if (reach == nullptr || query_tile >= query_tiles()) return 0;
+    if (max_lookback == nullptr || query_tile >= query_tiles()) return 0;
     const std::int64_t first = first_key(b, query_tile * tile);
     return first > 0 ? first / tile : 0;
   }
   // Query tiles from here on see no key of a tile.
   __device__ std::int64_t end_query_tile(std::int64_t b, std::int64_t key_tile) const {
-    std::int64_t first = reach == nullptr ? query_tiles() : 0, last = query_tiles();
+    std::int64_t first = max_lookback == nullptr ? query_tiles() : 0, last = query_tiles();
     while (first < last) {
       const std::int64_t middle = (first + last) / 2;
       if (first_key_tile(b, middle) <= key_tile)
@@ -305,13 +307,13 @@ struct AttentionCall {
   }
   // Whether all keys from j on are within the reach of the 64 queries from i on.
   __device__ bool reaches(std::int64_t b, std::int64_t i, std::int64_t j) const {
-    if (reach == nullptr) return true;
+    if (max_lookback == nullptr) return true;
     const std::int64_t last = i + tile < time ? i + tile - 1 : time - 1;
     return first_key(b, last) <= j;
   }
   // Bit n: key j + n is within the reach of query i.
   __device__ std::uint32_t reached(std::int64_t b, std::int64_t i, std::int64_t j) const {
-    if (reach == nullptr || i >= time) return ~std::uint32_t{0};
+    if (max_lookback == nullptr || i >= time) return ~std::uint32_t{0};
     const std::int64_t hidden = first_key(b, i) - j;
     return hidden <= 0 ? ~std::uint32_t{0} : hidden >= 32 ? 0 : ~std::uint32_t{0} << hidden;
   }
@@ -372,7 +374,7 @@ struct AttentionCall {
   T cap = 0;  // never on matrix units
   const std::uint8_t* padding = nullptr;
   const std::int64_t* length = nullptr;
-  const std::int64_t* reach = nullptr;  // [batch, time]
+  const std::int64_t* max_lookback = nullptr;  // [batch, time]
   SortedView sorted;
   DistanceTable<const In> key_table;
   DistanceTable<const In> value_table;

@@ -37,7 +37,7 @@ __global__ void choose_members(std::int64_t heads,
     int count = 0;
     for (std::int64_t t = threadIdx.x; t < real; t += blockDim.x)
       count += ordered_bits(score[t]) >= least ? 1 : 0;
-    return over_block(count, scratch, Plus());
+    return block_reduce(count, scratch, Plus());
   };
   std::uint64_t last = 0;
   if (real > width)
@@ -125,7 +125,7 @@ void add_cluster_sums(Cuda cuda, const ClusterSums& sums) {
   });
 }
 
-void move_centroids(Cuda cuda, const MoveCentroids& move) { move_centroids_on(cuda, move); }
+void update_centroids(Cuda cuda, const UpdateCentroids& move) { move_centroids_on(cuda, move); }
 
 void divide_rows(Cuda cuda, const DivideRows& divide) { divide_rows_on(cuda, divide); }
 

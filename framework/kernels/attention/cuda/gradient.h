@@ -51,7 +51,7 @@ struct GivenGradients {
   T* high = nullptr;
 
   GivenGradients() = default;
-  GivenGradients(const GivenScores& given, const GivenScores& gradients) {
+  GivenGradients(const ExternalScores& given, const ExternalScores& gradients) {
     if (given.row.defined()) row = gradients.row.data<T>();
     if (!given.low.defined()) return;
     low = gradients.low.data<T>();

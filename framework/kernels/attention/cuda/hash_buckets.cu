@@ -190,8 +190,9 @@ void sort_buckets(Cuda cuda, const BucketSort& sort) {
       return tensor.reshape({rows, time}).slice(row, std::min(row + group, rows));
     };
     const Tensor bucket = part(sort.bucket);
-    const Tensor key = bucket.like(MemoryTag::workspace);
-    const Tensor sorted = key.like(MemoryTag::workspace), from = key.like(MemoryTag::workspace);
+    const Tensor key = bucket.empty_like(MemoryTag::workspace);
+    const Tensor sorted = key.empty_like(MemoryTag::workspace),
+                 from = key.empty_like(MemoryTag::workspace);
     for_each_element(cuda,
                      bucket.elements(),
                      SortKey{time, buckets, bucket.data<std::int32_t>(), key.data<std::int32_t>()});

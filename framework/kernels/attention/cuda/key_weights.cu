@@ -13,7 +13,7 @@ void each(Cuda cuda, std::int64_t count, std::int64_t, const F& f) {
 
 }  // namespace
 
-void hide_keys(Cuda cuda, const HiddenKeys& hidden) {
+void mask_keys(Cuda cuda, const KeyPaddingMask& hidden) {
   check(hidden);
   with_accumulator_type(hidden.log_weight.dtype(), [&]<typename A>(TypeTag<A>) {
     each(cuda, hidden.log_weight.elements(), 1, HideKey<A>(hidden));

@@ -81,8 +81,7 @@ struct ScanElement {
   __device__ void operator()(std::int64_t i) const {
     A& state = states[part * elements + i];
     const A own = state;
-    const A factor =
-        decays == nullptr ? A{1} : exponential(decays[part * heads + i / head_elements]);
+    const A factor = decays == nullptr ? A{1} : fast_exp(decays[part * heads + i / head_elements]);
     state = sums[i];
     sums[i] = sums[i] * factor + own;
   }

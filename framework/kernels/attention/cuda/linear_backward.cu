@@ -39,7 +39,7 @@ __device__ void read_gradient(const LinearView<T>& v,
     s.gradient[c] = wide(dout[c]) / divisor;
     along += wide(dout[c]) * wide(out[c]);
   });
-  along = over_block(along, s.scratch, Plus());
+  along = block_reduce(along, s.scratch, Plus());
   const bool held = v.divisor == Divisor::none ||
                     (v.divisor == Divisor::away_from_0 && std::abs(divisor) == v.epsilon);
   if (threadIdx.x == 0) s.gradient[v.values] = held ? A{0} : -along / divisor;
@@ -105,7 +105,7 @@ __global__ void query_backward(LinearView<T> v,
       if (g.dquery != nullptr) put(g.dquery[place * features + f], sum * slope(v, x));
     });
     if (g.ddecay == nullptr) continue;
-    along = over_block(along, s.scratch, Plus());
+    along = block_reduce(along, s.scratch, Plus());
     if (threadIdx.x == 0) g.ddecay[place] = along;
   }
   if (g.ddecay == nullptr) return;
@@ -116,7 +116,7 @@ __global__ void query_backward(LinearView<T> v,
     each(features * columns, [&](std::int64_t i) {
       across += state[i] * after[i % features * columns + i / features];
     });
-  across = over_block(across, s.scratch, Plus());
+  across = block_reduce(across, s.scratch, Plus());
   if (threadIdx.x == 0) across_end[(at.part * v.batch + at.b) * v.heads + at.h] = across;
 }
 
@@ -176,7 +176,7 @@ __global__ void key_backward(LinearView<T> v,
       if (g.dvalue != nullptr && c < v.values) put(g.dvalue[place * v.values + c], sum);
     });
     if (g.ddecay == nullptr && g.dlog_weight == nullptr) continue;
-    along = over_block(along, s.scratch, Plus());
+    along = block_reduce(along, s.scratch, Plus());
     if (threadIdx.x > 0) continue;
     if (g.dlog_weight != nullptr) g.dlog_weight[place] = along;
     if (g.ddecay == nullptr) continue;

@@ -110,7 +110,7 @@ __device__ Accumulator<T> feature(const LinearView<T>& v, T x) {
   using A = Accumulator<T>;
   const A value = wide(x);
   if (v.map != FeatureMap::elu_plus_one) return value;
-  return value > 0 ? value + 1 : exponential(value);
+  return value > 0 ? value + 1 : fast_exp(value);
 }
 // What a gradient with respect to a feature is multiplied by.
 template <typename T>
@@ -138,7 +138,7 @@ __device__ Accumulator<T> read_key(const LinearView<T>& v,
                                    SharedRows<T>& s) {
   using A = Accumulator<T>;
   const std::int64_t place = (at.b * v.keys + row) * v.heads + at.h;
-  const A weight = v.log_weight == nullptr ? A{1} : exponential(v.log_weight[place]);
+  const A weight = v.log_weight == nullptr ? A{1} : fast_exp(v.log_weight[place]);
   const T* const key = v.key + place * v.features;
   const T* const value = v.value + place * v.values;
   each(v.features,
@@ -151,7 +151,7 @@ __device__ Accumulator<T> read_key(const LinearView<T>& v,
 template <typename T>
 __device__ Accumulator<T> decay_of(const LinearView<T>& v, const BlockItem& at, std::int64_t row) {
   using A = Accumulator<T>;
-  return v.decay == nullptr ? A{1} : exponential(v.decay[(at.b * v.time + row) * v.heads + at.h]);
+  return v.decay == nullptr ? A{1} : fast_exp(v.decay[(at.b * v.time + row) * v.heads + at.h]);
 }
 template <typename T>
 __device__ const Accumulator<T>* state_at(const LinearView<T>& v,

@@ -11,7 +11,7 @@ bool warp_groups_are_wanted(Cuda cuda) {
     const char* const value = std::getenv("LONGSPAN_WARP_GROUPS");
     return value != nullptr && std::string_view(value) == "1";
   }();
-  return asked_for && !cuda.state->dry() && is_hopper(cuda);
+  return asked_for && !cuda.state->is_meta() && is_hopper(cuda);
 }
 
 template <typename In>

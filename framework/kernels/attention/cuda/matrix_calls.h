@@ -64,7 +64,7 @@ inline constexpr int blocks_of_two_tiles = 2;
 // what they visit, and there are blocks enough for all multiprocessors.
 template <typename In>
 bool takes_two_tiles(Cuda cuda, const GroupCall<In>& group) {
-  if (!group.plan.by_query.pairs_share || cuda.state->dry()) return false;
+  if (!group.plan.by_query.pairs_share || cuda.state->is_meta()) return false;
   const int multiprocessors = attribute(cudaDevAttrMultiProcessorCount, cuda.state->gpu());
   return (group.call.query_tiles() + 1) / 2 * group.pairs() >=
          std::int64_t{blocks_of_two_tiles} * multiprocessors;
@@ -74,7 +74,7 @@ bool takes_two_tiles(Cuda cuda, const GroupCall<In>& group) {
 // wide heads).
 inline bool has_room_for_two(Cuda cuda, std::size_t bytes) {
   constexpr std::size_t of_system = 1024;  // that each block has beside its own
-  if (cuda.state->dry()) return true;
+  if (cuda.state->is_meta()) return true;
   const int there = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, cuda.state->gpu());
   return 2 * (bytes + of_system) <= static_cast<std::size_t>(there);
 }

@@ -37,11 +37,11 @@ struct RunningRows {
   // what was summed before is scaled, or with `seldom` only where a maximum of the warp has
   // changed, as they do in few tiles but the first.
   template <bool seldom, typename In, int dim>
-  __device__ __forceinline__ void soften(const AttentionCall<In>& call,
-                                         const Insides& inside,
-                                         float to_units,
-                                         WarpSums<tile>& scores,
-                                         WarpSums<dim>& out) {
+  __device__ __forceinline__ void online_softmax_update(const AttentionCall<In>& call,
+                                                        const Insides& inside,
+                                                        float to_units,
+                                                        WarpSums<tile>& scores,
+                                                        WarpSums<dim>& out) {
     float largest[2] = {minus_infinity<float>, minus_infinity<float>};
     const SoftSpan<float>& soft = call.span.soft;
     if (call.span.z != nullptr) {
@@ -50,17 +50,17 @@ struct RunningRows {
       const float of_floor = std::log2(soft.floor);  // such scores are in units of ln 2
       each_element<tile>([&](auto n, auto s) {
         const float score = scores.of[n][s];
-        largest[s / 2] = Greater()(largest[s / 2], inside(n, s) > 0 ? score : score + of_floor);
+        largest[s / 2] = Max()(largest[s / 2], inside(n, s) > 0 ? score : score + of_floor);
       });
     } else {
-      scores.each([&](int, int, float score, int r) { largest[r] = Greater()(largest[r], score); });
+      scores.each([&](int, int, float score, int r) { largest[r] = Max()(largest[r], score); });
     }
     float against[2], shrink[2];
     bool changed = !seldom;
     for (int r = 0; r < 2; ++r) {
       for (int lanes = 1; lanes <= 2; lanes *= 2)
-        largest[r] = Greater()(largest[r], __shfl_xor_sync(all_lanes, largest[r], lanes));
-      largest[r] = Greater()(maximum[r], largest[r] * to_units);
+        largest[r] = Max()(largest[r], __shfl_xor_sync(all_lanes, largest[r], lanes));
+      largest[r] = Max()(maximum[r], largest[r] * to_units);
       // A row that has seen no key yet: its scores are all -infinity, its probabilities 0.
       const float most = largest[r] == minus_infinity<float> ? 0 : largest[r];
       shrink[r] = tensor_core::power_of_two(maximum[r] - most);
@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
             const Insides inside(call, at(i));
             const float to_units =
                 finish_scores(call, at(i), keys, memory.stage, inside, scores[i]);
-            running[i].template soften<scaled_seldom<Tile, count>>(
+            running[i].template online_softmax_update<scaled_seldom<Tile, count>>(
                 call, inside, to_units, scores[i], out[i]);
             drop(call, keys, scores[i]);
           };

@@ -76,8 +76,8 @@ struct BackwardMemory {
   }
 
   // Tiles of rows: 0 is that of the query or key, 1 that of dout or the value.
-  __device__ Tile own(int which) const { return nth_tile<Tile>(rows, which); }
-  __device__ Tile other(int half, int which) const { return own(2 + 2 * half + which); }
+  __device__ Tile local_tile(int which) const { return nth_tile<Tile>(rows, which); }
+  __device__ Tile other(int half, int which) const { return local_tile(2 + 2 * half + which); }
 };
 
 // Begins to copy the rows of queries, and of what the gradient of their outputs is, to a tile each.
@@ -261,11 +261,11 @@ struct RowUnits {
     if constexpr (has_units<In>) {
       float largest[2] = {0, 0}, shrink[2];
       gradients.each([&](int, int, float gradient, int r) {
-        largest[r] = Greater()(std::abs(gradient), largest[r]);
+        largest[r] = Max()(std::abs(gradient), largest[r]);
       });
       for (int r = 0; r < 2; ++r) {
         for (int lanes = 1; lanes <= 2; lanes *= 2)
-          largest[r] = Greater()(largest[r], __shfl_xor_sync(all_lanes, largest[r], lanes));
+          largest[r] = Max()(largest[r], __shfl_xor_sync(all_lanes, largest[r], lanes));
         const float next = units_of(largest[r], to_units[r]);
         shrink[r] = next / to_units[r];
         to_units[r] = next;

@@ -113,8 +113,8 @@ struct BandSums {
   __device__ __forceinline__ void apply_units(WarpSums<tile>& gradients, float* scratch) {
     float largest = 0;
     gradients.each(
-        [&](int, int, float gradient, int) { largest = Greater()(std::abs(gradient), largest); });
-    const float next = units_of(over_block(largest, scratch, Greater()), to_units);
+        [&](int, int, float gradient, int) { largest = Max()(std::abs(gradient), largest); });
+    const float next = units_of(block_reduce(largest, scratch, Max()), to_units);
     const float shrink = next / to_units;
     to_units = next;
     gradients.change([&](int, int, float gradient, int) { return gradient * to_units; });

@@ -55,7 +55,7 @@ template <bool transposed, int columns>
 __device__ __forceinline__ void hide_unseen(const TileKeys& keys,
                                             int first,
                                             WarpSums<columns>& scores) {
-  each_bit<transposed, columns>(keys.seen, first, [&](auto n, auto s, bool seen) {
+  each_bit<transposed, columns>(keys.visible, first, [&](auto n, auto s, bool seen) {
     if (!seen) scores.of[n][s] = minus_infinity<float>;
   });
 }
@@ -151,7 +151,7 @@ __device__ __forceinline__ void finish_scores(const AttentionCall<In>& call,
   if (call.hash.rounds > 0)
     change_by_stage(scores, stage, [&](int row, int column, float score) {
       const int i = transposed ? first + column : row, j = transposed ? row : first + column;
-      if (!keys.seen(i, j)) return score;
+      if (!keys.visible(i, j)) return score;
       const std::int32_t position = call.query_position(at.b, at.h, at.query + i);
       return score -
              log2_of_e * call.hash.logarithm(at.b * call.heads + at.h, position, keys.position[j]);

@@ -98,7 +98,7 @@ void merge_attention(Cuda cuda, const MergeAttention& m) {
   });
 }
 
-void begin_merge(Cuda cuda, const Tensor& out, const Tensor& log_sum_exp) {
+void init_merge(Cuda cuda, const Tensor& out, const Tensor& log_sum_exp) {
   out.zero();
   with_floating_type(log_sum_exp.dtype(), [&]<typename In>(TypeTag<In>) {
     using T = Accumulator<In>;

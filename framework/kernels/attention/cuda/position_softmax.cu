@@ -37,10 +37,7 @@ void softmax_rows_backward(Cuda cuda, const Tensor& y, const Tensor& dy, const T
   });
 }
 
-void largest_of_positions(Cuda cuda,
-                          const Tensor& x,
-                          const Tensor& log_weight,
-                          const Tensor& tops) {
+void max_over_positions(Cuda cuda, const Tensor& x, const Tensor& log_weight, const Tensor& tops) {
   const Shape& shape = x.shape();
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;

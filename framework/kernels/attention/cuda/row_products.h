@@ -24,7 +24,7 @@ __global__ void sum_row_products(std::uint32_t count,
   Accumulator<In> sum = 0;
   if (row != nullptr)
     for (int c = 4 * lane; c < width; c += 4 * lanes_a_row) {
-      const Four<In> features = read_four(row, c, width);
+      const Vec4<In> features = read_four(row, c, width);
       const auto others = rows.others(n, c);
       for (int k = 0; k < 4; ++k) sum += wide(features.at[k]) * wide(others.at[k]);
     }

@@ -147,7 +147,7 @@ __global__ void add_clipped_bands(Diagonals diagonals,
     if (end > 2 * tile) end = 2 * tile;
     for (std::int64_t e = begin; e < end; ++e) sum += bands[(i * 2 * tile + e) * width + c];
   }
-  sum = over_block(sum, shared_memory<T>(), Plus());
+  sum = block_reduce(sum, shared_memory<T>(), Plus());
   if (threadIdx.x == 0) gradient[blockIdx.x] += factor * sum;
 }
 
@@ -184,8 +184,8 @@ void for_diagonals(const GradientCall<In>& g,
   const std::int64_t origin = g.call.query_begin - g.call.key_begin;
   const std::int64_t begin =
       std::max(floor_divide(plan.nearest() - origin, tile), 1 - g.call.key_tiles());
-  const std::int64_t end =
-      std::min(floor_divide(plan.farthest() - origin + tile - 1, tile) + 1, g.call.query_tiles());
+  const std::int64_t end = std::min(floor_divide(plan.max_distance() - origin + tile - 1, tile) + 1,
+                                    g.call.query_tiles());
   const std::int64_t band_bytes = g.heads * 2 * tile * width * static_cast<std::int64_t>(sizeof(T));
   const std::int64_t most = std::max<std::int64_t>(1, most_band_bytes / band_bytes);
   for (std::int64_t first = begin; first < end; first += most) {
@@ -283,7 +283,7 @@ void add_distance_bias_gradient(Cuda cuda,
              add_clipped_bands<T>,
              diagonals,
              std::int64_t{1},
-             g.call.bias.reach,
+             g.call.bias.max_lookback,
              std::int64_t{1},
              T{1},
              bands + h * diagonals.count * 2 * tile,

@@ -41,7 +41,7 @@ struct alignas(16) TileKeys {
   std::int32_t position[tile];
   std::int32_t bucket[tile];
   std::uint32_t real[2];  // bits
-  PairBits seen;          // those that count
+  PairBits visible;       // those that count
   PairBits same;          // those of them with one position, where they have a score of their own
   bool any_same[4];       // of those that each warp's threads made
   PairBits kept;          // those that dropout keeps
@@ -295,7 +295,7 @@ __device__ void read_pairs(const AttentionCall<In>& call,
         allowed |= std::uint32_t{1} << j;
     bits &= position >= 0 ? allowed : 0;
   }
-  keys.seen.words[threadIdx.x] = bits;
+  keys.visible.words[threadIdx.x] = bits;
   if (!call.hash.has_self) return;
   std::uint32_t same = 0;
 #pragma unroll

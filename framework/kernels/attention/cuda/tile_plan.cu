@@ -39,7 +39,7 @@ class Packed {
  public:
   Packed(Cuda cuda, const Packer& packer)
       : block_(cuda.state->allocator(), packer.bytes().size(), MemoryTag::workspace) {
-    if (cuda.state->dry()) return;
+    if (cuda.state->is_meta()) return;
     gpu::copy(block_.begin(), packer.bytes().data(), packer.bytes().size(), cuda.stream);
     cuda.state->wait();
   }
@@ -50,7 +50,7 @@ class Packed {
   }
 
  private:
-  HeldBlock block_;
+  ScopedAllocation block_;
 };
 
 // 0, 1, ... by what they visit, the most first.
@@ -155,7 +155,7 @@ struct DevicePlans {
 }  // namespace
 
 PlanView plan_view(Cuda cuda, const std::shared_ptr<const TilePlan>& plan, bool by_key) {
-  auto& kept = cuda.state->kept<DevicePlans>();
+  auto& kept = cuda.state->get_or_create<DevicePlans>();
   const std::lock_guard lock(kept.mutex);
   auto& plans = kept.plans;
   auto place = plans.begin();

@@ -37,12 +37,12 @@ struct View {
         heads(call.query.shape()[2]),
         dim(call.query.shape()[3]),
         value_dim(call.value.shape()[3]),
-        taps(call.taps.defined() ? call.taps.shape()[1] : 0),
+        taps(call.kernel_size.defined() ? call.kernel_size.shape()[1] : 0),
         query(call.query.data<T>()),
         key(call.key.data<T>()),
         value(call.value.data<T>()),
         weight(call.weight.data<A>()),
-        tap(of<A>(call.taps)),
+        tap(of<A>(call.kernel_size)),
         before(of<A>(call.before)),
         length(of<std::int64_t>(call.length)),
         padding(of<std::uint8_t>(call.padding)),
@@ -112,7 +112,7 @@ struct View {
 #pragma omp simd reduction(+ : sum)
 #endif
     for (std::int64_t d = 0; d < dim; ++d) {
-      tangent[d] = A{2} * logistic(A{2} * tangent[d]) - A{1};
+      tangent[d] = A{2} * sigmoid(A{2} * tangent[d]) - A{1};
       sum += w[d] * tangent[d];
     }
     return sum;
@@ -150,12 +150,12 @@ struct Look {
       if (!view.sees(b, i, j)) continue;
       const A score = view.score(b, h, i, j, nullptr, tangent);
       if (score > largest) {
-        const A less = total == A{0} ? A{0} : exponential(largest - score);
+        const A less = total == A{0} ? A{0} : fast_exp(largest - score);
         total *= less;
         for (std::int64_t d = 0; d < view.value_dim; ++d) sum[d] *= less;
         largest = score;
       }
-      const A power = exponential(score - largest), much = power * view.kept(b, h, i, j);
+      const A power = fast_exp(score - largest), much = power * view.kept(b, h, i, j);
       total += power;
       const T* const v = view.value + view.key_at(b, j, h) * view.value_dim;
       for (std::int64_t d = 0; d < view.value_dim; ++d) sum[d] += much * wide(v[d]);
@@ -212,7 +212,7 @@ struct LookBack {
     A tangent[widest];
     for (std::int64_t j = 0; j < view.keys; ++j) {
       if (!view.sees(b, i, j)) continue;
-      const A p = exponential(view.score(b, h, i, j, nullptr, tangent) - normal);
+      const A p = fast_exp(view.score(b, h, i, j, nullptr, tangent) - normal);
       const A change = p * (view.kept(b, h, i, j) * view.dot_value(above, b, j, h) - mean);
       for (std::int64_t d = 0; d < view.dim; ++d) {
         dq[d] += change * w[d] * (A{1} - tangent[d] * tangent[d]);
@@ -242,7 +242,7 @@ struct SeenBack {
       if (!view.sees(b, i, j)) continue;
       const std::int64_t place = (b * view.heads + h) * view.time + i;
       const T* const above = of.dout + view.query_at(b, i, h) * view.value_dim;
-      const A p = exponential(view.score(b, h, i, j, nullptr, tangent) - view.log_sum_exp[place]);
+      const A p = fast_exp(view.score(b, h, i, j, nullptr, tangent) - view.log_sum_exp[place]);
       const A keep = view.kept(b, h, i, j);
       const A change = p * (keep * view.dot_value(above, b, j, h) - of.scratch[place]);
       for (std::int64_t d = 0; d < view.dim; ++d)
@@ -272,7 +272,7 @@ struct Walk {
         if (p[j] > largest) largest = p[j];
       }
     for (std::int64_t j = 0; j < view.keys; ++j) {
-      p[j] = view.sees(b, i, j) ? exponential(p[j] - largest) : A{0};
+      p[j] = view.sees(b, i, j) ? fast_exp(p[j] - largest) : A{0};
       total += p[j];
     }
     clear(sum, view.value_dim);
@@ -375,9 +375,9 @@ void run(Backend backend, const AdditiveAttention& call) {
     const View<T> view(call);
     const std::int64_t cost = view.keys * (view.dim + view.value_dim);
     if (view.taps == 0)
-      each_row(backend, view.batch * view.time * view.heads, cost, Look<T>{view});
+      parallel_rows(backend, view.batch * view.time * view.heads, cost, Look<T>{view});
     else
-      each_row(backend, view.batch * view.heads, cost * view.time, Walk<T>{view});
+      parallel_rows(backend, view.batch * view.heads, cost * view.time, Walk<T>{view});
   });
 }
 
@@ -389,11 +389,12 @@ void run_back(Backend backend, const AdditiveAttentionGradient& call) {
     const View<T>& view = of.view;
     const std::int64_t pair = view.dim + view.value_dim;
     if (view.taps > 0) {
-      each_row(backend, view.batch * view.heads, view.time * view.keys * pair, WalkBack<T>{of});
+      parallel_rows(
+          backend, view.batch * view.heads, view.time * view.keys * pair, WalkBack<T>{of});
       return;
     }
-    each_row(backend, view.batch * view.time * view.heads, view.keys * pair, LookBack<T>{of});
-    each_row(backend, view.batch * view.keys * view.heads, view.time * pair, SeenBack<T>{of});
+    parallel_rows(backend, view.batch * view.time * view.heads, view.keys * pair, LookBack<T>{of});
+    parallel_rows(backend, view.batch * view.keys * view.heads, view.time * pair, SeenBack<T>{of});
   });
 }
 

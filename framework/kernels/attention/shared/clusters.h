@@ -88,7 +88,7 @@ void nearest_cluster_on(Backend backend, const NearestCluster& nearest) {
 }
 
 template <typename Backend>
-void move_centroids_on(Backend backend, const MoveCentroids& move) {
+void move_centroids_on(Backend backend, const UpdateCentroids& move) {
   check(move);
   with_accumulator_type(move.centroids.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_element(backend,

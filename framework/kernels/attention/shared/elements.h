@@ -49,7 +49,7 @@ struct RoundRule {
   std::uint32_t width;  // look_back + look_ahead
   std::int32_t chunks;  // without a number of chunks to wrap around, one that is never reached
 
-  explicit RoundRule(const HashTerm& hash)
+  explicit RoundRule(const LshTerm& hash)
       : look_back(static_cast<std::int32_t>(hash.look_back)),
         width(static_cast<std::uint32_t>(hash.look_back + hash.look_ahead)),
         chunks(static_cast<std::int32_t>(hash.chunks > 0 ? hash.chunks : 1 << 30)) {}
@@ -94,7 +94,7 @@ template <typename T>
 struct MergedRow {
   bool seen;  // a key, by one of them
   T log_sum_exp;
-  T keep;
+  T rescale;
   T take;
 
   LONGSPAN_HOST_DEVICE MergedRow(T sum, T part) {
@@ -102,10 +102,10 @@ struct MergedRow {
     const T least = sum > part ? part : sum;
     seen = most != -std::numeric_limits<T>::infinity();
     log_sum_exp = most + std::log1p(std::exp(least - most));
-    keep = std::exp(sum - log_sum_exp);
+    rescale = std::exp(sum - log_sum_exp);
     take = std::exp(part - log_sum_exp);
   }
-  LONGSPAN_HOST_DEVICE T of(T out, T part) const { return keep * out + take * part; }
+  LONGSPAN_HOST_DEVICE T of(T out, T part) const { return rescale * out + take * part; }
 };
 
 }  // namespace longspan::tile_attention

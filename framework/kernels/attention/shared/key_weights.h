@@ -24,7 +24,7 @@ struct HideKey {
   std::int64_t ranges;
   Range range[most_key_ranges];
 
-  explicit HideKey(const HiddenKeys& hidden)
+  explicit HideKey(const KeyPaddingMask& hidden)
       : keys(hidden.log_weight.shape()[1]),
         heads(hidden.log_weight.shape()[2]),
         positions(hidden.padding.defined() ? hidden.padding.shape()[1] : 0),
@@ -154,7 +154,7 @@ struct GateGradient {
   T* dgate;
 
   LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
-    const A kept = logistic(wide(gate[i]));
+    const A kept = sigmoid(wide(gate[i]));
     put(dgate[i], ddecay[i] * (1 - kept) - dlog_weight[i] * kept);
   }
 };

@@ -22,9 +22,9 @@ struct SoftmaxRow {
     T* const to = y + row * width;
     A top = wide(from[0]), sum = 0;
     for (std::int64_t c = 1; c < width; ++c) top = wide(from[c]) > top ? wide(from[c]) : top;
-    for (std::int64_t c = 0; c < width; ++c) sum += exponential(wide(from[c]) - top);
+    for (std::int64_t c = 0; c < width; ++c) sum += fast_exp(wide(from[c]) - top);
     const A factor = A{1} / sum;
-    for (std::int64_t c = 0; c < width; ++c) put(to[c], exponential(wide(from[c]) - top) * factor);
+    for (std::int64_t c = 0; c < width; ++c) put(to[c], fast_exp(wide(from[c]) - top) * factor);
   }
 };
 
@@ -81,7 +81,7 @@ struct ExponentialOfPosition {
     const std::int64_t row = i / dim, b = row / (time * heads), h = row % heads;
     const bool hidden =
         log_weight != nullptr && log_weight[row] == -std::numeric_limits<A>::infinity();
-    put(y[i], hidden ? A{0} : exponential(wide(x[i]) - tops[(b * heads + h) * dim + i % dim]));
+    put(y[i], hidden ? A{0} : fast_exp(wide(x[i]) - tops[(b * heads + h) * dim + i % dim]));
   }
 };
 
