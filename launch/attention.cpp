@@ -9,12 +9,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "framework/data/new_file.h"
-#include "framework/data/token_text.h"
-#include "framework/nn/attention/attention_watch.h"
+#include "framework/data/atomic_file.h"
+#include "framework/data/text_streamer.h"
+#include "framework/nn/attention/attention_recorder.h"
+#include "launch/cli_validators.h"
 #include "launch/command.h"
-#include "launch/number_check.h"
-#include "launch/opened_run.h"
+#include "launch/loaded_run.h"
 #include "launch/prompt_text.h"
 
 namespace longspan {

@@ -3,7 +3,7 @@
 #include "checkpoints/checkpoint.h"
 #include "framework/core/error.h"
 #include "framework/runs/run_state.h"
-#include "launch/unsaved_run.h"
+#include "launch/no_checkpoint.h"
 
 namespace longspan {
 

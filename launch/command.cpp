@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "framework/core/system_message.h"
-#include "launch/number_check.h"
+#include "launch/cli_validators.h"
 
 namespace longspan {
 

@@ -10,8 +10,8 @@
 #include <optional>
 #include <set>
 
+#include "launch/cli_validators.h"
 #include "launch/command.h"
-#include "launch/number_check.h"
 #include "launch/run_record.h"
 #include "launch/text_table.h"
 

@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "launch/command.h"
-#include "launch/option_values.h"
+#include "launch/option_schema.h"
 #include "launch/reference.h"
 
 namespace longspan {

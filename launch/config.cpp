@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "launch/cli_validators.h"
 #include "launch/command.h"
+#include "launch/config_template.h"
 #include "launch/configuration.h"
-#include "launch/number_check.h"
 #include "launch/reference.h"
 #include "launch/run_record.h"
 #include "launch/schema.h"
-#include "launch/starter.h"
 
 namespace longspan {
 namespace {

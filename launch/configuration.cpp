@@ -9,7 +9,7 @@
 
 #include "framework/core/field_names.h"
 #include "launch/configuration_keys.h"
-#include "launch/written_value.h"
+#include "launch/saved_config.h"
 #include "launch/yaml.h"
 
 namespace longspan {

@@ -7,7 +7,7 @@
 
 #include "framework/core/options.h"
 #include "framework/runs/training_run.h"
-#include "framework/settings/settings.h"
+#include "framework/settings/run_config.h"
 #include "launch/configuration_text.h"
 #include "models/registry.h"
 

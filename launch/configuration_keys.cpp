@@ -305,8 +305,7 @@ void declare_checks(Configuration& configuration) {
       return "";
     return fmt::format(
         "precision.loss_scale.init_scale: found {}; with {} tokens a step ({}) all gradients "
-        "underflow f16; "
-        "wanted at least {}",
+        "underflow float16; wanted at least {}",
         scale,
         tokens,
         words.counted_keys,

@@ -8,8 +8,8 @@
 #include <cstdlib>
 
 #include "checkpoints/files.h"
+#include "framework/core/config_path.h"
 #include "framework/core/error.h"
-#include "framework/core/named_path.h"
 #include "framework/core/system_message.h"
 
 namespace longspan {

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "launch/number_check.h"
+#include "launch/cli_validators.h"
 
 namespace longspan {
 

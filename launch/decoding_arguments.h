@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "framework/settings/settings.h"
+#include "framework/settings/run_config.h"
 #include "framework/tasks/translate.h"
 
 namespace CLI {

@@ -6,8 +6,8 @@
 #include <CLI/Validators.hpp>
 #include <memory>
 
+#include "launch/cli_validators.h"
 #include "launch/command.h"
-#include "launch/number_check.h"
 
 namespace longspan {
 namespace {

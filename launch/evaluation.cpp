@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "framework/data/text_files.h"
-#include "framework/runs/reading.h"
+#include "framework/runs/reading_progress.h"
 #include "framework/tasks/evaluation.h"
-#include "framework/tasks/needles.h"
+#include "framework/tasks/needle_in_haystack.h"
 #include "launch/command.h"
 
 namespace longspan {

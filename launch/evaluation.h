@@ -7,9 +7,9 @@
 #include <string>
 
 #include "framework/comm/session.h"
-#include "framework/data/scan_listener.h"
+#include "framework/data/progress.h"
 #include "launch/decoding_arguments.h"
-#include "launch/opened_run.h"
+#include "launch/loaded_run.h"
 
 namespace longspan {
 

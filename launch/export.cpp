@@ -16,18 +16,18 @@
 #include "framework/tasks/labelled_task.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "framework/weights/adapters.h"
+#include "framework/weights/atomic_directory.h"
 #include "framework/weights/label_names.h"
-#include "framework/weights/new_folder.h"
 #include "framework/weights/saved_weights.h"
 #include "framework/weights/transfer.h"
+#include "launch/cli_validators.h"
 #include "launch/command.h"
 #include "launch/configuration.h"
 #include "launch/exported_tokenizer.h"
 #include "launch/model_values.h"
-#include "launch/number_check.h"
+#include "launch/no_checkpoint.h"
 #include "launch/reading_progress.h"
-#include "launch/sentence_tokens.h"
-#include "launch/unsaved_run.h"
+#include "launch/special_tokens.h"
 
 namespace longspan {
 namespace {

@@ -155,7 +155,7 @@ std::vector<std::string> keep_tokenizer_files(const fs::path& folder, Scalars& s
 std::string write_tokenizer_files(const TokenizerExport& from, const fs::path& folder) {
   const std::optional<std::string> text = package_json(from.tokenizer);
   if (!text)
-    return fmt::format("no tokenizer.json stands for this tokenizer ({})",
+    return fmt::format("no tokenizer.json stands for data.tokenizer.type: {}",
                        name_of(from.tokenizer.kind()));
   const std::string json = with_names(*text, from.tokens);
   write_text_file(folder / "tokenizer.json", json);

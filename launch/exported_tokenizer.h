@@ -10,7 +10,7 @@
 
 #include "checkpoints/training_state.h"
 #include "framework/data/tokenizer.h"
-#include "launch/sentence_tokens.h"
+#include "launch/special_tokens.h"
 
 namespace longspan {
 

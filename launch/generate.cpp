@@ -7,15 +7,15 @@
 #include <memory>
 #include <optional>
 
-#include "framework/data/token_text.h"
+#include "framework/data/text_streamer.h"
 #include "framework/decoding/generation.h"
+#include "launch/cli_validators.h"
 #include "launch/command.h"
 #include "launch/generate_images.h"
 #include "launch/generate_lines.h"
-#include "launch/number_check.h"
-#include "launch/opened_run.h"
+#include "launch/loaded_run.h"
 #include "launch/prompt_text.h"
-#include "launch/sentence_tokens.h"
+#include "launch/special_tokens.h"
 
 namespace longspan {
 namespace {

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <optional>
 
-#include "framework/data/image_sheet.h"
-#include "framework/data/new_file.h"
+#include "framework/data/atomic_file.h"
+#include "framework/data/image_grid.h"
+#include "launch/cli_validators.h"
 #include "launch/command.h"
-#include "launch/number_check.h"
 
 namespace longspan {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "framework/decoding/generation.h"
-#include "launch/opened_run.h"
+#include "launch/loaded_run.h"
 
 namespace longspan {
 

@@ -6,11 +6,11 @@
 #include <CLI/Validators.hpp>
 #include <optional>
 
+#include "framework/data/atomic_file.h"
 #include "framework/data/line_file.h"
 #include "framework/data/lines.h"
-#include "framework/data/new_file.h"
+#include "launch/cli_validators.h"
 #include "launch/command.h"
-#include "launch/number_check.h"
 
 namespace longspan {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "launch/decoding_arguments.h"
-#include "launch/opened_run.h"
+#include "launch/loaded_run.h"
 
 namespace longspan {
 

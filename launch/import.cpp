@@ -13,15 +13,15 @@
 #include "framework/runs/run_directory.h"
 #include "framework/tasks/labelled_task.h"
 #include "framework/train/parameter_state.h"
+#include "framework/weights/atomic_directory.h"
 #include "framework/weights/label_names.h"
-#include "framework/weights/new_folder.h"
 #include "framework/weights/transfer.h"
+#include "launch/cli_validators.h"
 #include "launch/command.h"
 #include "launch/configuration.h"
 #include "launch/exported_tokenizer.h"
 #include "launch/model_values.h"
-#include "launch/number_check.h"
-#include "launch/sentence_tokens.h"
+#include "launch/special_tokens.h"
 
 namespace longspan {
 namespace {

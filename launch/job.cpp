@@ -31,7 +31,7 @@
 #include "framework/core/byte_text.h"
 #include "framework/core/error.h"
 #include "framework/core/system_message.h"
-#include "launch/mpirun_words.h"
+#include "launch/mpirun_stderr_filter.h"
 
 namespace longspan {
 namespace {

@@ -6,8 +6,8 @@
 #include <CLI/Formatter.hpp>
 #include <memory>
 
+#include "launch/cli_validators.h"
 #include "launch/command.h"
-#include "launch/number_check.h"
 #include "launch/run_record.h"
 #include "launch/text_table.h"
 

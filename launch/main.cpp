@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "framework/comm/launcher.h"
+#include "framework/core/crash_handler.h"
 #include "framework/core/field_names.h"
 #include "framework/core/option_text.h"
-#include "framework/core/sudden_end.h"
 #include "framework/core/system_message.h"
 #include "framework/settings/run_options.h"
 #include "launch/command.h"

@@ -10,9 +10,9 @@
 
 #include "framework/core/option_text.h"
 #include "framework/core/system_message.h"
+#include "launch/cli_validators.h"
 #include "launch/command.h"
 #include "launch/man_page.h"
-#include "launch/number_check.h"
 #include "launch/version.h"
 
 namespace longspan {

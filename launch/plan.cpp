@@ -17,15 +17,15 @@
 #include "framework/core/byte_text.h"
 #include "framework/core/gpu.h"
 #include "framework/planning/calibration.h"
-#include "framework/planning/needed_flops.h"
-#include "framework/runs/reading.h"
+#include "framework/planning/model_flops.h"
+#include "framework/runs/reading_progress.h"
 #include "framework/runs/run_device.h"
 #include "framework/runs/threads.h"
 #include "launch/calibration_models.h"
-#include "launch/chosen_layout.h"
+#include "launch/cli_validators.h"
 #include "launch/command.h"
 #include "launch/configuration.h"
-#include "launch/number_check.h"
+#include "launch/layout_choice.h"
 #include "launch/plan_text.h"
 #include "launch/saved_tokenizer.h"
 
@@ -314,7 +314,7 @@ void calibrate(const PlanArguments& arguments, const Session& session) {
   const bool is_far_off = machine.least_trial < 0.75 || machine.most_trial > 1.33;
   print(session,
         fmt::format(
-            "each of {} with {}: {}FLOP/s in float32, {}FLOP/s in bf16, {}FLOP/s in f16, "
+            "each of {} with {}: {}FLOP/s in float32, {}FLOP/s in bfloat16, {}FLOP/s in float16, "
             "{}B/s of memory{}; {}{}; written to {}\n",
             pluralize(world.size(), "rank"),
             pluralize(machine.threads, "thread"),

@@ -6,7 +6,7 @@
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
 #include "framework/data/text_input.h"
-#include "framework/runs/reading.h"
+#include "framework/runs/reading_progress.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "launch/command.h"
 

@@ -9,10 +9,10 @@
 #include "framework/core/byte_text.h"
 #include "framework/report/page_server.h"
 #include "framework/report/report_page.h"
+#include "launch/cli_validators.h"
 #include "launch/command.h"
-#include "launch/number_check.h"
+#include "launch/run_watcher.h"
 #include "launch/text_table.h"
-#include "launch/watched_runs.h"
 
 namespace longspan {
 namespace {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include "launch/chosen_layout.h"
+#include "launch/layout_choice.h"
 #include "launch/plan_text.h"
 
 namespace longspan {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "launch/configuration_text.h"
-#include "launch/named_hosts.h"
+#include "launch/host_list.h"
 #include "launch/run.h"
 #include "launch/temporary_folder.h"
 

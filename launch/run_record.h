@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "launch/metrics_lines.h"
-#include "launch/written_value.h"
+#include "launch/metrics_reader.h"
+#include "launch/saved_config.h"
 
 namespace longspan {
 

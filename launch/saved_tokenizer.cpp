@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "checkpoints/checkpoint.h"
-#include "framework/data/first_rank.h"
+#include "framework/data/rank_zero.h"
+#include "framework/runs/init_from.h"
 #include "framework/runs/loading.h"
 #include "framework/runs/run_directory.h"
-#include "framework/runs/start_from.h"
 #include "launch/configuration_keys.h"
 
 namespace longspan {

@@ -9,7 +9,7 @@
 
 #include "framework/core/option_numbers.h"
 #include "launch/configuration_keys.h"
-#include "launch/option_values.h"
+#include "launch/option_schema.h"
 #include "launch/yaml.h"
 
 namespace longspan {

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "framework/runs/run_state.h"
+#include "launch/cli_validators.h"
 #include "launch/command.h"
-#include "launch/number_check.h"
 #include "launch/run_record.h"
 #include "launch/text_table.h"
 

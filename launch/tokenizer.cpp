@@ -24,8 +24,8 @@
 #include "framework/data/text_input.h"
 #include "framework/data/tokenizer_file.h"
 #include "framework/data/tokenizer_training.h"
+#include "launch/cli_validators.h"
 #include "launch/command.h"
-#include "launch/number_check.h"
 
 namespace longspan {
 namespace {

@@ -8,10 +8,11 @@
 #include <map>
 #include <sstream>
 
+#include "framework/core/field_names.h"
 #include "framework/core/option_text.h"
 #include "launch/configuration_text.h"
-#include "launch/source_text.h"
-#include "launch/text_places.h"
+#include "launch/source_map.h"
+#include "launch/yaml_text_check.h"
 
 namespace longspan {
 namespace {
@@ -256,9 +257,13 @@ class Reader : public YAML::EventHandler {
     if (name.empty()) return bad_key(place, "found a key without a name; allowed: a word");
     if (name.size() > most_key) return bad_key(place, too_long(name));
     if (name.find('.') != std::string::npos) {
-      return bad_key(place,
-                     fmt::format("found the key {}; allowed: sections nested, not joined by dots",
-                                 quote(name)));
+      const std::string whole = level.key.empty() ? name : fmt::format("{}.{}", level.key, name);
+      const std::string_view renamed = renamed_key(whole);
+      return bad_key(
+          place,
+          fmt::format("found the key {}; allowed: sections nested, not joined by dots{}",
+                      quote(name),
+                      renamed.empty() ? "" : fmt::format("; did you mean \"{}\"?", renamed)));
     }
     level.has_key = true;
     level.child = level.key.empty() ? name : fmt::format("{}.{}", level.key, name);

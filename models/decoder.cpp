@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "framework/model/documents.h"
-#include "framework/model/vocabulary_readout.h"
+#include "framework/model/lm_head.h"
 #include "framework/nn/embedding.h"
-#include "models/declared_body.h"
-#include "models/mechanisms.h"
+#include "models/attention_ops.h"
+#include "models/declare_family.h"
 #include "models/stack.h"
 
 namespace longspan {

@@ -4,9 +4,9 @@
 
 #include "framework/model/family.h"
 #include "framework/model/model.h"
-#include "models/auxiliary_losses.h"
+#include "models/adaptive_spans.h"
+#include "models/intermediate_losses.h"
 #include "models/positions.h"
-#include "models/spans.h"
 
 namespace longspan {
 

@@ -1,9 +1,9 @@
 #include "models/encoder.h"
 
-#include "framework/core/queued_copy.h"
+#include "framework/core/async_copy.h"
 #include "framework/nn/embedding.h"
-#include "models/declared_body.h"
-#include "models/mechanisms.h"
+#include "models/attention_ops.h"
+#include "models/declare_family.h"
 #include "models/patch_encoder.h"
 #include "models/stack.h"
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "framework/core/queued_copy.h"
+#include "framework/core/async_copy.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/embedding.h"
-#include "models/declared_body.h"
-#include "models/masked_decoder.h"
-#include "models/mechanisms.h"
+#include "models/attention_ops.h"
+#include "models/declare_family.h"
+#include "models/non_autoregressive_decoder.h"
 #include "models/stack.h"
 
 namespace longspan {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "framework/model/family.h"
-#include "framework/model/word_masking.h"
+#include "framework/model/non_autoregressive.h"
 #include "framework/nn/attention/additive_attention.h"
 #include "framework/nn/attention/cross_attention.h"
 #include "models/recurrence.h"
@@ -12,7 +12,7 @@ namespace longspan {
 
 struct EncoderDecoderOptions {
   enum class Embeddings : std::uint8_t { shared, apart };
-  // causal: says one word after another; masked: all at once (models/masked_decoder.h).
+  // causal: says one word after another; masked: all at once (models/non_autoregressive_decoder.h).
   enum class Decoder : std::uint8_t { causal, masked };
 
   ModelOptions common = {.norm = NormPosition::pre,

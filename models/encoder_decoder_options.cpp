@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "models/encoder_decoder.h"
-#include "models/masked_decoder.h"
+#include "models/non_autoregressive_decoder.h"
 
 namespace longspan {
 namespace {
@@ -371,9 +371,9 @@ void declare(OptionTable& table,
                          "target: set training.label_smoothing to 0";
                 });
   if (planned)
-    table.check({"memory.recompute_num_layers", "model.num_encoder_layers"}, [&options, planned] {
-      return encoder_recompute_problem(options, planned().memory);
-    });
+    table.check(
+        {"memory.recompute_num_layers", "memory.recompute_granularity", "model.num_encoder_layers"},
+        [&options, planned] { return encoder_recompute_problem(options, planned().memory); });
 }
 
 }  // namespace longspan

@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "framework/autograd/ops.h"
-#include "framework/core/queued_copy.h"
-#include "framework/model/shared_time.h"
+#include "framework/core/async_copy.h"
+#include "framework/model/sequence_parallel.h"
 #include "framework/nn/embedding.h"
-#include "models/declared_body.h"
-#include "models/mechanisms.h"
+#include "models/attention_ops.h"
+#include "models/declare_family.h"
 #include "models/stack.h"
 
 namespace longspan {

@@ -9,10 +9,10 @@
 
 #include "framework/core/options.h"
 #include "framework/kernels/activation.h"
-#include "framework/model/body.h"
+#include "framework/model/backbone.h"
 #include "framework/nn/attention/attention.h"
-#include "framework/nn/attention/kinds.h"
-#include "framework/nn/attention/softmax_form.h"
+#include "framework/nn/attention/attention_kinds.h"
+#include "framework/nn/attention/softmax_options.h"
 #include "framework/nn/gate.h"
 #include "framework/nn/residual/reversible.h"
 

@@ -1,7 +1,7 @@
 #include "models/patch_encoder.h"
 
-#include "framework/model/shared_time.h"
-#include "models/mechanisms.h"
+#include "framework/model/sequence_parallel.h"
+#include "models/attention_ops.h"
 #include "models/stack.h"
 
 namespace longspan {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "framework/autograd/ops.h"
-#include "framework/core/queued_copy.h"
-#include "framework/model/shared_time.h"
+#include "framework/core/async_copy.h"
+#include "framework/model/sequence_parallel.h"
 #include "framework/nn/positions.h"
 #include "models/stack.h"
 

@@ -52,7 +52,7 @@ struct PositionOptions {
 
 // The keys model.position_embedding_type, model.max_position_embeddings,
 // model.position_embedding_offset, model.relative_attention_max_distance,
-// model.relative_attention_num_buckets and model.rotary_*.
+// model.relative_attention_num_buckets and model.rope.*.
 void declare(OptionTable& table,
              PositionOptions& options,
              const ModelOptions& common,

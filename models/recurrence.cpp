@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "framework/core/queued_copy.h"
+#include "framework/core/async_copy.h"
 #include "framework/kernels/halting.h"
-#include "framework/model/shared_time.h"
+#include "framework/model/sequence_parallel.h"
 
 namespace longspan {
 namespace {

@@ -2,9 +2,9 @@
 // or as often as each position needs, and are told each time where they are.
 #pragma once
 
-#include "framework/nn/adaptive_steps.h"
+#include "framework/nn/adaptive_computation_time.h"
 #include "framework/nn/residual/residual.h"
-#include "models/step_signals.h"
+#include "models/step_timing_signals.h"
 
 namespace longspan {
 

@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// The keys model.rotary_*, with what may not be.
+// The keys model.rope.*, with what may not be.
 void declare_rotary(OptionTable& table,
                     PositionOptions& options,
                     const ModelOptions& common,

@@ -35,7 +35,7 @@ void declare_logit_cap(OptionTable& table, ModelOptions& options) {
 void declare_logit_scale(OptionTable& table, ModelOptions& options) {
   table.add("model.scale_decoder_outputs",
             options.logit_scale,
-            "divides the decoder's output by the root of model.hidden_size before lm_head, with "
+            "divides the last states by the root of model.hidden_size before lm_head, with "
             "model.tie_word_embeddings (the first T5)",
             {{"false", LogitScale::none}, {"true", LogitScale::width}},
             affects_weights());

@@ -1,6 +1,6 @@
 #include "models/stack.h"
 
-#include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/residual/gated.h"
 
 namespace longspan {

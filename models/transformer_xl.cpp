@@ -3,13 +3,13 @@
 #include <cmath>
 
 #include "framework/model/documents.h"
-#include "framework/model/forgotten_keys.h"
-#include "framework/model/vocabulary_readout.h"
+#include "framework/model/expired_keys.h"
+#include "framework/model/lm_head.h"
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/positions.h"
-#include "models/acted_inputs.h"
-#include "models/declared_body.h"
+#include "models/declare_family.h"
+#include "models/previous_action_inputs.h"
 #include "models/stack.h"
 
 namespace longspan {

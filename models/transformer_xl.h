@@ -4,7 +4,7 @@
 
 #include "framework/model/family.h"
 #include "framework/model/model.h"
-#include "models/spans.h"
+#include "models/adaptive_spans.h"
 
 namespace longspan {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/autograd/given_attention.h"
-#include "framework/kernels/attention/given_scores.h"
+#include "framework/kernels/attention/external_scores.h"
 
 namespace longspan {
 

@@ -7,7 +7,7 @@
 #include "framework/kernels/attention/chunk_slots.h"
 #include "framework/kernels/attention/hash_buckets.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/kernels/unit_rows.h"
+#include "framework/kernels/l2_normalize.h"
 
 namespace longspan {
 namespace {

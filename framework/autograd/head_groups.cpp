@@ -1,6 +1,6 @@
 #include "framework/autograd/head_groups.h"
 
-#include "framework/kernels/head_groups.h"
+#include "framework/kernels/repeat_kv.h"
 
 namespace longspan {
 

@@ -3,7 +3,7 @@
 #include "framework/autograd/matrix.h"
 #include "framework/autograd/ops.h"
 #include "framework/autograd/rms_norm.h"
-#include "framework/kernels/layer_norm_of_sum.h"
+#include "framework/kernels/residual_layer_norm.h"
 
 namespace longspan {
 namespace {

@@ -1,8 +1,8 @@
 // Products with weights, and the two of a feed-forward layer.
 #include "framework/autograd/gated_feed_forward.h"
-#include "framework/autograd/kept.h"
 #include "framework/autograd/matrix.h"
 #include "framework/autograd/ops.h"
+#include "framework/autograd/saved_tensor.h"
 #include "framework/kernels/dropout.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/gated.h"

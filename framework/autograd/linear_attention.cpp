@@ -5,7 +5,7 @@
 
 #include "framework/autograd/time_slots.h"
 #include "framework/core/unneeded_flops.h"
-#include "framework/kernels/attention/position_softmax.h"
+#include "framework/kernels/attention/sequence_softmax.h"
 
 namespace longspan {
 namespace {

@@ -5,7 +5,7 @@
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/matrix.h"
 #include "framework/core/unneeded_flops.h"
-#include "framework/kernels/add_dropped.h"
+#include "framework/kernels/dropout_add.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/embedding.h"
 

@@ -6,7 +6,7 @@
 #include "framework/autograd/matrix.h"
 #include "framework/autograd/time_slots.h"
 #include "framework/kernels/attention/key_weights.h"
-#include "framework/kernels/attention/position_softmax.h"
+#include "framework/kernels/attention/sequence_softmax.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/matmul.h"
 #include "framework/kernels/scale_columns.h"

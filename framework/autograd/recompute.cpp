@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "framework/autograd/kept.h"
 #include "framework/autograd/ops.h"
+#include "framework/autograd/saved_tensor.h"
 #include "framework/core/error.h"
 
 namespace longspan {

@@ -7,7 +7,7 @@
 #include "framework/autograd/attention_terms.h"
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/given_scores.h"
-#include "framework/autograd/sequence_pieces.h"
+#include "framework/autograd/sequence_chunks.h"
 #include "framework/kernels/attention/pair_count.h"
 #include "framework/kernels/elementwise.h"
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "framework/autograd/routed_attention.h"
-#include "framework/autograd/time_products.h"
-#include "framework/core/queued_copy.h"
+#include "framework/autograd/sequence_products.h"
+#include "framework/core/async_copy.h"
 #include "framework/kernels/attention/block_weights.h"
 
 namespace longspan {

@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "framework/autograd/collectives.h"
-#include "framework/autograd/kept.h"
+#include "framework/autograd/saved_tensor.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {

@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "framework/autograd/kept.h"
+#include "framework/autograd/saved_tensor.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "framework/core/async_copy.h"
 #include "framework/core/gpu.h"
-#include "framework/core/queued_copy.h"
 
 namespace longspan {
 

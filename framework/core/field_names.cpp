@@ -20,7 +20,7 @@ constexpr FieldName names_of_keys[] = {
     {"num_threads omp_num_threads", "run.num_threads"},
     {"accelerator", "run.device"},
     {"collective_timeout_seconds ddp_timeout timeout", "run.collective_timeout_seconds"},
-    {"model_type architecture arch", "model.family"},
+    {"model.type model_type architecture arch", "model.family"},
     {"vocab_size n_vocab", "model.vocab_size"},
     {"num_hidden_layers num_layers n_layer n_layers depth decoder_layers",
      "model.num_hidden_layers"},
@@ -35,15 +35,29 @@ constexpr FieldName names_of_keys[] = {
     {"intermediate_size d_ff ffn_dim ffn_hidden_size n_inner d_inner mlp_dim",
      "model.intermediate_size"},
     {"mlp_bias ffn_bias", "model.mlp_bias"},
-    {"hidden_act activation_function act_fn nonlinearity", "model.activation"},
+    {"attention_bias attn_bias qkv_bias use_bias add_bias_linear", "model.attention.bias"},
+    {"attention.scale", "model.attention.scale_attn_weights"},
+    {"lsh.rounds", "model.attention.lsh.num_hashes"},
+    {"routing.decay", "model.attention.routing.ema_decay"},
+    {"data.dtype", "data.token_dtype"},
+    {"train_files data_files", "data.train"},
+    {"activation_function act_fn nonlinearity", "model.activation"},
+    {"hidden_act",
+     "",
+     {},
+     "did you mean \"model.activation\"? A gated silu, as in Llama, is swiglu there"},
     {"use_parallel_residual parallel_residual", "model.use_parallel_residual"},
     {"norm.position norm_first pre_ln post_ln normalize_before", "model.norm.position"},
-    {"norm.type normalization norm_type", "model.norm.type"},
-    {"norm.eps layer_norm_eps rms_norm_eps layernorm_epsilon", "model.norm.eps"},
-    {"attention_probs_dropout_prob attn_pdrop attn_dropout", "model.attention.dropout"},
+    {"norm.kind norm.type normalization norm_type", "model.norm.type"},
+    {"norm.epsilon norm.eps layer_norm_eps rms_norm_eps layernorm_epsilon", "model.norm.eps"},
+    {"attention.attention_dropout attention_probs_dropout_prob attn_pdrop attn_dropout",
+     "model.attention.dropout"},
     {"hidden_dropout_prob resid_pdrop embd_pdrop dropout_rate dropout_prob", "model.dropout"},
-    {"layer_types attention_type attn_type attn_implementation", "model.attention.layer_types"},
-    {"sliding_window window_size attention_window_size", "model.attention.sliding_window"},
+    {"attention.type attention.types attention.kind layer_types attention_type attn_type "
+     "attn_implementation",
+     "model.attention.layer_types"},
+    {"attention.window sliding_window window_size attention_window_size",
+     "model.attention.sliding_window"},
     {"tie_word_embeddings tie_embeddings weight_tying share_decoder_input_output_embed",
      "model.tie_word_embeddings"},
     {"initializer_range init_std init_method_std", "model.initializer_range"},
@@ -58,7 +72,7 @@ constexpr FieldName names_of_keys[] = {
      "model.max_position_embeddings"},
     {"relative_attention_max_distance", "model.relative_attention_max_distance"},
     {"relative_attention_num_buckets", "model.relative_attention_num_buckets"},
-    {"rope_theta rope.theta rotary_emb_base", "model.rope.theta"},
+    {"rope.base rope_theta rope.theta rotary_emb_base", "model.rope.theta"},
     {"partial_rotary_factor rotary_pct rotary_percent", "model.rope.partial_rotary_factor"},
     {"rotary_interleaved rope_interleaved", "model.rope.interleaved"},
     {"rope_scaling rope_type", "model.rope.scaling.type"},
@@ -83,7 +97,7 @@ constexpr FieldName names_of_keys[] = {
      "data.tokenizer.model"},
     {"tokenizer_model_type", "data.tokenizer.model_type"},
     {"cache_dir", "data.cache_dir"},
-    {"batch_size global_batch_size train_batch_size per_device_train_batch_size micro_batch_size "
+    {"batch_size global_batch_size train_batch_size "
      "bs",
      "data.global_batch_size"},
     {"seq_length seq_len sequence_length block_size context_length ctx_len bptt",
@@ -94,7 +108,8 @@ constexpr FieldName names_of_keys[] = {
     {"pad_to_multiple_of", "data.pad_to_multiple_of"},
     {"num_workers prefetch prefetch_factor dataloader_num_workers", "data.prefetch_factor"},
     {"spm_alpha sentencepiece_alphas bpe_dropout", "data.tokenizer.sampling_alpha"},
-    {"reset_attention_mask document_mask", "data.documents.reset_attention_mask"},
+    {"reset_attention_mask document_mask reset_position_ids eod_mask_loss",
+     "data.documents.reset_attention_mask"},
     {"text_column dataset_text_field json_keys", "data.documents.text_field"},
     {"eos_token eos append_eod eod_token", "data.documents.end_token"},
     {"gamma", "ppo.gamma"},
@@ -131,7 +146,7 @@ constexpr FieldName names_of_keys[] = {
     {"lr_decay_iters num_training_steps total_num_update", "training.lr_scheduler.total_steps"},
     {"num_decay_steps lr_wsd_decay_iters", "training.lr_scheduler.decay_steps"},
     {"optim optimizer optimizer.type optimizer.name", "training.optimizer.type"},
-    {"adam_beta1 betas", "training.optimizer.beta1"},
+    {"adam_beta1", "training.optimizer.beta1"},
     {"adam_beta2", "training.optimizer.beta2"},
     {"eps adam_epsilon adam_eps", "training.optimizer.eps"},
     {"weight_decay wd l2", "training.optimizer.weight_decay"},
@@ -154,13 +169,14 @@ constexpr FieldName names_of_keys[] = {
     {"allow_tf32", "precision.allow_tf32"},
     {"init_scale initial_scale_power", "precision.loss_scale.init_scale"},
     {"growth_interval", "precision.loss_scale.growth_interval"},
-    {"save_steps save_interval save_every checkpoint_interval", "checkpoint.save_interval"},
+    {"checkpoint.interval save_steps save_interval save_every checkpoint_interval",
+     "checkpoint.save_interval"},
     {"save_total_limit keep_latest_k keep_last", "checkpoint.keep_latest"},
     {"metric_for_best_model best_metric load_best_model_at_end best_checkpoint_metric",
      "checkpoint.best_metric"},
     {"async_save async_mode", "checkpoint.async_save"},
     {"resume_from_checkpoint resume_from", "checkpoint.resume_from"},
-    {"logging_steps log_interval log_every log_freq", "metrics.log_interval"},
+    {"metrics.interval logging_steps log_interval log_every log_freq", "metrics.log_interval"},
     {"enable_tensorboard", "metrics.enable_tensorboard"},
     {"report_to wandb mlflow", "metrics.export"},
 
@@ -238,6 +254,43 @@ constexpr FieldName names_of_keys[] = {
     {"cls cls_token", "model.pooling", "first"},
     {"avg average", "model.pooling", "mean"},
 
+    {"head none",
+     "model.attention.scale_attn_weights",
+     {},
+     "true divides by the root of model.head_dim, false does not"},
+    {"serial", "model.use_parallel_residual", {}, "serial is false"},
+    {"parallel", "model.use_parallel_residual", {}, "parallel is true"},
+    {"halves", "model.rope.interleaved", {}, "halves is false"},
+    {"neighbours neighbors", "model.rope.interleaved", {}, "neighbors is true"},
+    {"same", "training.init_from.resize_vocab", {}, "same is false"},
+    {"grow", "training.init_from.resize_vocab", {}, "grow is true"},
+    {"shared", "model.share_encoder_decoder_embeddings", {}, "shared is true"},
+    {"apart", "model.share_encoder_decoder_embeddings", {}, "apart is false"},
+    {"crf", "model.use_crf", {}, "crf is true"},
+    {"softmax", "model.use_crf", {}, "softmax is false"},
+    {"bpe unigram wordpiece",
+     "data.tokenizer.type",
+     {},
+     "set it to sentencepiece or huggingface, and data.tokenizer.model_type to that"},
+    {"jsonl json csv txt", "data.format", "text"},
+    {"cosine_with_min_lr", "training.lr_scheduler.type", "cosine"},
+    {"block uniform true", "memory.recompute_granularity", "full"},
+
+    {"micro_batch_size per_device_train_batch_size",
+     "",
+     {},
+     "set data.global_batch_size: it is divided by parallel.data_parallel_size and "
+     "training.gradient_accumulation_steps"},
+    {"betas adam_betas", "", {}, "set training.optimizer.beta1 and training.optimizer.beta2"},
+    {"packing pack",
+     "",
+     {},
+     "sequences are always packed to data.seq_length; data.documents.reset_attention_mask masks "
+     "other documents"},
+    {"pipeline_parallel_size pipeline_model_parallel_size pp pp_size",
+     "",
+     {},
+     "there is no pipeline parallelism: remove the key"},
     {"flash flash_attention flash_attn use_flash_attention sdpa xformers "
      "memory_efficient_attention",
      "",
@@ -390,6 +443,28 @@ std::string key_of_leaf(std::string_view leaf,
   return best == nullptr ? "" : *best;
 }
 
+// Whether a name of several parts, such as "norm.eps", ends `written`.
+bool has_dotted_name(std::string_view written) {
+  const std::string normal_word = normal(written);
+  for (const FieldName& entry : field_names())
+    for (const std::string_view name : words_of(entry.names))
+      if (name.find('.') != std::string_view::npos &&
+          match_name(normal_word, name) == NameMatch::whole)
+        return true;
+  return false;
+}
+
+// The key of the same section, at all depths, whose last part is near to that of `written`.
+std::string near_sibling(std::string_view written, std::span<const std::string> keys) {
+  const std::string_view parent = written.substr(0, written.size() - leaf_of(written).size());
+  std::vector<std::string> leaves;
+  for (const std::string& key : keys)
+    if (key.size() - leaf_of(key).size() == parent.size() && key.starts_with(parent))
+      leaves.emplace_back(leaf_of(key));
+  const std::string near = closest_match(leaf_of(written), leaves);
+  return near.empty() ? "" : fmt::format("{}{}", parent, near);
+}
+
 // The key whose last part is near to that of `written`; "" where none is.
 std::string key_of_near_leaf(std::string_view written, std::span<const std::string> keys) {
   constexpr std::size_t shortest = 6;  // of less, too much is near
@@ -435,12 +510,24 @@ std::string field_hint(std::string_view written, std::span<const std::string> ke
 }
 
 std::string key_hint(std::string_view written, std::span<const std::string> keys) {
+  if (written == "model.attention_window")
+    return "; did you mean \"model.attention.sliding_window\", which counts the query too?";
+  if (written == "training.sampling_sharpness")
+    return "; did you mean \"training.scheduled_sampling.temperature\", its reciprocal?";
   if (const std::string_view key = renamed_key(written); !key.empty()) return meant(key);
   const std::string same = key_of_leaf(leaf_of(written), written, keys);
-  if (!same.empty() && section_of(same) == section_of(written)) return meant(same);
-  if (same.empty())
+  const auto is_same_here = [&](const std::string& key) {
+    return leaf_of(key) == leaf_of(written) && section_of(key) == section_of(written);
+  };
+  const auto count_here = std::ranges::count_if(keys, is_same_here);
+  if (count_here != 1 || has_dotted_name(written))
     if (std::string hint = field_hint(written, keys); !hint.empty()) return hint;
-  if (const std::string near = closest_match(written, keys); !near.empty()) return meant(near);
+  if (count_here > 0) return meant(same);
+  if (const std::string near = near_sibling(written, keys); !near.empty()) return meant(near);
+  const bool has_section = std::ranges::any_of(
+      keys, [&](const std::string& key) { return section_of(key) == section_of(written); });
+  if (!has_section)
+    if (const std::string near = closest_match(written, keys); !near.empty()) return meant(near);
   if (const FieldName* entry = entry_named(written, keys, NameMatch::within))
     return hint_of(*entry);
   if (!same.empty()) return meant(same);

@@ -235,6 +235,7 @@ constexpr std::pair<std::string_view, std::string_view> former_keys[] = {
     {"run.threads", "run.num_threads"},
     {"run.time_limit", "run.collective_timeout_seconds"},
     {"training.accumulation", "training.gradient_accumulation_steps"},
+    {"training.adapters", "training.lora"},
     {"training.adapters.alpha", "training.lora.alpha"},
     {"training.adapters.beside", "training.lora.modules_to_save"},
     {"training.adapters.dropout", "training.lora.dropout"},

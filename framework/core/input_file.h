@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "framework/core/named_path.h"
+#include "framework/core/config_path.h"
 
 namespace longspan {
 

@@ -195,7 +195,11 @@ void OptionTable::refuse_value(Entry& entry,
   std::string sentence = fmt::format("{}: found {}", entry.key, found_text(assignment));
   if (!problem.empty()) sentence += fmt::format(" ({})", problem);
   sentence += fmt::format("; allowed: {}", allowed_sentence(*entry.binding, entry.rule));
-  if (assignment.kind == Assignment::Kind::scalar) {
+  const std::string& word =
+      assignment.kind == Assignment::Kind::scalar ? assignment.scalars.front().text : std::string();
+  if (entry.binding->is_list() && (word == "false" || word == "none")) {
+    sentence += "; write [] for an empty list";
+  } else if (assignment.kind == Assignment::Kind::scalar) {
     sentence += value_hint(entry.key, assignment.scalars.front().text, entry.rule.choices);
   }
   add_diagnostic({assignment.mark, std::move(sentence), entry.key});
@@ -207,7 +211,7 @@ void OptionTable::refuse_unknown(const Assignment& assignment) {
     // A section whose keys are all commented out says nothing, and does no harm.
     if (assignment.kind == Assignment::Kind::nothing) return;
     if (assignment.kind == Assignment::Kind::section) return;
-    const std::string_view key_below = renamed_key(key);
+    const std::string key_below = meant_below(key, assignment);
     return add_diagnostic(
         {assignment.mark,
          fmt::format("{} is a section: found {}; {}",
@@ -237,6 +241,21 @@ void OptionTable::refuse_unknown(const Assignment& assignment) {
   // To look for a near word takes long, and the sentences of more than these are not told.
   const std::string near = ++unknown_keys_ > most_told ? "" : suggestion(key);
   add_diagnostic({assignment.mark, fmt::format("{} is not a key{}", shown(key), near), key, true});
+}
+
+// The key of a section that a value was meant for which the section itself was given; "" where none
+// is known.
+std::string OptionTable::meant_below(const std::string& section,
+                                     const Assignment& assignment) const {
+  const std::string prefix = section + ".";
+  for (const Entry& entry : entries_)
+    if (entry.key.starts_with(prefix) && assignment.kind == Assignment::Kind::scalar &&
+        std::ranges::count(entry.rule.choices, assignment.scalars.front().text) > 0)
+      return entry.key;
+  if (const std::string_view key = renamed_key(section); has(key)) return std::string(key);
+  for (const char* const leaf : {"type", "path", "rank", "interval"})
+    if (has(prefix + leaf)) return prefix + leaf;
+  return "";
 }
 
 std::string OptionTable::suggestion(std::string_view key) const {

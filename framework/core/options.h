@@ -24,9 +24,9 @@
 #include <utility>
 #include <vector>
 
-#include "framework/core/complaint.h"
+#include "framework/core/config_path.h"
+#include "framework/core/diagnostic.h"
 #include "framework/core/error.h"
-#include "framework/core/named_path.h"
 
 namespace longspan {
 
@@ -301,6 +301,7 @@ class OptionTable {
   void refuse_value(Entry& entry, const Assignment& assignment, const std::string& problem);
   void refuse_unknown(const Assignment& assignment);
   std::string suggestion(std::string_view key) const;
+  std::string meant_below(const std::string& section, const Assignment& assignment) const;
   SourceLocation beside_all() const;
   void run_checks(std::vector<Diagnostic>& found) const;
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "framework/core/tensor.h"
-#include "framework/data/carried.h"
+#include "framework/data/recurrent_state.h"
 
 namespace longspan {
 

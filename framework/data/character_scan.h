@@ -10,7 +10,7 @@
 #include "framework/core/error.h"
 #include "framework/core/input_file.h"
 #include "framework/core/utf8.h"
-#include "framework/data/scan_listener.h"
+#include "framework/data/progress.h"
 
 namespace longspan {
 

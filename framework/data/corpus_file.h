@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "framework/core/input_file.h"
-#include "framework/data/id_file.h"
-#include "framework/data/scan_listener.h"
+#include "framework/data/progress.h"
 #include "framework/data/token_file.h"
+#include "framework/data/token_id_file.h"
 #include "framework/data/tokenizer.h"
 
 namespace longspan {

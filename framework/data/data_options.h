@@ -6,16 +6,16 @@
 #include <string>
 #include <string_view>
 
-#include "framework/core/named_path.h"
+#include "framework/core/config_path.h"
 #include "framework/data/bucket_options.h"
 #include "framework/data/corpus.h"
 #include "framework/data/document_form.h"
-#include "framework/data/id_file.h"
 #include "framework/data/rollout_options.h"
-#include "framework/data/sentence_ids.h"
+#include "framework/data/sentencepiece_model.h"
+#include "framework/data/special_token_ids.h"
 #include "framework/data/stream_reader.h"
-#include "framework/data/subword_model.h"
 #include "framework/data/tagged_words.h"
+#include "framework/data/token_id_file.h"
 #include "framework/data/tokenizer.h"
 #include "framework/metrics/bleu.h"
 

@@ -9,7 +9,7 @@
 #include "framework/core/option_text.h"
 #include "framework/core/options.h"
 #include "framework/data/json_field.h"
-#include "framework/data/subword_model.h"
+#include "framework/data/sentencepiece_model.h"
 #include "framework/data/tokenizer.h"
 #include "framework/tokenizers/json_tokenizer.h"
 

@@ -7,7 +7,7 @@
 #include "framework/core/error.h"
 #include "framework/data/character_scan.h"
 #include "framework/data/json_field.h"
-#include "framework/data/line_pieces.h"
+#include "framework/data/line_chunks.h"
 #include "framework/data/lines.h"
 #include "framework/tokenizers/characters.h"
 
@@ -180,7 +180,7 @@ bool DocumentReader::next_of_file(Document& document) {
   }
   document.line = at_.lines + 1;
   document.byte = at_.byte;
-  document.goes_on = is_begun_;
+  document.is_continuation = is_begun_;
   document.text = part;
   is_begun_ = true;
   use(part.size(), std::ranges::count(part, '\n'));

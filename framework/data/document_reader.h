@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "framework/data/decompressed_file.h"
 #include "framework/data/document_form.h"
-#include "framework/data/unpacked_file.h"
 
 namespace longspan {
 
@@ -20,7 +20,7 @@ struct Document {
   std::string text;       // of .jsonl the whole line, until `take_text`
   std::int64_t line = 0;  // from 1, in the unpacked file
   std::int64_t byte = 0;  // of the unpacked file, at which it begins
-  bool goes_on = false;   // what the document before it began
+  bool is_continuation = false;   // what the document before it began
 };
 
 // How a whole file, which is one document or none, is given in parts: not at all; cut where

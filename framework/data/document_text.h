@@ -7,8 +7,8 @@
 
 #include "framework/core/input_file.h"
 #include "framework/data/document_form.h"
-#include "framework/data/scan_listener.h"
-#include "framework/data/subword_model.h"
+#include "framework/data/progress.h"
+#include "framework/data/sentencepiece_model.h"
 #include "framework/data/tokenizer.h"
 
 namespace longspan {

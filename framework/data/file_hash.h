@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "framework/core/input_file.h"
-#include "framework/data/scan_listener.h"
+#include "framework/data/progress.h"
 
 namespace longspan {
 

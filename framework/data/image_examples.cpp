@@ -7,11 +7,11 @@
 
 #include "framework/core/error.h"
 #include "framework/data/class_rows.h"
-#include "framework/data/first_rank.h"
+#include "framework/data/decompressed_file.h"
 #include "framework/data/idx_file.h"
 #include "framework/data/image_folder.h"
 #include "framework/data/png_image.h"
-#include "framework/data/unpacked_file.h"
+#include "framework/data/rank_zero.h"
 
 namespace longspan {
 

@@ -12,8 +12,8 @@
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
 #include "framework/data/character_scan.h"
-#include "framework/data/first_rank.h"
 #include "framework/data/path_pattern.h"
+#include "framework/data/rank_zero.h"
 
 namespace longspan {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "framework/comm/communicator.h"
-#include "framework/core/named_path.h"
+#include "framework/core/config_path.h"
 #include "framework/data/png_image.h"
-#include "framework/data/scan_listener.h"
+#include "framework/data/progress.h"
 
 namespace longspan {
 

@@ -7,7 +7,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
-#include "framework/data/unpacked_file.h"
+#include "framework/data/decompressed_file.h"
 
 namespace longspan {
 namespace {

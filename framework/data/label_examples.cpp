@@ -9,7 +9,7 @@
 #include "framework/data/class_rows.h"
 #include "framework/data/example_index.h"
 #include "framework/data/lines.h"
-#include "framework/data/text_frame.h"
+#include "framework/data/special_token_template.h"
 
 namespace longspan {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "framework/comm/communicator.h"
-#include "framework/core/named_path.h"
+#include "framework/core/config_path.h"
 
 namespace longspan {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "framework/core/input_file.h"
-#include "framework/data/scan_listener.h"
+#include "framework/data/progress.h"
 
 namespace longspan {
 

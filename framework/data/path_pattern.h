@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "framework/comm/communicator.h"
-#include "framework/core/named_path.h"
-#include "framework/data/scan_listener.h"
+#include "framework/core/config_path.h"
+#include "framework/data/progress.h"
 
 namespace longspan {
 

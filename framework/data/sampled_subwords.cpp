@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/data/line_pieces.h"
-#include "framework/data/subword_model.h"
+#include "framework/data/line_chunks.h"
+#include "framework/data/sentencepiece_model.h"
 
 namespace longspan {
 

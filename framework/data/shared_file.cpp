@@ -1,7 +1,7 @@
 #include "framework/data/shared_file.h"
 
 #include "framework/data/corpus.h"
-#include "framework/data/first_rank.h"
+#include "framework/data/rank_zero.h"
 #include "framework/data/text_input.h"
 
 namespace longspan {

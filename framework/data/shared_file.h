@@ -7,7 +7,7 @@
 
 #include "framework/comm/communicator.h"
 #include "framework/core/input_file.h"
-#include "framework/data/scan_listener.h"
+#include "framework/data/progress.h"
 
 namespace longspan {
 

@@ -9,7 +9,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/input_file.h"
-#include "framework/data/line_pieces.h"
+#include "framework/data/line_chunks.h"
 
 namespace longspan {
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "framework/data/scan_listener.h"
-#include "framework/data/subword_model.h"
+#include "framework/data/progress.h"
+#include "framework/data/sentencepiece_model.h"
 
 namespace longspan {
 

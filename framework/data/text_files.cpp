@@ -10,11 +10,11 @@
 #include "framework/core/input_file.h"
 #include "framework/core/option_text.h"
 #include "framework/data/document_text.h"
-#include "framework/data/document_tokens.h"
 #include "framework/data/file_hash.h"
-#include "framework/data/first_rank.h"
 #include "framework/data/path_pattern.h"
+#include "framework/data/rank_zero.h"
 #include "framework/data/text_input.h"
+#include "framework/data/token_cache.h"
 #include "framework/data/tokenizer_file.h"
 #include "framework/data/tokenizer_training.h"
 

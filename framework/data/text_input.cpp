@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "framework/core/text_format.h"
-#include "framework/data/unpacked_file.h"
+#include "framework/data/decompressed_file.h"
 
 namespace longspan {
 namespace {

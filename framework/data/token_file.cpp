@@ -8,9 +8,9 @@
 #include <type_traits>
 
 #include "framework/core/error.h"
+#include "framework/data/atomic_file.h"
 #include "framework/data/file_values.h"
-#include "framework/data/new_file.h"
-#include "framework/data/spilled_numbers.h"
+#include "framework/data/spill_buffer.h"
 
 namespace longspan {
 

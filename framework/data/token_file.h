@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "framework/core/input_file.h"
-#include "framework/data/subword_model.h"
+#include "framework/data/sentencepiece_model.h"
 
 namespace longspan {
 

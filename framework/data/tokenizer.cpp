@@ -10,9 +10,9 @@
 #include "framework/core/json_bounds.h"
 #include "framework/core/option_text.h"
 #include "framework/data/character_scan.h"
-#include "framework/data/id_text.h"
-#include "framework/data/line_pieces.h"
-#include "framework/data/subword_model.h"
+#include "framework/data/line_chunks.h"
+#include "framework/data/sentencepiece_model.h"
+#include "framework/data/token_id_text.h"
 #include "framework/tokenizers/json_tokenizer.h"
 
 namespace longspan {
@@ -311,8 +311,8 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
           JsonTokenizer(json.at("tokenizer").get<std::string>(), std::string(place)));
     if (kind != stored_name_of(TokenizerKind::characters))
       throw DataError(
-          "{}: tokenizer {} is not known; bytes, characters, sentencepiece, tokenizer_json and ids "
-          "are",
+          "{}: stored tokenizer kind {} is not known; bytes, characters, sentencepiece, "
+          "tokenizer_json and ids are",
           place,
           quote(kind));
     std::vector<char32_t> code_points;

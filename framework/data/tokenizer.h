@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/data/scan_listener.h"
+#include "framework/data/progress.h"
 
 namespace longspan {
 

@@ -5,7 +5,7 @@
 #include "framework/core/error.h"
 #include "framework/core/input_file.h"
 #include "framework/core/json_bounds.h"
-#include "framework/data/new_file.h"
+#include "framework/data/atomic_file.h"
 #include "framework/data/text_input.h"
 #include "framework/tokenizers/slow_tokenizer.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "framework/core/named_path.h"
+#include "framework/core/config_path.h"
 #include "framework/tokenizers/json_tokenizer.h"
 
 namespace longspan {

@@ -7,7 +7,7 @@
 #include "framework/data/character_scan.h"
 #include "framework/data/document_reader.h"
 #include "framework/data/lines.h"
-#include "framework/tokenizers/text_cuts.h"
+#include "framework/tokenizers/chunk_boundaries.h"
 
 namespace longspan {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "framework/core/input_file.h"
-#include "framework/data/scan_listener.h"
+#include "framework/data/progress.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "framework/tokenizers/tokenizer_trainer.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/data/text_frame.h"
+#include "framework/data/special_token_template.h"
 
 namespace longspan {
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "framework/core/error.h"
-#include "framework/decoding/row_choice.h"
+#include "framework/decoding/top_k.h"
 
 namespace longspan {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "framework/core/utf8.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/model/whole_logits.h"
-#include "framework/nn/attention/kept_keys.h"
-#include "framework/nn/time_division.h"
+#include "framework/model/all_gather_logits.h"
+#include "framework/nn/attention/kv_cache.h"
+#include "framework/nn/sequence_shard.h"
 
 namespace longspan {
 namespace {

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "framework/decoding/search.h"
-#include "framework/model/best_words.h"
+#include "framework/decoding/beam_search.h"
+#include "framework/model/argmax_tokens.h"
 
 namespace longspan {
 

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "framework/core/error.h"
-#include "framework/decoding/row_choice.h"
+#include "framework/decoding/top_k.h"
 
 namespace longspan {
 namespace {

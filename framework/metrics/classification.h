@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/metrics/figure.h"
+#include "framework/metrics/metric_value.h"
 #include "framework/metrics/retrieval.h"
 
 namespace longspan {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/metrics/figure.h"
+#include "framework/metrics/metric_value.h"
 
 namespace longspan {
 

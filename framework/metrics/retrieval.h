@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/metrics/figure.h"
+#include "framework/metrics/metric_value.h"
 
 namespace longspan {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/metrics/figure.h"
+#include "framework/metrics/metric_value.h"
 #include "framework/metrics/retrieval.h"
 
 namespace longspan {

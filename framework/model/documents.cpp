@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/core/queued_copy.h"
+#include "framework/core/async_copy.h"
 
 namespace longspan {
 namespace {

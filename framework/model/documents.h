@@ -3,7 +3,7 @@
 // segment.
 #pragma once
 
-#include "framework/model/reading.h"
+#include "framework/model/model_input.h"
 
 namespace longspan {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/core/options.h"
-#include "framework/model/body.h"
+#include "framework/model/backbone.h"
 
 namespace longspan {
 

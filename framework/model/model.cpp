@@ -5,10 +5,10 @@
 
 #include "framework/autograd/collectives.h"
 #include "framework/autograd/ops.h"
-#include "framework/model/best_words.h"
+#include "framework/model/argmax_tokens.h"
 #include "framework/model/refinement.h"
-#include "framework/nn/attention/kept_keys.h"
-#include "framework/nn/inner_losses.h"
+#include "framework/nn/attention/kv_cache.h"
+#include "framework/nn/layer_losses.h"
 
 namespace longspan {
 

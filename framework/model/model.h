@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "framework/model/readout.h"
+#include "framework/model/output_head.h"
 #include "framework/nn/layers.h"
 
 namespace longspan {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "framework/core/queued_copy.h"
-#include "framework/model/shared_time.h"
+#include "framework/core/async_copy.h"
+#include "framework/model/sequence_parallel.h"
 
 namespace longspan {
 namespace {

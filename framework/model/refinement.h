@@ -1,7 +1,7 @@
 // What a target that is said several times is read as in training (Lee et al. 2018).
 #pragma once
 
-#include "framework/model/body.h"
+#include "framework/model/backbone.h"
 
 namespace longspan {
 

@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "framework/autograd/ops.h"
-#include "framework/core/queued_copy.h"
+#include "framework/core/async_copy.h"
+#include "framework/model/all_gather_logits.h"
 #include "framework/model/model.h"
-#include "framework/model/whole_logits.h"
 
 namespace longspan {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "framework/core/options.h"
-#include "framework/model/reading.h"
-#include "framework/nn/pass.h"
+#include "framework/model/model_input.h"
+#include "framework/nn/forward_context.h"
 
 namespace longspan {
 

@@ -1,8 +1,8 @@
 #include "framework/nn/embedding.h"
 
-#include "framework/autograd/cap.h"
 #include "framework/autograd/recompute.h"
 #include "framework/autograd/scaled.h"
+#include "framework/autograd/soft_cap.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/matmul.h"
 

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "framework/autograd/ops.h"
-#include "framework/nn/adapter.h"
+#include "framework/nn/forward_context.h"
+#include "framework/nn/lora.h"
 #include "framework/nn/parameters.h"
-#include "framework/nn/pass.h"
 #include "framework/nn/power_statistics.h"
 #include "framework/nn/region.h"
 

@@ -8,7 +8,7 @@
 
 #include "framework/autograd/power_norm.h"
 #include "framework/comm/communicator.h"
-#include "framework/nn/pass.h"
+#include "framework/nn/forward_context.h"
 
 namespace longspan {
 

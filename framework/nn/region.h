@@ -2,7 +2,7 @@
 #pragma once
 
 #include "framework/autograd/collectives.h"
-#include "framework/nn/time_division.h"
+#include "framework/nn/sequence_shard.h"
 
 namespace longspan {
 

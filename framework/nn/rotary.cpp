@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "framework/core/queued_copy.h"
+#include "framework/core/async_copy.h"
 
 namespace longspan {
 namespace {

@@ -11,7 +11,7 @@
 #include "framework/autograd/ring_attention.h"
 #include "framework/core/byte_text.h"
 #include "framework/kernels/attention/tile_plan.h"
-#include "framework/planning/dry_rollout.h"
+#include "framework/planning/meta_rollout.h"
 #include "framework/train/trainer.h"
 
 namespace longspan {
@@ -241,6 +241,7 @@ std::vector<MemorySaving> plan_savings(const Reconfigure& reconfigure,
                                        const DataSizes& ids) {
   const MeshShape& mesh = plan.mesh;
   const std::string recompute = "memory.recompute_granularity=full";
+  const std::string each_layer = "memory.recompute_num_layers=1";
   const std::string reversible = "model.residual.type=reversible";
   const std::string feed_forward = "memory.num_feed_forward_chunks=16";
   const std::string loss = "memory.num_loss_chunks=16";
@@ -273,7 +274,9 @@ std::vector<MemorySaving> plan_savings(const Reconfigure& reconfigure,
       {reversible, feed_forward, loss, accumulation, zero2, narrow},
   };
   std::vector<MemorySaving> result;
-  for (const std::vector<std::string>& keys : tried) {
+  for (std::vector<std::string> keys : tried) {
+    if (settings->memory.recompute_num_layers != 1 && std::ranges::count(keys, recompute) > 0)
+      keys.push_back(each_layer);
     try {
       result.push_back({keys, plan_step(*reconfigure(keys), mesh, ids, plan.processor)});
     } catch (const ConfigurationError&) {

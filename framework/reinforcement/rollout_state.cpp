@@ -4,7 +4,7 @@
 #include "checkpoints/checkpoint.h"
 #include "framework/core/error.h"
 #include "framework/reinforcement/rollouts.h"
-#include "framework/train/carried_state.h"
+#include "framework/train/recurrent_state_io.h"
 
 namespace longspan {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "framework/core/error.h"
-#include "framework/reinforcement/advantages.h"
+#include "framework/reinforcement/gae.h"
 
 namespace longspan {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "framework/data/rollout_options.h"
 #include "framework/data/source.h"
-#include "framework/reinforcement/lives.h"
 #include "framework/reinforcement/step_reader.h"
+#include "framework/reinforcement/vector_env.h"
 
 namespace longspan {
 

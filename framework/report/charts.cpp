@@ -6,7 +6,7 @@
 #include <array>
 #include <iterator>
 
-#include "framework/report/run_metrics.h"
+#include "framework/report/metrics_file.h"
 
 namespace longspan {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/report/metric_line.h"
-#include "framework/report/run_metrics.h"
+#include "framework/report/metrics_file.h"
 
 namespace longspan {
 

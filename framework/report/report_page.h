@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "framework/report/chart_library.h"
+#include "framework/report/metrics_file.h"
 #include "framework/report/run_attention.h"
-#include "framework/report/run_metrics.h"
 #include "framework/report/run_samples.h"
 
 namespace longspan {

@@ -3,8 +3,8 @@
 #include <system_error>
 
 #include "framework/runs/checkpoint_values.h"
-#include "framework/runs/introduction.h"
-#include "framework/runs/start_from.h"
+#include "framework/runs/init_from.h"
+#include "framework/runs/run_summary.h"
 #include "framework/tasks/labelled_task.h"
 
 namespace longspan {

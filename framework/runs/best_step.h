@@ -6,7 +6,7 @@
 #include <string>
 
 #include "checkpoints/training_state.h"
-#include "framework/settings/settings.h"
+#include "framework/settings/run_config.h"
 
 namespace longspan {
 

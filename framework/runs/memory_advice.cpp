@@ -7,7 +7,7 @@
 #include "framework/core/byte_text.h"
 #include "framework/core/out_of_memory.h"
 #include "framework/planning/machine.h"
-#include "framework/runs/reading.h"
+#include "framework/runs/reading_progress.h"
 
 namespace longspan {
 namespace {

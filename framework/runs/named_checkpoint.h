@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "checkpoints/checkpoint.h"
-#include "framework/core/named_path.h"
+#include "framework/core/config_path.h"
 
 namespace longspan {
 

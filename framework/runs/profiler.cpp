@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/core/host_name.h"
-#include "framework/data/new_file.h"
-#include "framework/profiling/dear_lines.h"
+#include "framework/data/atomic_file.h"
 #include "framework/profiling/gather_text.h"
+#include "framework/profiling/profile_summary.h"
 
 namespace longspan {
 namespace {

@@ -9,8 +9,8 @@
 #include "framework/core/stopwatch.h"
 #include "framework/runs/checkpoint_values.h"
 #include "framework/runs/loading.h"
-#include "framework/runs/metrics.h"
 #include "framework/runs/named_checkpoint.h"
+#include "framework/runs/step_metrics.h"
 
 namespace longspan {
 namespace {

@@ -15,7 +15,7 @@
 #include "framework/runs/skipped_data.h"
 #include "framework/runs/stop_request.h"
 #include "framework/runs/training_run.h"
-#include "framework/settings/settings.h"
+#include "framework/settings/run_config.h"
 #include "framework/tasks/task.h"
 
 namespace longspan {

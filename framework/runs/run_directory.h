@@ -7,7 +7,7 @@
 
 #include "checkpoints/files.h"
 #include "framework/comm/process_mesh.h"
-#include "framework/core/named_path.h"
+#include "framework/core/config_path.h"
 
 namespace longspan {
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "framework/runs/best_step.h"
-#include "framework/runs/run_parts.h"
 #include "framework/runs/saved_losses.h"
 #include "framework/runs/skipped_data.h"
+#include "framework/runs/training_context.h"
 
 namespace longspan {
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "framework/planning/needed_flops.h"
-#include "framework/runs/metrics.h"
+#include "framework/planning/model_flops.h"
 #include "framework/runs/step_meter.h"
+#include "framework/runs/step_metrics.h"
 
 namespace longspan {
 

@@ -11,7 +11,7 @@
 
 #include "checkpoints/files.h"
 #include "framework/core/host_name.h"
-#include "framework/runs/metrics.h"
+#include "framework/runs/step_metrics.h"
 
 namespace longspan {
 

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "framework/comm/launcher.h"
+#include "framework/core/crash_handler.h"
 #include "framework/core/error.h"
-#include "framework/core/sudden_end.h"
 
 namespace longspan {
 namespace {

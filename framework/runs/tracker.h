@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "framework/runs/log.h"
-#include "framework/runs/metrics.h"
 #include "framework/runs/run_directory.h"
-#include "framework/settings/settings.h"
+#include "framework/runs/step_metrics.h"
+#include "framework/settings/run_config.h"
+#include "framework/tracking/jsonl_file.h"
 #include "framework/tracking/metrics_record.h"
 #include "framework/tracking/prometheus_endpoint.h"
-#include "framework/tracking/step_lines.h"
 #include "framework/tracking/tensorboard.h"
 
 namespace longspan {

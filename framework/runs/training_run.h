@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "framework/comm/session.h"
-#include "framework/data/document_supply.h"
+#include "framework/data/user_documents.h"
 #include "framework/planning/plan.h"
 #include "framework/runs/profiler.h"
 
@@ -32,7 +32,7 @@ struct TrainingRunText {
   Reconfigure reconfigure;
 };
 
-struct StepMetrics;  // framework/runs/metrics.h
+struct StepMetrics;  // framework/runs/step_metrics.h
 
 // What a program that trains adds of its own, on each of its ranks.
 struct TrainingHooks {

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "framework/runs/run_parts.h"
+#include "framework/runs/training_context.h"
 
 namespace longspan {
 

@@ -5,7 +5,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/utf8.h"
-#include "framework/data/subword_model.h"
+#include "framework/data/sentencepiece_model.h"
 #include "framework/tokenizers/json_tokenizer.h"
 
 namespace longspan {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/comm/gpu_collectives.h"
-#include "framework/core/named_path.h"
+#include "framework/core/config_path.h"
 
 namespace longspan {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "framework/core/error.h"
-#include "framework/data/first_rank.h"
+#include "framework/data/rank_zero.h"
 #include "framework/data/text_files.h"
 #include "framework/data/text_input.h"
 
@@ -12,14 +12,14 @@ namespace {
 
 // Of each row, where nothing says how many batches are read.
 constexpr std::int64_t usual_episodes = 8;
-constexpr std::int64_t most_bytes = std::int64_t{64} << 20;
+constexpr std::int64_t max_environment_bytes = std::int64_t{64} << 20;
 
 }  // namespace
 
 Environment read_environment(const ConfigPath& path, const Communicator& all) {
   const std::string text =
       run_on_rank_zero(all, path, 0, {}, [path = ConfigPath(path)](const ProgressCallback&) {
-        std::string found = open_plain_text(path)->text(most_bytes);
+        std::string found = open_plain_text(path)->text(max_environment_bytes);
         parse_environment(found, path.describe());  // here its mistakes are told once
         return found;
       });

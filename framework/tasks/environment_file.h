@@ -2,7 +2,7 @@
 #pragma once
 
 #include "framework/comm/communicator.h"
-#include "framework/core/named_path.h"
+#include "framework/core/config_path.h"
 #include "framework/data/label_set.h"
 #include "framework/environments/environment.h"
 

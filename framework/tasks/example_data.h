@@ -9,7 +9,7 @@
 
 #include "framework/data/batch_rows.h"
 #include "framework/data/examples.h"
-#include "framework/data/ordered_reader.h"
+#include "framework/data/sequential_reader.h"
 #include "framework/tasks/task.h"
 
 namespace longspan {

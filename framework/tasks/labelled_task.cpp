@@ -6,7 +6,7 @@
 
 #include "framework/core/option_text.h"
 #include "framework/core/unsigned_nan.h"
-#include "framework/data/ordered_reader.h"
+#include "framework/data/sequential_reader.h"
 #include "framework/data/text_files.h"
 #include "framework/tasks/example_data.h"
 

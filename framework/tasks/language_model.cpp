@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include "framework/core/random.h"
-#include "framework/data/mixed_reader.h"
+#include "framework/data/mixture_source.h"
 #include "framework/data/text_files.h"
-#include "framework/model/vocabulary_readout.h"
+#include "framework/model/lm_head.h"
 #include "framework/tasks/continuations.h"
 #include "framework/tasks/evaluation.h"
-#include "framework/tasks/supplied_source.h"
+#include "framework/tasks/user_document_source.h"
 
 namespace longspan {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/shape.h"
-#include "framework/tasks/watched_sums.h"
+#include "framework/tasks/auxiliary_metrics.h"
 
 namespace longspan {
 

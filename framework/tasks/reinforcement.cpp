@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "framework/core/unsigned_nan.h"
-#include "framework/model/policy_readout.h"
+#include "framework/model/policy_head.h"
 #include "framework/reinforcement/rollouts.h"
 #include "framework/tasks/environment_file.h"
 #include "framework/tasks/environment_task.h"

@@ -11,7 +11,7 @@
 #include "framework/metrics/spans.h"
 #include "framework/metrics/sums.h"
 #include "framework/metrics/text.h"
-#include "framework/model/tag_readout.h"
+#include "framework/model/tagging_head.h"
 #include "framework/tasks/labelled_text.h"
 
 namespace longspan {

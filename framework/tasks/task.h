@@ -14,15 +14,15 @@
 #include "framework/core/text_sample.h"
 #include "framework/data/batch_shape.h"
 #include "framework/data/data_options.h"
-#include "framework/data/document_supply.h"
 #include "framework/data/image_shape.h"
 #include "framework/data/label_set.h"
 #include "framework/data/png_image.h"
 #include "framework/data/source.h"
+#include "framework/data/user_documents.h"
 #include "framework/decoding/sampling.h"
-#include "framework/metrics/figure.h"
+#include "framework/metrics/metric_value.h"
 #include "framework/model/model.h"
-#include "framework/tasks/text_identity.h"
+#include "framework/tasks/data_fingerprint.h"
 #include "framework/tasks/translate.h"
 
 namespace longspan {

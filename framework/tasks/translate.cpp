@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "framework/data/batch_plan.h"
-#include "framework/data/subword_model.h"
-#include "framework/data/text_frame.h"
-#include "framework/model/whole_logits.h"
-#include "framework/nn/attention/kept_keys.h"
+#include "framework/data/sentencepiece_model.h"
+#include "framework/data/special_token_template.h"
+#include "framework/model/all_gather_logits.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "framework/tasks/masked_search.h"
 #include "framework/tasks/padded_rows.h"
 

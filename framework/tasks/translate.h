@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/sentence_ids.h"
+#include "framework/data/special_token_ids.h"
 #include "framework/data/tokenizer.h"
-#include "framework/decoding/search.h"
+#include "framework/decoding/beam_search.h"
 #include "framework/model/model.h"
 
 namespace longspan {

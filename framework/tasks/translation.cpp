@@ -9,8 +9,8 @@
 #include "framework/core/unsigned_nan.h"
 #include "framework/data/line_file.h"
 #include "framework/data/lines.h"
-#include "framework/data/ordered_reader.h"
-#include "framework/data/pair_examples.h"
+#include "framework/data/parallel_examples.h"
+#include "framework/data/sequential_reader.h"
 #include "framework/data/text_files.h"
 #include "framework/metrics/bleu.h"
 #include "framework/metrics/chrf.h"
@@ -19,9 +19,9 @@
 #include "framework/metrics/likelihood.h"
 #include "framework/metrics/sums.h"
 #include "framework/metrics/text.h"
-#include "framework/model/pair_readout.h"
+#include "framework/model/seq2seq_head.h"
+#include "framework/tasks/auxiliary_metrics.h"
 #include "framework/tasks/example_data.h"
-#include "framework/tasks/watched_sums.h"
 
 namespace longspan {
 namespace {

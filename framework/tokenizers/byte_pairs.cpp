@@ -8,9 +8,9 @@
 
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
-#include "framework/tokenizers/byte_letters.h"
+#include "framework/tokenizers/byte_to_unicode.h"
 #include "framework/tokenizers/characters.h"
-#include "framework/tokenizers/text_cuts.h"
+#include "framework/tokenizers/chunk_boundaries.h"
 #include "framework/tokenizers/word_model.h"
 
 namespace longspan {

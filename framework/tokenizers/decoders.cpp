@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "framework/tokenizers/byte_letters.h"
+#include "framework/tokenizers/byte_to_unicode.h"
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/pattern.h"
 

@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "framework/tokenizers/characters.h"
+#include "framework/tokenizers/chunk_boundaries.h"
 #include "framework/tokenizers/normalizers.h"
-#include "framework/tokenizers/text_cuts.h"
 
 namespace longspan {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <vector>
 
-#include "framework/tokenizers/byte_letters.h"
+#include "framework/tokenizers/byte_to_unicode.h"
 #include "framework/tokenizers/characters.h"
+#include "framework/tokenizers/chunk_boundaries.h"
 #include "framework/tokenizers/pattern.h"
-#include "framework/tokenizers/text_cuts.h"
 
 namespace longspan {
 namespace {

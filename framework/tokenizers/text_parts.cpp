@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "framework/tokenizers/characters.h"
-#include "framework/tokenizers/text_cuts.h"
+#include "framework/tokenizers/chunk_boundaries.h"
 
 namespace longspan {
 namespace {

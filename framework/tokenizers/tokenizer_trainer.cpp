@@ -9,11 +9,11 @@
 
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
-#include "framework/tokenizers/byte_letters.h"
+#include "framework/tokenizers/byte_to_unicode.h"
 #include "framework/tokenizers/characters.h"
+#include "framework/tokenizers/chunk_boundaries.h"
 #include "framework/tokenizers/normalizers.h"
 #include "framework/tokenizers/pre_tokenizers.h"
-#include "framework/tokenizers/text_cuts.h"
 
 namespace longspan {
 namespace {

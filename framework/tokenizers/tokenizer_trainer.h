@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/tokenizers/pair_trainer.h"
+#include "framework/tokenizers/bpe_trainer.h"
 #include "framework/tokenizers/word_counts.h"
 
 namespace longspan {

@@ -14,9 +14,9 @@
 #include <optional>
 #include <vector>
 
+#include "framework/tracking/append_file.h"
 #include "framework/tracking/event_messages.h"
 #include "framework/tracking/masked_crc.h"
-#include "framework/tracking/written_file.h"
 
 namespace longspan {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "framework/tracking/step_lines.h"
+#include "framework/tracking/jsonl_file.h"
 
 namespace longspan {
 

@@ -7,7 +7,7 @@
 #include "checkpoints/training_state.h"
 #include "framework/nn/parameters.h"
 #include "framework/train/optimizers/optimizer_options.h"
-#include "framework/train/optimizers/update_rule.h"
+#include "framework/train/optimizers/optimizer_rule.h"
 
 namespace longspan {
 

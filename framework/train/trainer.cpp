@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "framework/autograd/ops.h"
-#include "framework/core/queued_copy.h"
+#include "framework/core/async_copy.h"
 #include "framework/core/unsigned_nan.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/nn/inner_losses.h"
-#include "framework/train/carried_state.h"
+#include "framework/nn/layer_losses.h"
 #include "framework/train/divergence.h"
 #include "framework/train/parameter_state.h"
+#include "framework/train/recurrent_state_io.h"
 
 namespace longspan {
 namespace {

@@ -136,7 +136,7 @@ void declare_start(OptionTable& table, InitFromOptions& options) {
       "they are drawn from run.seed, as [output] is where another text is read out");
   table.add(changed_key,
             options.changed,
-            "keys, or what they begin with, that are meant to be others than those of "
+            "keys, or sections of them, that are meant to be others than those of "
             "training.init_from.path, though its weights were trained with those: [model.rope] for "
             "longer sequences, [model.attention.layer_types] for other kinds of it. Others that "
             "change what the weights mean are refused");

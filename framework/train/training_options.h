@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/core/named_path.h"
+#include "framework/core/config_path.h"
 #include "framework/core/options.h"
 #include "framework/model/policy_options.h"
 #include "framework/model/scheduled_sampling.h"

@@ -3,7 +3,7 @@
 #include "framework/core/option_text.h"
 #include "framework/weights/activation_names.h"
 #include "framework/weights/example_length.h"
-#include "framework/weights/pair_settings.h"
+#include "framework/weights/seq2seq_config.h"
 
 namespace longspan::bart {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "framework/core/option_text.h"
 #include "framework/weights/activation_names.h"
-#include "framework/weights/layer_windows.h"
 #include "framework/weights/rope.h"
+#include "framework/weights/sliding_windows.h"
 
 namespace longspan::llama {
 namespace {

@@ -5,7 +5,7 @@
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
 #include "framework/weights/activation_names.h"
-#include "framework/weights/pair_settings.h"
+#include "framework/weights/seq2seq_config.h"
 
 namespace longspan::t5 {
 namespace {

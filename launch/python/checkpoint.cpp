@@ -14,8 +14,8 @@
 
 #include "framework/runs/loading.h"
 #include "launch/checkpoint_path.h"
+#include "launch/no_checkpoint.h"
 #include "launch/python/python_values.h"
-#include "launch/unsaved_run.h"
 
 namespace longspan::python {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/error.h"
-#include "launch/metrics_lines.h"
+#include "launch/metrics_reader.h"
 #include "launch/python/python_values.h"
 #include "launch/run_record.h"
 #include "launch/yaml.h"

@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "framework/runs/metrics.h"
+#include "framework/runs/step_metrics.h"
 #include "framework/tracking/json_lines.h"
 #include "launch/configuration.h"
 #include "launch/python/python_values.h"

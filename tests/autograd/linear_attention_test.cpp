@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "framework/autograd/l2_normalize.h"
 #include "framework/autograd/random_features.h"
-#include "framework/autograd/unit_rows.h"
 #include "tests/support/gradient_check.h"
 
 namespace longspan::linear_attention_test {

@@ -2,7 +2,7 @@
 #include "framework/autograd/ops.h"
 
 #include "framework/autograd/collectives.h"
-#include "framework/autograd/hyperbolic_tangent.h"
+#include "framework/autograd/tanh.h"
 #include "tests/support/gradient_check.h"
 
 namespace longspan::ops_test {

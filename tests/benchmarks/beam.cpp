@@ -11,9 +11,9 @@
 #include <limits>
 #include <string>
 
-#include "framework/decoding/search.h"
-#include "framework/model/whole_logits.h"
-#include "framework/nn/attention/kept_keys.h"
+#include "framework/decoding/beam_search.h"
+#include "framework/model/all_gather_logits.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "tests/benchmarks/support/pairs_model.h"
 
 namespace longspan {

@@ -11,9 +11,9 @@
 #include <limits>
 #include <string>
 
-#include "framework/decoding/search.h"
+#include "framework/decoding/beam_search.h"
 #include "framework/nn/attention/attention.h"
-#include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/positions.h"

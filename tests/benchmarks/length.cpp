@@ -13,7 +13,7 @@
 #include <map>
 #include <string>
 
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/softmax_attention.h"
 
 namespace longspan {

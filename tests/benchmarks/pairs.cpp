@@ -22,8 +22,8 @@
 
 #include "framework/comm/session.h"
 #include "framework/data/bucketed_source.h"
-#include "framework/data/pair_examples.h"
-#include "framework/data/subword_model.h"
+#include "framework/data/parallel_examples.h"
+#include "framework/data/sentencepiece_model.h"
 #include "framework/train/trainer.h"
 #include "tests/benchmarks/support/bench_device.h"
 #include "tests/benchmarks/support/pairs_model.h"

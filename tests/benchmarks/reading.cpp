@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/mixed_reader.h"
+#include "framework/data/mixture_source.h"
 #include "framework/data/stream_reader.h"
 #include "tests/data/temporary_file.h"
 #include "tests/support/process_bytes.h"

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "checkpoints/background_save.h"
-#include "framework/core/sudden_end.h"
+#include "framework/core/crash_handler.h"
 #include "tests/checkpoints/checkpoint_testing.h"
 
 namespace longspan::testing {

@@ -9,8 +9,8 @@
 
 #include "framework/core/options.h"
 #include "framework/data/batch_loader.h"
-#include "framework/data/ordered_reader.h"
-#include "framework/data/subword_model.h"
+#include "framework/data/sentencepiece_model.h"
+#include "framework/data/sequential_reader.h"
 #include "tests/data/example_files.h"
 #include "tests/data/subword_text.h"
 

@@ -12,7 +12,7 @@
 #include "framework/data/json_field.h"
 #include "framework/data/tokenizer.h"
 #include "framework/tokenizers/characters.h"
-#include "framework/tokenizers/text_cuts.h"
+#include "framework/tokenizers/chunk_boundaries.h"
 #include "tests/data/packed_text.h"
 #include "tests/data/subword_text.h"
 #include "tests/data/temporary_file.h"
@@ -46,7 +46,7 @@ Texts documents_of(DocumentReader& reader) {
   Texts texts;
   for (Document document; reader.next(document);) {
     reader.take_text(document);
-    if (document.goes_on)
+    if (document.is_continuation)
       texts.back() += document.text;
     else
       texts.push_back(document.text);
@@ -128,7 +128,7 @@ TEST(DocumentReader, AWholeFileComesInPartsThatAreLines) {
       std::int64_t count = 0;
       std::string joined;
       for (Document document; reader.next(document); ++count) {
-        EXPECT_EQ(document.goes_on, count > 0);
+        EXPECT_EQ(document.is_continuation, count > 0);
         EXPECT_EQ(document.byte, std::ssize(joined));
         EXPECT_EQ(document.line, 1 + std::ranges::count(joined, '\n'));
         EXPECT_LE(document.text.size(), 40'000);

@@ -8,7 +8,7 @@
 #include "framework/core/error.h"
 #include "framework/data/batch_rows.h"
 #include "framework/data/examples.h"
-#include "framework/data/pair_examples.h"
+#include "framework/data/parallel_examples.h"
 #include "tests/data/temporary_file.h"
 
 namespace longspan::testing {

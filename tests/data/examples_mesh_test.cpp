@@ -3,7 +3,7 @@
 
 #include "framework/data/bucketed_source.h"
 #include "framework/data/label_examples.h"
-#include "framework/data/pair_examples.h"
+#include "framework/data/parallel_examples.h"
 #include "tests/data/example_files.h"
 #include "tests/support/mesh_runner.h"
 

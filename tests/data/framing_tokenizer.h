@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "framework/data/sentence_ids.h"
+#include "framework/data/special_token_ids.h"
 #include "framework/tokenizers/json_tokenizer.h"
 
 namespace longspan::testing {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "framework/data/subword_model.h"
+#include "framework/data/sentencepiece_model.h"
 #include "tests/data/example_files.h"
 #include "tests/data/subword_text.h"
 

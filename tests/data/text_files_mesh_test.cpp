@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/core/error.h"
-#include "framework/data/first_rank.h"
+#include "framework/data/rank_zero.h"
 #include "framework/data/text_files.h"
 #include "tests/data/subword_text.h"
 #include "tests/data/temporary_file.h"

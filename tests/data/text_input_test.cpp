@@ -7,12 +7,12 @@
 #include <filesystem>
 
 #include "framework/core/error.h"
+#include "framework/data/alignments.h"
 #include "framework/data/document_reader.h"
 #include "framework/data/json_field.h"
 #include "framework/data/label_examples.h"
 #include "framework/data/line_file.h"
-#include "framework/data/link_lines.h"
-#include "framework/data/pair_examples.h"
+#include "framework/data/parallel_examples.h"
 #include "framework/data/path_pattern.h"
 #include "framework/data/tag_examples.h"
 #include "framework/data/text_files.h"

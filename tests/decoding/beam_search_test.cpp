@@ -5,7 +5,7 @@
 #include <map>
 
 #include "framework/core/error.h"
-#include "tests/decoding/search_testing.h"
+#include "tests/decoding/beam_search_testing.h"
 
 namespace longspan::beam_search_test {
 namespace {

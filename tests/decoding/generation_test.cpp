@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "tests/support/small_models.h"
 
 namespace longspan::generation_test {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "framework/core/error.h"
-#include "tests/decoding/search_testing.h"
+#include "tests/decoding/beam_search_testing.h"
 
 namespace longspan::sampling_test {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "framework/model/vocabulary_readout.h"
+#include "framework/model/lm_head.h"
 #include "framework/train/trainer.h"
 #include "tests/models/model_testing.h"
 

@@ -1,7 +1,7 @@
 // What a plan says a GPU will hold, against what the emulated one holds.
 #include "framework/planning/plan.h"
 
-#include "framework/kernels/cuda/product.h"
+#include "framework/kernels/cuda/cublaslt_gemm.h"
 #include "tests/device/device_training.h"
 
 namespace longspan::plan_test {

@@ -1,7 +1,7 @@
 // What a training step asks of the device once all of its buffers have been used.
 #include <atomic>
 
-#include "framework/core/queued_copy.h"
+#include "framework/core/async_copy.h"
 #include "tests/device/device_training.h"
 #include "tests/support/emulated_cuda/counts.h"
 #include "tests/support/emulated_cuda/cuda_runtime.h"

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "framework/data/corpus_file.h"
-#include "framework/data/id_file.h"
-#include "framework/data/id_text.h"
+#include "framework/data/token_id_file.h"
+#include "framework/data/token_id_text.h"
 #include "tests/fuzz/fuzzing.h"
 
 namespace longspan::fuzzing {

@@ -2,11 +2,11 @@
 // samples.jsonl, log.txt and a file of what heads look at.
 #include <nlohmann/json.hpp>
 
-#include "framework/report/growing_metrics.h"
 #include "framework/report/log_warnings.h"
 #include "framework/report/page_data.h"
 #include "framework/report/report_page.h"
-#include "launch/metrics_lines.h"
+#include "framework/report/tailed_metrics.h"
+#include "launch/metrics_reader.h"
 #include "tests/fuzz/fuzzing.h"
 
 namespace longspan::fuzzing {

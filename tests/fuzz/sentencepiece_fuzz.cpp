@@ -1,7 +1,7 @@
 // Models of SentencePiece. The first byte says how many bytes behind it are a text for the model.
 #include <algorithm>
 
-#include "framework/data/subword_model.h"
+#include "framework/data/sentencepiece_model.h"
 #include "framework/data/tokenizer.h"
 #include "tests/fuzz/fuzzing.h"
 

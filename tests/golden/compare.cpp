@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "framework/autograd/ops.h"
-#include "framework/autograd/time_products.h"
+#include "framework/autograd/sequence_products.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::golden {

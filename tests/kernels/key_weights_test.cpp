@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/kernels/attention/position_softmax.h"
+#include "framework/kernels/attention/sequence_softmax.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::key_weights_test {

@@ -1,8 +1,8 @@
 #include "framework/kernels/layer_norm.h"
 
-#include "framework/kernels/add_dropped.h"
+#include "framework/kernels/dropout_add.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/kernels/layer_norm_of_sum.h"
+#include "framework/kernels/residual_layer_norm.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::layer_norm_test {

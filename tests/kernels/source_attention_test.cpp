@@ -1,7 +1,7 @@
 // The probabilities of heads and what is made of them, as each backend computes it; their gradients
 // against differences are in tests/autograd.
-#include "framework/kernels/copying.h"
-#include "framework/kernels/head_attention.h"
+#include "framework/kernels/dense_attention_weights.h"
+#include "framework/kernels/pointer_generator.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::source_attention_test {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <ctime>
 
-#include "framework/core/complaint.h"
+#include "framework/core/diagnostic.h"
 #include "launch/configuration.h"
 #include "tests/support/sanitizers.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "framework/core/field_names.h"
-#include "launch/option_values.h"
+#include "launch/option_schema.h"
 
 namespace longspan::reference_test {
 namespace {

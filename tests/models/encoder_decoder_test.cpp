@@ -1,5 +1,5 @@
 // An encoder reads a source, a decoder says a target and looks at it.
-#include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "tests/data/temporary_file.h"
 #include "tests/models/encoder_decoder_testing.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "framework/data/examples.h"
-#include "framework/model/pair_readout.h"
+#include "framework/model/seq2seq_head.h"
 #include "models/encoder_decoder.h"
 #include "tests/models/model_testing.h"
 

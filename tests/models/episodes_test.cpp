@@ -1,7 +1,7 @@
 // What rows carry of an episode that has ended is not seen any more.
 #include "framework/data/episode_source.h"
-#include "framework/model/forgotten_keys.h"
-#include "framework/model/tag_readout.h"
+#include "framework/model/expired_keys.h"
+#include "framework/model/tagging_head.h"
 #include "framework/train/trainer.h"
 #include "tests/models/model_testing.h"
 

@@ -3,7 +3,7 @@
 
 #include <numbers>
 
-#include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "tests/models/image_testing.h"
 
 namespace longspan::image_transformer_test {

@@ -2,7 +2,7 @@
 // as each position needs.
 #include "models/recurrence.h"
 
-#include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "tests/models/encoder_decoder_testing.h"
 
 namespace longspan::recurrence_test {

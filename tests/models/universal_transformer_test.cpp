@@ -1,7 +1,7 @@
 // The Universal Transformer: one block's weights in every step.
 #include "models/universal_transformer.h"
 
-#include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "tests/models/model_testing.h"
 
 namespace longspan::universal_transformer_test {

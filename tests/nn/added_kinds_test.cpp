@@ -1,7 +1,7 @@
 // Attention kinds that a program adds to those of the library.
 #include <gtest/gtest.h>
 
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 
 namespace longspan::added_kinds_test {
 namespace {

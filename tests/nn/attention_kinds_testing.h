@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/softmax_attention.h"
 #include "tests/support/gradient_check.h"
 

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <thread>
 
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 
 namespace longspan::attention_pairs_test {
 namespace {

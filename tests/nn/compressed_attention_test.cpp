@@ -1,7 +1,7 @@
 #include "framework/nn/attention/compressed_attention.h"
 
 #include "framework/nn/attention/attention.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/softmax_attention.h"
 #include "tests/nn/layer_testing.h"
 

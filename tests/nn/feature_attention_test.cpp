@@ -4,8 +4,8 @@
 
 #include "framework/autograd/random_features.h"
 #include "framework/nn/attention/attention.h"
-#include "framework/nn/attention/kept_keys.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/attention/performer_attention.h"
 #include "framework/nn/attention/random_projection.h"
 #include "tests/nn/layer_testing.h"

@@ -1,7 +1,7 @@
 // Attention with fewer heads of keys than of queries, norms of both, and biases apart.
 #include "framework/nn/attention/attention.h"
-#include "framework/nn/attention/kept_keys.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/attention/softmax_attention.h"
 #include "tests/nn/layer_testing.h"
 

@@ -1,7 +1,7 @@
 // Stacks read on from kept keys whatever their residual is: what they keep for a backward pass does
 // not matter where there is none.
 #include "framework/nn/attention/attention.h"
-#include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/residual/gated.h"
 #include "framework/nn/residual/reversible.h"

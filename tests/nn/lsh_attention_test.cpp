@@ -5,7 +5,7 @@
 
 #include "framework/autograd/dtypes.h"
 #include "framework/nn/attention/attention.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "tests/nn/layer_testing.h"
 
 namespace longspan::lsh_attention_test {

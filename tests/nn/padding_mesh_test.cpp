@@ -2,7 +2,7 @@
 // memory mode what they are on one process.
 #include "framework/autograd/recompute.h"
 #include "framework/nn/attention/attention.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/lsh_attention.h"
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/attention/softmax_attention.h"

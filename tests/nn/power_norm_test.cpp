@@ -1,5 +1,5 @@
 // Power norms: exact while rows are divided by their own squares, then the paper's recurrences.
-#include "framework/autograd/time_products.h"
+#include "framework/autograd/sequence_products.h"
 #include "framework/nn/layers.h"
 #include "tests/nn/layer_testing.h"
 

@@ -1,7 +1,7 @@
 // What is measured of a rebuilt stream does not know how the stream is divided.
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/residual/reversible.h"
-#include "framework/nn/time_division.h"
+#include "framework/nn/sequence_shard.h"
 #include "tests/nn/layer_testing.h"
 #include "tests/support/mesh_runner.h"
 

@@ -2,8 +2,8 @@
 #include "framework/nn/rotary.h"
 
 #include "framework/nn/attention/attention.h"
-#include "framework/nn/attention/kept_keys.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/attention/softmax_attention.h"
 #include "tests/nn/layer_testing.h"
 #include "tests/nn/rotary_angles.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "framework/nn/parameters.h"
-#include "framework/nn/time_division.h"
+#include "framework/nn/sequence_shard.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::testing {

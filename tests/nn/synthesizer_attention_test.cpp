@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "framework/nn/attention/attention.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "tests/nn/layer_testing.h"
 
 namespace longspan::synthesizer_attention_test {

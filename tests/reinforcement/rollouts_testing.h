@@ -1,7 +1,7 @@
 // A small model that acts in a small world, in float64.
 #pragma once
 
-#include "framework/model/policy_readout.h"
+#include "framework/model/policy_head.h"
 #include "framework/reinforcement/rollouts.h"
 #include "framework/train/trainer.h"
 #include "models/transformer_xl.h"

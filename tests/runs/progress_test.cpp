@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "framework/core/error.h"
-#include "framework/runs/reading.h"
+#include "framework/runs/reading_progress.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::progress_test {

@@ -12,7 +12,7 @@
 
 #include "checkpoints/files.h"
 #include "framework/comm/launcher.h"
-#include "framework/core/sudden_end.h"
+#include "framework/core/crash_handler.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::stop_request_test {

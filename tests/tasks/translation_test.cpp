@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "framework/data/sentence_ids.h"
+#include "framework/data/special_token_ids.h"
 #include "tests/tasks/translation_testing.h"
 
 namespace longspan::translation_test {

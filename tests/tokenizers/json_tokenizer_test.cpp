@@ -7,9 +7,9 @@
 #include <random>
 
 #include "framework/core/error.h"
-#include "framework/tokenizers/byte_letters.h"
+#include "framework/tokenizers/byte_to_unicode.h"
 #include "framework/tokenizers/characters.h"
-#include "framework/tokenizers/text_cuts.h"
+#include "framework/tokenizers/chunk_boundaries.h"
 #include "tests/tokenizers/expected_ids.h"
 
 namespace longspan::json_tokenizer_test {

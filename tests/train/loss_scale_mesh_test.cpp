@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "framework/kernels/elementwise.h"
-#include "framework/model/vocabulary_readout.h"
+#include "framework/model/lm_head.h"
 #include "framework/train/trainer.h"
 #include "tests/models/embedding_body.h"
 #include "tests/models/model_testing.h"
@@ -29,8 +29,8 @@ class FaultyReadout : public OutputHead {
       : sound_(std::move(sound)), fault_(std::move(fault)) {}
 
   std::vector<LossTerm> losses(const BackboneOutput& states,
-                              const ModelInput& reading,
-                              const ForwardContext& pass) const override {
+                               const ModelInput& reading,
+                               const ForwardContext& pass) const override {
     std::vector<LossTerm> terms = sound_->losses(states, reading, pass);
     const Fault fault = fault_(passes_++);
     if (fault == Fault::none) return terms;

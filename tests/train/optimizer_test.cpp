@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "framework/train/optimizers/kinds.h"
-#include "framework/train/optimizers/orthogonal.h"
+#include "framework/train/optimizers/newton_schulz.h"
 #include "tests/nn/layer_testing.h"
 
 namespace longspan::optimizer_test {

@@ -1,7 +1,7 @@
 // A loss of several terms: each is divided by what it counts over all ranks, then weighted.
 #include <gmock/gmock.h>
 
-#include "framework/model/vocabulary_readout.h"
+#include "framework/model/lm_head.h"
 #include "tests/data/temporary_file.h"
 #include "tests/models/embedding_body.h"
 #include "tests/models/layouts_testing.h"
@@ -25,8 +25,8 @@ class TwoTerms : public OutputHead {
         marked_(lm_head()(scope.child("marked"), body, setting)) {}
 
   std::vector<LossTerm> losses(const BackboneOutput& states,
-                              const ModelInput& reading,
-                              const ForwardContext& pass) const override {
+                               const ModelInput& reading,
+                               const ForwardContext& pass) const override {
     ModelInput marked = reading;
     marked.fields["targets"] = field_of(reading.fields, "marked");
     std::vector<LossTerm> terms = next_->losses(states, reading, pass);

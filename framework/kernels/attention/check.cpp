@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "framework/core/unneeded_flops.h"
-#include "framework/kernels/attention/given_scores.h"
+#include "framework/kernels/attention/external_scores.h"
 #include "framework/kernels/attention/pair_count.h"
 #include "framework/kernels/attention/tile_plan.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "framework/kernels/attention/attention.h"
-#include "framework/kernels/head_groups.h"
+#include "framework/kernels/repeat_kv.h"
 
 namespace longspan::tile_attention {
 

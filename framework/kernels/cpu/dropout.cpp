@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "framework/kernels/add_dropped.h"
 #include "framework/kernels/cpu/loops.h"
 #include "framework/kernels/cpu/philox.h"
+#include "framework/kernels/dropout_add.h"
 
 namespace longspan {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "framework/kernels/add_dropped.h"
 #include "framework/kernels/cpu/loops.h"
+#include "framework/kernels/dropout_add.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/kernels/layer_norm_of_sum.h"
+#include "framework/kernels/residual_layer_norm.h"
 #include "framework/kernels/shared/layer_norm.h"
 
 namespace longspan {

@@ -1,7 +1,7 @@
 // Matrix products by oneDNN.
 #pragma once
 
-#include "framework/kernels/cpu/matmul_plain.h"
+#include "framework/kernels/cpu/matmul_reference.h"
 
 namespace longspan {
 

@@ -1,6 +1,6 @@
 #include "framework/kernels/shared/policy.h"
 
-#include "framework/kernels/cpu/each_row.h"
+#include "framework/kernels/cpu/parallel_rows.h"
 
 namespace longspan {
 

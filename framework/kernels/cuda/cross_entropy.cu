@@ -1,7 +1,7 @@
 #include <limits>
 
 #include "framework/kernels/cross_entropy.h"
-#include "framework/kernels/cuda/rows.h"
+#include "framework/kernels/cuda/row_io.h"
 #include "framework/kernels/shared/cross_entropy.h"
 #include "framework/kernels/vector_math.h"
 

@@ -1,6 +1,6 @@
-#include "framework/kernels/add_dropped.h"
-#include "framework/kernels/cuda/dropped.h"
+#include "framework/kernels/cuda/dropout.h"
 #include "framework/kernels/cuda/launch.h"
+#include "framework/kernels/dropout_add.h"
 
 namespace longspan {
 namespace {

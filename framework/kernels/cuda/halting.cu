@@ -1,4 +1,4 @@
-#include "framework/kernels/cuda/block.h"
+#include "framework/kernels/cuda/block_reduce.h"
 #include "framework/kernels/cuda/launch.h"
 #include "framework/kernels/shared/halting.h"
 

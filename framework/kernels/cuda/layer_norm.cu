@@ -1,8 +1,8 @@
-#include "framework/kernels/cuda/columns.h"
-#include "framework/kernels/cuda/dropped.h"
-#include "framework/kernels/cuda/rows.h"
+#include "framework/kernels/cuda/column_sums.h"
+#include "framework/kernels/cuda/dropout.h"
+#include "framework/kernels/cuda/row_io.h"
 #include "framework/kernels/layer_norm.h"
-#include "framework/kernels/layer_norm_of_sum.h"
+#include "framework/kernels/residual_layer_norm.h"
 #include "framework/kernels/shared/layer_norm.h"
 
 namespace longspan {

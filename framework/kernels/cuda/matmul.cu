@@ -1,7 +1,7 @@
 #include <mutex>
 #include <optional>
 
-#include "framework/kernels/cuda/product.h"
+#include "framework/kernels/cuda/cublaslt_gemm.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/matmul.h"
 

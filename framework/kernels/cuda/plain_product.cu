@@ -1,5 +1,5 @@
+#include "framework/kernels/cuda/cublaslt_gemm.h"
 #include "framework/kernels/cuda/launch.h"
-#include "framework/kernels/cuda/product.h"
 #include "framework/kernels/element.h"
 
 namespace longspan {

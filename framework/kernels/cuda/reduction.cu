@@ -1,7 +1,7 @@
 #include <span>
 
-#include "framework/kernels/cuda/block.h"
-#include "framework/kernels/cuda/columns.h"
+#include "framework/kernels/cuda/block_reduce.h"
+#include "framework/kernels/cuda/column_sums.h"
 #include "framework/kernels/shared/elementwise.h"
 
 namespace longspan {

@@ -5,7 +5,7 @@
 #include "framework/autograd/additive_attention.h"
 #include "framework/kernels/attention/additive.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/positions.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "framework/nn/attention/mechanism_kind.h"
+#include "framework/nn/attention/attention_kind.h"
 
 namespace longspan {
 

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-#include "framework/core/queued_copy.h"
+#include "framework/core/async_copy.h"
 
 namespace longspan {
 

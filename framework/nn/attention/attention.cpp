@@ -1,7 +1,7 @@
 #include "framework/nn/attention/attention.h"
 
-#include "framework/nn/attention/attention_watch.h"
-#include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/attention/attention_recorder.h"
+#include "framework/nn/attention/kv_cache.h"
 
 namespace longspan {
 

@@ -6,11 +6,11 @@
 #include <string>
 
 #include "framework/autograd/head_groups.h"
-#include "framework/nn/attention/mechanism.h"
-#include "framework/nn/head_norm.h"
+#include "framework/nn/attention/attention_op.h"
+#include "framework/nn/encoder_output.h"
 #include "framework/nn/layers.h"
+#include "framework/nn/qk_norm.h"
 #include "framework/nn/rotary.h"
-#include "framework/nn/side.h"
 
 namespace longspan {
 

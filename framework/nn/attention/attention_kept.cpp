@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "framework/nn/attention/attention.h"
-#include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/attention/kv_cache.h"
 
 namespace longspan {
 namespace {

@@ -1,10 +1,10 @@
 // What heads look at of another sequence, written out.
 #include <algorithm>
 
-#include "framework/autograd/source_attention.h"
+#include "framework/autograd/cross_attention_losses.h"
+#include "framework/nn/all_gather_sequence.h"
 #include "framework/nn/attention/attention.h"
-#include "framework/nn/attention/kept_keys.h"
-#include "framework/nn/whole_time.h"
+#include "framework/nn/attention/kv_cache.h"
 
 namespace longspan {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "framework/core/options.h"
-#include "framework/nn/attention/mechanism_kind.h"
+#include "framework/nn/attention/attention_kind.h"
 
 namespace longspan {
 

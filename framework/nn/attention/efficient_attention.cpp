@@ -1,7 +1,7 @@
 #include "framework/nn/attention/efficient_attention.h"
 
 #include "framework/autograd/random_features.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/linear_attention.h"
 
 namespace longspan {

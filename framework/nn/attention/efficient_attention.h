@@ -4,7 +4,7 @@
 // 1. Not causal.
 #pragma once
 
-#include "framework/nn/attention/mechanism_kind.h"
+#include "framework/nn/attention/attention_kind.h"
 
 namespace longspan {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "framework/core/options.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/softmax_attention.h"
 
 namespace longspan {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/nn/attention/mechanism_kind.h"
+#include "framework/nn/attention/attention_kind.h"
 
 namespace longspan {
 

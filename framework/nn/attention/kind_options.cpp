@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "framework/core/option_text.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 
 namespace longspan {
 namespace {
@@ -67,12 +67,13 @@ void declare(OptionTable& table,
                         describe_kinds()),
             not_empty(),
             affects_weights(std::move(in_weights)));
-  table.add("model.attention.sliding_window",
-            options.sliding_window,
-            "keys that sliding_window, dilated and global_local see, the query itself and those "
-            "before it, in an encoder as many after it too: one number, or one for each layer",
-            not_empty(),
-            between(1, masks::unlimited));
+  table.add(
+      "model.attention.sliding_window",
+      options.sliding_window,
+      "keys that sliding_window, dilated and global_local see: the query and that many less one "
+      "before it, in an encoder also after it; one number, or one for each layer",
+      not_empty(),
+      between(1, masks::unlimited));
   table.add("model.attention.local_1d.filter_width",
             options.local_1d.filter_width,
             "keys before the block of the query that local_1d sees, in an encoder as many after "

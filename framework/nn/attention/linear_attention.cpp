@@ -1,7 +1,7 @@
 #include "framework/nn/attention/linear_attention.h"
 
 #include "framework/kernels/attention/key_weights.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 
 namespace longspan {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "framework/autograd/linear_attention.h"
-#include "framework/nn/attention/mechanism_kind.h"
+#include "framework/nn/attention/attention_kind.h"
 
 namespace longspan {
 

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "framework/autograd/collectives.h"
-#include "framework/autograd/time_products.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/autograd/sequence_products.h"
+#include "framework/nn/attention/attention_kinds.h"
+#include "framework/nn/attention/replicated_keys.h"
 #include "framework/nn/attention/softmax_attention.h"
-#include "framework/nn/attention/whole_keys.h"
 
 namespace longspan {
 namespace {

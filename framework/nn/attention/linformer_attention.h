@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "framework/core/options.h"
-#include "framework/nn/attention/mechanism_kind.h"
+#include "framework/nn/attention/attention_kind.h"
 
 namespace longspan {
 
@@ -19,7 +19,7 @@ struct LinformerOptions {
   std::optional<std::int64_t> longest = {};  // none: the training data's
 };
 
-// The keys model.linformer_*.
+// The keys model.attention.linformer.*.
 void declare(OptionTable& table, LinformerOptions& options);
 
 // K' = E^T K and V' = F^T V along time, then softmax attention over the rows of K' and V'. E and F

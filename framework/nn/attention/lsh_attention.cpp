@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/core/queued_copy.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/core/async_copy.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/softmax_attention.h"
 
 namespace longspan {

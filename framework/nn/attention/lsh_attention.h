@@ -8,7 +8,7 @@
 #include "framework/autograd/hash_attention.h"
 #include "framework/core/options.h"
 #include "framework/kernels/attention/hash_buckets.h"
-#include "framework/nn/attention/mechanism_kind.h"
+#include "framework/nn/attention/attention_kind.h"
 
 namespace longspan {
 
@@ -24,7 +24,7 @@ struct LshOptions {
   std::optional<double> self_score = {};  // none: -1e5 in float64, else -1e3
 };
 
-// The keys model.lsh_*.
+// The keys model.attention.lsh.*.
 void declare(OptionTable& table, LshOptions& options);
 
 // The buckets of a sequence of `time` tokens: as asked for, or about 2 time / chunk in two even

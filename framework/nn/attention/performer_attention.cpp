@@ -4,7 +4,7 @@
 
 #include "framework/autograd/random_features.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/linear_attention.h"
 #include "framework/nn/attention/random_projection.h"
 

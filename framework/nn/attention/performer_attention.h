@@ -6,8 +6,8 @@
 
 #include "framework/core/random.h"
 #include "framework/kernels/random_features.h"
-#include "framework/nn/attention/feature_options.h"
-#include "framework/nn/attention/mechanism_kind.h"
+#include "framework/nn/attention/attention_kind.h"
+#include "framework/nn/attention/random_feature_options.h"
 
 namespace longspan {
 

@@ -1,8 +1,8 @@
 #include "framework/nn/attention/random_feature_attention.h"
 
+#include "framework/autograd/l2_normalize.h"
 #include "framework/autograd/random_features.h"
-#include "framework/autograd/unit_rows.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/linear_attention.h"
 #include "framework/nn/attention/random_projection.h"
 

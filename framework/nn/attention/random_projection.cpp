@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "framework/core/queued_copy.h"
+#include "framework/core/async_copy.h"
 #include "framework/kernels/element.h"
 
 namespace longspan {

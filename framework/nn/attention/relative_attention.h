@@ -2,9 +2,9 @@
 // R_distance) / sqrt(dim).
 #pragma once
 
-#include "framework/nn/attention/mechanism.h"
+#include "framework/nn/attention/attention_op.h"
 #include "framework/nn/attention/pattern.h"
-#include "framework/nn/attention/softmax_form.h"
+#include "framework/nn/attention/softmax_options.h"
 #include "framework/nn/layers.h"
 
 namespace longspan {

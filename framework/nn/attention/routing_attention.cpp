@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/autograd/l2_normalize.h"
 #include "framework/autograd/routed_attention.h"
-#include "framework/autograd/time_products.h"
-#include "framework/autograd/unit_rows.h"
+#include "framework/autograd/sequence_products.h"
 #include "framework/kernels/attention/clusters.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/softmax_attention.h"
 
 namespace longspan {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "framework/core/options.h"
-#include "framework/nn/attention/mechanism_kind.h"
+#include "framework/nn/attention/attention_kind.h"
 
 namespace longspan {
 
@@ -16,7 +16,7 @@ struct RoutingOptions {
   double decay = 0.999;
 };
 
-// The keys model.routing_*.
+// The keys model.attention.routing.*.
 void declare(OptionTable& table, RoutingOptions& options);
 
 // Queries, and keys, are compared with the centroids of their head by direction. As published each

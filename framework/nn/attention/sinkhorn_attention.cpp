@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "framework/autograd/time_products.h"
-#include "framework/core/queued_copy.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/autograd/sequence_products.h"
+#include "framework/core/async_copy.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/softmax_attention.h"
 
 namespace longspan {

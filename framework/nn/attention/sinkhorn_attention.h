@@ -6,7 +6,7 @@
 
 #include "framework/autograd/sinkhorn_attention.h"
 #include "framework/core/options.h"
-#include "framework/nn/attention/mechanism_kind.h"
+#include "framework/nn/attention/attention_kind.h"
 
 namespace longspan {
 
@@ -18,7 +18,7 @@ struct SinkhornOptions {
   bool rotated = true;
 };
 
-// The keys model.sinkhorn_*.
+// The keys model.attention.sinkhorn.*.
 void declare(OptionTable& table, SinkhornOptions& options);
 
 // Each block of tokens sees itself and what the scores between blocks, products of their means, put

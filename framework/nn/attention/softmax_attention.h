@@ -2,11 +2,11 @@
 // have by distance, or nowhere.
 #pragma once
 
-#include "framework/nn/attention/distance_bias.h"
-#include "framework/nn/attention/distance_tables.h"
-#include "framework/nn/attention/mechanism.h"
+#include "framework/nn/attention/attention_op.h"
 #include "framework/nn/attention/pattern.h"
-#include "framework/nn/attention/softmax_form.h"
+#include "framework/nn/attention/relative_position_bias.h"
+#include "framework/nn/attention/relative_position_tables.h"
+#include "framework/nn/attention/softmax_options.h"
 
 namespace longspan {
 

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/autograd/time_products.h"
+#include "framework/autograd/sequence_products.h"
+#include "framework/core/async_copy.h"
 #include "framework/core/option_text.h"
-#include "framework/core/queued_copy.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/attention_kinds.h"
+#include "framework/nn/attention/replicated_keys.h"
 #include "framework/nn/attention/softmax_attention.h"
-#include "framework/nn/attention/whole_keys.h"
 
 namespace longspan {
 namespace {

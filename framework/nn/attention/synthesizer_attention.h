@@ -9,7 +9,7 @@
 
 #include "framework/autograd/given_attention.h"
 #include "framework/core/options.h"
-#include "framework/nn/attention/mechanism_kind.h"
+#include "framework/nn/attention/attention_kind.h"
 #include "framework/nn/layers.h"
 
 namespace longspan {
@@ -23,7 +23,7 @@ struct SynthesizerOptions {
   std::optional<std::int64_t> longest = {};  // none: the training data's
 };
 
-// The keys model.attention.synthesizer.variants and model.synthesizer_*.
+// The keys model.attention.synthesizer.*.
 void declare(OptionTable& table, SynthesizerOptions& options);
 
 // The score of query i and key j, by tile attention:

@@ -1,6 +1,6 @@
 #include "framework/nn/residual/gated.h"
 
-#include "framework/nn/residual/walk.h"
+#include "framework/nn/residual/layer_runner.h"
 
 namespace longspan {
 namespace {

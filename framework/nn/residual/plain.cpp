@@ -1,5 +1,5 @@
+#include "framework/nn/residual/layer_runner.h"
 #include "framework/nn/residual/residual.h"
-#include "framework/nn/residual/walk.h"
 
 namespace longspan {
 namespace {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "framework/nn/encoder_output.h"
 #include "framework/nn/gate.h"
 #include "framework/nn/layers.h"
 #include "framework/nn/memory_options.h"
-#include "framework/nn/side.h"
 
 namespace longspan {
 

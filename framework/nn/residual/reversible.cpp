@@ -2,7 +2,7 @@
 
 #include "framework/autograd/reversible.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/nn/residual/stack_pass.h"
+#include "framework/nn/residual/sublayer.h"
 
 namespace longspan {
 namespace {

@@ -5,11 +5,11 @@
 #include <optional>
 
 #include "framework/kernels/elementwise.h"
-#include "framework/kernels/update_direction.h"
+#include "framework/kernels/precondition.h"
 #include "framework/train/optimizers/factored_squares.h"
+#include "framework/train/optimizers/global_norms.h"
 #include "framework/train/optimizers/kinds.h"
-#include "framework/train/optimizers/own_buffer.h"
-#include "framework/train/optimizers/whole_tensors.h"
+#include "framework/train/optimizers/state_buffer.h"
 
 namespace longspan {
 namespace {

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "framework/kernels/elementwise.h"
+#include "framework/train/optimizers/global_norms.h"
 #include "framework/train/optimizers/kinds.h"
-#include "framework/train/optimizers/own_buffer.h"
-#include "framework/train/optimizers/whole_tensors.h"
+#include "framework/train/optimizers/state_buffer.h"
 
 namespace longspan {
 namespace {

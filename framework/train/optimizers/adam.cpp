@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "framework/train/optimizers/kinds.h"
-#include "framework/train/optimizers/own_buffer.h"
+#include "framework/train/optimizers/state_buffer.h"
 
 namespace longspan {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "framework/kernels/update_direction.h"
-#include "framework/train/optimizers/whole_tensors.h"
+#include "framework/kernels/precondition.h"
+#include "framework/train/optimizers/global_norms.h"
 
 namespace longspan {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/train/optimizers/optimizer_options.h"
-#include "framework/train/optimizers/update_rule.h"
+#include "framework/train/optimizers/optimizer_rule.h"
 
 namespace longspan {
 

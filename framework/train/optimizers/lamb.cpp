@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/kernels/update_direction.h"
+#include "framework/kernels/precondition.h"
+#include "framework/train/optimizers/global_norms.h"
 #include "framework/train/optimizers/kinds.h"
-#include "framework/train/optimizers/own_buffer.h"
-#include "framework/train/optimizers/whole_tensors.h"
+#include "framework/train/optimizers/state_buffer.h"
 
 namespace longspan {
 namespace {

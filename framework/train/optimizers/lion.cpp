@@ -1,6 +1,6 @@
 // Lion (Chen et al. 2023): each weight goes the same distance, the way of the sign of a moment.
 #include "framework/train/optimizers/kinds.h"
-#include "framework/train/optimizers/own_buffer.h"
+#include "framework/train/optimizers/state_buffer.h"
 
 namespace longspan {
 namespace {

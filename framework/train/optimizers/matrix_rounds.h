@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/nn/parameters.h"
-#include "framework/train/optimizers/own_buffer.h"
+#include "framework/train/optimizers/state_buffer.h"
 
 namespace longspan {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/kernels/update_direction.h"
+#include "framework/kernels/precondition.h"
 #include "framework/train/optimizers/kinds.h"
 #include "framework/train/optimizers/matrix_rounds.h"
-#include "framework/train/optimizers/orthogonal.h"
-#include "framework/train/optimizers/own_buffer.h"
+#include "framework/train/optimizers/newton_schulz.h"
+#include "framework/train/optimizers/state_buffer.h"
 
 namespace longspan {
 namespace {

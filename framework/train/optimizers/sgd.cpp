@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "framework/train/optimizers/kinds.h"
-#include "framework/train/optimizers/own_buffer.h"
+#include "framework/train/optimizers/state_buffer.h"
 
 namespace longspan {
 namespace {

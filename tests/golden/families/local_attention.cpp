@@ -2,7 +2,7 @@
 #include "framework/nn/attention/local_attention.h"
 
 #include "framework/autograd/ops.h"
-#include "framework/kernels/unit_rows.h"
+#include "framework/kernels/l2_normalize.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "framework/autograd/l2_normalize.h"
 #include "framework/autograd/routed_attention.h"
-#include "framework/autograd/time_products.h"
-#include "framework/autograd/unit_rows.h"
+#include "framework/autograd/sequence_products.h"
 #include "framework/kernels/attention/clusters.h"
 #include "framework/kernels/matmul.h"
 #include "tests/golden/compare.h"

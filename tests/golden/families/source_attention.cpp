@@ -1,11 +1,10 @@
 // Guided alignment (Marian, fairseq) and the pointer-generator's distribution (fairseq).
-#include "framework/autograd/source_attention.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "framework/autograd/collectives.h"
+#include "framework/autograd/cross_attention_losses.h"
 #include "framework/autograd/ops.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"

@@ -5,10 +5,10 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/kernels/halting.h"
-#include "framework/nn/adaptive_steps.h"
+#include "framework/nn/adaptive_computation_time.h"
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/softmax_attention.h"
-#include "models/step_signals.h"
+#include "models/step_timing_signals.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"
 #include "tests/kernels/kernel_testing.h"

@@ -1,7 +1,7 @@
 // Which tile of which pair a block of attention takes.
 #include <set>
 
-#include "framework/kernels/attention/cuda/block.h"
+#include "framework/kernels/attention/cuda/block_range.h"
 #include "framework/kernels/cuda/launch.h"
 #include "tests/kernels/kernel_testing.h"
 

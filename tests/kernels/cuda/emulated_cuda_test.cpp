@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "framework/kernels/cuda/block.h"
+#include "framework/kernels/cuda/block_reduce.h"
+#include "framework/kernels/cuda/cublaslt_gemm.h"
 #include "framework/kernels/cuda/launch.h"
-#include "framework/kernels/cuda/product.h"
 #include "framework/kernels/cuda/tensor_core.h"
 #include "tests/kernels/kernel_testing.h"
 

@@ -1,5 +1,5 @@
-// The part of cuBLASLt that Longspan uses (framework/kernels/cuda/product.cu), on the host: with
-// this folder before CUDA's in the include path. Numbers of attributes are the library's own.
+// The part of cuBLASLt that Longspan uses (framework/kernels/cuda/cublaslt_gemm.cu), on the host:
+// with this folder before CUDA's in the include path. Numbers of attributes are the library's own.
 #pragma once
 
 #include <cuda_runtime.h>

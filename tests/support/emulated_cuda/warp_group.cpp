@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "framework/kernels/cuda/block.h"
+#include "framework/kernels/cuda/block_reduce.h"
 #include "tests/support/emulated_cuda/lanes.h"
 
 namespace longspan::warp_group {

@@ -8,10 +8,10 @@
 #include <algorithm>
 
 #include "framework/kernels/attention/check.h"
+#include "framework/kernels/attention/cpu/attention_problem.h"
 #include "framework/kernels/attention/cpu/dropout.h"
-#include "framework/kernels/attention/cpu/problem.h"
 #include "framework/kernels/attention/cpu/terms.h"
-#include "framework/kernels/attention/cpu/turned_tile.h"
+#include "framework/kernels/attention/cpu/transposed_tile.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace longspan {

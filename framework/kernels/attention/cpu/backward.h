@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "framework/kernels/attention/cpu/attention_problem.h"
 #include "framework/kernels/attention/cpu/dropout.h"
-#include "framework/kernels/attention/cpu/problem.h"
-#include "framework/kernels/attention/cpu/sums.h"
+#include "framework/kernels/attention/cpu/gradient_accumulators.h"
 #include "framework/kernels/attention/cpu/terms.h"
-#include "framework/kernels/attention/cpu/turned_tile.h"
+#include "framework/kernels/attention/cpu/transposed_tile.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
@@ -139,8 +139,11 @@ class Backward {
         turn_rows(rows, p.dim_padded, t.turned.rows);
         t.turned_stack = t.turned.stack_of(tile, p.dim_padded);
       }
-      read_key_tile(
-          p.value_rows(b_, h_, t.at.begin), t.at, p.value_dim, t.lanes_seen.valid_mask, value_rows_);
+      read_key_tile(p.value_rows(b_, h_, t.at.begin),
+                    t.at,
+                    p.value_dim,
+                    t.lanes_seen.valid_mask,
+                    value_rows_);
       transpose(value_rows_, tile, p.value_padded, t.value_columns, tile);
       std::fill_n(t.dkey, tile * p.dim_padded, T{0});
       std::fill_n(t.dvalue, tile * p.value_padded, T{0});

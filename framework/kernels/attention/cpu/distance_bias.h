@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "framework/kernels/attention/cpu/distances.h"
+#include "framework/kernels/attention/cpu/relative_tables.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {

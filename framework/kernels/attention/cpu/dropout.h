@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "framework/kernels/attention/cpu/problem.h"
-#include "framework/kernels/attention/shared/elements.h"
+#include "framework/kernels/attention/cpu/attention_problem.h"
+#include "framework/kernels/attention/shared/pair_math.h"
 #include "framework/kernels/cpu/philox.h"
 #include "framework/kernels/dropout.h"
 

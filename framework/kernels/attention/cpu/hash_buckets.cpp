@@ -4,7 +4,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "framework/kernels/attention/cpu/product.h"
+#include "framework/kernels/attention/cpu/tile_gemm.h"
 #include "framework/kernels/cpu/loops.h"
 
 HWY_BEFORE_NAMESPACE();

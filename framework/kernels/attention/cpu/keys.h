@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "framework/kernels/attention/cpu/problem.h"
-#include "framework/kernels/attention/cpu/view.h"
+#include "framework/kernels/attention/cpu/attention_problem.h"
+#include "framework/kernels/attention/cpu/tile_view.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {

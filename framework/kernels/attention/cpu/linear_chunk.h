@@ -4,7 +4,7 @@
 
 #include <omp.h>
 
-#include "framework/kernels/attention/cpu/problem.h"
+#include "framework/kernels/attention/cpu/attention_problem.h"
 #include "framework/kernels/attention/linear_attention.h"
 #include "framework/kernels/vector_math.h"
 

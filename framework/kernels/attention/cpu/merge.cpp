@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "framework/kernels/attention/check.h"
-#include "framework/kernels/attention/shared/elements.h"
+#include "framework/kernels/attention/shared/pair_math.h"
 #include "framework/kernels/cpu/loops.h"
 
 namespace longspan {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "framework/kernels/attention/cpu/distance_bias.h"
-#include "framework/kernels/attention/cpu/given.h"
+#include "framework/kernels/attention/cpu/external_scores.h"
 #include "framework/kernels/attention/cpu/keys.h"
-#include "framework/kernels/attention/shared/elements.h"
+#include "framework/kernels/attention/shared/pair_math.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {

@@ -1,5 +1,5 @@
 #include "framework/kernels/attention/shared/additive.h"
-#include "framework/kernels/cuda/each_row.h"
+#include "framework/kernels/cuda/parallel_rows.h"
 
 namespace longspan {
 

@@ -1,5 +1,5 @@
 #include "framework/kernels/attention/shared/block_weights.h"
-#include "framework/kernels/cuda/block.h"
+#include "framework/kernels/cuda/block_reduce.h"
 #include "framework/kernels/cuda/launch.h"
 
 namespace longspan {

@@ -1,7 +1,7 @@
 #include <bit>
 
 #include "framework/kernels/attention/shared/clusters.h"
-#include "framework/kernels/cuda/block.h"
+#include "framework/kernels/cuda/block_reduce.h"
 #include "framework/kernels/cuda/launch.h"
 
 namespace longspan {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "framework/kernels/attention/linear_attention.h"
-#include "framework/kernels/cuda/block.h"
+#include "framework/kernels/cuda/block_reduce.h"
 #include "framework/kernels/cuda/launch.h"
 #include "framework/kernels/vector_math.h"
 

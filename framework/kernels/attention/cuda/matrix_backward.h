@@ -6,9 +6,9 @@
 
 #include "framework/kernels/attention/cuda/matrix_calls.h"
 #include "framework/kernels/attention/cuda/matrix_gradient.h"
-#include "framework/kernels/attention/cuda/matrix_kept.h"
 #include "framework/kernels/attention/cuda/matrix_query_pairs.h"
 #include "framework/kernels/attention/cuda/pair_ranges.h"
+#include "framework/kernels/attention/cuda/tensor_core_saved_scores.h"
 
 namespace longspan::tile_attention {
 

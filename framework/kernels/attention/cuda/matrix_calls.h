@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include "framework/kernels/attention/cuda/gradient.h"
+#include "framework/kernels/attention/cuda/backward_tile.h"
 #include "framework/kernels/cuda/launch.h"
 
 namespace longspan::tile_attention {

@@ -4,9 +4,9 @@
 // its values are copied, and while its values are the keys of the next one.
 #pragma once
 
-#include "framework/kernels/attention/cuda/band.h"
 #include "framework/kernels/attention/cuda/matrix_calls.h"
 #include "framework/kernels/attention/cuda/matrix_terms.h"
+#include "framework/kernels/attention/cuda/relative_band.h"
 
 namespace longspan::tile_attention {
 

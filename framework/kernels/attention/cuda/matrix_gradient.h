@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "framework/kernels/attention/cuda/band.h"
 #include "framework/kernels/attention/cuda/matrix_terms.h"
+#include "framework/kernels/attention/cuda/relative_band.h"
 
 namespace longspan::tile_attention {
 

@@ -2,8 +2,8 @@
 // stay the same, and keeps the sums of its 127 rows in registers.
 #include "framework/kernels/attention/cuda/matrix_calls.h"
 #include "framework/kernels/attention/cuda/matrix_gradient.h"
-#include "framework/kernels/attention/cuda/matrix_kept.h"
 #include "framework/kernels/attention/cuda/pair_ranges.h"
+#include "framework/kernels/attention/cuda/tensor_core_saved_scores.h"
 
 namespace longspan::tile_attention {
 namespace {

@@ -3,7 +3,7 @@
 // the tile from `first`. Elements go by the constants n and s of WarpSums.
 #pragma once
 
-#include "framework/kernels/attention/cuda/visits.h"
+#include "framework/kernels/attention/cuda/tile_schedule.h"
 
 namespace longspan::tile_attention {
 

@@ -1,5 +1,5 @@
 #include "framework/kernels/attention/check.h"
-#include "framework/kernels/attention/shared/elements.h"
+#include "framework/kernels/attention/shared/pair_math.h"
 #include "framework/kernels/cuda/launch.h"
 #include "framework/kernels/element.h"
 

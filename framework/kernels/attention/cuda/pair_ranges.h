@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "framework/core/error.h"
-#include "framework/kernels/attention/cuda/gradient.h"
+#include "framework/kernels/attention/cuda/backward_tile.h"
 
 namespace longspan::tile_attention {
 

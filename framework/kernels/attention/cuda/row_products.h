@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "framework/kernels/cuda/launch.h"
-#include "framework/kernels/cuda/rows.h"
+#include "framework/kernels/cuda/row_io.h"
 
 namespace longspan::tile_attention {
 

@@ -3,9 +3,9 @@
 // in registers; where rows are gone through, two neighbouring threads have one row together.
 #pragma once
 
-#include "framework/kernels/attention/cuda/call.h"
+#include "framework/kernels/attention/cuda/kernel_arguments.h"
 #include "framework/kernels/attention/cuda/tile_plan.h"
-#include "framework/kernels/cuda/block.h"
+#include "framework/kernels/cuda/block_reduce.h"
 
 namespace longspan::tile_attention {
 

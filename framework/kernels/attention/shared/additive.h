@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "framework/kernels/attention/additive.h"
-#include "framework/kernels/attention/shared/elements.h"
+#include "framework/kernels/attention/shared/pair_math.h"
 #include "framework/kernels/element.h"
 #include "framework/kernels/vector_math.h"
 

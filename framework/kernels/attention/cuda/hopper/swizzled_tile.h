@@ -3,7 +3,7 @@
 #pragma once
 
 #include "framework/kernels/attention/cuda/hopper/warp_group.h"
-#include "framework/kernels/attention/cuda/matrix.h"
+#include "framework/kernels/attention/cuda/tensor_core.h"
 
 namespace longspan::tile_attention {
 

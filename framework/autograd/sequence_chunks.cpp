@@ -1,0 +1,145 @@
+#include "framework/autograd/sequence_chunks.h"
+
+#include <algorithm>
+
+#include "framework/core/error.h"
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+namespace {
+
+// [batch, time, heads, dim] as [batch, time, heads * dim].
+Tensor in_rows(const Tensor& x) {
+  const Shape& shape = x.shape();
+  return x.reshape({shape[0], shape[1], shape[2] * shape[3]});
+}
+
+}  // namespace
+
+void move_rows(const Tensor& from,
+               std::int64_t from_begin,
+               const Tensor& to,
+               std::int64_t to_begin,
+               std::int64_t count) {
+  on(from.device(), [&](auto backend) {
+    copy_rows(backend, in_rows(from), from_begin, in_rows(to), to_begin, count, false);
+  });
+}
+
+std::vector<Tensor> pieces_of(const Tensor& x, const Ranges& ranges) {
+  require(pluralize(ranges) == x.shape()[1],
+          "ring attention: {} rows for {} positions",
+          x.shape()[1],
+          pluralize(ranges));
+  if (ranges.size() == 1) return {x};
+  std::vector<Tensor> pieces;
+  std::int64_t begin = 0;
+  for (const Range& range : ranges) {
+    pieces.push_back(Tensor::empty(x.shape().with(1, range.count()), x.dtype(), x.device()));
+    move_rows(x, begin, pieces.back(), 0, range.count());
+    begin += range.count();
+  }
+  return pieces;
+}
+
+std::vector<std::vector<Tensor>> padding_pieces(const Tensor& padding,
+                                                std::int64_t batch,
+                                                const std::vector<Ranges>& positions) {
+  std::int64_t total = 0;
+  for (const Ranges& ranges : positions) total += pluralize(ranges);
+  const Shape wanted = {batch, total};
+  require(padding.shape() == wanted && padding.dtype() == DType::u8,
+          "ring attention: key_padding is {} {}, wanted that of all keys, {} {}",
+          name_of(padding.dtype()),
+          padding.shape(),
+          name_of(DType::u8),
+          wanted);
+  const Tensor rows = padding.reshape({batch, total, 1, 1});
+  std::vector<std::vector<Tensor>> result;
+  for (const Ranges& ranges : positions) {
+    std::vector<Tensor>& pieces = result.emplace_back();
+    for (const Range& range : ranges) {
+      const Tensor piece = Tensor::empty({batch, range.count(), 1, 1}, DType::u8, padding.device());
+      move_rows(rows, range.begin, piece, 0, range.count());
+      pieces.push_back(piece.reshape({batch, range.count()}));
+    }
+  }
+  return result;
+}
+
+namespace {
+
+// Elements [.., range) of the last axis of x [batch, heads, positions]; undefined of what is.
+Tensor positions_of(const Tensor& x, const Range& range) {
+  if (!x.defined()) return {};
+  const Shape& shape = x.shape();
+  const Shape result = shape.with(2, range.count());
+  const Tensor piece =
+      Tensor::empty({shape[0] * shape[1], range.count(), 1, 1}, x.dtype(), x.device());
+  const Tensor rows = x.reshape({shape[0] * shape[1], shape[2], 1, 1});
+  if (range.count() > 0) move_rows(rows, range.begin, piece, 0, range.count());
+  return piece.reshape(result);
+}
+
+}  // namespace
+
+SequenceParts::SequenceParts(const SortedSequence& whole,
+                             const Ranges& queries,
+                             const std::vector<Ranges>& keys)
+    : whole_(whole) {
+  std::int64_t total = 0;
+  for (const Ranges& ranges : keys) total += pluralize(ranges);
+  require(whole.key_position.shape()[2] == total,
+          "ring attention: parts are those of {} keys, wanted those of all {}",
+          whole.key_position.shape()[2],
+          total);
+  for (const Range& range : queries)
+    queries_.push_back({.query_position = positions_of(whole.query_position, range),
+                        .key_position = {},
+                        .query_bucket = positions_of(whole.query_bucket, range)});
+  for (const Ranges& ranges : keys) {
+    std::vector<SortedSequence>& pieces = keys_.emplace_back();
+    for (const Range& range : ranges)
+      pieces.push_back({.query_position = {},
+                        .key_position = positions_of(whole.key_position, range),
+                        .key_bucket = positions_of(whole.key_bucket, range)});
+  }
+}
+
+SortedSequence SequenceParts::between(std::size_t i, std::size_t rank, std::size_t j) const {
+  SortedSequence result = whole_;
+  result.query_position = queries_[i].query_position;
+  result.query_bucket = queries_[i].query_bucket;
+  result.key_position = keys_[rank][j].key_position;
+  result.key_bucket = keys_[rank][j].key_bucket;
+  return result;
+}
+
+bool cover_once(const std::vector<Ranges>& positions, const Range& sequence) {
+  Ranges all;
+  for (const Ranges& ranges : positions) all.insert(all.end(), ranges.begin(), ranges.end());
+  std::erase_if(all, [](const Range& range) { return range.count() == 0; });
+  std::ranges::sort(all, {}, &Range::begin);
+  std::int64_t end = sequence.begin;
+  for (const Range& range : all) {
+    if (range.begin != end) return false;
+    end = range.end;
+  }
+  return end == sequence.end;
+}
+
+Tensor joined(const std::vector<Tensor>& pieces) {
+  if (pieces.size() == 1) return pieces.front();
+  std::int64_t rows = 0;
+  for (const Tensor& piece : pieces) rows += piece.shape()[1];
+  const Tensor& first = pieces.front();
+  Tensor result = Tensor::empty(first.shape().with(1, rows), first.dtype(), first.device());
+  std::int64_t begin = 0;
+  for (const Tensor& piece : pieces) {
+    move_rows(piece, 0, result, begin, piece.shape()[1]);
+    begin += piece.shape()[1];
+  }
+  return result;
+}
+
+}  // namespace longspan

@@ -1,0 +1,148 @@
+#include "framework/data/rank_zero.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "framework/core/error.h"
+#include "framework/core/input_file.h"
+
+namespace longspan {
+
+namespace {
+
+constexpr std::chrono::milliseconds patience(200);
+constexpr double finished = 2;  // more than all
+
+// How far the work is. It may read several files, one after another.
+class Progress {
+ public:
+  void set(const ScanProgress& told) {
+    const std::lock_guard lock(mutex_);
+    if (!told.note.empty()) {
+      notes_.push_back({told.path, told.note});
+      return;
+    }
+    path_ = told.path;
+    done_ = told.done;
+    size_ = told.size;
+  }
+  // Of the file that is read now.
+  double share() const {
+    const std::lock_guard lock(mutex_);
+    return size_ > 0 ? std::min(1.0, static_cast<double>(done_) / static_cast<double>(size_)) : 0;
+  }
+  // False where the work has reported nothing yet.
+  bool report(const ProgressCallback& listener) const {
+    std::unique_lock lock(mutex_);
+    const std::string path = path_;
+    const ScanProgress progress = {path, std::min(done_, size_), size_};
+    lock.unlock();
+    if (progress.size > 0) listener(progress);
+    return progress.size > 0;
+  }
+
+  // Each note once.
+  void report_notes(const ProgressCallback& listener) {
+    std::unique_lock lock(mutex_);
+    const std::vector<Note> notes = std::exchange(notes_, {});
+    lock.unlock();
+    for (const Note& note : notes) listener({note.path, 0, 0, note.text});
+  }
+
+  std::atomic<bool> is_unwanted = false;
+
+ private:
+  struct Note {
+    std::string path;
+    std::string text;
+  };
+
+  mutable std::mutex mutex_;
+  std::vector<Note> notes_;
+  std::string path_;
+  std::int64_t done_ = 0;
+  std::int64_t size_ = 0;
+};
+
+// What it tells is kept in `progress`, which it owns too.
+std::future<std::string> start(std::function<std::string(const ProgressCallback&)> work,
+                               const std::shared_ptr<Progress>& progress) {
+  std::packaged_task<std::string()> task(
+      [work = std::move(work), progress, threads = omp_get_max_threads()] {
+        omp_set_num_threads(threads);
+        return work([&progress](const ScanProgress& told) {
+          if (progress->is_unwanted) throw Failure("{}: nobody waits for it", told.path);
+          progress->set(told);
+        });
+      });
+  std::future<std::string> result = task.get_future();
+  // Signals are for the thread that trains; the new thread inherits the mask.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::thread(std::move(task)).detach();
+  } catch (...) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return result;
+}
+
+}  // namespace
+
+bool is_there(const ConfigPath& path, const Communicator& all) {
+  const bool found = all.rank() == 0 && !path.empty() && is_there(path.text());
+  return all.all_reduce(std::int64_t{found}, Reduction::maximum) == 1;
+}
+
+std::string run_on_selected_ranks(const Communicator& all,
+                                  bool is_chosen,
+                                  const std::string& path,
+                                  std::int64_t size,
+                                  const ProgressCallback& listener,
+                                  std::function<std::string(const ProgressCallback&)> work) {
+  const auto progress = std::make_shared<Progress>();
+  // Destroyed when the caller is told of a failure: the work is not to go on for nobody.
+  const std::shared_ptr<void> wanted(nullptr, [progress](void*) { progress->is_unwanted = true; });
+  std::future<std::string> future;
+  if (is_chosen) future = start(std::move(work), progress);
+  std::string result;
+  while (true) {
+    double share = finished;
+    if (future.valid()) {
+      const bool is_ready = future.wait_for(patience) == std::future_status::ready;
+      if (is_ready) result = future.get();
+      share = is_ready ? finished : progress->share();
+    }
+    const double least = all.all_reduce(share, Reduction::minimum);
+    if (listener) progress->report_notes(listener);
+    if (least == finished) return result;
+    if (!listener || (share == least && progress->report(listener))) continue;
+    listener({path, std::llround(least * static_cast<double>(size)), size});
+  }
+}
+
+std::string run_on_rank_zero(const Communicator& all,
+                             const std::string& path,
+                             std::int64_t size,
+                             const ProgressCallback& listener,
+                             std::function<std::string(const ProgressCallback&)> work) {
+  return all.broadcast(
+      run_on_selected_ranks(all, all.rank() == 0, path, size, listener, std::move(work)), 0);
+}
+
+}  // namespace longspan

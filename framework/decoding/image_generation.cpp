@@ -1,0 +1,142 @@
+#include "framework/decoding/image_generation.h"
+
+#include <algorithm>
+
+#include "framework/decoding/mixture_sampling.h"
+#include "framework/model/all_gather_logits.h"
+#include "framework/nn/attention/kv_cache.h"
+
+namespace longspan {
+namespace {
+
+// Some images that are read together.
+class Drawing {
+ public:
+  Drawing(const Model& model, std::span<PartialImage> images)
+      : model_(model), images_(images), sequence_(*model.body().end().pixels) {
+    std::vector<std::int64_t> labels;
+    for (const PartialImage& image : images) labels.push_back(image.label);
+    labels_ = host_tensor(labels, {std::ssize(labels)});
+  }
+
+  // The first position from `begin` on at which some image has a value to be drawn.
+  std::int64_t next_to_draw(std::int64_t begin) const {
+    const auto is_open = [&](std::int64_t position) {
+      return std::ranges::any_of(
+          images_, [&](PartialImage& image) { return values(image, position)[0] < 0; });
+    };
+    while (begin < sequence_.positions() && !is_open(begin)) ++begin;
+    return begin;
+  }
+
+  // What the model says of the last of these positions: of each image as many numbers as its
+  // readout has.
+  std::vector<double> read(std::int64_t begin, std::int64_t end) {
+    const std::int64_t together = sequence_.channels_per_position();
+    std::vector<std::int64_t> ids(static_cast<std::size_t>((end - begin) * together) *
+                                  images_.size());
+    std::int64_t* to = ids.data();
+    for (const PartialImage& image : images_)
+      for (std::int64_t i = begin; i < end; ++i, to += together)
+        sequence_.read_at(i, image.values.data(), to);
+    const ModelInput reading = {
+        .fields = {{"tokens", host_tensor(ids, {std::ssize(images_), (end - begin) * together})},
+                   {"label", labels_}},
+        .only_last = true};
+    const Scores result = model_.scores(reading, ForwardContext{.kv_cache = kept_});
+    const ShardRange& part = model_.readout().part();
+    const Communicator shared =
+        part.count == part.total ? Communicator() : model_.parameters().mesh().tensor;
+    const Tensor logits = all_gather_logits(result.scores.value(), part, shared);
+    const auto copy = [](const auto& values) {
+      return std::vector<double>(values.begin(), values.end());
+    };
+    return logits.dtype() == DType::f32 ? copy(logits.span<float>()) : copy(logits.span<double>());
+  }
+
+  std::int64_t positions() const { return sequence_.positions(); }
+  // Those that are predicted together at a position.
+  std::span<std::int64_t> values(PartialImage& image, std::int64_t position) const {
+    const auto together = static_cast<std::size_t>(sequence_.channels_per_position());
+    return std::span(image.values)
+        .subspan(static_cast<std::size_t>(sequence_.place_of(position)) * together, together);
+  }
+
+ private:
+  Tensor host_tensor(const std::vector<std::int64_t>& values, const Shape& shape) const {
+    return Tensor::from<std::int64_t>(
+        values, shape, model_.parameters().device().host(), MemoryTag::workspace);
+  }
+
+  const Model& model_;
+  std::span<PartialImage> images_;
+  PixelSequence sequence_;
+  Tensor labels_;
+  std::shared_ptr<KVCache> kept_ = std::make_shared<KVCache>();
+};
+
+void draw_together(const Model& model,
+                   std::span<PartialImage> images,
+                   std::int64_t first,
+                   const ImageGenerationOptions& options) {
+  const Random random = Random(options.seed).child("pixels");
+  const std::int64_t mixtures = model.body().end().mixtures;
+  Drawing drawing(model, images);
+  std::int64_t read = 0;
+  for (std::int64_t i = drawing.next_to_draw(0); i < drawing.positions();
+       i = drawing.next_to_draw(i + 1)) {
+    const std::vector<double> logits = drawing.read(read, i + 1);
+    read = i + 1;
+    const auto place = static_cast<std::uint64_t>(i);
+    const std::size_t numbers = logits.size() / images.size();
+    for (std::size_t image = 0; image < images.size(); ++image) {
+      const std::span<std::int64_t> values = drawing.values(images[image], i);
+      const auto of_image = std::span(logits).subspan(image * numbers, numbers);
+      const Random own = random.child(static_cast<std::uint64_t>(first) + image);
+      if (values[0] >= 0) continue;
+      if (mixtures > 0)
+        sample_logistic_mixture(
+            of_image, mixtures, options.sampling.temperature, own.child(place), values);
+      else
+        values[0] = sample_token(of_image, options.sampling, uniform_at(own, place));
+    }
+  }
+}
+
+}  // namespace
+
+void sample_images(const Model& model,
+                   std::span<PartialImage> images,
+                   const ImageGenerationOptions& options) {
+  const OutputHeadSpec end = model.body().end();
+  require(end.pixels.has_value(), "a model that predicts no pixels is to draw");
+  check_sampling(options.sampling);
+  if (const int context = model.parameters().mesh().context.size(); context > 1)
+    throw ConfigurationError(
+        "parallel.context_parallel_size is {}; images are drawn a value at a time, which 1 context "
+        "rank does",
+        context);
+  if (!model.body().supports_kv_cache())
+    throw ConfigurationError(
+        "model.attention.layer_types has a kind that does not read on from kept keys, without "
+        "which no images are drawn; full, sliding_window, local_1d and local_2d do");
+  if (end.mixtures > 0 && (options.sampling.top_k > 0 || options.sampling.top_p < 1))
+    throw ConfigurationError(
+        "top-k and top-p choose among values, and this model has mixtures of logistics; it is "
+        "drawn "
+        "from by temperature alone");
+  for (const PartialImage& image : images)
+    require(std::ssize(image.values) == end.pixels->shape().values(),
+            "an image of {} values for a model of {}",
+            image.values.size(),
+            end.pixels->shape().values());
+  const NoGradGuard unrecorded;
+  const auto together = static_cast<std::size_t>(options.batch_size);
+  for (std::size_t begin = 0; begin < images.size(); begin += together)
+    draw_together(model,
+                  images.subspan(begin, std::min(together, images.size() - begin)),
+                  static_cast<std::int64_t>(begin),
+                  options);
+}
+
+}  // namespace longspan

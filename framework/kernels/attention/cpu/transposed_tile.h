@@ -1,0 +1,58 @@
+// Keys beside the rows of a table by distance: k_j . a_{p - k} in the score of query i and key j.
+//
+// A tile is turned over the diagonal from its last query and first key: rows are keys and columns
+// queries, both from the last to the first. Element (j', i') of it, with j' = 63 - j and i' = 63 -
+// i, lies in column i' + 63 - j' = j + 63 - i of the band, the column of the pair: so what
+// multiplies queries with a band multiplies turned keys with it.
+#pragma once
+
+#include "framework/kernels/attention/cpu/relative_tables.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace longspan::tile_attention {
+
+// All of its pairs are computed: those beyond the queries and those that are not seen are zero or
+// not read.
+inline TileView turned_view(const TileView& view) {
+  return {.queries = {0, tile}, .keys = {0, tile}, .origin = view.origin, .kind = TileKind::full};
+}
+
+// to: [tile, width_padded], the rows from the last to the first.
+template <typename E>
+void turn_rows(const E* rows, std::int64_t width_padded, E* to) {
+  for (std::int64_t j = 0; j < tile; ++j)
+    std::copy_n(rows + (tile - 1 - j) * width_padded, width_padded, to + j * width_padded);
+}
+
+// scores[i, j] += key j . row(i, j) of the band. turned: [tile, width_padded] of `depth` lanes, the
+// turned keys; products: [tile, tile], workspace.
+template <typename E>
+void add_key_distance_products(const TileView& view,
+                               const E* turned,
+                               std::int64_t depth,
+                               std::int64_t width_padded,
+                               const Band<E>& distances,
+                               Accumulator<E>* products,
+                               Accumulator<E>* scores) {
+  std::fill_n(products, tile * tile, Accumulator<E>{0});
+  add_distance_products(turned_view(view), turned, depth, width_padded, distances, products);
+  for (std::int64_t i = 0; i < view.rows(); ++i)
+    for (std::int64_t j = 0; j < tile; ++j)
+      scores[i * tile + j] += products[(tile - 1 - j) * tile + tile - 1 - i];
+}
+
+// to: [tile, skew_step], the turned factors with zeros in their margins. factors: [rows, skew_step]
+// with theirs.
+template <typename E>
+void turn_factors(const TileView& view, const E* factors, E* to) {
+  for (std::int64_t j = 0; j < tile; ++j) {
+    E* const row = to + j * skew_step + skew_margin;
+    const E* const column = factors + skew_margin + tile - 1 - j;
+    std::fill_n(row, tile - view.rows(), E{});
+    for (std::int64_t i = tile - view.rows(); i < tile; ++i)
+      row[i] = column[(tile - 1 - i) * skew_step];
+  }
+}
+
+}  // namespace longspan::tile_attention
+HWY_AFTER_NAMESPACE();

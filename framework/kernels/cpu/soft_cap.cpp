@@ -1,0 +1,15 @@
+#include "framework/kernels/shared/soft_cap.h"
+
+#include "framework/kernels/cpu/loops.h"
+
+namespace longspan {
+
+void soft_cap(Cpu cpu, double cap, const Tensor& x, const Tensor& y) {
+  hold_below_on(cpu, cap, x, y);
+}
+
+void hold_below_backward(Cpu cpu, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx) {
+  hold_below_backward_on(cpu, cap, x, dy, dx);
+}
+
+}  // namespace longspan

@@ -1,0 +1,88 @@
+// Dropout of four neighbours.
+#pragma once
+
+#include "framework/kernels/cuda/row_io.h"
+#include "framework/kernels/dropout.h"
+
+namespace longspan {
+
+// A placement as a kernel takes it: time is cut into few pieces.
+struct Place {
+  static constexpr int most_pieces = 8;
+
+  Place(const ShardPlacement& placement, std::int64_t row_count, const Tensor& row_places)
+      : rows(row_count), places(row_places.defined() ? row_places.data<std::int64_t>() : nullptr) {
+    const std::vector<RowPlacement> placed = placed_rows(placement, rows);
+    require(placed.size() <= most_pieces,
+            "dropout: the rows of a block come from {} places, at most {} are known here",
+            placed.size(),
+            most_pieces);
+    for (const RowPlacement& piece : placed) pieces[count++] = piece;
+    outer_begin = placement.outer_begin;
+    middle_begin = placement.middle_begin;
+    middle_total = placement.middle_total;
+    inner_begin = placement.inner_begin;
+    inner_total = placement.inner_total;
+  }
+
+  // Of the first element of a row of [outer rows, width] its index in the undivided array. Those
+  // after it follow.
+  __device__ std::uint64_t index(std::int64_t row) const {
+    if (places != nullptr)
+      return static_cast<std::uint64_t>(places[row] * inner_total + inner_begin);
+    const std::int64_t outer = row / rows, middle = row % rows;
+    std::int64_t placed = middle;
+    for (int p = 0; p < count; ++p)
+      if (middle >= pieces[p].first && middle < pieces[p].first + pieces[p].count)
+        placed = pieces[p].placed + middle - pieces[p].first;
+    return static_cast<std::uint64_t>(
+        ((outer_begin + outer) * middle_total + middle_begin + placed) * inner_total + inner_begin);
+  }
+
+  std::int64_t rows;
+  const std::int64_t* places;  // Dropout::rows, or nullptr
+  std::int64_t outer_begin, middle_begin, middle_total, inner_begin, inner_total;
+  RowPlacement pieces[most_pieces];
+  int count = 0;
+};
+
+// What a dropout does to fours of [outer rows, width].
+template <typename T>
+struct DropoutFunctor {
+  using A = Accumulator<T>;
+
+  explicit DropoutFunctor(const Dropout& dropout)
+      : place(dropout.placement, dropout.x.shape()[1], dropout.rows),
+        random(dropout.random),
+        threshold(dropout_threshold(dropout.rate)),
+        factor(static_cast<A>(1 / (1 - dropout.rate))) {}
+
+  __device__ Vec4<T> operator()(std::int64_t row, std::int64_t first, const Vec4<T>& from) const {
+    const std::uint64_t index = place.index(row) + static_cast<std::uint64_t>(first);
+    const auto skipped = static_cast<int>(index % 4);
+    // They share the words of a block of random numbers where they lie in one.
+    const auto words = random.block(index / 4);
+    const auto after = skipped == 0 ? words : random.block(index / 4 + 1);
+    Vec4<T> to;
+    for (int k = 0; k < 4; ++k) {
+      const int i = skipped + k;
+      const std::uint32_t word = i < 4 ? chosen(words, i) : chosen(after, i - 4);
+      put(to.at[k], word >> 8 >= threshold ? wide(from.at[k]) * factor : A{0});
+    }
+    return to;
+  }
+
+ private:
+  // An index that is not known when this is compiled would send the words through memory.
+  __device__ static std::uint32_t chosen(const std::array<std::uint32_t, 4>& words, int i) {
+    const std::uint32_t low = i == 0 ? words[0] : words[1], high = i == 2 ? words[2] : words[3];
+    return i < 2 ? low : high;
+  }
+
+  Place place;
+  Random random;
+  std::uint32_t threshold;
+  A factor;
+};
+
+}  // namespace longspan

@@ -1,0 +1,44 @@
+#include "framework/kernels/l2_normalize.h"
+
+namespace longspan {
+namespace {
+
+void require_lengths(const char* kernel, const Tensor& rows, const Tensor& inverse_length) {
+  require(inverse_length.dtype() == accumulator_of(rows.dtype()) &&
+              inverse_length.elements() == rows.shape().rows(),
+          "{}: {} {} lengths for rows {} {}",
+          kernel,
+          inverse_length.elements(),
+          name_of(inverse_length.dtype()),
+          name_of(rows.dtype()),
+          rows.shape().to_string());
+}
+
+}  // namespace
+
+void check(const L2Normalize& unit) {
+  require_lengths("unit_rows", unit.x, unit.inverse_norm);
+  require(unit.y.dtype() == unit.x.dtype() && unit.y.elements() == unit.x.elements(),
+          "unit_rows: x is {} {} and y {} {}",
+          name_of(unit.x.dtype()),
+          unit.x.shape().to_string(),
+          name_of(unit.y.dtype()),
+          unit.y.shape().to_string());
+}
+
+void check(const UnitRowsGradient& unit) {
+  require_lengths("unit_rows_backward", unit.y, unit.inverse_norm);
+  const DType dtype = unit.dy.dtype();
+  require((dtype == unit.y.dtype() || dtype == accumulator_of(unit.y.dtype())) &&
+              unit.dx.dtype() == dtype && unit.dx.elements() == unit.y.elements() &&
+              unit.dy.elements() == unit.y.elements(),
+          "unit_rows_backward: y is {} {}, dy {} {} and dx {} {}",
+          name_of(unit.y.dtype()),
+          unit.y.shape().to_string(),
+          name_of(dtype),
+          unit.dy.shape().to_string(),
+          name_of(unit.dx.dtype()),
+          unit.dx.shape().to_string());
+}
+
+}  // namespace longspan

@@ -1,0 +1,21 @@
+#include "framework/kernels/monotonic_attention.h"
+
+#include "framework/kernels/require_tensor.h"
+
+namespace longspan {
+
+void check(const MonotonicAttention& call) {
+  constexpr const char* kernel = "monotonic walk";
+  const Shape& shape = call.attention.shape();
+  const DType dtype = call.attention.dtype();
+  require(shape.dimensions() == 3 && (dtype == DType::f32 || dtype == DType::f64),
+          "{}: attention is {} {}, wanted [batch, time, positions] in f32 or f64",
+          kernel,
+          name_of(dtype),
+          shape.to_string());
+  require_tensor(kernel, "source", call.source, {shape[0]}, DType::i64);
+  require_tensor(kernel, "target", call.target, {shape[0]}, DType::i64);
+  require_tensor(kernel, "walk", call.walk, shape, dtype);
+}
+
+}  // namespace longspan

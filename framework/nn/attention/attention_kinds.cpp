@@ -1,0 +1,410 @@
+#include "framework/nn/attention/attention_kinds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "framework/core/field_names.h"
+#include "framework/core/option_text.h"
+#include "framework/nn/attention/additive_attention.h"
+#include "framework/nn/attention/efficient_attention.h"
+#include "framework/nn/attention/linear_attention.h"
+#include "framework/nn/attention/local_attention.h"
+#include "framework/nn/attention/masked_attention_kinds.h"
+#include "framework/nn/attention/performer_attention.h"
+#include "framework/nn/attention/random_feature_attention.h"
+#include "framework/nn/attention/strided_attention.h"
+
+namespace longspan {
+namespace {
+
+// A new kind that is a mechanism of its own is a line here.
+const std::vector<AttentionKind>& mechanism_kinds() {
+  static const std::vector<AttentionKind> all = {lsh_kind(),
+                                                 linear_kind(),
+                                                 efficient_kind(),
+                                                 performer_kind(),
+                                                 random_features_kind(),
+                                                 linformer_kind(),
+                                                 routing_kind(),
+                                                 sinkhorn_kind(),
+                                                 synthesizer_kind(),
+                                                 compressed_kind(),
+                                                 additive_kind(),
+                                                 local_2d_kind()};
+  return all;
+}
+
+const AttentionKind* find_attention_kind(const AttentionOptions& options, std::string_view name) {
+  const auto& all = mechanism_kinds();
+  const auto found = std::ranges::find(all, name, &AttentionKind::name);
+  if (found != all.end()) return &*found;
+  const auto added = std::ranges::find(options.added, name, &AttentionKind::name);
+  return added == options.added.end() ? nullptr : &*added;
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts(1);
+  for (const char letter : text)
+    if (letter == at)
+      parts.emplace_back();
+    else
+      parts.back() += letter;
+  return parts;
+}
+
+// The kinds that one part of an element unites.
+std::vector<const MaskedAttentionKind*> united(const std::string& part) {
+  std::vector<const MaskedAttentionKind*> result;
+  for (const std::string& name : split(part, '+')) result.push_back(find_mask_kind(name));
+  return result;
+}
+
+std::vector<std::string> all_names(const AttentionOptions& options) {
+  std::vector<std::string> names;
+  for (const MaskedAttentionKind& kind : mask_kinds()) names.push_back(kind.name);
+  for (const AttentionKind& kind : mechanism_kinds()) names.push_back(kind.name);
+  for (const AttentionKind& kind : options.added) names.push_back(kind.name);
+  return names;
+}
+
+bool has_kind(const std::string& element, std::string_view name) {
+  return std::ranges::any_of(split(element, '/'), [&](const std::string& part) {
+    return std::ranges::count(split(part, '+'), name) > 0;
+  });
+}
+
+const std::string& element_of(const AttentionOptions& options, std::int64_t layer) {
+  return options.kinds[static_cast<std::size_t>(layer % std::ssize(options.kinds))];
+}
+
+std::string documents_problem(const std::string& kind) {
+  return fmt::format(
+      "model.attention.layer_types: found {} with documents of a row that do not look at each "
+      "other, which it "
+      "cannot keep apart; full, sliding_window, dilated and strided can",
+      kind);
+}
+
+// One element of model.attention.layer_types.
+std::string problem_of(const std::string& element,
+                       const AttentionOptions& options,
+                       const AttentionBuildOptions& setting) {
+  if (const AttentionKind* const own = find_attention_kind(options, element)) {
+    if (setting.documents) return documents_problem(own->name);
+    return own->problem != nullptr ? own->problem(options, setting) : "";
+  }
+  const std::vector<std::string> parts = split(element, '/');
+  for (const std::string& part : parts) {
+    const std::vector<std::string> names = split(part, '+');
+    for (const std::string& name : names) {
+      if (const AttentionKind* const own = find_attention_kind(options, name))
+        return fmt::format("model.attention.layer_types has {} in {}: {}, so a layer has it alone",
+                           name,
+                           quote(element),
+                           own->alone);
+      const MaskedAttentionKind* const kind = find_mask_kind(name);
+      if (kind == nullptr)
+        return fmt::format(
+            "model.attention.layer_types has {}, wanted one of {}; / divides heads among kinds, + "
+            "unites kinds{}",
+            quote(name),
+            fmt::join(all_names(options), ", "),
+            value_hint("model.attention.layer_types", name, all_names(options)));
+      if (setting.memory && !kind->shifts)
+        return fmt::format(
+            "model.attention.layer_types has {}, which counts positions from the start of the "
+            "text: it cannot "
+            "be with a memory of earlier segments; full, sliding_window, dilated and strided can",
+            name);
+      if (setting.documents && !kind->shifts) return documents_problem(name);
+      if (std::ranges::count(names, name) > 1)
+        return fmt::format(
+            "model.attention.layer_types unites {} with itself in {}", name, quote(element));
+    }
+  }
+  if (setting.heads % std::ssize(parts) != 0)
+    return fmt::format(
+        "model.attention.layer_types divides heads into {} parts in {}, and "
+        "model.num_attention_heads is "
+        "{}",
+        parts.size(),
+        quote(element),
+        setting.heads);
+  return "";
+}
+
+// Whether a query of any layer has a random block.
+bool has_random_blocks(const AttentionOptions& options, const AttentionBuildOptions& setting) {
+  for (std::int64_t layer = 0; layer < setting.layers; ++layer) {
+    if (!has_kind(element_of(options, layer), "global_local")) continue;
+    const HeadContext first = {.options = options,
+                               .layer = layer,
+                               .head = 0,
+                               .index = 0,
+                               .positions = setting.segment,
+                               .causal = setting.causal};
+    if (has_random_blocks(first.global(), setting.segment)) return true;
+  }
+  return false;
+}
+
+// How long the training data's sequences are, as a part of a sentence.
+std::string length_said(const AttentionBuildOptions& setting) {
+  return setting.examples ? fmt::format("by data.max_length a sequence has at most {} positions",
+                                        setting.segment)
+                          : fmt::format("data.seq_length is {}", setting.segment);
+}
+
+std::string problem_with_segment(const AttentionOptions& options,
+                                 const AttentionBuildOptions& setting) {
+  const std::int64_t segment = setting.segment;
+  const std::string length = length_said(setting);
+  if (has_kind(options, "strided") && options.stride >= segment)
+    return fmt::format(
+        "model.attention.stride is {}, but {}: strided attention would see nothing but the query "
+        "itself",
+        options.stride,
+        length);
+  for (const std::string name : {"block", "summary", "fixed"})
+    if (has_kind(options, name) && options.stride >= segment)
+      return fmt::format(
+          "model.attention.stride is {}, but {}: {} attention would have a single block",
+          options.stride,
+          length,
+          name);
+  if (has_kind(options, "dilated") && options.dilation >= segment && !setting.memory)
+    return fmt::format(
+        "model.attention.dilation is {}, but {}: dilated attention would see nothing but the query "
+        "itself",
+        options.dilation,
+        length);
+  if (has_kind(options, "global_local"))
+    for (const std::int64_t position : options.global)
+      if (position >= segment)
+        return fmt::format("model.attention.global_local.global_positions has position {}, but {}",
+                           position,
+                           length);
+  if (has_kind(options, "global_local") && options.random > 0 &&
+      !has_random_blocks(options, setting))
+    return fmt::format(
+        "model.attention.global_local.num_random_blocks is {}, but no block of "
+        "model.attention.global_local.block_size = {} positions lies "
+        "beyond the window and the global positions of a query; {}",
+        options.random,
+        options.block,
+        length);
+  return "";
+}
+
+HeadMaskParts head_keys(const std::string& part, const HeadContext& place) {
+  std::optional<Mask> all;
+  std::int64_t window = -1;  // of a union that is folded
+  bool columns = false;
+  bool others = false;
+  bool projects = false;
+  for (const MaskedAttentionKind* const kind : united(part)) {
+    const Mask keys = kind->keys(place);
+    all = all ? *all | keys : keys;
+    columns |= kind->folded == Folded::columns;
+    others |= kind->folded == Folded::never;
+    projects |= kind->global && place.options.global_projections;
+    if (kind->folded == Folded::window) window = place.window();
+  }
+  if (projects) {
+    all = *all & other_queries(place.global());
+    return {
+        .rules = *all, .near = *all & masks::causal(), .global = global_queries(place.global())};
+  }
+  if (!columns || others) return {.rules = *all, .near = *all & masks::causal()};
+  HeadMaskParts result = {.rules = *all, .near = masks::nothing()};
+  if (window >= 0) result.near = sliding_window_mask({.left = window}) & masks::causal();
+  result.columns = columns_beyond(window, place.options.stride);
+  return result;
+}
+
+// Of the heads of all parts; nothing where a part has no bound.
+std::optional<std::int64_t> farthest_of(const std::vector<std::string>& parts,
+                                        const HeadContext& place) {
+  std::int64_t farthest = 0;
+  for (const std::string& part : parts)
+    for (const MaskedAttentionKind* const kind : united(part)) {
+      if (kind->max_distance == nullptr) return std::nullopt;
+      farthest = std::max(farthest, kind->max_distance(place));
+    }
+  return farthest;
+}
+
+AttentionPattern pattern_of(const std::string& element,
+                            const AttentionOptions& options,
+                            std::int64_t layer,
+                            std::int64_t heads,
+                            bool causal) {
+  if (element == "full" || find_attention_kind(options, element) != nullptr) return {};
+  const std::vector<std::string> parts = split(element, '/');
+  const auto place = [=](std::int64_t head, std::int64_t positions) -> HeadContext {
+    return {.options = options,
+            .layer = layer,
+            .head = head,
+            .index = head / std::ssize(parts),
+            .positions = positions,
+            .causal = causal};
+  };
+  const auto table = [=](std::int64_t positions) {
+    std::vector<HeadMaskParts> result;
+    for (std::int64_t head = 0; head < heads; ++head)
+      result.push_back(head_keys(parts[static_cast<std::size_t>(head % std::ssize(parts))],
+                                 place(head, positions)));
+    return result;
+  };
+  return AttentionPattern(
+      table, options.stride, projects_global(options, layer), farthest_of(parts, place(0, 0)));
+}
+
+}  // namespace
+
+std::string describe_kinds() {
+  std::string text;
+  for (const MaskedAttentionKind& kind : mask_kinds())
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", kind.name, kind.sees);
+  for (const AttentionKind& kind : mechanism_kinds())
+    text += fmt::format(", {} ({})", kind.name, kind.sees);
+  return text;
+}
+
+bool has_kind(const AttentionOptions& options, std::string_view name) {
+  return std::ranges::any_of(options.kinds,
+                             [&](const std::string& element) { return has_kind(element, name); });
+}
+
+std::string problem_of(const AttentionOptions& options, const AttentionBuildOptions& setting) {
+  if (std::ssize(options.kinds) > setting.layers)
+    return fmt::format(
+        "model.attention.layer_types has {} elements, more than model.num_hidden_layers = {}",
+        options.kinds.size(),
+        setting.layers);
+  for (const AttentionKind& kind : options.added) {
+    if (kind.name.empty() || kind.name.find_first_of("/+,") != std::string::npos)
+      return fmt::format("attention {} is added; wanted: a name without / + and ,",
+                         quote(kind.name));
+    if (kind.make == nullptr)
+      return fmt::format("attention {} is added without `make`, which makes its mechanism",
+                         kind.name);
+    if (find_mask_kind(kind.name) != nullptr || find_attention_kind(options, kind.name) != &kind)
+      return fmt::format("attention {} is added, and there is one of that name", kind.name);
+  }
+  for (const std::string& element : options.kinds)
+    if (const std::string problem = problem_of(element, options, setting); !problem.empty())
+      return problem;
+  if (options.sliding_window.size() != 1 && std::ssize(options.sliding_window) != setting.layers)
+    return fmt::format(
+        "model.attention.sliding_window has {} elements, wanted one or one for each of "
+        "model.num_hidden_layers = {}",
+        options.sliding_window.size(),
+        setting.layers);
+  const bool summaries = has_kind(options, "summary") || has_kind(options, "fixed");
+  if (summaries && options.summary * options.summary_groups > options.stride)
+    return fmt::format(
+        "model.attention.summary.num_columns = {} columns for each of "
+        "model.attention.summary.num_patterns = {} are more than model.attention.stride "
+        "= {} has",
+        options.summary,
+        options.summary_groups,
+        options.stride);
+  return setting.segment > 0 ? problem_with_segment(options, setting) : "";
+}
+
+std::string layers_of_other_weights(std::string_view kinds,
+                                    std::int64_t layers,
+                                    bool global_projections) {
+  if (kinds.starts_with('[')) kinds = kinds.substr(1, kinds.size() - 2);
+  AttentionOptions options = {.kinds = split(std::string(kinds), ','),
+                              .global_projections = global_projections};
+  for (std::string& element : options.kinds) element.erase(0, element.find_first_not_of(' '));
+  std::string result;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const AttentionKind* const own = attention_kind(options, layer);
+    if (own != nullptr && own->own_weights) result += fmt::format(" {} {}", layer, own->name);
+    if (projects_global(options, layer)) result += fmt::format(" {} global", layer);
+  }
+  return result;
+}
+
+const AttentionKind* attention_kind(const AttentionOptions& options, std::int64_t layer) {
+  return find_attention_kind(options, element_of(options, layer));
+}
+
+const AttentionKind* first_kind_without_kv_cache(const AttentionOptions& options) {
+  for (const std::string& element : options.kinds) {
+    const AttentionKind* const own = find_attention_kind(options, element);
+    if (own != nullptr && !own->supports_kv_cache) return own;
+  }
+  return nullptr;
+}
+
+std::int64_t longest_sequence_of(const AttentionOptions& options, std::int64_t segment) {
+  std::int64_t longest = 0;
+  for (const std::string& element : options.kinds) {
+    const AttentionKind* const own = find_attention_kind(options, element);
+    if (own != nullptr && own->longest != nullptr)
+      longest = shorter_of(longest, own->longest(options, segment));
+  }
+  return longest;
+}
+
+std::int64_t shorter_of(std::int64_t a, std::int64_t b) {
+  return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
+}
+
+bool has_probabilities(const AttentionOptions& options) {
+  return std::ranges::any_of(options.kinds, [&](const std::string& element) {
+    const AttentionKind* const own = find_attention_kind(options, element);
+    return own == nullptr || own->has_probabilities;
+  });
+}
+
+const AttentionKind* first_kind_without_relative_positions(const AttentionOptions& options) {
+  for (const std::string& element : options.kinds) {
+    const AttentionKind* const own = find_attention_kind(options, element);
+    if (own != nullptr && !own->knows_distances) return own;
+  }
+  return nullptr;
+}
+
+const AttentionKind* first_kind_without_rotary(const AttentionOptions& options) {
+  for (const std::string& element : options.kinds) {
+    const AttentionKind* const own = find_attention_kind(options, element);
+    if (own != nullptr && !own->turns) return own;
+  }
+  return nullptr;
+}
+
+std::vector<std::pair<std::string, std::vector<std::string>>> kinds_by_key() {
+  std::vector<std::pair<std::string, std::vector<std::string>>> readers;
+  for (const AttentionKind& kind : mechanism_kinds())
+    for (const std::string& key : kind.keys) {
+      const auto known =
+          std::ranges::find_if(readers, [&](const auto& reader) { return reader.first == key; });
+      if (known == readers.end())
+        readers.push_back({key, {kind.name}});
+      else
+        known->second.push_back(kind.name);
+    }
+  return readers;
+}
+
+bool projects_global(const AttentionOptions& options, std::int64_t layer) {
+  return options.global_projections && has_kind(element_of(options, layer), "global_local");
+}
+
+std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options,
+                                                 const AttentionBuildOptions& setting) {
+  throw_if_error(problem_of(options, setting));
+  std::vector<AttentionPattern> patterns;
+  for (std::int64_t layer = 0; layer < setting.layers; ++layer)
+    patterns.push_back(
+        pattern_of(element_of(options, layer), options, layer, setting.heads, setting.causal));
+  return patterns;
+}
+
+}  // namespace longspan

@@ -1,0 +1,173 @@
+#include "framework/nn/attention/kv_cache.h"
+
+#include <algorithm>
+
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t least_capacity = 64;
+
+Tensor in_rows(const Tensor& x) {
+  return x.reshape({x.shape()[0], x.shape()[1], x.shape()[2] * x.shape()[3]});
+}
+
+void copy_positions(const Tensor& from,
+                    std::int64_t from_begin,
+                    const Tensor& to,
+                    std::int64_t to_begin,
+                    std::int64_t count) {
+  on(to.device(), [&](auto backend) {
+    copy_rows(backend, in_rows(from), from_begin, in_rows(to), to_begin, count, false);
+  });
+}
+
+// Positions of one row.
+Tensor positions_of(const Tensor& x, std::int64_t row, std::int64_t begin, std::int64_t end) {
+  return x.slice(row, row + 1)
+      .reshape({x.shape()[1], x.shape()[2], x.shape()[3]})
+      .slice(begin, end);
+}
+
+Tensor chosen_rows(const Tensor& x, std::span<const std::int64_t> rows, std::int64_t count) {
+  const auto size = static_cast<std::int64_t>(rows.size());
+  const Tensor result =
+      Tensor::empty(x.shape().with(0, size), x.dtype(), x.device(), MemoryTag::recurrent_state);
+  const std::int64_t capacity = x.shape()[1];
+  for (std::int64_t i = 0; i < size; ++i) {
+    const std::int64_t row = rows[static_cast<std::size_t>(i)];
+    positions_of(result, i, 0, count).copy_from(positions_of(x, row, 0, count));
+    // Keys that are not seen are still multiplied by: they must be numbers.
+    if (count < capacity) positions_of(result, i, count, capacity).zero();
+  }
+  return result;
+}
+
+Tensor chosen_states(const Tensor& x, std::span<const std::int64_t> rows) {
+  const auto size = static_cast<std::int64_t>(rows.size());
+  const Tensor result =
+      Tensor::empty(x.shape().with(0, size), x.dtype(), x.device(), MemoryTag::recurrent_state);
+  for (std::int64_t i = 0; i < size; ++i) {
+    const std::int64_t row = rows[static_cast<std::size_t>(i)];
+    require(row >= 0 && row < x.shape()[0], "a kept state: row {} of {}", row, x.shape()[0]);
+    result.slice(i, i + 1).copy_from(x.slice(row, row + 1));
+  }
+  return result;
+}
+
+Tensor chosen_lengths(const Tensor& length, std::span<const std::int64_t> rows) {
+  const Tensor host = length.to_host();
+  std::vector<std::int64_t> chosen;
+  for (const std::int64_t row : rows)
+    chosen.push_back(host.span<std::int64_t>()[static_cast<std::size_t>(row)]);
+  return Tensor::from<std::int64_t>(chosen,
+                                    {static_cast<std::int64_t>(rows.size())},
+                                    length.device(),
+                                    MemoryTag::recurrent_state);
+}
+
+}  // namespace
+
+void LayerKVCache::move_to(std::int64_t first, std::int64_t count, std::int64_t capacity) {
+  for (Tensor& x : tensors_) {
+    const Tensor larger = Tensor::zeros(
+        x.shape().with(1, capacity), x.dtype(), x.device(), MemoryTag::recurrent_state);
+    if (count > 0) copy_positions(x, first, larger, 0, count);
+    x = larger;
+  }
+  for (auto& row : written_by_) row.erase(row.begin(), row.begin() + first);
+  begin_ += first;
+  count_ = count;
+}
+
+void LayerKVCache::append(std::span<const Variable> projections) {
+  const std::int64_t time = projections.front().shape()[1];
+  if (empty()) {
+    for (const Variable& more : projections)
+      tensors_.push_back(
+          Tensor::zeros(more.shape().with(1, time), more.value().dtype(), more.value().device()));
+    move_to(0, 0, std::max(least_capacity, time));
+  }
+  require(projections.size() == tensors_.size() && projections.front().shape()[0] == rows(),
+          "kept keys: {} projections of {} rows after {} of {}; rows change by KeptKeys::choose",
+          projections.size(),
+          projections.front().shape()[0],
+          tensors_.size(),
+          rows());
+  if (count_ + time > capacity()) move_to(0, count_, std::max(2 * capacity(), count_ + time));
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    copy_positions(projections[i].value(), 0, tensors_[i], count_, time);
+  count_ += time;
+  written_by_.resize(static_cast<std::size_t>(rows()));
+  for (std::size_t row = 0; row < written_by_.size(); ++row)
+    written_by_[row].resize(static_cast<std::size_t>(count_), static_cast<std::int64_t>(row));
+}
+
+void LayerKVCache::crop(std::int64_t positions) {
+  if (positions < count_) move_to(count_ - positions, positions, capacity());
+}
+
+std::int64_t LayerKVCache::common(std::int64_t a, std::int64_t b) const {
+  const auto& left = written_by_[static_cast<std::size_t>(a)];
+  const auto& right = written_by_[static_cast<std::size_t>(b)];
+  std::size_t positions = left.size();
+  while (positions > 0 && left[positions - 1] != right[positions - 1]) --positions;
+  return static_cast<std::int64_t>(positions);
+}
+
+void LayerKVCache::change_rows(std::span<const std::int64_t> rows) {
+  struct Tail {
+    std::int64_t to;
+    std::int64_t from;
+    std::int64_t begin;
+  };
+  std::vector<Tail> tails;
+  for (std::int64_t i = 0; i < std::ssize(rows); ++i) {
+    const std::int64_t from = rows[static_cast<std::size_t>(i)];
+    if (const std::int64_t begin = common(i, from); begin < count_)
+      tails.push_back({i, from, begin});
+  }
+  for (Tensor& x : tensors_) {
+    if (!tails.empty() && !(spare_.defined() && spare_.shape() == x.shape()))
+      spare_ = x.empty_like(MemoryTag::recurrent_state);
+    // By way of the spare, as a row may be read after it is written.
+    for (const Tail& tail : tails)
+      positions_of(spare_, tail.to, tail.begin, count_)
+          .copy_from(positions_of(x, tail.from, tail.begin, count_));
+    for (const Tail& tail : tails)
+      positions_of(x, tail.to, tail.begin, count_)
+          .copy_from(positions_of(spare_, tail.to, tail.begin, count_));
+    x = x.slice(0, static_cast<std::int64_t>(rows.size()));
+  }
+}
+
+void LayerKVCache::require_rows(std::int64_t rows) const {
+  for (const Tensor& x : state)
+    require(x.shape()[0] == rows,
+            "a state is kept for {} rows and read on by {}; rows change by KeptKeys::choose",
+            x.shape()[0],
+            rows);
+}
+
+void LayerKVCache::reorder(std::span<const std::int64_t> rows) {
+  for (Tensor& x : state) x = chosen_states(x, rows);
+  if (empty()) return;
+  std::vector<std::vector<std::int64_t>> written_by;
+  for (const std::int64_t row : rows) {
+    require(row >= 0 && row < this->rows(), "kept keys: row {} of {}", row, this->rows());
+    written_by.push_back(written_by_[static_cast<std::size_t>(row)]);
+  }
+  if (std::ssize(rows) <= this->rows())
+    change_rows(rows);
+  else
+    for (Tensor& x : tensors_) x = chosen_rows(x, rows, count_);
+  if (length.defined()) length = chosen_lengths(length, rows);
+  written_by_ = std::move(written_by);
+}
+
+void KVCache::choose(std::span<const std::int64_t> rows) {
+  for (auto& [place, layer] : layers_) layer.reorder(rows);
+}
+
+}  // namespace longspan

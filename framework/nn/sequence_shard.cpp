@@ -1,0 +1,268 @@
+#include "framework/nn/sequence_shard.h"
+
+#include <algorithm>
+
+#include "framework/core/error.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/nn/parameters.h"
+
+namespace longspan {
+namespace {
+
+// The rank of the group mesh.time as its coordinates.
+struct TimeRank {
+  int context;
+  int tensor;  // 0 without sequence parallelism
+};
+
+int sharing_tensor_ranks(const MeshShape& shape) { return shape.sequence ? shape.tensor : 1; }
+
+TimeRank time_rank(const MeshShape& shape, int rank) {
+  return {rank / sharing_tensor_ranks(shape), rank % sharing_tensor_ranks(shape)};
+}
+
+TimeRank own_rank(const ProcessMesh& mesh) {
+  return {mesh.context_coordinate(), mesh.shape.sequence ? mesh.tensor_coordinate() : 0};
+}
+
+Range range_of(const ShardRange& part) { return {part.begin, part.begin + part.count}; }
+
+// What the tensor ranks of a context rank hold together: at least one range, where it is empty.
+Ranges context_share(const MeshShape& shape, int context, std::int64_t total) {
+  if (shape.context == 1) return {{0, total}};
+  const int chunks = 2 * shape.context;
+  const Range first = range_of(shard_range(total, context, chunks));
+  const Range second = range_of(shard_range(total, chunks - 1 - context, chunks));
+  if (first.end == second.begin) return {{first.begin, second.end}};
+  return {first, second};
+}
+
+Range context_memory(const MeshShape& shape, int context, std::int64_t total) {
+  return range_of(shard_range(total, context, shape.context));
+}
+
+Ranges segment_share(const MeshShape& shape, TimeRank rank, std::int64_t total) {
+  const Ranges whole = context_share(shape, rank.context, total);
+  const Range part =
+      range_of(shard_range(pluralize(whole), rank.tensor, sharing_tensor_ranks(shape)));
+  return slice(whole, part.begin, part.end);
+}
+
+Ranges memory_share(const MeshShape& shape, TimeRank rank, std::int64_t total) {
+  return {range_of(shard_range(
+      total, rank.context * sharing_tensor_ranks(shape) + rank.tensor, shape.sequence_ranks()))};
+}
+
+template <typename Share>
+SequenceShard divide(const ProcessMesh& mesh, std::int64_t total, const Share& share) {
+  SequenceShard result;
+  result.total = total;
+  const TimeRank own = own_rank(mesh);
+  result.local_index = static_cast<std::size_t>(own.tensor);
+  for (int tensor = 0; tensor < sharing_tensor_ranks(mesh.shape); ++tensor)
+    result.shares.push_back(share(mesh.shape, TimeRank{own.context, tensor}, total));
+  return result;
+}
+
+// Rows that go from where they are held to where they are wanted, in the order in which they are
+// held.
+struct Move {
+  std::int64_t from;
+  std::int64_t to;
+  std::int64_t count;
+};
+
+std::vector<Move> moves_between(const Ranges& held, const Ranges& wanted) {
+  std::vector<Move> moves;
+  std::int64_t held_rows = 0;
+  for (const Range& have : held) {
+    std::int64_t wanted_rows = 0;
+    for (const Range& want : wanted) {
+      const Range both = {std::max(have.begin, want.begin), std::min(have.end, want.end)};
+      if (both.count() > 0)
+        moves.push_back({held_rows + both.begin - have.begin,
+                         wanted_rows + both.begin - want.begin,
+                         both.count()});
+      wanted_rows += want.count();
+    }
+    held_rows += have.count();
+  }
+  return moves;
+}
+
+std::int64_t rows_of(const std::vector<Move>& moves) {
+  std::int64_t rows = 0;
+  for (const Move& move : moves) rows += move.count;
+  return rows;
+}
+
+// The rows of a memory and of the segment after it, which lie in two tensors, and where they are to
+// go. Positions count from the beginning of the old memory.
+class Remembering {
+ public:
+  Remembering(const Tensor& before,
+              std::int64_t remembered,
+              const Tensor& input,
+              std::int64_t time,
+              std::int64_t longest,
+              const ProcessMesh& mesh)
+      : before_(before),
+        input_(input),
+        remembered_(remembered),
+        time_(time),
+        length_(std::min(longest, remembered + time)),
+        mesh_(mesh),
+        result_(rows(pluralize(wanted(own())), MemoryTag::recurrent_state)) {}
+
+  Tensor run() const {
+    for (const Move& move : moves_between(held(own()), wanted(own()))) read(move, result_, move.to);
+    for (int distance = 1; distance < ranks(); ++distance) pass_on(distance);
+    return result_;
+  }
+
+ private:
+  int own() const { return mesh_.time.rank(); }
+  int ranks() const { return mesh_.time.size(); }
+
+  Tensor rows(std::int64_t count, MemoryTag tag) const {
+    return Tensor::empty(input_.shape().with(1, count), input_.dtype(), input_.device(), tag);
+  }
+
+  Ranges held(int rank) const {
+    Ranges result = memory_share(mesh_.shape, time_rank(mesh_.shape, rank), remembered_);
+    for (const Range& range : segment_share(mesh_.shape, time_rank(mesh_.shape, rank), time_))
+      result.push_back({remembered_ + range.begin, remembered_ + range.end});
+    return result;
+  }
+  Ranges wanted(int rank) const {
+    const std::int64_t first = remembered_ + time_ - length_;
+    Ranges result = memory_share(mesh_.shape, time_rank(mesh_.shape, rank), length_);
+    for (Range& range : result) range = {first + range.begin, first + range.end};
+    return result;
+  }
+
+  // A move does not cross from the memory into the segment: they are held as two ranges.
+  void read(const Move& move, const Tensor& to, std::int64_t at) const {
+    const std::int64_t old_rows = before_.defined() ? before_.shape()[1] : 0;
+    const bool is_old = move.from < old_rows;
+    on(input_.device(), [&](auto backend) {
+      copy_rows(backend,
+                is_old ? before_ : input_,
+                is_old ? move.from : move.from - old_rows,
+                to,
+                at,
+                move.count,
+                false);
+    });
+  }
+
+  // Sends to the rank `distance` after this one what it wants of this rank's rows.
+  void pass_on(int distance) const {
+    const int to = (own() + distance) % ranks();
+    const int from = (own() + ranks() - distance) % ranks();
+    std::int64_t most = 0;
+    for (int rank = 0; rank < ranks(); ++rank)
+      most =
+          std::max(most, rows_of(moves_between(held(rank), wanted((rank + distance) % ranks()))));
+    if (most == 0) return;
+    const Tensor sent = rows(most, MemoryTag::workspace);
+    const Tensor received = rows(most, MemoryTag::workspace);
+    std::int64_t at = 0;
+    for (const Move& move : moves_between(held(own()), wanted(to))) {
+      read(move, sent, at);
+      at += move.count;
+    }
+    mesh_.time.exchange(sent, to, received, from);
+    at = 0;
+    for (const Move& move : moves_between(held(from), wanted(own()))) {
+      on(received.device(), [&](auto backend) {
+        copy_rows(backend, received, at, result_, move.to, move.count, false);
+      });
+      at += move.count;
+    }
+  }
+
+  const Tensor& before_;
+  const Tensor& input_;
+  std::int64_t remembered_;
+  std::int64_t time_;
+  std::int64_t length_;
+  const ProcessMesh& mesh_;
+  Tensor result_;
+};
+
+}  // namespace
+
+Ranges SequenceShard::inside() const {
+  Ranges result;
+  for (const Ranges& share : shares)
+    for (const Range& range : share) {
+      if (!result.empty() && result.back().end == range.begin)
+        result.back().end = range.end;
+      else
+        result.push_back(range);
+    }
+  return result;
+}
+
+std::vector<std::int64_t> SequenceShard::rows() const {
+  std::vector<std::int64_t> result;
+  for (const Ranges& share : shares) result.push_back(pluralize(share));
+  return result;
+}
+
+SequenceShard shard_sequence(const ProcessMesh& mesh, std::int64_t total) {
+  return divide(mesh, total, segment_share);
+}
+
+SequenceShard replicate_sequence(std::int64_t total) {
+  return {.total = total, .shares = {{{0, total}}}, .local_index = 0, .repeated = true};
+}
+
+SequenceShard shard_memory(const ProcessMesh& mesh, std::int64_t total) {
+  return divide(mesh, total, memory_share);
+}
+
+SequenceShards sequence_shards(const ProcessMesh& mesh, std::int64_t memory, std::int64_t time) {
+  SequenceShards result;
+  result.ranks = mesh.context;
+  result.memory = memory;
+  result.queries_total = time;
+  result.keys_total = memory + time;
+  for (int context = 0; context < mesh.shape.context; ++context) {
+    Ranges queries;
+    for (const Range& range : context_share(mesh.shape, context, time))
+      queries.push_back({memory + range.begin, memory + range.end});
+    Ranges keys;
+    if (memory > 0) keys.push_back(context_memory(mesh.shape, context, memory));
+    keys.insert(keys.end(), queries.begin(), queries.end());
+    result.queries.push_back(std::move(queries));
+    result.keys.push_back(std::move(keys));
+  }
+  return result;
+}
+
+SequenceShards cross_attention_shards(const ProcessMesh& mesh,
+                                      std::int64_t time,
+                                      std::int64_t keys) {
+  SequenceShards result;
+  result.ranks = mesh.context;
+  result.queries_total = time;
+  result.keys_total = keys;
+  for (int context = 0; context < mesh.shape.context; ++context) {
+    result.queries.push_back(context_share(mesh.shape, context, time));
+    result.keys.push_back(context_share(mesh.shape, context, keys));
+  }
+  return result;
+}
+
+Tensor update_memory(const Tensor& before,
+                     std::int64_t remembered,
+                     const Tensor& input,
+                     std::int64_t time,
+                     std::int64_t longest,
+                     const ProcessMesh& mesh) {
+  return Remembering(before, remembered, input, time, longest, mesh).run();
+}
+
+}  // namespace longspan

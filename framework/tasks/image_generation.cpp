@@ -1,0 +1,129 @@
+#include "framework/tasks/image_generation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numbers>
+
+#include "framework/data/image_examples.h"
+#include "framework/decoding/image_generation.h"
+#include "framework/model/pixel_head.h"
+#include "framework/tasks/labelled_images.h"
+
+namespace longspan {
+namespace {
+
+LabeledTaskSpec pixels_of_images() {
+  LabeledTaskSpec kind;
+  kind.task = "image_generation";
+  kind.documentation =
+      "the values of the pixels of images, one after another, with data.format: images";
+  kind.label = "class";
+  kind.labels = "classes";
+  kind.example = "image";
+  kind.unit = "nats a value";
+  kind.field = "pixels";
+  kind.count = "tokens";
+  kind.target = "label";
+  kind.goals = {{"bits_per_dimension", false}};
+  kind.readout = pixel_head();
+  kind.problem = [](const DataOptions& data) -> std::string {
+    return data.format == DataFormat::images ? labelled_images_problem(data)
+                                             : "run.task: image_generation learns images, and "
+                                               "data.format is text; set it to images";
+  };
+  kind.learn =
+      [](const DataOptions& data, const Communicator& all, const ProgressCallback& listener) {
+        return LearnedLabels{learn_labels_of_images(data, Unlabelled::taken, all, listener)};
+      };
+  kind.open = [](const LabelledFile& file) {
+    return open_labelled_images(file, Unlabelled::taken);
+  };
+  kind.figures_of_loss = [](double loss) -> std::vector<MetricValue> {
+    return {{"bits_per_dimension", loss / std::numbers::ln2, "bits a value"}};
+  };
+  return kind;
+}
+
+// The classes of so many images.
+std::vector<std::int64_t> labels_of_images(const ImageGenerationRequest& request,
+                                           std::int64_t count) {
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(count), -1);
+  const bool knows_classes = request.model.body().end().reads_classes;
+  if (!request.classes.empty() && !knows_classes)
+    throw ConfigurationError(
+        "the class of the images is to be \"{}\", and the model was not told of classes "
+        "(model.class_conditional)",
+        request.classes.front());
+  if (!knows_classes) return labels;
+  if (request.classes.empty() && !request.complete.empty())
+    throw ConfigurationError(
+        "the model was told of classes (model.class_conditional): say those of the images to "
+        "complete by --class, once or in their order");
+  std::vector<std::int64_t> turns;
+  for (const std::string& name : request.classes) {
+    turns.push_back(request.labels.id_of(name));
+    if (turns.back() < 0)
+      throw ConfigurationError("the class of the images is to be \"{}\"; the model learnt {}",
+                               name,
+                               fmt::join(request.labels.names(), ", "));
+  }
+  for (std::int64_t i = 0; turns.empty() && i < request.labels.size(); ++i) turns.push_back(i);
+  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = turns[i % turns.size()];
+  return labels;
+}
+
+// The first images of the file.
+std::vector<Pixels> images_to_complete(const ImageGenerationRequest& request) {
+  std::vector<Pixels> images =
+      read_images(request.complete, request.model.parameters().mesh().world);
+  if (std::ssize(images) > request.samples)
+    images.resize(static_cast<std::size_t>(request.samples));
+  for (const Pixels& image : images)
+    if (image.shape != request.image)
+      throw DataError("{}: is an image of {}, and the model learnt images of {}",
+                      request.complete,
+                      to_string(image.shape),
+                      to_string(request.image));
+  return images;
+}
+
+PngImage png_image_of(const ImageShape& shape, const std::vector<std::int64_t>& values) {
+  PngImage image = {shape, {}};
+  for (const std::int64_t value : values) image.values.push_back(static_cast<std::uint8_t>(value));
+  return image;
+}
+
+std::vector<PngImage> draw_images(const ImageGenerationRequest& request) {
+  const bool completes = !request.complete.empty();
+  std::vector<Pixels> before;
+  if (completes) before = images_to_complete(request);
+  const std::int64_t count = completes ? std::ssize(before) : request.samples;
+  const std::vector<std::int64_t> labels = labels_of_images(request, count);
+  const std::int64_t given =
+      request.image.height / 2 * request.image.width * request.image.channels;
+  std::vector<PartialImage> drafts;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    std::vector<std::int64_t> values(static_cast<std::size_t>(request.image.values()), -1);
+    if (completes) std::copy_n(before[i].values.begin(), given, values.begin());
+    drafts.push_back({std::move(values), labels[i]});
+  }
+  sample_images(request.model, drafts, {.sampling = request.sampling, .seed = request.seed});
+  std::vector<PngImage> images;
+  for (std::size_t i = 0; i < drafts.size(); ++i) {
+    if (completes) images.push_back(png_image_of(request.image, before[i].values));
+    images.push_back(png_image_of(request.image, drafts[i].values));
+  }
+  return images;
+}
+
+}  // namespace
+
+TaskSpec image_generation_task() {
+  TaskSpec task = labelled_task([](const DataOptions&) { return pixels_of_images(); });
+  task.write = {};
+  task.generate_images = draw_images;
+  return task;
+}
+
+}  // namespace longspan

@@ -1,0 +1,175 @@
+#include "models/adaptive_spans.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/autograd/collectives.h"
+#include "framework/autograd/ops.h"
+
+namespace longspan {
+namespace {
+
+// Rows of memory beyond the longest span, as in the authors' code.
+constexpr std::int64_t slack = 64;
+
+const char* name_of(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::none:
+      return "none";
+    case SpanKind::adaptive:
+      return "adaptive";
+    case SpanKind::dynamic:
+      return "dynamic";
+  }
+  return "";
+}
+
+}  // namespace
+
+AdaptiveSpanOptions SpanOptions::whole_form() const {
+  AdaptiveSpanOptions whole = form;
+  if (initial) whole.initial = *initial;
+  if (!initial && kind == SpanKind::dynamic && form.initial == 0)
+    whole.initial = static_cast<double>(form.limit) / (1 + std::exp(4));
+  return whole;
+}
+
+std::string span_problem(const SpanOptions& options, const ModelOptions& common) {
+  if (!options.any()) return "";
+  if (const AttentionKind* const kind = first_kind_without_relative_positions(common.attention))
+    return fmt::format(
+        "model.adaptive_span.type: found {} with {} in model.attention.layer_types, which knows no "
+        "distances; set it "
+        "to none",
+        name_of(options.kind),
+        kind->name);
+  if (const char* const key = softmax_form_key(common))
+    return fmt::format("model.adaptive_span.type goes with no model.{}; set one of them otherwise",
+                       key);
+  for (std::int64_t layer = 0; layer < common.layers; ++layer)
+    if (projects_global(common.attention, layer))
+      return "model.adaptive_span.type goes with no "
+             "model.attention.global_local.separate_global_projections, whose queries would have "
+             "no span; set one of them otherwise";
+  const double initial = options.whole_form().initial;
+  const auto limit = static_cast<double>(options.form.limit);
+  if (initial > limit)
+    return fmt::format(
+        "model.adaptive_span.init_span is {}, more than model.adaptive_span.max_span = {}",
+        initial,
+        options.form.limit);
+  if (options.kind == SpanKind::dynamic && (initial <= 0 || initial >= limit))
+    return fmt::format(
+        "model.adaptive_span.init_span is {}, wanted more than 0 and less than "
+        "model.adaptive_span.max_span = {}: spans "
+        "of "
+        "tokens never reach either",
+        initial,
+        options.form.limit);
+  return "";
+}
+
+void declare(OptionTable& table, SpanOptions& options, const ModelOptions& common) {
+  table.add(
+      "model.adaptive_span.type",
+      options.kind,
+      "how far back heads look: as far as model.attention.layer_types says (none), or as far as "
+      "each "
+      "head learns (adaptive, Sukhbaatar et al. 2019), or learns to see from the token "
+      "(dynamic); positions are then a learned key for each distance",
+      {{"none", SpanKind::none}, {"adaptive", SpanKind::adaptive}, {"dynamic", SpanKind::dynamic}},
+      affects_weights());
+  table.add("model.adaptive_span.max_span",
+            options.form.limit,
+            "the longest span, in keys",
+            between(1, 1 << 24),
+            affects_weights());
+  table.add("model.adaptive_span.ramp",
+            options.form.ramp,
+            "keys beyond a span over which their weight falls to nothing",
+            between(1, 1 << 20));
+  table.add("model.adaptive_span.init_span",
+            options.initial,
+            "spans at the start, in keys; a head looks as far as that and the ramp. none: 0, for "
+            "dynamic ones model.adaptive_span.max_span / (1 + e^4)",
+            at_least(0.0));
+  table.add("model.adaptive_span.attend_self",
+            options.form.self,
+            "a query sees its own key too, otherwise only those before it");
+  table.add("model.adaptive_span.loss_weight",
+            options.penalty,
+            "loss of a key of a layer's mean span: what makes spans short",
+            at_least(0.0));
+  for (const std::string key : {"max_span", "ramp", "init_span", "attend_self", "loss_weight"})
+    table.warn("model.adaptive_span." + key, [&options]() -> std::string {
+      return options.any() ? "" : "model.adaptive_span.type is none";
+    });
+  table.check({"model.adaptive_span.type",
+               "model.adaptive_span.max_span",
+               "model.adaptive_span.init_span",
+               "model.attention.layer_types",
+               "model.attention.global_local.separate_global_projections",
+               "model.attention.learned_sinks",
+               "model.attention.logit_softcapping",
+               "model.attention.scale_attn_weights"},
+              [&options, &common] { return span_problem(options, common); });
+}
+
+AdaptiveSpanStack::AdaptiveSpanStack(const Scope& scope,
+                                     const SpanOptions& options,
+                                     const ModelOptions& common)
+    : options_(options), common_(common), tensor_(scope.parameters().mesh().tensor) {
+  throw_if_error(span_problem(options, common));
+  options_.form = options.whole_form();
+  positions_ = span_positions(scope, options_.form, common.head_dim());
+}
+
+std::unique_ptr<AttentionOp> AdaptiveSpanStack::add_layer(const Scope& attention,
+                                                          const AttentionPattern& pattern) {
+  if (options_.kind == SpanKind::dynamic)
+    return std::make_unique<DynamicSpanAttentionOp>(
+        options_.form,
+        DynamicSpans(attention, options_.form, common_.heads, common_.width),
+        positions_,
+        options_.penalty,
+        common_.attention_dropout,
+        pattern);
+  layers_.emplace_back(attention, options_.form, common_.heads);
+  return std::make_unique<AdaptiveSpanAttentionOp>(
+      options_.form, layers_.back(), positions_, common_.attention_dropout, pattern);
+}
+
+std::vector<LossTerm> AdaptiveSpanStack::terms() const {
+  if (layers_.empty()) return {};
+  Variable total;
+  for (const AdaptiveSpans& layer : layers_) {
+    const Variable mean = sum(layer.in_keys(), 1 / static_cast<double>(common_.heads));
+    total = total.defined() ? add(total, mean) : mean;
+  }
+  if (tensor_.size() > 1) total = reduce_from_tensor_parallel_region(std::move(total), tensor_);
+  return {{.name = "span", .values = std::move(total), .count = "", .weight = options_.penalty}};
+}
+
+std::int64_t AdaptiveSpanStack::longest_memory() const {
+  if (layers_.empty()) return options_.form.limit;
+  std::int64_t longest = 0;
+  for (const AdaptiveSpans& layer : layers_) longest = std::max(longest, layer.longest_window());
+  longest = tensor_.all_reduce(longest, Reduction::maximum);
+  return std::min(options_.form.limit, longest + slack);
+}
+
+std::vector<std::pair<std::string, double>> AdaptiveSpanStack::figures() const {
+  if (layers_.empty()) return {};
+  double total = 0, longest = 0;
+  for (const AdaptiveSpans& layer : layers_) {
+    const AdaptiveSpans::Extent extent = layer.extent();
+    total += extent.sum;
+    longest = std::max(longest, extent.longest);
+  }
+  total = tensor_.all_reduce(total, Reduction::sum);
+  longest = tensor_.all_reduce(longest, Reduction::maximum);
+  const auto heads = static_cast<double>(common_.heads * std::ssize(layers_));
+  return {{"span_mean", total / heads}, {"span_longest", longest}};
+}
+
+}  // namespace longspan

@@ -1,0 +1,157 @@
+#include "models/non_autoregressive_decoder.h"
+
+#include <utility>
+#include <vector>
+
+namespace longspan {
+namespace {
+
+using DecoderKind = EncoderDecoderOptions::Decoder;
+
+void declare_lengths(OptionTable& table, EncoderDecoderOptions& options) {
+  table.add("model.nat.length_loss_factor",
+            options.masking.length_weight,
+            "with model.decoder_type: non_autoregressive, the weight of the loss of lengths",
+            between(0, 1e6));
+  table.add("model.nat.pred_length_offset",
+            options.masking.length_offset,
+            "with model.decoder_type: non_autoregressive, whether the length that is predicted is "
+            "how much longer "
+            "than its source a target is, from -128 to 127, or its length as it is, up to 255",
+            affects_weights());
+  table.add("model.nat.sg_length_pred",
+            options.masking.length_detached,
+            "with model.decoder_type: non_autoregressive, whether the encoder learns nothing from "
+            "the loss of "
+            "lengths");
+}
+
+void declare_refinement(OptionTable& table, EncoderDecoderOptions& options) {
+  table.add(
+      "model.nat.num_refinement_passes",
+      options.masking.passes,
+      "with model.nat.objective: iterative, how often training says the words of a target; the "
+      "losses of all times are summed",
+      between(1, 64));
+  table.add("model.nat.dae_ratio",
+            options.masking.denoised,
+            "with model.nat.objective: iterative, the part of the rows that read the true words "
+            "with some "
+            "mistakes in place of what was said the time before",
+            between(0, 1));
+  table.add(
+      "model.nat.single_random_pass",
+      options.masking.one_pass,
+      "with model.nat.objective: iterative, whether a step learns from one time alone, which is "
+      "drawn, instead of from all");
+}
+
+void warn_of_unread(OptionTable& table,
+                    const EncoderDecoderOptions& options,
+                    const PlannedBuildOptions& planned) {
+  const auto unmasked = [&options]() -> std::string {
+    return options.decoder == DecoderKind::masked ? "" : "model.decoder_type is autoregressive";
+  };
+  const auto unrefined = [&options, unmasked]() -> std::string {
+    if (const std::string reason = unmasked(); !reason.empty()) return reason;
+    return options.masking.masking == NatObjective::refined
+               ? ""
+               : "model.nat.objective is not iterative";
+  };
+  for (const char* key : {"model.nat.objective",
+                          "model.nat.length_loss_factor",
+                          "model.nat.pred_length_offset",
+                          "model.nat.sg_length_pred"})
+    table.warn(key, unmasked);
+  for (const char* key :
+       {"model.nat.num_refinement_passes", "model.nat.dae_ratio", "model.nat.single_random_pass"})
+    table.warn(key, unrefined);
+  if (planned && table.has("data.tokenizer.forced_bos_token"))
+    table.warn("data.tokenizer.forced_bos_token", [&options]() -> std::string {
+      return options.decoder == DecoderKind::masked
+                 ? "model.decoder_type is non_autoregressive, which says all at once"
+                 : "";
+    });
+  table.warn("model.nat.src_embedding_copy", [&options, unmasked]() -> std::string {
+    if (const std::string reason = unmasked(); !reason.empty()) return reason;
+    return options.masking.masking == NatObjective::random ? "model.nat.objective is cmlm" : "";
+  });
+}
+
+}  // namespace
+
+void declare_nat(OptionTable& table,
+                 EncoderDecoderOptions& options,
+                 const PlannedBuildOptions& planned) {
+  table.add("model.decoder_type",
+            options.decoder,
+            "says one word after another; or all at once, in a length that is predicted",
+            {{"autoregressive", DecoderKind::causal}, {"non_autoregressive", DecoderKind::masked}},
+            affects_weights());
+  table.add("model.nat.objective",
+            options.masking.masking,
+            "with model.decoder_type: non_autoregressive, what it learns: to say the masked words "
+            "among others, of "
+            "which as many as is drawn are masked (Ghazvininejad et al. 2019); all words of none "
+            "(Gu et al. 2018); or all, again and again from what it said (Lee et al. 2018)",
+            {{"cmlm", NatObjective::random},
+             {"vanilla", NatObjective::all},
+             {"iterative", NatObjective::refined}},
+            affects_weights());
+  table.add(
+      "model.nat.src_embedding_copy",
+      options.masking.first,
+      "with model.nat.objective: vanilla or iterative, words that were not said yet are read as "
+      "the words of the source at like places; false: as a mask",
+      {{"false", NatDecoderInput::mask}, {"true", NatDecoderInput::source}},
+      affects_weights());
+  declare_lengths(table, options);
+  declare_refinement(table, options);
+  std::vector<std::string> keys = {"model.decoder_type",
+                                   "model.use_pointer_generator",
+                                   "model.coverage_loss_weight",
+                                   "model.nat.src_embedding_copy",
+                                   "model.share_encoder_decoder_embeddings"};
+  if (planned) keys.emplace_back("training.scheduled_sampling.method");
+  table.check(std::move(keys), [&options, planned] {
+    return masked_problem(options, planned ? planned().sampling : ScheduledSampling());
+  });
+  warn_of_unread(table, options, planned);
+}
+
+std::string masked_problem(const EncoderDecoderOptions& options,
+                           const ScheduledSampling& sampling) {
+  if (options.decoder == DecoderKind::causal) return "";
+  if (options.source.copies || options.source.coverage > 0)
+    return "model.decoder_type is non_autoregressive, and copying and coverage are of words that "
+           "are said one after "
+           "another; set model.use_pointer_generator to false and model.coverage_loss_weight to 0";
+  if (sampling.mixing != ScheduledSamplingMethod::none)
+    return "model.decoder_type is non_autoregressive, and training.scheduled_sampling.method is "
+           "for words that are said one after "
+           "another; set it to none";
+  const bool copies = options.masking.masking != NatObjective::random &&
+                      options.masking.first == NatDecoderInput::source;
+  if (copies && options.embeddings == EncoderDecoderOptions::Embeddings::apart)
+    return "model.nat.src_embedding_copy is true, whose words a decoder with embeddings of its own "
+           "does not "
+           "know; set model.share_encoder_decoder_embeddings to true";
+  return "";
+}
+
+AuxiliaryMetric out_of_range_lengths(const Fields& fields, const NatOptions& options) {
+  AuxiliaryMetric watched = {.name = "far_lengths", .count = "rows"};
+  const Tensor& length = field_of(fields, "length");
+  if (length.device().state().is_meta()) return watched;
+  const auto sources = field_of(fields, "source_length").span<std::int64_t>();
+  for (std::size_t row = 0; const std::int64_t with_end : length.span<std::int64_t>()) {
+    const std::int64_t source = sources[row++], words = with_end - 1;
+    if (words < 1) continue;
+    const std::int64_t said = length_of_class(
+        source, length_class(source, words, options.length_offset), options.length_offset);
+    if (said != words) watched.sum += watched.largest = 1;
+  }
+  return watched;
+}
+
+}  // namespace longspan

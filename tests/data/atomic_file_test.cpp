@@ -1,0 +1,45 @@
+#include "framework/data/atomic_file.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/temporary_directory.h"
+
+namespace longspan::new_file_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(AtomicFile, RemovesWhatWhoWasKilledHasLeft) {
+  const testing::TemporaryDirectory place;
+  const fs::path path = place.path() / "a.tokens";
+  for (const char* const name :
+       {"a.tokens.tmp-0123abcd-17", "a.tokens.tmp-mine", "b.tokens.tmp-0123abcd-17"})
+    std::ofstream(place.path() / name) << "t";
+  {
+    AtomicFile first(path);
+    AtomicFile second(path);
+    EXPECT_EQ(names_in(place.path()).size(), 4U);
+    first.write(std::string_view("text"));
+    first.finish();
+  }
+  EXPECT_EQ(names_in(place.path()),
+            (Names{"a.tokens", "a.tokens.tmp-mine", "b.tokens.tmp-0123abcd-17"}));
+}
+
+}  // namespace
+}  // namespace longspan::new_file_test

@@ -1,0 +1,92 @@
+#include "framework/data/tokenized_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include "framework/core/error.h"
+#include "framework/data/document_text.h"
+#include "tests/data/packed_text.h"
+#include "tests/data/subword_text.h"
+#include "tests/data/temporary_file.h"
+#include "tests/support/temporary_directory.h"
+
+namespace longspan::prepared_files_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PreparedFiles : public ::testing::Test {
+ protected:
+  ConfigPath write(const std::string& name, std::string_view content) const {
+    const std::string path = (folder_.path() / name).string();
+    std::ofstream(path, std::ios::binary)
+        .write(content.data(), static_cast<std::streamsize>(content.size()));
+    return path;
+  }
+  std::filesystem::path cache() const { return folder_.path() / "cache"; }
+
+  testing::TemporaryDirectory folder_;
+};
+
+TEST_F(PreparedFiles, AreMadeSideBySideAndToldOnceEach) {
+  std::vector<ConfigPath> files;
+  for (int i = 0; i < 9; ++i)
+    files.push_back(write(std::to_string(i) + ".jsonl",
+                          "{\"text\": \"" + std::string(static_cast<std::size_t>(i) + 1, 'a') +
+                              "\"}\n{\"text\": \"b\"}\n"));
+  files.push_back(write("plain.txt", "abc"));
+  for (const bool is_there : {false, true}) {
+    std::map<std::string, PreparedFile> told;
+    tokenize_files(files, {}, {}, cache(), {}, {}, [&told](const PreparedFile& prepared) {
+      EXPECT_TRUE(told.emplace(prepared.file.text(), prepared).second);
+    });
+    ASSERT_EQ(told.size(), files.size());
+    for (std::size_t i = 0; i < 9; ++i) {
+      const auto& made = told.at(files[i].text()).made;
+      ASSERT_TRUE(made);
+      EXPECT_EQ(made->was_there, is_there);
+      EXPECT_EQ(made->tokens->documents(), 2);
+      EXPECT_EQ(made->tokens->tokens(), static_cast<std::int64_t>(i) + 2);
+    }
+    EXPECT_FALSE(told.at(files.back().text()).made) << "it is read where it is";
+  }
+}
+
+TEST_F(PreparedFiles, TheFirstThatFailsIsTold) {
+  std::vector<ConfigPath> files;
+  for (int i = 0; i < 6; ++i)
+    files.push_back(write(std::to_string(i) + ".jsonl", i < 2 ? "{\"text\": \"a\"}\n" : "{}\n"));
+  int told = 0;
+  EXPECT_THAT(sentence_of<DataError>([&] {
+                tokenize_files(
+                    files, {}, {}, cache(), {}, {}, [&told](const PreparedFile&) { ++told; });
+              }),
+              HasSubstr("2.jsonl:1: found no field \"text\""));
+  EXPECT_GE(told, 1);
+}
+
+TEST_F(PreparedFiles, CharactersAndSamplesAreThoseOfTheDocuments) {
+  std::string json;
+  for (int i = 0; i < 1000; ++i) json += "{\"id\": \"XYZ\", \"text\": \"b\\u00e9 a\\n\"}\n";
+  for (const auto& [name, content] :
+       {std::pair("a.jsonl", json), std::pair("a.jsonl.gz", gzip_of(json))}) {
+    const auto file = std::make_shared<const InputFile>(write(name, content));
+    EXPECT_FALSE(is_plain_text(*file, {}));
+    EXPECT_EQ(characters_of_documents(file, {}, false),
+              Tokenizer::characters(std::vector<char32_t>{'\n', ' ', 'a', 'b', 0xE9}, false));
+    const auto text = sample_of_documents(file, {}, 600);
+    EXPECT_EQ(text->path(), file->path());
+    EXPECT_LE(text->size(), 600);
+    EXPECT_GE(text->size(), 300);
+    std::string line(6, '\0');
+    text->copy(text->size() - 6, line);
+    EXPECT_EQ(line, "b\u00e9 a\n");
+  }
+}
+
+}  // namespace
+}  // namespace longspan::prepared_files_test

@@ -1,0 +1,37 @@
+#include "framework/kernels/soft_cap.h"
+
+#include <cmath>
+
+#include "tests/kernels/kernel_testing.h"
+
+namespace longspan::cap_test {
+namespace {
+
+using namespace longspan::testing;
+
+template <typename T>
+class Cap : public ::testing::Test {};
+TYPED_TEST_SUITE(Cap, FloatingTypes);
+
+TYPED_TEST(Cap, IsAHyperbolicTangent) {
+  for (const std::int64_t count : {0, 1, 17, 5000}) {
+    Values x = normal_values<TypeParam>(count, 1), y, dx;
+    for (double& value : x) value = rounded<TypeParam>(40 * value);
+    if (count > 3) x[3] = rounded<TypeParam>(1e-3);
+    const Values dy = normal_values<TypeParam>(count, 2);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double part = std::tanh(x[i] / 30);
+      y.push_back(30 * part);
+      dx.push_back(dy[i] * (1 - part * part));
+    }
+    const Tensor from = tensor_of<TypeParam>(x, {count}), to = poisoned<TypeParam>({count});
+    soft_cap(backend(), 30, from, to);
+    expect_close(values_of(to), y, tolerance<TypeParam>(), 1e-3);
+    hold_below_backward(backend(), 30, from, tensor_of<TypeParam>(dy, {count}), to);
+    // Where the slope is next to 0 it is 1 less something next to 1.
+    expect_close(values_of(to), dx, tolerance<TypeParam>(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace longspan::cap_test

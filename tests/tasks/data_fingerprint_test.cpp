@@ -1,0 +1,57 @@
+// Telling a text from another of the same size.
+#include "framework/tasks/data_fingerprint.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "tests/data/temporary_file.h"
+
+namespace longspan::text_identity_test {
+namespace {
+
+Scalars saved_of(const DataFingerprint& identity) {
+  Scalars scalars;
+  identity.save(scalars);
+  return scalars;
+}
+
+TEST(DataFingerprint, IsThatOfEveryByte) {
+  const DataFingerprint text = {.sample = 1, .modified = 10, .hash = 2};
+  const Scalars saved = saved_of(text);
+  EXPECT_EQ(describe_data_change(saved, text, "a.txt"), "");
+  EXPECT_EQ(describe_data_change(saved, {1, 11, 2}, "a.txt"), "") << "it was only touched";
+  constexpr const char* other = "a.txt holds another text than the checkpoint was trained on";
+  EXPECT_EQ(describe_data_change(saved, {1, 10, 3}, "a.txt"), other);
+  EXPECT_EQ(describe_data_change(saved, {2, 10, 2}, "a.txt"), other);
+}
+
+TEST(DataFingerprint, OfATextThatIsNotReadWholeTheTimeSaysThatItMayHaveChanged) {
+  const Scalars saved = saved_of({.sample = 1, .modified = 1'700'000'000'000'000'000});
+  EXPECT_EQ(describe_data_change(saved, {1, 1'700'000'000'000'000'000}, "a.txt"), "");
+  const std::string sentence = describe_data_change(saved, {1, 1'700'000'000'000'000'001}, "a.txt");
+  EXPECT_TRUE(sentence.starts_with("a.txt was changed at 2023-11-1")) << sentence;
+  EXPECT_NE(sentence.find("may hold another text"), std::string::npos) << sentence;
+  EXPECT_NE(describe_data_change(saved, {2, 1'700'000'000'000'000'000}, "a.txt"), "");
+}
+
+TEST(DataFingerprint, OfAnOlderCheckpointOnlyTheSampleIsKnown) {
+  Scalars saved;
+  saved.set("data/fingerprint", std::uint64_t{1} << 63);
+  EXPECT_EQ(describe_data_change(saved, {std::uint64_t{1} << 63, 5, 6}, "a.txt"), "");
+  EXPECT_NE(describe_data_change(saved, {1, 5, 6}, "a.txt"), "");
+  EXPECT_THROW(describe_data_change({}, {1, 5, 6}, "a.txt"), DataError);
+}
+
+TEST(DataFingerprint, OfAFileIsItsSampleItsTimeAndItsBytes) {
+  const TemporaryFile file("some text that is not long");
+  const Corpus corpus(file.path(), Tokenizer());
+  const DataFingerprint found = identify_text(corpus, {});
+  EXPECT_EQ(found.sample, corpus.fingerprint());
+  EXPECT_EQ(found.hash, corpus.whole_hash(1 << 20));
+  struct stat status {};
+  ASSERT_EQ(stat(file.path().c_str(), &status), 0);
+  EXPECT_EQ(found.modified, status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec);
+}
+
+}  // namespace
+}  // namespace longspan::text_identity_test

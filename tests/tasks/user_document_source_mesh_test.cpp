@@ -1,0 +1,68 @@
+// Documents that a program gives its ranks.
+#include <gtest/gtest.h>
+
+#include "framework/core/error.h"
+#include "framework/tasks/user_document_source.h"
+#include "tests/support/mesh_runner.h"
+
+namespace longspan::supplied_source_mesh_test {
+namespace {
+
+// Documents of five tokens; `other` is one that begins with another token, or none.
+DocumentStreamFactory supply(std::int64_t other = -1) {
+  return [=](const DocumentCursor& place) -> DocumentStream {
+    return [=, document = place.document]() mutable {
+      const std::int64_t first = document == other ? 90 : document % 50;
+      ++document;
+      return std::optional(std::vector<std::int64_t>{first, 1, 2, 3, 4});
+    };
+  };
+}
+
+std::unique_ptr<BatchSource> source(const DocumentStreamFactory& open, const ProcessMesh& mesh) {
+  return user_document_source(
+      {.open = open, .layout = {.streams = 4, .segment = 4}, .vocabulary = 100, .mesh = mesh});
+}
+
+std::string told(BatchSource& source) {
+  try {
+    source.next();
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(SuppliedSourceMesh, EveryRankIsToldWhereOneHasOtherDocuments) {
+  testing::for_each_layout(testing::data_and_tensor_layouts(), [](const ProcessMesh& mesh) {
+    const bool is_last = mesh.world.rank() == mesh.world.size() - 1;
+    const bool is_alone = mesh.world.size() == 1;
+    const auto given = source(supply(is_last ? 5 : -1), mesh);
+    EXPECT_EQ(told(*given), "");
+    const std::string sentence = told(*given);
+    if (is_alone)
+      EXPECT_EQ(sentence, "");
+    else
+      EXPECT_NE(sentence.find("ranks were given different documents up to document 7 of epoch 0"),
+                std::string::npos)
+          << sentence;
+  });
+}
+
+TEST(SuppliedSourceMesh, EveryRankIsToldWhereTheyEndForOne) {
+  testing::for_each_layout({{.data = 2}, {.tensor = 2}}, [](const ProcessMesh& mesh) {
+    const DocumentStreamFactory all = supply();
+    const auto given = source(
+        [&](const DocumentCursor& place) {
+          return [next = all(place), left = mesh.world.rank() == 1 ? 6 : 99]() mutable {
+            return left-- > 0 ? next() : std::nullopt;
+          };
+        },
+        mesh);
+    EXPECT_EQ(told(*given), "");
+    EXPECT_NE(told(*given).find("ranks were given different documents"), std::string::npos);
+  });
+}
+
+}  // namespace
+}  // namespace longspan::supplied_source_mesh_test

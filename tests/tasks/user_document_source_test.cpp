@@ -1,0 +1,160 @@
+#include "framework/tasks/user_document_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "checkpoints/checkpoint.h"
+#include "framework/core/error.h"
+#include "tests/data/temporary_file.h"
+#include "tests/support/temporary_directory.h"
+
+namespace longspan::supplied_source_test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Documents = std::vector<std::vector<std::int64_t>>;
+
+// The same documents in each epoch; tells where it was opened.
+DocumentStreamFactory supply(const Documents& documents,
+                             std::vector<DocumentCursor>* opened = nullptr) {
+  return [=](const DocumentCursor& place) -> DocumentStream {
+    if (opened) opened->push_back(place);
+    return [documents, at = static_cast<std::size_t>(place.document)]() mutable {
+      return at < documents.size() ? std::optional(documents[at++]) : std::nullopt;
+    };
+  };
+}
+
+// Document n has the ids 10 n, 10 n + 1, ...
+Documents numbered(const std::vector<std::int64_t>& lengths) {
+  Documents documents;
+  for (std::size_t n = 0; n < lengths.size(); ++n) {
+    documents.emplace_back();
+    for (std::int64_t i = 0; i < lengths[n]; ++i)
+      documents.back().push_back(10 * static_cast<std::int64_t>(n) + i);
+  }
+  return documents;
+}
+
+std::unique_ptr<BatchSource> source(const DocumentStreamFactory& open, std::int64_t streams = 2) {
+  return user_document_source(
+      {.open = open, .layout = {.streams = streams, .segment = 4}, .vocabulary = 100});
+}
+
+std::vector<std::int64_t> row(const Batch& batch, std::int64_t row, const char* field = "tokens") {
+  const auto span = batch.field(field).slice(row, row + 1).span<std::int64_t>();
+  return {span.begin(), span.end()};
+}
+
+std::filesystem::path saved(const BatchSource& source,
+                            std::int64_t step,
+                            const std::string& folder) {
+  TrainingState state;
+  source.save_state(state);
+  CheckpointInfo info;
+  info.run_id = "run";
+  info.step = step;
+  return save_checkpoint(folder, info, state, {});
+}
+
+TEST(SuppliedSource, AStreamThatHasTooLittleTakesTheNextDocument) {
+  const auto all = source(supply(numbered({7, 2, 9, 5, 5})));
+  const Batch first = all->next();
+  EXPECT_THAT(row(first, 0), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(row(first, 0, "targets"), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(row(first, 1), ElementsAre(10, 11, 20, 21));
+  EXPECT_TRUE(first.resets_state);
+  EXPECT_EQ(first.count("tokens"), 8);
+  const Batch second = all->next();
+  EXPECT_THAT(row(second, 0), ElementsAre(4, 5, 6, 30));
+  EXPECT_THAT(row(second, 0, "targets"), ElementsAre(5, 6, 30, 31));
+  EXPECT_THAT(row(second, 1), ElementsAre(22, 23, 24, 25));
+  EXPECT_FALSE(second.resets_state);
+}
+
+TEST(SuppliedSource, TheNextEpochFollowsTheLastDocument) {
+  std::vector<DocumentCursor> opened;
+  const auto all = source(supply(numbered({3, 3}), &opened), 1);
+  EXPECT_THAT(row(all->next(), 0), ElementsAre(0, 1, 2, 10));
+  EXPECT_THAT(row(all->next(), 0), ElementsAre(11, 12, 0, 1));
+  EXPECT_THAT(opened, ElementsAre(DocumentCursor{0, 0}, DocumentCursor{1, 0}));
+}
+
+TEST(SuppliedSource, GoesOnExactlyFromTheFirstDocumentThatIsNotReadToItsEnd) {
+  const Documents documents = numbered({3, 9, 2, 5, 0, 6, 4});
+  const testing::TemporaryDirectory folder;
+  for (int steps = 0; steps < 9; ++steps) {
+    const auto first = source(supply(documents));
+    for (int step = 0; step < steps; ++step) first->next();
+    const auto path = saved(*first, steps, folder.path());
+    std::vector<DocumentCursor> opened;
+    const auto second = source(supply(documents, &opened));
+    second->restore(first->cursors());
+    second->load_state(Checkpoint::open(path));
+    EXPECT_LE(opened.size(), 2u);
+    for (int step = 0; step < 6; ++step) {
+      const Batch wanted = first->next();
+      const Batch found = second->next();
+      EXPECT_EQ(found.resets_state, wanted.resets_state);
+      for (std::int64_t r = 0; r < 2; ++r)
+        EXPECT_EQ(row(found, r), row(wanted, r)) << "after " << steps << " steps";
+    }
+  }
+}
+
+TEST(SuppliedSource, OtherDocumentsThanBeforeAreTold) {
+  const testing::TemporaryDirectory folder;
+  const auto first = source(supply(numbered({9, 9})));
+  first->next();
+  const auto path = saved(*first, 1, folder.path());
+  const auto second = source(supply(numbered({9, 3})));
+  EXPECT_THAT(sentence_of<DataError>([&] { second->load_state(Checkpoint::open(path)); }),
+              HasSubstr("is to go on at token 4 of document 1 of epoch 0, which is not there"));
+}
+
+TEST(SuppliedSource, WhatCannotBeginAgainEndsAndIsSavedAsItWasBefore) {
+  const Documents documents = numbered({7, 2, 9, 5});
+  const DocumentStreamFactory open = supply(documents);
+  const auto once = source([&](const DocumentCursor& place) {
+    return place.epoch > 0 ? DocumentStream() : open(place);
+  });
+  const auto again = source(open);
+  once->next();
+  again->next();
+  std::int64_t steps = 1;
+  EXPECT_THROW(
+      for (; steps < 9; ++steps) {
+        once->next();
+        again->next();
+      },
+      EndOfDocuments);
+  EXPECT_LT(steps, 9);
+  EXPECT_THROW(once->next(), EndOfDocuments);
+  const testing::TemporaryDirectory folder;
+  const auto later = source(open);
+  later->restore(once->cursors());
+  later->load_state(Checkpoint::open(saved(*once, steps, folder.path())));
+  for (int step = 0; step < 3; ++step) {
+    const Batch wanted = again->next();
+    const Batch found = later->next();
+    for (std::int64_t r = 0; r < 2; ++r) EXPECT_EQ(row(found, r), row(wanted, r));
+  }
+}
+
+TEST(SuppliedSource, RefusesIdsOutsideOfTheVocabularyAndEpochsWithoutTokens) {
+  EXPECT_THAT(sentence_of<DataError>([] {
+                source(supply({{1, 2, 3, 4, 5}, {6, 100}}))->next();
+              }),
+              HasSubstr("document 1 of epoch 0: token 1 is 100; wanted 0 to 99"));
+  EXPECT_THAT(sentence_of<DataError>([] {
+                source(supply({{}, {}}))->next();
+              }),
+              HasSubstr("epoch 0 has no token"));
+}
+
+}  // namespace
+}  // namespace longspan::supplied_source_test
