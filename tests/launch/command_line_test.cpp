@@ -146,10 +146,10 @@ TEST_F(CommandLine, ConfigFindsMistakes) {
   const Result result = longspan("config " + bad_);
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.output,
-            "longspan: " + bad_ + ":3:8: data.tain is not a key; did you mean \"data.train\"?\n" +
-                bad_ +
+            "longspan: " + bad_ +
                 ": data.train must be given; allowed: a path, or a list of paths or of {path: "
-                "PATH, weight: NUMBER}, not empty\n");
+                "PATH, weight: NUMBER}, not empty\n" +
+                bad_ + ":3:8: data.tain is not a key; did you mean \"data.train\"?\n");
 }
 
 TEST_F(CommandLine, WhatIsNoFileIsSaid) {

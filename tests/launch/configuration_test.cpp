@@ -96,7 +96,8 @@ TEST(Configuration, EachBadFileHasItsMessages) {
        "c.yaml:8:3: precison.compute_dtype is not a key; did you mean "
        "\"precision.compute_dtype\"?"},
       {head + "precision: bfloat16\n",
-       "c.yaml:7:1: precision is a section: found \"bfloat16\"; allowed: keys below it"},
+       "c.yaml:7:1: precision is a section: found \"bfloat16\"; did you mean "
+       "\"precision.compute_dtype\"?"},
       {head + "precision:\n  compute_dtype: fp16\n",
        "c.yaml:8:3: precision.compute_dtype: found \"fp16\"; allowed: float64, float32, bfloat16 "
        "or float16; did you mean \"float16\"?"},
@@ -104,7 +105,7 @@ TEST(Configuration, EachBadFileHasItsMessages) {
               "  loss_scale:\n    init_scale: 2\n",
        "c.yaml:11:5: precision.loss_scale.init_scale: found 2; with 65536 tokens a step "
        "(data.global_batch_size x "
-       "data.seq_length) all gradients underflow f16; wanted at least 4"},
+       "data.seq_length) all gradients underflow float16; wanted at least 4"},
       {head + "  seq_length: 1022\nparallel:\n  context_parallel_size: 2\n",
        "c.yaml:7:3: data.seq_length is 1022, which does not divide by 2 x "
        "parallel.context_parallel_size = 4; a "
@@ -408,7 +409,6 @@ TEST(Configuration, HintsKnowTheFieldsNames) {
         {"learning_rate=1", "training.learning_rate"},
         {"model.optimizer.lr=1", "training.learning_rate"},
         {"training.batch_size=1", "data.global_batch_size"},
-        {"training.per_device_train_batch_size=1", "data.global_batch_size"},
         {"model.d_model=1", "model.hidden_size"},
         {"model.width=1", "model.hidden_size"},
         {"model.hiddenSize=1", "model.hidden_size"},

@@ -60,9 +60,9 @@ TEST(Mistakes, BesideAWrongFamilyAreTold) {
 
 TEST(Mistakes, BesideAMissingFamilyAreTold) {
   EXPECT_EQ(refusal("run: {output_dir: r}\nmodel:\n  num_hidden_layers: 0\ndata: {train: t}\n"),
-            "c.yaml:3:3: model.num_hidden_layers: found \"0\"; allowed: an integer, 1 to 65536\n"
             "c.yaml: model.family must be given; allowed: transformer_xl, decoder, "
-            "universal_transformer, encoder_decoder, encoder or image_transformer");
+            "universal_transformer, encoder_decoder, encoder or image_transformer\n"
+            "c.yaml:3:3: model.num_hidden_layers: found \"0\"; allowed: an integer, 1 to 65536");
   // Also where the file has nothing but keys of a family.
   EXPECT_NE(
       refusal("model:\n  num_hidden_layers: 2\n").find("\nc.yaml: model.family must be given"),
@@ -104,7 +104,8 @@ std::string repeated(const std::string& line, int count) {
 TEST(Mistakes, ManyRepeatedKeysAreToldShortlyAndSoon) {
   constexpr int count = 140000 / share;
   const std::string told = quick_refusal("model:\n" + repeated("  a: 1\n", count));
-  EXPECT_TRUE(told.starts_with("c.yaml:2:3: model.a is not a key of any family\n")) << told;
+  EXPECT_NE(told.find("\nc.yaml:2:3: model.a is not a key of any family\n"), std::string::npos)
+      << told;
   EXPECT_NE(told.find("c.yaml:3:3: model.a is given twice, first at c.yaml:2:3\n"),
             std::string::npos);
   EXPECT_TRUE(told.ends_with(fmt::format("\nand {} more mistakes", count - 17))) << told;
