@@ -35,7 +35,7 @@ struct DataOptions {
   ConfigPath train_target;                         // data.train_target
   ConfigPath validation_target;                    // data.validation_target
   ConfigPath test_target;                          // data.test_target
-  ConfigPath train_alignments;                     // data.train_alignments: of pairs (link_lines.h)
+  ConfigPath train_alignments;                     // data.train_alignments: of pairs (alignments.h)
   TagColumns tag_columns = TagColumns::two;        // data.tag_format: of tagged words
   TokenizerKind tokenizer = TokenizerKind::bytes;  // data.tokenizer.type
   // data.tokenizer.allow_unk: characters that the training text lacks have an id
@@ -47,8 +47,8 @@ struct DataOptions {
   // data.tokenizer.model_type: of what is trained
   SentencePieceModelType tokenizer_kind = SentencePieceModelType::unigram;
   std::int64_t vocabulary = 8192;  // data.tokenizer.vocab_size: likewise; of ids how many there are
-  TokenDType token_bits = TokenDType::fitting;         // data.token_dtype: of files of ids
-  SpecialTokenNames special_tokens = {};               // of pairs: the keys are in sentence_ids.h
+  TokenDType token_bits = TokenDType::fitting;  // data.token_dtype: of files of ids
+  SpecialTokenNames special_tokens = {};        // of pairs: the keys are in special_token_ids.h
   BleuTokens bleu_tokenizer = BleuTokens::thirteen_a;  // data.bleu_tokenizer: of pairs
   ConfigPath token_cache;       // data.cache_dir: a folder; none: one in the run's directory
   std::int64_t batch = 8;       // data.global_batch_size: global streams

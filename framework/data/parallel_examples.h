@@ -12,12 +12,12 @@ namespace longspan {
 
 // Fields: `source` [rows, S] and `source_length` [rows]; `tokens` [rows, T], the target after the
 // beginning of a sentence; `targets` [rows, T], the target before the end of one; `length` [rows],
-// of both. Where the tokenizer frames a text (text_frame.h), both sides have its frame; the end of
-// a sentence is there once. Counts: "tokens" (targets that count), "source_tokens", "bytes" (of the
-// text of those targets, and one for the end of each line, which the end of the sentence predicts),
-// "rows" and "cells" (the products of both lengths).
+// of both. Where the tokenizer frames a text (special_token_template.h), both sides have its frame;
+// the end of a sentence is there once. Counts: "tokens" (targets that count), "source_tokens",
+// "bytes" (of the text of those targets, and one for the end of each line, which the end of the
+// sentence predicts), "rows" and "cells" (the products of both lengths).
 //
-// With a file of links (link_lines.h) also `links` [rows, n, 2], -1 where a row has fewer, without
+// With a file of links (alignments.h) also `links` [rows, n, 2], -1 where a row has fewer, without
 // those of what is cut, and the count "linked" (targets with a link).
 //
 // The files are read once, by rank 0; 16 bytes a pair are kept. A collective. Throws DataError for

@@ -14,7 +14,7 @@ namespace longspan {
 // is to move on.
 //
 // With OutputHeadSpec::masked also "length", by the count "rows", of a pass that shows
-// States::sides; choices are then the classes of the lengths (word_masking.h). Parameters
+// States::sides; choices are then the classes of the lengths (non_autoregressive.h). Parameters
 // "length/weight" and "length/bias".
 //
 // With copying, parameters "copy/hidden" and "copy/embedding": the gate. Scores are then

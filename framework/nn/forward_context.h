@@ -15,7 +15,7 @@ namespace longspan {
 
 class KVCache;             // attention/kept_keys.h
 class AttentionRecorder;   // attention/attention_watch.h
-class LayerLossCollector;  // inner_losses.h
+class LayerLossCollector;  // layer_losses.h
 
 // The discrete choices of a forward pass (the buckets of a hash), by their place in the model. A
 // stack that computes layers again in the backward pass keeps them: what it rebuilds may differ

@@ -27,7 +27,7 @@
 
 namespace longspan {
 
-// What stays when a run goes back (going_back.h) and another one goes on from what it saved.
+// What stays when a run goes back (rollback.h) and another one goes on from what it saved.
 struct RestartState {
   ConfigPath resume_request = {};              // the user's own checkpoint.resume_from
   std::optional<RunDirectory> directory = {};  // its lock is held all the time

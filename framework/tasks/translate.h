@@ -38,14 +38,14 @@ struct Translation {
   double log_probability = 0;  // nats
 };
 
-// Of each line its results, the best first. A line is framed as its tokenizer says (text_frame.h),
-// and what frames a result is no part of its text. Lines are read in batches of like length, which
-// the data ranks share; a line's results do not depend on the others, nor on the layout as far as
-// the logits do not. An empty line has one empty result. Collective; the same on every rank, which
-// are all given the same lines. `told` hears how many lines are done. Throws ConfigurationError for
-// options out of range, DataError for a line that the model or the tokenizer cannot read:
-// `place(i)` begins the sentence. Not-a-number and infinite logits end with a Failure that names
-// the line's number, counted from 0, as "input".
+// Of each line its results, the best first. A line is framed as its tokenizer says
+// (special_token_template.h), and what frames a result is no part of its text. Lines are read in
+// batches of like length, which the data ranks share; a line's results do not depend on the others,
+// nor on the layout as far as the logits do not. An empty line has one empty result. Collective;
+// the same on every rank, which are all given the same lines. `told` hears how many lines are done.
+// Throws ConfigurationError for options out of range, DataError for a line that the model or the
+// tokenizer cannot read: `place(i)` begins the sentence. Not-a-number and infinite logits end with
+// a Failure that names the line's number, counted from 0, as "input".
 std::vector<std::vector<Translation>> translate(
     const Model& model,
     const Tokenizer& tokenizer,

@@ -1,5 +1,5 @@
 // Whether what is done with a text can be done part by part, which keeps memory small: the parts
-// begin with blanks as `blank_to_cut_at` (text_cuts.h) finds them.
+// begin with blanks as `blank_to_cut_at` (chunk_boundaries.h) finds them.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -45,7 +45,7 @@ class TokenizerTrainer {
   ~TokenizerTrainer();
 
   // The words of a part of a text in UTF-8 that begins and ends where `blank_to_cut_at`
-  // (text_cuts.h) says. Thread-safe.
+  // (chunk_boundaries.h) says. Thread-safe.
   WordCounts count(std::string_view text) const;
   // The tokenizer.json. Throws DataError, beginning with the place of the text, where the words
   // make fewer tokens than the vocabulary has ids, or where their characters need more.

@@ -1,4 +1,4 @@
-// The matrix product of a library. Its body is cuBLASLt's (product.cu).
+// The matrix product of a library. Its body is cuBLASLt's (cublaslt_gemm.cu).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The forward pass, here for any dtype and width (matrix.cu has that of matrix units): a
+// The forward pass, here for any dtype and width (tensor_core.cu has that of matrix units): a
 // block has one tile of queries of one batch row and head and 64 features of the output, and walks
 // over the key tiles that the plan lists with the running maximum and sum of each row.
 #include "framework/kernels/attention/cuda/matrix_calls.h"
