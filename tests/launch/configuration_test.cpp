@@ -422,6 +422,13 @@ TEST(Configuration, HintsKnowTheFieldsNames) {
         {"training.adam_eps=1", "training.optimizer.eps"},
         {"model.rms_norm_eps=1", "model.norm.eps"},
         {"model.weight_tying=true", "model.tie_word_embeddings"},
+        {"training.warmup_steps=1", "training.lr_scheduler.warmup_steps"},
+        {"model.norm.epsilon=1", "model.norm.eps"},
+        {"model.norm.kind=rms", "model.norm.type"},
+        {"model.norm=rmsnorm", "model.norm.type"},
+        {"training.optimizer=adamw", "training.optimizer.type"},
+        {"model.attention.type=full", "model.attention.layer_types"},
+        {"checkpoint.interval=1", "checkpoint.save_interval"},
         {"parallel.tp=1", "parallel.tensor_parallel_size"},
         {"checkpoint.save_total_limit=1", "checkpoint.keep_latest"},
         {"metrics.logging_steps=1", "metrics.log_interval"}})

@@ -99,16 +99,16 @@ class StartFrom(jobs.TestCase):
                 ({"model.num_attention_heads": 2}, ["model.num_attention_heads"]),
                 ({"model.num_hidden_layers": 3}, ["this model has layers/2/", "more, which old/checkpoints/step-000000008 has not",
                                                   "training.init_from.reinitialize"]),
-                ({"data.tokenizer.type": "char"}, ["the tokens of old/checkpoints/step-000000008 are bytes, those of this run "
-                                                   "characters"]),
-                ({"model.vocab_size": 300}, ["has 256 bytes in 256 rows, that of this run 256 in 300; set "
+                ({"data.tokenizer.type": "char"}, ["data.tokenizer.type of old/checkpoints/step-000000008 is byte, "
+                                                   "that of this run char"]),
+                ({"model.vocab_size": 300}, ["has 256 ids in 256 rows, that of this run 256 in 300; set "
                                              "training.init_from.resize_vocab to true"]),
                 ({"training.init_from.reinitialize": "[outptu]"}, ['no parameter of this model begins with "outptu"; they begin with '
                                                                    "embedding"])):
             for layout in Layout(1, 1), Layout(2, 1):
                 with self.subTest(settings=str(settings), layout=str(layout)):
                     result = self.begin("new", settings, layout, code=2)
-                    self.assert_one_sentence(result, "training.init_from.path", *parts)
+                    self.assert_one_sentence(result, "training.init_from.", *parts)
         self.assertEqual(self.run_at("new").entries(), [])
         other = json.loads((self.directory / "tiny.yaml").read_text())
         del other["model"]["mem_len"]
@@ -123,12 +123,15 @@ class StartFrom(jobs.TestCase):
             result = self.begin(f"changed-{layout.ranks}", changed, layout)
             self.assertIn("changed on purpose: model.norm.eps: the checkpoint has 1e-05, the configuration 0.001 (--set)",
                           result.output)
-            self.assertIn('no key that begins with "model.num_attention_heads" changes what the weights of '
+            self.assertIn('no key of "model.num_attention_heads" changes what the weights of '
                           'old/checkpoints/step-000000008 mean',
                           result.output)
         self.assertEqual(self.hashes(self.run_at("changed-1")), self.hashes(self.old, 8))
         self.assert_one_sentence(self.begin("new",
                                             {"model.norm.eps": 1e-3, "training.init_from.allow_config_changes": "[model.hidden_size]"},
+                                            code=2), "model.norm.eps: the checkpoint has")
+        # A section, and not what begins with its name.
+        self.assert_one_sentence(self.begin("new", {"model.norm.eps": 1e-3, "training.init_from.allow_config_changes": "[model.no]"},
                                             code=2), "model.norm.eps: the checkpoint has")
         # What tensors show is seen there.
         self.assert_one_sentence(self.begin("new", {"model.hidden_size": 32, "training.init_from.allow_config_changes": "[model]"}, code=2),
@@ -158,7 +161,7 @@ class StartFrom(jobs.TestCase):
         for number, layout in enumerate([Layout(1, 1), Layout(2, 2)]):
             with self.subTest(layout=str(layout)):
                 refused = self.begin(f"same-{number}", more, layout, start="few", code=2)
-                self.assert_one_sentence(refused, "has 9 characters in 9 rows, that of this run 12 in 12, not all the same; set "
+                self.assert_one_sentence(refused, "has 9 ids in 9 rows, that of this run 12 in 12, not all the same; set "
                                                   "training.init_from.resize_vocab to true")
                 result = self.begin(f"more-{number}", {**more, **grow}, layout, start="few")
                 self.assertIn("of 12 rows of the vocabulary 9 are taken and 3 new, 0 of the 9 there are left out", result.output)

@@ -13,7 +13,7 @@ PHASES = {
     "taking a batch": ("longspan::BatchLoader::next(", "longspan::Trainer::reading_of(", "longspan::Trainer::count"),
     "the forward pass": ("longspan::Trainer::losses_of(",),
     "the backward pass": ("longspan::backward(",),
-    "sums of gradients": ("longspan::GradientReduction::", "longspan::Trainer::agree("),
+    "sums of gradients": ("longspan::GradientReducer::", "longspan::Trainer::all_reduce_sums("),
     "the update": ("longspan::Optimizer::update(",),
     "the ledger": ("longspan::Communicator::check_ledger(",),
     "a validation": ("::validate(",),
