@@ -67,7 +67,7 @@ nb::object value_of(const Assignment& assignment) {
 // Each key of a configuration's text with its value.
 nb::dict written_values(const std::string& text, const std::string& file) {
   const ParsedYaml keys = read_yaml(text, file);
-  if (!keys.complaints.empty()) refuse_all(keys.complaints);
+  if (!keys.complaints.empty()) throw_if_any(keys.complaints);
   nb::dict values;
   for (const Assignment& assignment : keys.assignments)
     values[assignment.key.c_str()] = value_of(assignment);

@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
     const auto c = static_cast<int>(threadIdx.x);
     float sum = 0;
     for (int j = 0; c < dim && j < tile; ++j)
-      sum += memory.stage[j] * wide(*memory.own(0).at(j, c));
+      sum += memory.stage[j] * wide(*memory.local_tile(0).at(j, c));
     if (c < dim)
       biases[((b * call.heads + h) * call.key_tiles() + block.tile_index) * dim + c] = sum;
   }

@@ -201,7 +201,7 @@ __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
       band_of.add_exchanged(to, memory.exchange(g, which, at), first);
     } else {
       band_of.add_products(
-          to, [&](auto k) { return own_rows_of(memory.own(which), k); }, at);
+          to, [&](auto k) { return own_rows_of(memory.local_tile(which), k); }, at);
     }
   };
   if (g.call.key_bias != nullptr)
@@ -209,8 +209,8 @@ __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
   if (g.call.key_table) add_table(memory.key_band, 0, scores);
   if (g.call.value_table) add_table(memory.value_band, 1, gradients);
   Tile::begin(scores, gradients);
-  multiply_rows(memory.other(stage, 0).from(first), Product{scores, memory.own(0)});
-  multiply_rows(memory.other(stage, 1).from(first), Product{gradients, memory.own(1)});
+  multiply_rows(memory.other(stage, 0).from(first), Product{scores, memory.local_tile(0)});
+  multiply_rows(memory.other(stage, 1).from(first), Product{gradients, memory.local_tile(1)});
   Tile::finish(scores, gradients);
   differentiate<by_key>(g, at, *memory.keys, sums, first, memory.stage, scores, gradients, dspan);
 }
@@ -350,9 +350,10 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
     tensor_core::end_copy_group();
   };
   if constexpr (by_key) {
-    begin_copy_key_pair(memory.own(0), memory.own(1), memory.key_bias, call, b, h, own);
+    begin_copy_key_pair(
+        memory.local_tile(0), memory.local_tile(1), memory.key_bias, call, b, h, own);
   } else {
-    begin_copy_query_pair(memory.own(0), memory.own(1), g, b, h, own);
+    begin_copy_query_pair(memory.local_tile(0), memory.local_tile(1), g, b, h, own);
     read_sums(g, b, h, own, memory.sums[0]);
   }
   begin_next(0);

@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
   float no_span[2] = {0, 0};
   for (DiagonalCursor<In> cursor(g, block.h, block.diagonal); cursor.any(); cursor.next()) {
     const TilePlace at = cursor.place();
-    begin_copy_query_pair(memory.own(0), memory.own(1), g, at.b, at.h, at.query);
+    begin_copy_query_pair(memory.local_tile(0), memory.local_tile(1), g, at.b, at.h, at.query);
     begin_copy_key_pair(
         memory.other(0, 0), memory.other(0, 1), memory.key_bias, call, at.b, at.h, at.key);
     tensor_core::end_copy_group();
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
       if (!of_values) sums.apply_units(gradients, memory.stage);
     write_factors(factors, of_values ? rounded<In>(weights) : rounded<In>(gradients));
     __syncthreads();
-    sums.add(factors, memory.own(of_values ? 1 : 0).rows);
+    sums.add(factors, memory.local_tile(of_values ? 1 : 0).rows);
     __syncthreads();  // the next tile comes here
   }
   tensor_core::wait_for_copies<0>();

@@ -339,7 +339,7 @@ struct TileRow {
   __device__ bool is_self(int j) const { return call.hash.has_self && keys.same(i, j); }
 
   __device__ T score(int j, T product) const {
-    if (!keys.seen(i, j)) return minus_infinity<T>;
+    if (!keys.visible(i, j)) return minus_infinity<T>;
     T score = is_self(j) ? call.hash.self : product * call.scale;
     if (call.cap > 0) score = call.cap * std::tanh(score / call.cap);
     if (call.given.any()) {
