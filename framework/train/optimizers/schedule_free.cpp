@@ -56,7 +56,7 @@ class ScheduleFree : public OptimizerRule {
     }
   }
 
-  std::string state_signature() const override { return "the fast weights of schedule_free"; }
+  std::string state_signature() const override { return "the fast weights of schedule_free_adamw"; }
   void add_to(TrainingState& state) const override {
     fast_.add_to(state);
     second_.add_to(state);
