@@ -30,7 +30,7 @@ void* open_library() {
 }
 
 struct Library {
-  std::string absence;
+  std::string unavailable_reason;
   bool keeps_order = false;
   decltype(&ncclGetVersion) version = nullptr;
   decltype(&ncclGetErrorString) error_text = nullptr;
@@ -54,11 +54,11 @@ struct Library {
     try {
       find_all(open_library());
     } catch (const Failure& failure) {
-      absence = failure.what();
+      unavailable_reason = failure.what();
     }
     int found = 0;
-    if (absence.empty() && (version(&found) != ncclSuccess || found < oldest))
-      absence = fmt::format("NCCL is version {}; {} or newer is needed", found, oldest);
+    if (unavailable_reason.empty() && (version(&found) != ncclSuccess || found < oldest))
+      unavailable_reason = fmt::format("NCCL is version {}; {} or newer is needed", found, oldest);
     const char* const asked_for = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
     keeps_order =
         found >= oldest_in_order && asked_for != nullptr && std::strcmp(asked_for, "1") == 0;
@@ -68,7 +68,7 @@ struct Library {
   void find_all(void* opened) {
     const auto find = [&](auto& function, const char* name) {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(opened, name));
-      if (function == nullptr && absence.empty()) absence = fmt::format("NCCL has no {}", name);
+      if (function == nullptr && unavailable_reason.empty()) unavailable_reason = fmt::format("NCCL has no {}", name);
     };
     find(version, "ncclGetVersion");
     find(error_text, "ncclGetErrorString");
@@ -90,7 +90,7 @@ struct Library {
   }
 };
 
-Answer answer(const Library& library, ncclResult_t result, ncclComm_t communicator = nullptr) {
+NcclStatus answer(const Library& library, ncclResult_t result, ncclComm_t communicator = nullptr) {
   if (result == ncclSuccess) return {};
   if (result == ncclInProgress) return {.under_way = true, .error = ""};
   std::string text = library.error_text(result);
@@ -133,16 +133,16 @@ ncclRedOp_t reduction_of(Reduction reduction) {
 
 }  // namespace
 
-struct Link {
+struct NcclComm {
   Library library;
   ncclComm_t communicator = nullptr;
 
-  Answer answer(ncclResult_t result) const { return nccl::answer(library, result, communicator); }
+  NcclStatus answer(ncclResult_t result) const { return nccl::answer(library, result, communicator); }
 };
 
-std::string absence() { return Library().unavailable_reason; }
+std::string unavailable_reason() { return Library().unavailable_reason; }
 
-Answer make_id(Id& id) {
+NcclStatus make_id(Id& id) {
   const Library library;
   if (!library.unavailable_reason.empty())
     return {.under_way = false, .error = library.unavailable_reason};
@@ -152,8 +152,8 @@ Answer make_id(Id& id) {
   return answer(library, result);
 }
 
-Answer make(Link*& link, const Id& id, int rank, int ranks) {
-  link = new Link;
+NcclStatus make(NcclComm*& link, const Id& id, int rank, int ranks) {
+  link = new NcclComm;
   if (!link->library.unavailable_reason.empty())
     return {.under_way = false, .error = link->library.unavailable_reason};
   ncclUniqueId name;
@@ -163,22 +163,22 @@ Answer make(Link*& link, const Id& id, int rank, int ranks) {
   return link->answer(link->library.make(&link->communicator, ranks, name, rank, &config));
 }
 
-Answer state(Link& link) {
+NcclStatus state(NcclComm& link) {
   ncclResult_t found = ncclSuccess;
   const ncclResult_t result = link.library.state(link.communicator, &found);
   return link.answer(result == ncclSuccess ? found : result);
 }
 
-Answer finalise(Link& link) { return link.answer(link.library.finalise(link.communicator)); }
+NcclStatus finalise(NcclComm& link) { return link.answer(link.library.finalise(link.communicator)); }
 
-void destroy(Link* link) noexcept {
+void destroy(NcclComm* link) noexcept {
   if (link->communicator != nullptr) link->library.destroy(link->communicator);
   delete link;
 }
 
 // It frees memory, which waits for the whole GPU and so for other communicators that are still to
 // be ended, and ranks of this machine that do not end theirs may keep it for ever.
-void abort(Link* link, int gpu) noexcept try {
+void abort(NcclComm* link, int gpu) noexcept try {
   std::thread([link, gpu] {
     try {
       gpu::select(gpu);
@@ -191,23 +191,23 @@ void abort(Link* link, int gpu) noexcept try {
   // Without a thread for it the process has nothing left to end it with.
 }
 
-bool keeps_order(const Link& link) { return link.library.keeps_order; }
+bool keeps_order(const NcclComm& link) { return link.library.keeps_order; }
 
-Answer begin_group(Link& link) { return link.answer(link.library.begin_group()); }
-Answer end_group(Link& link) { return link.answer(link.library.end_group()); }
+NcclStatus begin_group(NcclComm& link) { return link.answer(link.library.begin_group()); }
+NcclStatus end_group(NcclComm& link) { return link.answer(link.library.end_group()); }
 
-Answer send(
-    Link& link, const void* from, std::size_t count, DType dtype, int to, CUstream_st* stream) {
+NcclStatus send(
+    NcclComm& link, const void* from, std::size_t count, DType dtype, int to, CUstream_st* stream) {
   return link.answer(link.library.send(from, count, type_of(dtype), to, link.communicator, stream));
 }
 
-Answer receive(
-    Link& link, void* to, std::size_t count, DType dtype, int from, CUstream_st* stream) {
+NcclStatus receive(
+    NcclComm& link, void* to, std::size_t count, DType dtype, int from, CUstream_st* stream) {
   return link.answer(
       link.library.receive(to, count, type_of(dtype), from, link.communicator, stream));
 }
 
-Answer all_reduce(Link& link,
+NcclStatus all_reduce(NcclComm& link,
                   const void* from,
                   void* to,
                   std::size_t count,
@@ -218,20 +218,20 @@ Answer all_reduce(Link& link,
       from, to, count, type_of(dtype), reduction_of(reduction), link.communicator, stream));
 }
 
-Answer all_gather(
-    Link& link, const void* from, void* to, std::size_t count, DType dtype, CUstream_st* stream) {
+NcclStatus all_gather(
+    NcclComm& link, const void* from, void* to, std::size_t count, DType dtype, CUstream_st* stream) {
   return link.answer(
       link.library.all_gather(from, to, count, type_of(dtype), link.communicator, stream));
 }
 
-Answer reduce_scatter(
-    Link& link, const void* from, void* to, std::size_t count, DType dtype, CUstream_st* stream) {
+NcclStatus reduce_scatter(
+    NcclComm& link, const void* from, void* to, std::size_t count, DType dtype, CUstream_st* stream) {
   return link.answer(link.library.reduce_scatter(
       from, to, count, type_of(dtype), ncclSum, link.communicator, stream));
 }
 
-Answer broadcast(
-    Link& link, void* in_place, std::size_t count, DType dtype, int root, CUstream_st* stream) {
+NcclStatus broadcast(
+    NcclComm& link, void* in_place, std::size_t count, DType dtype, int root, CUstream_st* stream) {
   return link.answer(link.library.broadcast(
       in_place, in_place, count, type_of(dtype), root, link.communicator, stream));
 }
