@@ -9,8 +9,8 @@ namespace {
 
 using namespace longspan::testing;
 
-Settings settings_of(const DeviceModel& model, DType compute) {
-  Settings settings;
+RunConfig settings_of(const DeviceModel& model, DType compute) {
+  RunConfig settings;
   settings.family = "test";
   settings.data.batch = streams;
   settings.data.segment = segment;
@@ -22,7 +22,7 @@ Settings settings_of(const DeviceModel& model, DType compute) {
 }
 
 // Once its memory is full.
-MemoryReport measured(const Settings& settings) {
+MemoryReport measured(const RunConfig& settings) {
   const Device device = Device::cuda();
   Trainer trainer(settings.make_model(model_setting(settings, vocabulary, {}, device)),
                   settings.training,
@@ -32,7 +32,7 @@ MemoryReport measured(const Settings& settings) {
   return device.allocator().report();
 }
 
-void expect_planned(const Settings& settings) {
+void expect_planned(const RunConfig& settings) {
   const MemoryReport plan = plan_step(settings, {}, vocabulary, Processor::gpu).memory;
   const MemoryReport truth = measured(settings);
   // Beside that of the products, which is many times as large as the rest.
