@@ -68,7 +68,8 @@ struct Library {
   void find_all(void* opened) {
     const auto find = [&](auto& function, const char* name) {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(opened, name));
-      if (function == nullptr && unavailable_reason.empty()) unavailable_reason = fmt::format("NCCL has no {}", name);
+      if (function == nullptr && unavailable_reason.empty())
+        unavailable_reason = fmt::format("NCCL has no {}", name);
     };
     find(version, "ncclGetVersion");
     find(error_text, "ncclGetErrorString");
@@ -137,7 +138,9 @@ struct NcclComm {
   Library library;
   ncclComm_t communicator = nullptr;
 
-  NcclStatus answer(ncclResult_t result) const { return nccl::answer(library, result, communicator); }
+  NcclStatus answer(ncclResult_t result) const {
+    return nccl::answer(library, result, communicator);
+  }
 };
 
 std::string unavailable_reason() { return Library().unavailable_reason; }
@@ -169,7 +172,9 @@ NcclStatus state(NcclComm& link) {
   return link.answer(result == ncclSuccess ? found : result);
 }
 
-NcclStatus finalise(NcclComm& link) { return link.answer(link.library.finalise(link.communicator)); }
+NcclStatus finalise(NcclComm& link) {
+  return link.answer(link.library.finalise(link.communicator));
+}
 
 void destroy(NcclComm* link) noexcept {
   if (link->communicator != nullptr) link->library.destroy(link->communicator);
@@ -208,24 +213,32 @@ NcclStatus receive(
 }
 
 NcclStatus all_reduce(NcclComm& link,
-                  const void* from,
-                  void* to,
-                  std::size_t count,
-                  DType dtype,
-                  Reduction reduction,
-                  CUstream_st* stream) {
+                      const void* from,
+                      void* to,
+                      std::size_t count,
+                      DType dtype,
+                      Reduction reduction,
+                      CUstream_st* stream) {
   return link.answer(link.library.all_reduce(
       from, to, count, type_of(dtype), reduction_of(reduction), link.communicator, stream));
 }
 
-NcclStatus all_gather(
-    NcclComm& link, const void* from, void* to, std::size_t count, DType dtype, CUstream_st* stream) {
+NcclStatus all_gather(NcclComm& link,
+                      const void* from,
+                      void* to,
+                      std::size_t count,
+                      DType dtype,
+                      CUstream_st* stream) {
   return link.answer(
       link.library.all_gather(from, to, count, type_of(dtype), link.communicator, stream));
 }
 
-NcclStatus reduce_scatter(
-    NcclComm& link, const void* from, void* to, std::size_t count, DType dtype, CUstream_st* stream) {
+NcclStatus reduce_scatter(NcclComm& link,
+                          const void* from,
+                          void* to,
+                          std::size_t count,
+                          DType dtype,
+                          CUstream_st* stream) {
   return link.answer(link.library.reduce_scatter(
       from, to, count, type_of(dtype), ncclSum, link.communicator, stream));
 }

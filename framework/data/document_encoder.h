@@ -19,8 +19,8 @@ inline constexpr std::int64_t no_token = -1;
 
 // Calls sink(token) for the tokens of a text, whose bytes add up to its own. Ids are those of
 // Tokenizer::encode. Throws DataError, naming `place` and the byte of it, where `offset` is that of
-// the text's first (`is_continuation`: what is before it belongs to the same document), for what is not
-// UTF-8 where the tokenizer wants it, or has no id.
+// the text's first (`is_continuation`: what is before it belongs to the same document), for what is
+// not UTF-8 where the tokenizer wants it, or has no id.
 void encode_document(const Tokenizer& tokenizer,
                      std::string_view text,
                      std::string_view place,
@@ -39,8 +39,8 @@ std::int64_t bytes_of_tokens(const Tokenizer& tokenizer,
 // out.
 class DocumentEncoder {
  public:
-  // `end_of_text` is added behind each document. `is_continuation`: a document is under way, which has
-  // tokens in the file before this one or has not.
+  // `end_of_text` is added behind each document. `is_continuation`: a document is under way, which
+  // has tokens in the file before this one or has not.
   DocumentEncoder(TokenFileWriter& writer,
                   std::optional<std::int64_t> end_of_text,
                   bool is_continuation,

@@ -17,10 +17,10 @@ namespace longspan {
 inline constexpr std::size_t longest_document = std::size_t{1} << 30;
 
 struct Document {
-  std::string text;       // of .jsonl the whole line, until `take_text`
-  std::int64_t line = 0;  // from 1, in the unpacked file
-  std::int64_t byte = 0;  // of the unpacked file, at which it begins
-  bool is_continuation = false;   // what the document before it began
+  std::string text;              // of .jsonl the whole line, until `take_text`
+  std::int64_t line = 0;         // from 1, in the unpacked file
+  std::int64_t byte = 0;         // of the unpacked file, at which it begins
+  bool is_continuation = false;  // what the document before it began
 };
 
 // How a whole file, which is one document or none, is given in parts: not at all; cut where

@@ -60,9 +60,9 @@ class SentencePieceModel {
   // first word that is called like a symbol, as "</s>", of which the kind of words would make that
   // symbol. The bytes add up to those of the line, unless the model sees nothing in it.
   std::vector<SubwordToken> encode_line(std::string_view line) const;
-  // Calls sink(token) for the tokens of a text whose ends of lines are encoded with it; `is_continuation`:
-  // it is a later part of one, which was cut at `place_to_cut`. The bytes add up to those of the
-  // text but for parts in which the model sees nothing.
+  // Calls sink(token) for the tokens of a text whose ends of lines are encoded with it;
+  // `is_continuation`: it is a later part of one, which was cut at `place_to_cut`. The bytes add up
+  // to those of the text but for parts in which the model sees nothing.
   void encode(std::string_view text,
               bool is_continuation,
               const std::function<void(const SubwordToken&)>& sink) const;

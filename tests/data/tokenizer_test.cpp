@@ -148,7 +148,8 @@ TEST(Tokenizer, JsonThatIsNoTokenizerIsRefused) {
   EXPECT_THAT(sentence("{"), HasSubstr("t.json: is not a tokenizer"));
   EXPECT_THAT(sentence("[]"), HasSubstr("t.json: is not a tokenizer"));
   const std::string head = R"({"format":"longspan-tokenizer","version":1,"kind":)";
-  EXPECT_THAT(sentence(head + R"("words"})"), HasSubstr("stored tokenizer kind \"words\" is not known"));
+  EXPECT_THAT(sentence(head + R"("words"})"),
+              HasSubstr("stored tokenizer kind \"words\" is not known"));
   EXPECT_THAT(sentence(head + R"("characters","unknown":false,"characters":["ab"]})"),
               HasSubstr("\"ab\" is not one character"));
   EXPECT_THAT(sentence(head + R"("characters","unknown":false,"characters":["b","a"]})"),

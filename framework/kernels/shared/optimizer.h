@@ -94,7 +94,8 @@ struct Adam {
     const W g = by.gradient * gradient[i] + by.decay * weight[i];
     const W m = by.beta1 * first[i] + by.rest1 * g;
     const W v = by.beta2 * second[i] + by.rest2 * g * g;
-    const W next = by.decay_factor * weight[i] - by.rate * m / (std::sqrt(v) * by.root + by.epsilon);
+    const W next =
+        by.decay_factor * weight[i] - by.rate * m / (std::sqrt(v) * by.root + by.epsilon);
     first[i] = m;
     second[i] = v;
     weight[i] = next;

@@ -62,8 +62,8 @@ __global__ void attend(GroupCall<In> group) {
     const TileRows<In> rows{call, at, *memory.keys};
     read_scores(call, plan.mask, at, memory);
     __syncthreads();
-    const T shrink =
-        running.online_softmax_update(TileRow<In>(call, at, *memory.keys, row), memory.first + row * tile_step);
+    const T shrink = running.online_softmax_update(TileRow<In>(call, at, *memory.keys, row),
+                                                   memory.first + row * tile_step);
     if (threadIdx.x % 2 == 0) memory.rows[row] = shrink;
     fill_rows<tile>(memory.stage, tile, tile_step, [&](int j, int c) {
       return first + c < call.value_dim ? rows.value(j, first + c) : T{0};
