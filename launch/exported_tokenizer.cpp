@@ -31,7 +31,7 @@ constexpr std::array<const char*, 4> file_names = {
 // takes Qwen's own, which cuts digits apart, unless the file names code of its own. That class is
 // the one that is named anyway: it is taken where such code is trusted, and where it is not.
 constexpr const char* code_name = "tokenization_verbatim";
-constexpr const char* code =
+constexpr const char* code_of_class =
     R"(# The tokenizer of tokenizer.json as it is: AutoTokenizer would read that of Qwen 2 for this model.
 from transformers import PreTrainedTokenizerFast
 
@@ -166,7 +166,8 @@ std::string write_tokenizer_files(const TokenizerExport& from, const fs::path& f
   if (config.empty()) {
     const Json made = config_of(from, special);
     config = text_of(made);
-    if (made.contains("auto_map")) write_text_file(folder / fmt::format("{}.py", code_name), code);
+    if (made.contains("auto_map"))
+      write_text_file(folder / fmt::format("{}.py", code_name), code_of_class);
     if (map.empty()) map = text_of(special);
   }
   if (from.chat_template) {

@@ -256,17 +256,15 @@ class Reader : public YAML::EventHandler {
     Level& level = levels_.back();
     if (name.empty()) return bad_key(place, "found a key without a name; allowed: a word");
     if (name.size() > most_key) return bad_key(place, too_long(name));
+    const std::string whole = level.key.empty() ? name : fmt::format("{}.{}", level.key, name);
     if (name.find('.') != std::string::npos) {
-      const std::string whole = level.key.empty() ? name : fmt::format("{}.{}", level.key, name);
-      const std::string_view renamed = renamed_key(whole);
-      return bad_key(
-          place,
-          fmt::format("found the key {}; allowed: sections nested, not joined by dots{}",
-                      quote(name),
-                      renamed.empty() ? "" : fmt::format("; did you mean \"{}\"?", renamed)));
+      return bad_key(place,
+                     fmt::format("found the key {}; allowed: sections nested, not joined by dots{}",
+                                 quote(name),
+                                 renamed_hint(whole)));
     }
     level.has_key = true;
-    level.child = level.key.empty() ? name : fmt::format("{}.{}", level.key, name);
+    level.child = whole;
     level.child_mark = mark_of(place);
     const auto [first, is_new] = level.seen.emplace(name, level.child_mark);
     if (is_new) return;

@@ -300,13 +300,14 @@ void declare(OptionTable& table,
   table.warn("model.num_mixtures", [&options]() -> std::string {
     return options.values == PixelValues::mixtures ? "" : "model.pixel_distribution is categorical";
   });
-  table.add("model.pixel_position_embedding_type",
-            options.positions,
-            "how the row and the column of a value are told, the values of a pixel's channels "
-            "being columns of their own: sines and cosines of each in one half of the features, or "
-            "a learned vector for each row and each column",
-            {{"sinusoidal", PixelPositions::sinusoidal}, {"learned", PixelPositions::learned}},
-            affects_weights());
+  table.add(
+      "model.pixel_position_embedding_type",
+      options.positions,
+      "position embedding of the row and the column of a value, the values of a pixel's channels "
+      "being columns of their own: sines and cosines of each in one half of the features, or "
+      "a learned vector for each row and each column",
+      {{"sinusoidal", PixelPositions::sinusoidal}, {"learned", PixelPositions::learned}},
+      affects_weights());
   table.add("model.right_shift_blockwise",
             options.shift_each_block,
             "with local_2d, the first value of a block is predicted from what is around the block "

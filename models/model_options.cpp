@@ -418,7 +418,8 @@ std::string attention_problem(const ModelOptions& options,
 
 std::string recompute_problem(const ModelOptions& options, const MemoryOptions& memory) {
   const Recomputation again = memory.recomputation();
-  if (options.residual == ResidualKind::reversible && again.kind != Recomputation::Kind::none)
+  if (options.residual == ResidualKind::reversible &&
+      again.granularity != RecomputeGranularity::none)
     return fmt::format(
         "memory.recompute_granularity is {}, but model.residual.type: reversible computes every "
         "layer "

@@ -42,10 +42,11 @@ void declare_halting(OptionTable& table, RecurrenceOptions& options) {
             {{"mean", ActOptions::Output::mean},
              {"interpolated", ActOptions::Output::interpolated},
              {"last", ActOptions::Output::last}});
-  table.add("model.act.freeze_halted",
-            halting.freeze,
-            "the state of a position that halted stays as it is, for others to look at; false: it "
-            "goes on (tensor2tensor)");
+  table.add(
+      "model.act.freeze_halted",
+      halting.freeze,
+      "keeps the state of a halted position constant for other positions to attend to; false: it "
+      "changes further (tensor2tensor)");
   table.add("model.act.skip_halted",
             halting.compaction,
             "the last layer of a step computes queries, outputs and feed-forward layers of the "

@@ -1,5 +1,5 @@
 // The readout of tags whose neighbours depend on each other: a linear-chain conditional random
-// field (kernels/linear_chain.h).
+// field (kernels/crf.h).
 #pragma once
 
 #include "framework/autograd/variable.h"

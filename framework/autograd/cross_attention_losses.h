@@ -1,5 +1,5 @@
 // What a decoder's positions look at of a source, and what is made of it: copying, coverage, guides
-// (kernels/head_attention.h, kernels/copying.h).
+// (kernels/dense_attention_weights.h, kernels/pointer_generator.h).
 #pragma once
 
 #include "framework/autograd/variable.h"

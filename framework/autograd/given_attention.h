@@ -1,4 +1,4 @@
-// Attention with given scores as a recorded op (kernels/attention/given_scores.h).
+// Attention with given scores as a recorded op (kernels/attention/external_scores.h).
 #pragma once
 
 #include <optional>

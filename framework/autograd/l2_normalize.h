@@ -5,7 +5,7 @@
 
 namespace longspan {
 
-// x / |x| over the last axis, as kernels/unit_rows.h has it.
+// x / |x| over the last axis, as kernels/l2_normalize.h has it.
 Variable l2_normalize(const Variable& x);
 
 }  // namespace longspan

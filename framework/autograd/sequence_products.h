@@ -18,8 +18,8 @@ Variable project_sequence(const Variable& x, const Variable& weight, const Range
 Variable batched_matmul(const Variable& a, const Variable& b, bool transpose_b = false);
 
 // x with the rows of padding set to zero. x: [batch, time, ...], whose rows stand at `positions`;
-// length and padding as in kernels/hide_rows.h, of the whole sequence. Where both are undefined it
-// is x itself.
+// length and padding as in kernels/mask_padding.h, of the whole sequence. Where both are undefined
+// it is x itself.
 Variable mask_padding(const Variable& x,
                       const Ranges& positions,
                       const Tensor& length,

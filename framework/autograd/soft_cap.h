@@ -5,7 +5,7 @@
 
 namespace longspan {
 
-// cap tanh(x / cap), in x's dtype (kernels/cap.h).
+// cap tanh(x / cap), in x's dtype (kernels/soft_cap.h).
 Variable soft_cap(const Variable& x, double cap);
 
 }  // namespace longspan

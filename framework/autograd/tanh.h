@@ -5,7 +5,7 @@
 
 namespace longspan {
 
-// As kernels/hyperbolic_tangent.h.
+// As kernels/tanh.h.
 Variable tanh(const Variable& x);
 
 }  // namespace longspan

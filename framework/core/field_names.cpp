@@ -510,11 +510,7 @@ std::string field_hint(std::string_view written, std::span<const std::string> ke
 }
 
 std::string key_hint(std::string_view written, std::span<const std::string> keys) {
-  if (written == "model.attention_window")
-    return "; did you mean \"model.attention.sliding_window\", which counts the query too?";
-  if (written == "training.sampling_sharpness")
-    return "; did you mean \"training.scheduled_sampling.temperature\", its reciprocal?";
-  if (const std::string_view key = renamed_key(written); !key.empty()) return meant(key);
+  if (std::string hint = renamed_hint(written); !hint.empty()) return hint;
   const std::string same = key_of_leaf(leaf_of(written), written, keys);
   const auto is_same_here = [&](const std::string& key) {
     return leaf_of(key) == leaf_of(written) && section_of(key) == section_of(written);

@@ -29,6 +29,8 @@ NameMatch match(std::string_view written, const FieldName& entry);
 
 // The present name of a key of earlier versions, or "".
 std::string_view renamed_key(std::string_view former);
+// A hint at it, "; did you mean ...?", with what its values mean now; or "".
+std::string renamed_hint(std::string_view former);
 
 // A hint that goes on a message about an unknown key: "; did you mean \"training.max_steps\"?", a
 // note, or "" where no key is near. A word without a dot may name a key without its section.

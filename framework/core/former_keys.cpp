@@ -1,6 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include "framework/core/field_names.h"
 
@@ -8,7 +9,12 @@ namespace longspan {
 namespace {
 
 // Sorted by the former name.
-constexpr std::pair<std::string_view, std::string_view> former_keys[] = {
+struct FormerKey {
+  std::string_view former;
+  std::string_view key;
+  std::string_view note = {};  // where values mean something else now
+};
+constexpr FormerKey former_keys[] = {
     {"checkpoint.background", "checkpoint.async_save"},
     {"checkpoint.every", "checkpoint.save_interval"},
     {"checkpoint.keep", "checkpoint.keep_latest"},
@@ -65,7 +71,7 @@ constexpr std::pair<std::string_view, std::string_view> former_keys[] = {
     {"model.attention_stride", "model.attention.stride"},
     {"model.attention_summary", "model.attention.summary.num_columns"},
     {"model.attention_summary_groups", "model.attention.summary.num_patterns"},
-    {"model.attention_window", "model.attention.sliding_window"},
+    {"model.attention_window", "model.attention.sliding_window", "; it counts the query too"},
     {"model.clamp_length", "model.clamp_len"},
     {"model.class_layer", "model.add_pooling_layer"},
     {"model.compressed_width", "model.attention.compression_factor"},
@@ -270,7 +276,9 @@ constexpr std::pair<std::string_view, std::string_view> former_keys[] = {
     {"training.sampling_most", "training.scheduled_sampling.max_sampling_prob"},
     {"training.sampling_passes", "training.scheduled_sampling.num_passes"},
     {"training.sampling_schedule", "training.scheduled_sampling.schedule"},
-    {"training.sampling_sharpness", "training.scheduled_sampling.temperature"},
+    {"training.sampling_sharpness",
+     "training.scheduled_sampling.temperature",
+     "; it is the reciprocal"},
     {"training.sampling_start", "training.scheduled_sampling.initial_gold_prob"},
     {"training.sampling_warmup", "training.scheduled_sampling.warmup_steps"},
     {"training.schedule", "training.lr_scheduler.type"},
@@ -289,14 +297,23 @@ constexpr std::pair<std::string_view, std::string_view> former_keys[] = {
     {"training.warmup", "training.lr_scheduler.warmup_steps"},
     {"training.warmup_learning_rate", "training.lr_scheduler.warmup_init_lr"},
 };
-static_assert(std::ranges::is_sorted(former_keys));
+static_assert(std::ranges::is_sorted(former_keys, {}, &FormerKey::former));
+
+const FormerKey* find_former(std::string_view key) {
+  const auto found = std::ranges::lower_bound(former_keys, key, {}, &FormerKey::former);
+  return found == std::end(former_keys) || found->former != key ? nullptr : found;
+}
 
 }  // namespace
 
 std::string_view renamed_key(std::string_view former) {
-  const auto found = std::ranges::lower_bound(
-      former_keys, former, {}, &std::pair<std::string_view, std::string_view>::first);
-  return found == std::end(former_keys) || found->first != former ? "" : found->second;
+  const FormerKey* const found = find_former(former);
+  return found == nullptr ? "" : found->key;
+}
+
+std::string renamed_hint(std::string_view former) {
+  const FormerKey* const found = find_former(former);
+  return found == nullptr ? "" : fmt::format("; did you mean \"{}\"?{}", found->key, found->note);
 }
 
 }  // namespace longspan

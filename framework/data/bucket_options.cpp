@@ -18,7 +18,7 @@ void declare(OptionTable& table, BucketOptions& options) {
             between(0, 1 << 24));
   table.add("data.overlong_examples",
             options.too_long,
-            "what becomes of an example that is too long: cut after data.max_length tokens "
+            "handling of examples that are too long: cut after data.max_length tokens "
             "(truncate), left out (skip; of training, elsewhere it is cut), or refused (error)",
             {{"truncate", OverlongPolicy::truncate},
              {"skip", OverlongPolicy::skip},

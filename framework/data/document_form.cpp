@@ -32,7 +32,7 @@ std::string_view name_of(DocumentBoundary boundary) {
 void declare(OptionTable& table, DocumentFormat& form) {
   table.add("data.documents.sample_by",
             form.boundary,
-            "what a document of a text is: nothing (none: the text goes on from end to end), a "
+            "what a document of a text is: nothing (none: one text from end to end), a "
             "whole file (document), a line, or a paragraph, with blank lines between them. Each "
             "line of a file of JSON lines (data.documents.text_field) is a document of its own, "
             "whatever this says. Texts may be packed by gzip or zstd; a document has at most 1 GiB",

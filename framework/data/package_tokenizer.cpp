@@ -13,6 +13,7 @@
 #include "framework/core/utf8.h"
 #include "framework/data/sentencepiece_model.h"
 #include "framework/tokenizers/byte_to_unicode.h"
+#include "framework/tokenizers/chunk_boundaries.h"
 #include "framework/tokenizers/json_tokenizer.h"
 
 namespace longspan {
@@ -20,8 +21,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// How SentencePiece writes a space.
-constexpr const char* written_space = "\xE2\x96\x81";
 // Below that of any piece that text can be: pieces that no text is, such as <0x0A>, are not taken.
 constexpr double never_chosen = -1e6;
 
@@ -171,7 +170,7 @@ std::string in_base64(std::string_view bytes) {
   return text;
 }
 
-Json replaced(Json pattern, const char* content) {
+Json replaced(Json pattern, std::string_view content) {
   return {{"type", "Replace"}, {"pattern", std::move(pattern)}, {"content", content}};
 }
 
@@ -184,9 +183,9 @@ Json normalizer_of(const SentencePieceProto& model) {
     steps.push_back(replaced({{"Regex", R"((?<![\s\S]) +| +(?![\s\S]))"}}, ""));
     steps.push_back(replaced({{"Regex", " {2,}"}}, " "));
   }
-  const char* const space = model.writes_spaces ? written_space : " ";
+  const std::string_view space = model.writes_spaces ? space_letter : " ";
   if (model.adds_prefix) steps.push_back({{"type", "Prepend"}, {"prepend", space}});
-  if (model.writes_spaces) steps.push_back(replaced({{"String", " "}}, written_space));
+  if (model.writes_spaces) steps.push_back(replaced({{"String", " "}}, space_letter));
   if (steps.empty()) return nullptr;
   return {{"type", "Sequence"}, {"normalizers", std::move(steps)}};
 }
@@ -203,7 +202,7 @@ Json pre_tokenizer_of(const SentencePieceProto& model) {
 
 Json decoder_of(const SentencePieceProto& model) {
   Json steps = {
-      replaced({{"String", written_space}}, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
+      replaced({{"String", space_letter}}, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
   if (model.adds_prefix)
     steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   return {{"type", "Sequence"}, {"decoders", std::move(steps)}};

@@ -13,14 +13,12 @@
 #include "framework/data/atomic_file.h"
 #include "framework/data/line_chunks.h"
 #include "framework/tokenizers/characters.h"
+#include "framework/tokenizers/chunk_boundaries.h"
 #include "framework/tokenizers/sentencepiece_file.h"
 
 namespace longspan {
-
 namespace {
 
-// How SentencePiece writes a space. A byte-wise unknown word brings it into the text as it is.
-constexpr std::string_view written_space = "\xE2\x96\x81";
 constexpr std::int64_t most_model_bytes = std::int64_t{1} << 30;
 // Of a line that the library fails on. Each takes as long as the line.
 constexpr int most_cuts = 16;
@@ -40,16 +38,16 @@ std::int64_t find_line_end(const sentencepiece::SentencePieceProcessor& processo
 // begins with it are cut into pieces by themselves.
 bool begins_pieces_at_spaces(const SentencePieceFile& file) {
   const auto is_within = [](const std::string& piece) {
-    const std::size_t text = piece.find_first_not_of(written_space);
+    const std::size_t text = piece.find_first_not_of(space_letter);
     return piece.find(' ') != std::string::npos ||
-           (text != std::string::npos && piece.find(written_space, text) != std::string::npos);
+           (text != std::string::npos && piece.find(space_letter, text) != std::string::npos);
   };
   const auto has_space_within = [&](const SentencePieceFile::Piece& piece) {
     return is_within(piece.text);
   };
   return file.escape_whitespaces && !file.space_as_suffix &&
          (file.add_dummy_prefix || !file.remove_extra_whitespaces) &&
-         std::ranges::count(file.pieces, written_space, &SentencePieceFile::Piece::text) > 0 &&
+         std::ranges::count(file.pieces, space_letter, &SentencePieceFile::Piece::text) > 0 &&
          std::ranges::none_of(file.pieces, has_space_within);
 }
 
@@ -269,8 +267,8 @@ std::string SentencePieceModel::decode_line(std::span<const std::int64_t> ids) c
   // Of a damaged model: its pieces cannot all be put back.
   if (!status.ok())
     throw DataError("the model of SentencePiece cannot decode: {}", truncated(status.ToString()));
-  for (std::size_t at = 0; (at = text.find(written_space, at)) != std::string::npos; ++at)
-    text.replace(at, written_space.size(), " ");
+  for (std::size_t at = 0; (at = text.find(space_letter, at)) != std::string::npos; ++at)
+    text.replace(at, space_letter.size(), " ");
   return text;
 }
 

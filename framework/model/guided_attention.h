@@ -18,8 +18,8 @@ Tensor diagonal_guide(const Fields& fields, const Ranges& positions, double widt
 Tensor alignment_guide(const Fields& fields, const Ranges& positions);
 
 // How attention [rows, time, source positions] of all of a target's positions would lie if it only
-// moved on (kernels/monotonic_walk.h): what of it stands at these positions. A constant. On its
-// device. Fields: `source_length`, `length`.
+// moved on (kernels/monotonic_attention.h): what of it stands at these positions. A constant. On
+// its device. Fields: `source_length`, `length`.
 Tensor monotonic_guide(const Fields& fields, const Ranges& positions, const Tensor& attention);
 
 }  // namespace longspan

@@ -40,10 +40,10 @@ struct NatOptions {
   bool length_detached = false;  // no gradient of that loss goes into the encoder
 };
 
-// The batch of pairs (data/pair_examples.h) as such a decoder reads it: `tokens` are the targets,
-// the end of the sentence included, with `mask` or what NatDecoderInput says where a word is to be
-// said; `targets` are these words alone; the count "tokens" is theirs. The end is never one of
-// them. With NatObjective::random which words are is a function of (seed, step, global row,
+// The batch of pairs (data/parallel_examples.h) as such a decoder reads it: `tokens` are the
+// targets, the end of the sentence included, with `mask` or what NatDecoderInput says where a word
+// is to be said; `targets` are these words alone; the count "tokens" is theirs. The end is never
+// one of them. With NatObjective::random which words are is a function of (seed, step, global row,
 // position), of which `random` says the first two; without it, as without training, all are.
 Batch prepare_nat_batch(const Batch& batch,
                         std::int64_t mask,

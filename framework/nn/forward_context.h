@@ -13,8 +13,8 @@
 
 namespace longspan {
 
-class KVCache;             // attention/kept_keys.h
-class AttentionRecorder;   // attention/attention_watch.h
+class KVCache;             // attention/kv_cache.h
+class AttentionRecorder;   // attention/attention_recorder.h
 class LayerLossCollector;  // layer_losses.h
 
 // The discrete choices of a forward pass (the buckets of a hash), by their place in the model. A

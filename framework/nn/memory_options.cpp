@@ -3,6 +3,7 @@
 #include "framework/core/options.h"
 
 namespace longspan {
+
 const char* name_of(RecomputeGranularity granularity) {
   switch (granularity) {
     case RecomputeGranularity::none:
@@ -13,13 +14,6 @@ const char* name_of(RecomputeGranularity granularity) {
       return "full";
   }
   return "";
-}
-
-Recomputation MemoryOptions::recomputation() const {
-  if (recompute_granularity == RecomputeGranularity::selective) return Recomputation::attention();
-  if (recompute_granularity == RecomputeGranularity::full)
-    return Recomputation::every(recompute_num_layers);
-  return {};
 }
 
 void declare(OptionTable& table, MemoryOptions& options) {

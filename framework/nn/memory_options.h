@@ -9,27 +9,22 @@ namespace longspan {
 
 class OptionTable;
 
-// What a stack computes again.
-struct Recomputation {
-  enum class Kind : std::uint8_t {
-    none,
-    attention,  // each layer's attention sublayer
-    layers      // `together` layers at a time: of them only the first one's input is kept
-  };
-  Kind kind = Kind::none;
-  std::int64_t num_layers = 1;
-
-  static Recomputation attention() { return {Kind::attention, 1}; }
-  static Recomputation every(std::int64_t layers) { return {Kind::layers, layers}; }
-};
-
-// What is computed again in place of being stored (Korthikanti et al. 2022).
+// What the backward pass computes again in place of storing it (Korthikanti et al. 2022).
 enum class RecomputeGranularity : std::uint8_t {
   none,
-  selective,  // each attention sublayer
-  full        // groups of `recompute_num_layers` layers
+  selective,  // each layer's attention sublayer
+  full        // groups of layers, of which only the first one's input is stored
 };
 const char* name_of(RecomputeGranularity granularity);
+
+// What a stack computes again.
+struct Recomputation {
+  RecomputeGranularity granularity = RecomputeGranularity::none;
+  std::int64_t num_layers = 1;  // of a group
+
+  static Recomputation selective() { return {RecomputeGranularity::selective}; }
+  static Recomputation every(std::int64_t layers) { return {RecomputeGranularity::full, layers}; }
+};
 
 struct MemoryOptions {
   RecomputeGranularity recompute_granularity = RecomputeGranularity::none;
@@ -42,8 +37,10 @@ struct MemoryOptions {
   // No key: a reversible stack keeps its streams, as any other function does, to compare with.
   bool keep_streams = false;
 
-  // What the two keys of recomputation say.
-  Recomputation recomputation() const;
+  Recomputation recomputation() const {
+    const bool has_groups = recompute_granularity == RecomputeGranularity::full;
+    return {recompute_granularity, has_groups ? recompute_num_layers : 1};
+  }
 };
 
 void declare(OptionTable& table, MemoryOptions& options);

@@ -3,7 +3,7 @@
 #include "framework/autograd/collectives.h"
 #include "tests/support/gradient_check.h"
 
-namespace longspan::linear_chain_test {
+namespace longspan::crf_test {
 namespace {
 
 using namespace longspan::testing;
@@ -105,4 +105,4 @@ TEST(LinearChainOp, BestTagsHaveTheLeastLoss) {
 }
 
 }  // namespace
-}  // namespace longspan::linear_chain_test
+}  // namespace longspan::crf_test

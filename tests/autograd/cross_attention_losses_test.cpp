@@ -2,7 +2,7 @@
 
 #include "tests/support/gradient_check.h"
 
-namespace longspan::source_attention_test {
+namespace longspan::cross_attention_losses_test {
 namespace {
 
 using namespace longspan::testing;
@@ -140,4 +140,4 @@ TEST(SourceAttentionOps, AreOfTheAccumulatorDtype) {
 }
 
 }  // namespace
-}  // namespace longspan::source_attention_test
+}  // namespace longspan::cross_attention_losses_test

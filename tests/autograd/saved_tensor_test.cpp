@@ -3,7 +3,7 @@
 #include "framework/autograd/ops.h"
 #include "tests/support/gradient_check.h"
 
-namespace longspan::kept_test {
+namespace longspan::saved_tensor_test {
 namespace {
 
 using testing::random_tensor;
@@ -44,4 +44,4 @@ TEST(Kept, AConstantIsKeptAsItIs) {
 }
 
 }  // namespace
-}  // namespace longspan::kept_test
+}  // namespace longspan::saved_tensor_test

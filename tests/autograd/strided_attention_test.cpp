@@ -3,7 +3,7 @@
 
 #include "tests/support/gradient_check.h"
 
-namespace longspan::folded_attention_test {
+namespace longspan::strided_attention_test {
 namespace {
 
 using testing::backend_device;
@@ -133,4 +133,4 @@ TEST(FoldedAttention, RefusesWhatIsNotOneSequence) {
 }
 
 }  // namespace
-}  // namespace longspan::folded_attention_test
+}  // namespace longspan::strided_attention_test

@@ -233,7 +233,7 @@ void benchmark_weight_gradient(benchmark::State& state, DType dtype, bool at_onc
 }
 
 // The products of a feed-forward layer with GELU or its derivative, at once and in two kernels:
-// where a GPU's library is slower at once, `fuses` in kernels/cuda/product.cu should know.
+// where a GPU's library is slower at once, `fuses` in kernels/cuda/cublaslt_gemm.cu should know.
 void benchmark_gelu_product(benchmark::State& state, DType dtype, bool derivative, bool at_once) {
   const std::int64_t hidden = 4 * width;
   const Tensor before = full_tensor({rows, hidden}, dtype);

@@ -6,7 +6,7 @@
 
 #include "framework/core/options.h"
 
-namespace longspan::named_path_test {
+namespace longspan::config_path_test {
 namespace {
 
 std::string here() { return std::filesystem::current_path().string(); }
@@ -91,4 +91,4 @@ TEST(ConfigPath, WithoutAHomeDirectoryATildeIsRefused) {
 }
 
 }  // namespace
-}  // namespace longspan::named_path_test
+}  // namespace longspan::config_path_test

@@ -17,7 +17,7 @@
 #include "tests/support/sanitizers.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::sudden_end_test {
+namespace longspan::crash_handler_test {
 namespace {
 
 using ::testing::ExitedWithCode;
@@ -118,4 +118,4 @@ TEST(SuddenEnd, IsToldInTheLogToo) {
 }
 
 }  // namespace
-}  // namespace longspan::sudden_end_test
+}  // namespace longspan::crash_handler_test

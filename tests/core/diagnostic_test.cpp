@@ -7,7 +7,7 @@
 #include "framework/core/error.h"
 #include "framework/core/options.h"
 
-namespace longspan::complaint_test {
+namespace longspan::diagnostic_test {
 namespace {
 
 std::string refusal(std::vector<Diagnostic> complaints) {
@@ -55,4 +55,4 @@ TEST(Complaints, TheUnknownKeysThatAreToldHaveTheirSuggestion) {
 }
 
 }  // namespace
-}  // namespace longspan::complaint_test
+}  // namespace longspan::diagnostic_test

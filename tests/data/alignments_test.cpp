@@ -6,7 +6,7 @@
 #include "framework/data/parallel_examples.h"
 #include "tests/data/example_files.h"
 
-namespace longspan::link_lines_test {
+namespace longspan::alignments_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -89,4 +89,4 @@ TEST(AlignmentFile, AreAFieldOfPairs) {
 }
 
 }  // namespace
-}  // namespace longspan::link_lines_test
+}  // namespace longspan::alignments_test

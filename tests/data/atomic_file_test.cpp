@@ -9,7 +9,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::new_file_test {
+namespace longspan::atomic_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -42,4 +42,4 @@ TEST(AtomicFile, RemovesWhatWhoWasKilledHasLeft) {
 }
 
 }  // namespace
-}  // namespace longspan::new_file_test
+}  // namespace longspan::atomic_file_test

@@ -10,7 +10,7 @@
 #include "tests/data/packed_text.h"
 #include "tests/data/temporary_file.h"
 
-namespace longspan::unpacked_file_test {
+namespace longspan::decompressed_file_test {
 namespace {
 
 using ::testing::AnyOf;
@@ -125,4 +125,4 @@ TEST(DecompressedFile, WhatFollowsAndWhatIsCalledWrongIsRefused) {
 }
 
 }  // namespace
-}  // namespace longspan::unpacked_file_test
+}  // namespace longspan::decompressed_file_test

@@ -10,7 +10,7 @@
 #include "framework/core/input_file.h"
 #include "tests/data/subword_text.h"
 
-namespace longspan::line_pieces_test {
+namespace longspan::line_chunks_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -84,4 +84,4 @@ TEST(LinePieces, TextThatIsNotUtf8IsRefusedWithItsPlace) {
 }
 
 }  // namespace
-}  // namespace longspan::line_pieces_test
+}  // namespace longspan::line_chunks_test

@@ -14,7 +14,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::mixed_reader_test {
+namespace longspan::mixture_source_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -235,4 +235,4 @@ TEST(CorpusOfFiles, IsReadAsIfItWereOne) {
 }
 
 }  // namespace
-}  // namespace longspan::mixed_reader_test
+}  // namespace longspan::mixture_source_test

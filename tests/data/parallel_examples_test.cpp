@@ -9,7 +9,7 @@
 #include "tests/data/framing_tokenizer.h"
 #include "tests/data/subword_text.h"
 
-namespace longspan::pair_examples_test {
+namespace longspan::parallel_examples_test {
 namespace {
 
 using testing::as_bart;
@@ -206,4 +206,4 @@ TEST(SpecialTokenIds, TextEndsAtTheEndOfTheSentence) {
 }
 
 }  // namespace
-}  // namespace longspan::pair_examples_test
+}  // namespace longspan::parallel_examples_test

@@ -11,7 +11,7 @@
 #include "tests/data/subword_text.h"
 #include "tests/data/third_party_model.h"
 
-namespace longspan::subword_model_test {
+namespace longspan::sentencepiece_model_test {
 namespace {
 
 using ::testing::AllOf;
@@ -277,4 +277,4 @@ TEST(Subwords, JsonHoldsTheWholeModel) {
 }
 
 }  // namespace
-}  // namespace longspan::subword_model_test
+}  // namespace longspan::sentencepiece_model_test

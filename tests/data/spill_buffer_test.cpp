@@ -6,7 +6,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::spilled_numbers_test {
+namespace longspan::spill_buffer_test {
 namespace {
 
 TEST(SpillBuffer, AreGivenBackInOrderHoweverManyAreHeld) {
@@ -33,4 +33,4 @@ TEST(SpillBuffer, AFolderThatIsNotThereIsNamed) {
 }
 
 }  // namespace
-}  // namespace longspan::spilled_numbers_test
+}  // namespace longspan::spill_buffer_test

@@ -5,7 +5,7 @@
 #include "framework/core/utf8.h"
 #include "tests/data/subword_text.h"
 
-namespace longspan::token_text_test {
+namespace longspan::text_streamer_test {
 namespace {
 
 // Of tokens given one by one; each piece must be whole characters.
@@ -65,4 +65,4 @@ TEST(TextStreamer, OfOtherTokenizersIsTheirDecoding) {
 }
 
 }  // namespace
-}  // namespace longspan::token_text_test
+}  // namespace longspan::text_streamer_test

@@ -17,7 +17,7 @@
 #include "tests/data/third_party_model.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::document_tokens_test {
+namespace longspan::token_cache_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -385,4 +385,4 @@ TEST(DocumentTokens, TextsThatCanBeReadWhereTheyAreNeedNone) {
 }
 
 }  // namespace
-}  // namespace longspan::document_tokens_test
+}  // namespace longspan::token_cache_test

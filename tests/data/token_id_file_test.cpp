@@ -18,7 +18,7 @@
 #include "tests/support/sanitizers.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::id_file_test {
+namespace longspan::token_id_file_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -372,4 +372,4 @@ TEST(Tokenizer, OfIdsIsMadeAgainFromItsJson) {
 }
 
 }  // namespace
-}  // namespace longspan::id_file_test
+}  // namespace longspan::token_id_file_test

@@ -14,7 +14,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::prepared_files_test {
+namespace longspan::tokenized_files_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -89,4 +89,4 @@ TEST_F(PreparedFiles, CharactersAndSamplesAreThoseOfTheDocuments) {
 }
 
 }  // namespace
-}  // namespace longspan::prepared_files_test
+}  // namespace longspan::tokenized_files_test

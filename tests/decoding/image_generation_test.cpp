@@ -8,7 +8,7 @@
 #include "framework/decoding/mixture_sampling.h"
 #include "tests/models/image_testing.h"
 
-namespace longspan::pixel_drawing_test {
+namespace longspan::image_generation_test {
 namespace {
 
 using testing::image_fields;
@@ -178,4 +178,4 @@ TEST(ImageGenerationOptions, NeedsKindsThatReadOn) {
 }
 
 }  // namespace
-}  // namespace longspan::pixel_drawing_test
+}  // namespace longspan::image_generation_test

@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan::linear_chain_test {
+namespace longspan::crf_test {
 namespace {
 
 using namespace longspan::testing;
@@ -369,4 +369,4 @@ TEST(Crf, WrongShapesAreNamed) {
 }
 
 }  // namespace
-}  // namespace longspan::linear_chain_test
+}  // namespace longspan::crf_test

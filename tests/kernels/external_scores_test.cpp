@@ -8,7 +8,7 @@
 #include "tests/kernels/attention_reference.h"
 #include "tests/kernels/mask_testing.h"
 
-namespace longspan::testing::given_scores_test {
+namespace longspan::testing::external_scores_test {
 namespace {
 
 struct GivenCall {
@@ -232,4 +232,4 @@ TEST(ExternalScores, ThatDoNotFitAreRefused) {
 }
 
 }  // namespace
-}  // namespace longspan::testing::given_scores_test
+}  // namespace longspan::testing::external_scores_test

@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan::unit_rows_test {
+namespace longspan::l2_normalize_test {
 namespace {
 
 using namespace longspan::testing;
@@ -67,4 +67,4 @@ TYPED_TEST(UnitRowsOf, GradientIsAddedInBothDTypes) {
 }
 
 }  // namespace
-}  // namespace longspan::unit_rows_test
+}  // namespace longspan::l2_normalize_test

@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan::hide_rows_test {
+namespace longspan::mask_padding_test {
 namespace {
 
 using namespace longspan::testing;
@@ -38,4 +38,4 @@ TYPED_TEST(HideRowsOf, OnlyRowsOfPaddingBecomeZero) {
 }
 
 }  // namespace
-}  // namespace longspan::hide_rows_test
+}  // namespace longspan::mask_padding_test

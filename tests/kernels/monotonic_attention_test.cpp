@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan::monotonic_walk_test {
+namespace longspan::monotonic_attention_test {
 namespace {
 
 using namespace longspan::testing;
@@ -79,4 +79,4 @@ TEST(MonotonicAttention, LeavesAttentionThatMovesOnAsItIs) {
 }
 
 }  // namespace
-}  // namespace longspan::monotonic_walk_test
+}  // namespace longspan::monotonic_attention_test

@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan::update_direction_test {
+namespace longspan::precondition_test {
 namespace {
 
 using namespace longspan::testing;
@@ -206,4 +206,4 @@ TEST(Direction, WrongDTypesAndLengthsAreNamed) {
 }
 
 }  // namespace
-}  // namespace longspan::update_direction_test
+}  // namespace longspan::precondition_test

@@ -3,7 +3,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan::head_groups_test {
+namespace longspan::repeat_kv_test {
 namespace {
 
 using namespace longspan::testing;
@@ -42,4 +42,4 @@ TEST(HeadGroups, RefuseHeadsThatDoNotDivide) {
 }
 
 }  // namespace
-}  // namespace longspan::head_groups_test
+}  // namespace longspan::repeat_kv_test

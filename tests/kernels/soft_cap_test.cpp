@@ -4,7 +4,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan::cap_test {
+namespace longspan::soft_cap_test {
 namespace {
 
 using namespace longspan::testing;
@@ -34,4 +34,4 @@ TYPED_TEST(Cap, IsAHyperbolicTangent) {
 }
 
 }  // namespace
-}  // namespace longspan::cap_test
+}  // namespace longspan::soft_cap_test

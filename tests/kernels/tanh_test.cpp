@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan::hyperbolic_tangent_test {
+namespace longspan::tanh_test {
 namespace {
 
 using namespace longspan::testing;
@@ -46,4 +46,4 @@ TYPED_TEST(HyperbolicTangentOf, NanStaysAndLargeNumbersDoNotOverflow) {
 }
 
 }  // namespace
-}  // namespace longspan::hyperbolic_tangent_test
+}  // namespace longspan::tanh_test

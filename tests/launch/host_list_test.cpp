@@ -10,7 +10,7 @@
 #include "framework/core/error.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::named_hosts_test {
+namespace longspan::host_list_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -116,4 +116,4 @@ TEST(AskedHosts, AreSilentThatFailOrTakeTooLong) {
 }
 
 }  // namespace
-}  // namespace longspan::named_hosts_test
+}  // namespace longspan::host_list_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace longspan::chosen_layout_test {
+namespace longspan::layout_choice_test {
 namespace {
 
 using ::testing::Contains;
@@ -90,4 +90,4 @@ TEST(ChosenLayout, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace longspan::chosen_layout_test
+}  // namespace longspan::layout_choice_test

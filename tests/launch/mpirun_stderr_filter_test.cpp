@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace longspan::mpirun_words_test {
+namespace longspan::mpirun_stderr_filter_test {
 namespace {
 
 const std::string dashes = std::string(74, '-') + "\n";
@@ -80,4 +80,4 @@ TEST(MpirunStderrFilter, TellOfADaemonThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace longspan::mpirun_words_test
+}  // namespace longspan::mpirun_stderr_filter_test

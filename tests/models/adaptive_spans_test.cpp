@@ -6,7 +6,7 @@
 #include "framework/train/trainer.h"
 #include "tests/models/model_testing.h"
 
-namespace longspan::spans_test {
+namespace longspan::adaptive_spans_test {
 namespace {
 
 using testing::expect_close;
@@ -269,4 +269,4 @@ TEST(AdaptiveSpanStack, AreRefusedWhereTheyCannotBe) {
 }
 
 }  // namespace
-}  // namespace longspan::spans_test
+}  // namespace longspan::adaptive_spans_test

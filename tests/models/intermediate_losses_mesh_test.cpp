@@ -3,7 +3,7 @@
 #include "tests/models/layouts_testing.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::auxiliary_losses_mesh_test {
+namespace longspan::intermediate_losses_mesh_test {
 namespace {
 
 using testing::Case;
@@ -67,4 +67,4 @@ TEST(IntermediateLosses, ARunGoesOnOnAnotherLayout) {
 }
 
 }  // namespace
-}  // namespace longspan::auxiliary_losses_mesh_test
+}  // namespace longspan::intermediate_losses_mesh_test

@@ -8,7 +8,7 @@
 #include "tests/models/intermediate_losses_testing.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::auxiliary_losses_test {
+namespace longspan::intermediate_losses_test {
 namespace {
 
 using testing::deep_options;
@@ -296,4 +296,4 @@ TEST(IntermediateLosses, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace longspan::auxiliary_losses_test
+}  // namespace longspan::intermediate_losses_test

@@ -2,7 +2,7 @@
 #include "tests/models/equality_testing.h"
 #include "tests/models/source_look_mesh_testing.h"
 
-namespace longspan::masked_decoder_mesh_test {
+namespace longspan::non_autoregressive_decoder_mesh_test {
 namespace {
 
 using testing::Kind;
@@ -48,4 +48,4 @@ TEST(MaskedDecoderMesh, EveryKindInEveryModeOnLayouts) {
 }
 
 }  // namespace
-}  // namespace longspan::masked_decoder_mesh_test
+}  // namespace longspan::non_autoregressive_decoder_mesh_test

@@ -8,7 +8,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/models/encoder_decoder_testing.h"
 
-namespace longspan::masked_decoder_test {
+namespace longspan::non_autoregressive_decoder_test {
 namespace {
 
 using testing::make_encoder_decoder;
@@ -337,4 +337,4 @@ TEST(MaskedDecoder, RefusesWhatIsSaidOneAfterAnother) {
 }
 
 }  // namespace
-}  // namespace longspan::masked_decoder_test
+}  // namespace longspan::non_autoregressive_decoder_test

@@ -6,7 +6,7 @@
 #include "framework/nn/layers.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan::taken_rows_test {
+namespace longspan::active_rows_test {
 namespace {
 
 using testing::backend_device;
@@ -119,4 +119,4 @@ TEST(ActiveRows, AFeedForwardLayerComputesThemAlone) {
 }
 
 }  // namespace
-}  // namespace longspan::taken_rows_test
+}  // namespace longspan::active_rows_test

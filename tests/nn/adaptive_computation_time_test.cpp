@@ -6,7 +6,7 @@
 #include "framework/kernels/halting.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan::adaptive_steps_test {
+namespace longspan::adaptive_computation_time_test {
 namespace {
 
 using testing::backend_device;
@@ -228,4 +228,4 @@ TEST(AdaptiveComputationTime, WhatIsComputedAgainDecidesAsTheFirstTime) {
 }
 
 }  // namespace
-}  // namespace longspan::adaptive_steps_test
+}  // namespace longspan::adaptive_computation_time_test

@@ -4,7 +4,7 @@
 #include "tests/nn/attention_kinds_testing.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan::span_attention_test {
+namespace longspan::adaptive_span_test {
 namespace {
 
 using namespace testing::kinds;
@@ -131,4 +131,4 @@ TEST(SpanAttention, AKeyBeyondTheRampDoesNotPullASpan) {
 }
 
 }  // namespace
-}  // namespace longspan::span_attention_test
+}  // namespace longspan::adaptive_span_test

@@ -4,7 +4,7 @@
 
 #include "tests/support/gradient_check.h"
 
-namespace longspan::pass_test {
+namespace longspan::forward_context_test {
 namespace {
 
 // Makes 1, 2, 3, ...: a choice that would be another one each time.
@@ -39,4 +39,4 @@ TEST(DecisionCache, AreTheSameInARecomputationAtTheSamePlace) {
 }
 
 }  // namespace
-}  // namespace longspan::pass_test
+}  // namespace longspan::forward_context_test

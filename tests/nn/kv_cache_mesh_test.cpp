@@ -6,7 +6,7 @@
 #include "tests/nn/layer_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan::kept_keys_mesh_test {
+namespace longspan::kv_cache_mesh_test {
 namespace {
 
 using testing::backend_device;
@@ -58,4 +58,4 @@ TEST(KVCache, AreTheSameOnEveryLayout) {
 }
 
 }  // namespace
-}  // namespace longspan::kept_keys_mesh_test
+}  // namespace longspan::kv_cache_mesh_test

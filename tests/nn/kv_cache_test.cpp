@@ -8,7 +8,7 @@
 #include "framework/nn/positions.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan::kept_keys_test {
+namespace longspan::kv_cache_test {
 namespace {
 
 using testing::allocate_randomly;
@@ -284,4 +284,4 @@ TEST(KVCache, AreRefusedWhereTheyCannotBe) {
 }
 
 }  // namespace
-}  // namespace longspan::kept_keys_test
+}  // namespace longspan::kv_cache_test

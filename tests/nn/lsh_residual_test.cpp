@@ -65,7 +65,7 @@ TEST(LshStack, RecomputationChangesNothing) {
   LshStack stack(3, DType::f64);
   const auto plain = stack.run(StandardResidual(NormPosition::pre, rate));
   for (const Recomputation& again :
-       {Recomputation::attention(), Recomputation::every(1), Recomputation::every(2)})
+       {Recomputation::selective(), Recomputation::every(1), Recomputation::every(2)})
     expect_same(stack.run(StandardResidual(NormPosition::pre, rate, again)), plain, 1e-12);
 }
 

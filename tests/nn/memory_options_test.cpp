@@ -26,11 +26,12 @@ Read read(const std::string& granularity, const std::string& layers = "1") {
 }
 
 TEST(MemoryOptions, ReadsRecomputation) {
-  EXPECT_EQ(read("none").recomputation.kind, Recomputation::Kind::none);
-  EXPECT_EQ(read("selective").recomputation.kind, Recomputation::Kind::attention);
-  EXPECT_EQ(read("full").recomputation.kind, Recomputation::Kind::layers);
+  EXPECT_EQ(read("none").recomputation.granularity, RecomputeGranularity::none);
+  EXPECT_EQ(read("selective").recomputation.granularity, RecomputeGranularity::selective);
+  EXPECT_EQ(read("full").recomputation.granularity, RecomputeGranularity::full);
   EXPECT_EQ(read("full").recomputation.num_layers, 1);
   EXPECT_EQ(read("full", "3").recomputation.num_layers, 3);
+  EXPECT_EQ(read("selective", "3").recomputation.num_layers, 1);
 }
 
 TEST(MemoryOptions, WarnsOfGroupsOfLayersThatAreNotRecomputed) {

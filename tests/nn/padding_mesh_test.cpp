@@ -214,7 +214,7 @@ TEST(Padding, IsTheSameWithEachMemoryMode) {
   const Mask all = masks::everything();
   const auto reversible = std::make_shared<ReversibleResidual>(StreamMerge::mean, rate);
   for (const Case& c :
-       {padded_stack("attention recomputed", softmax, plain(Recomputation::attention()), all),
+       {padded_stack("attention recomputed", softmax, plain(Recomputation::selective()), all),
         padded_stack("layers recomputed", softmax, plain(Recomputation::every(2)), all),
         padded_stack("reversible", softmax, reversible, all)})
     expect_same(c, some_layouts);

@@ -9,7 +9,7 @@
 #include "tests/nn/attention_kinds_testing.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan::distance_bias_test {
+namespace longspan::relative_position_bias_test {
 namespace {
 
 using namespace testing::kinds;
@@ -162,4 +162,4 @@ TEST(RelativePositionBias, RefusesBucketsThatWouldShareNoDistances) {
 }
 
 }  // namespace
-}  // namespace longspan::distance_bias_test
+}  // namespace longspan::relative_position_bias_test

@@ -4,7 +4,7 @@
 #include "tests/nn/attention_kinds_testing.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan::distance_tables_test {
+namespace longspan::relative_position_tables_test {
 namespace {
 
 using namespace testing::kinds;
@@ -144,4 +144,4 @@ TEST(RelativePositionTables, GlobalPositionsSeeTheDistancesToo) {
 }
 
 }  // namespace
-}  // namespace longspan::distance_tables_test
+}  // namespace longspan::relative_position_tables_test

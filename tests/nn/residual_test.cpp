@@ -129,7 +129,7 @@ TEST(Residual, RecomputationChangesNothing) {
   for (const NormPosition norm : {NormPosition::pre, NormPosition::post}) {
     for (const bool remembers : {false, true}) {
       const auto plain = pass_through(stack, StandardResidual(norm, rate), remembers);
-      for (const Recomputation& again : {Recomputation::attention(),
+      for (const Recomputation& again : {Recomputation::selective(),
                                          Recomputation::every(1),
                                          Recomputation::every(2),
                                          Recomputation::every(100)}) {
@@ -147,7 +147,7 @@ TEST(Residual, RecomputationChangesNothingOfAGatedStack) {
   for (const bool remembers : {false, true}) {
     const auto plain = pass_through(stack, GatedResidual({.dropout = rate}), remembers);
     for (const Recomputation& again :
-         {Recomputation::attention(), Recomputation::every(1), Recomputation::every(2)}) {
+         {Recomputation::selective(), Recomputation::every(1), Recomputation::every(2)}) {
       SCOPED_TRACE(again.num_layers);
       const GatedResidual residual({.dropout = rate, .again = again});
       expect_same(pass_through(stack, residual, remembers), plain);
@@ -318,7 +318,7 @@ TEST(Residual, DecisionsAreMadeOnce) {
   };
   const Values plain = run(StandardResidual(NormPosition::pre, 0), 4);
   for (const Recomputation& again :
-       {Recomputation::attention(), Recomputation::every(1), Recomputation::every(3)})
+       {Recomputation::selective(), Recomputation::every(1), Recomputation::every(3)})
     expect_close(run(StandardResidual(NormPosition::pre, 0, again), 4), plain, 1e-12);
   expect_close(run(ReversibleResidual(StreamMerge::mean, 0), 4),
                run(ReversibleResidual(StreamMerge::mean, 0, ReversibleResidual::Streams::kept), 4),
@@ -354,7 +354,7 @@ TEST(Residual, WhatIsKeptGrowsByOneTensorALayerOrNotAtAll) {
   const ReversibleResidual reversible(StreamMerge::mean, rate);
   EXPECT_EQ(held(reversible, 6), held(reversible, 3));
   const StandardResidual plain(NormPosition::pre, rate);
-  const StandardResidual attention(NormPosition::pre, rate, Recomputation::attention());
+  const StandardResidual attention(NormPosition::pre, rate, Recomputation::selective());
   EXPECT_LT(held(attention, 3), held(plain, 3));
 }
 

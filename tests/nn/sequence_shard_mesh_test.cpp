@@ -3,7 +3,7 @@
 #include "tests/kernels/kernel_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan::time_division_mesh_test {
+namespace longspan::sequence_shard_mesh_test {
 namespace {
 
 using testing::backend_device;
@@ -86,4 +86,4 @@ TEST(SequenceShard, AMemoryIsTheLastRowsInTheirOrder) {
 }
 
 }  // namespace
-}  // namespace longspan::time_division_mesh_test
+}  // namespace longspan::sequence_shard_mesh_test

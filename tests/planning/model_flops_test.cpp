@@ -9,7 +9,7 @@
 #include "models/transformer_xl.h"
 #include "tests/support/sanitizers.h"
 
-namespace longspan::needed_flops_test {
+namespace longspan::model_flops_test {
 namespace {
 
 constexpr std::int64_t vocabulary = 13;
@@ -305,4 +305,4 @@ TEST(ModelFlops, OfATallModelAreWalkedInAMoment) {
 }
 
 }  // namespace
-}  // namespace longspan::needed_flops_test
+}  // namespace longspan::model_flops_test

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-namespace longspan::dear_lines_test {
+namespace longspan::profile_summary_test {
 namespace {
 
 std::int64_t moment = 0;
@@ -129,4 +129,4 @@ TEST(ProfileSummary, TheTableHasTheDearestFirst) {
 }
 
 }  // namespace
-}  // namespace longspan::dear_lines_test
+}  // namespace longspan::profile_summary_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longspan::advantages_test {
+namespace longspan::gae_test {
 namespace {
 
 // By hand, with discount 1/2 and lambda 1/2, so that a step back weighs a quarter.
@@ -27,4 +27,4 @@ TEST(Advantages, AreThoseOfAHandCalculation) {
 TEST(Advantages, OfNothingAreNone) { EXPECT_TRUE(gae({}, 0.9, 0.9).empty()); }
 
 }  // namespace
-}  // namespace longspan::advantages_test
+}  // namespace longspan::gae_test

@@ -7,7 +7,7 @@
 
 #include "framework/core/error.h"
 
-namespace longspan::thinned_series_test {
+namespace longspan::downsampled_series_test {
 namespace {
 
 Bucket at(std::int64_t step) {
@@ -120,4 +120,4 @@ TEST(DownsampledSeries, StepsThatGoBackAreADefect) {
 }
 
 }  // namespace
-}  // namespace longspan::thinned_series_test
+}  // namespace longspan::downsampled_series_test

@@ -10,7 +10,7 @@
 #include "framework/report/log_warnings.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::run_metrics_test {
+namespace longspan::metrics_file_test {
 namespace {
 
 class RunMetricsFile : public ::testing::Test {
@@ -182,4 +182,4 @@ TEST_F(RunMetricsFile, LongLinesOfTheLogAreCutAndPipesAreNoLog) {
 }
 
 }  // namespace
-}  // namespace longspan::run_metrics_test
+}  // namespace longspan::metrics_file_test

@@ -8,7 +8,7 @@
 #include "framework/core/error.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::growing_file_test {
+namespace longspan::tailed_file_test {
 namespace {
 
 class GrowingFiles : public ::testing::Test {
@@ -82,4 +82,4 @@ TEST_F(GrowingFiles, BeginAnewAfterALineThatCouldNotBeTaken) {
 }
 
 }  // namespace
-}  // namespace longspan::growing_file_test
+}  // namespace longspan::tailed_file_test

@@ -8,7 +8,7 @@
 #include "framework/core/error.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::growing_metrics_test {
+namespace longspan::tailed_metrics_test {
 namespace {
 
 std::string line(std::int64_t step, double loss) {
@@ -131,4 +131,4 @@ TEST_F(GrowingMetricsFile, DamageIsToldWithItsLineAndReadAgainWhereItIsMended) {
 }
 
 }  // namespace
-}  // namespace longspan::growing_metrics_test
+}  // namespace longspan::tailed_metrics_test

@@ -10,7 +10,7 @@
 #include "tests/models/model_testing.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan::start_from_mesh_test {
+namespace longspan::init_from_mesh_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -211,4 +211,4 @@ TEST(StartFrom, LayersThatTheModelLacksAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace longspan::start_from_mesh_test
+}  // namespace longspan::init_from_mesh_test

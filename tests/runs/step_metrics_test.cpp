@@ -14,7 +14,7 @@
 #include "framework/core/error.h"
 #include "framework/tracking/json_lines.h"
 
-namespace longspan::metrics_test {
+namespace longspan::step_metrics_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -246,4 +246,4 @@ TEST_F(MetricsFiles, AFullDiskIsSaid) {
 }
 
 }  // namespace
-}  // namespace longspan::metrics_test
+}  // namespace longspan::step_metrics_test

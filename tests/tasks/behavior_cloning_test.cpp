@@ -8,7 +8,7 @@
 #include "models/transformer_xl.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::recall_test {
+namespace longspan::behavior_cloning_test {
 namespace {
 
 class Recall : public ::testing::Test {
@@ -138,4 +138,4 @@ TEST_F(Recall, ALineIsReadAsAnEpisodeIs) {
 }
 
 }  // namespace
-}  // namespace longspan::recall_test
+}  // namespace longspan::behavior_cloning_test

@@ -6,7 +6,7 @@
 
 #include "tests/data/temporary_file.h"
 
-namespace longspan::text_identity_test {
+namespace longspan::data_fingerprint_test {
 namespace {
 
 Scalars saved_of(const DataFingerprint& identity) {
@@ -54,4 +54,4 @@ TEST(DataFingerprint, OfAFileIsItsSampleItsTimeAndItsBytes) {
 }
 
 }  // namespace
-}  // namespace longspan::text_identity_test
+}  // namespace longspan::data_fingerprint_test

@@ -9,7 +9,7 @@
 #include "framework/train/trainer.h"
 #include "tests/support/small_models.h"
 
-namespace longspan::needles_test {
+namespace longspan::needle_in_haystack_test {
 namespace {
 
 using testing::small_decoder;
@@ -147,4 +147,4 @@ TEST(Needles, RefuseWhatHasNoPlaceForThem) {
 }
 
 }  // namespace
-}  // namespace longspan::needles_test
+}  // namespace longspan::needle_in_haystack_test

@@ -5,7 +5,7 @@
 #include "framework/tasks/user_document_source.h"
 #include "tests/support/mesh_runner.h"
 
-namespace longspan::supplied_source_mesh_test {
+namespace longspan::user_document_source_mesh_test {
 namespace {
 
 // Documents of five tokens; `other` is one that begins with another token, or none.
@@ -65,4 +65,4 @@ TEST(SuppliedSourceMesh, EveryRankIsToldWhereTheyEndForOne) {
 }
 
 }  // namespace
-}  // namespace longspan::supplied_source_mesh_test
+}  // namespace longspan::user_document_source_mesh_test

@@ -10,7 +10,7 @@
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::supplied_source_test {
+namespace longspan::user_document_source_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -157,4 +157,4 @@ TEST(SuppliedSource, RefusesIdsOutsideOfTheVocabularyAndEpochsWithoutTokens) {
 }
 
 }  // namespace
-}  // namespace longspan::supplied_source_test
+}  // namespace longspan::user_document_source_test

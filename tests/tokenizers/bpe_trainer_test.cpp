@@ -9,7 +9,7 @@
 #include "framework/core/error.h"
 #include "framework/tokenizers/word_counts.h"
 
-namespace longspan::pair_trainer_test {
+namespace longspan::bpe_trainer_test {
 namespace {
 
 using Word = std::vector<std::string>;
@@ -240,4 +240,4 @@ TEST(WordCounts, LongWordsTakeTheRoomOfMany) {
 }
 
 }  // namespace
-}  // namespace longspan::pair_trainer_test
+}  // namespace longspan::bpe_trainer_test

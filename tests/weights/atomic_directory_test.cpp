@@ -10,7 +10,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace longspan::new_folder_test {
+namespace longspan::atomic_directory_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -48,4 +48,4 @@ TEST(AtomicDirectory, RemovesWhatWhoWasKilledHasLeft) {
 }
 
 }  // namespace
-}  // namespace longspan::new_folder_test
+}  // namespace longspan::atomic_directory_test

@@ -39,7 +39,7 @@ void declare(OptionTable& table, RandomFeatureOptions& options) {
             {{"softmax", RandomMap::softmax}, {"relu", RandomMap::relu}});
   table.add("model.attention.random_features.redraw_interval",
             options.redraw,
-            "performer: steps of training after which the random vectors are drawn anew; 0: never",
+            "performer: training steps between two draws of the random vectors; 0: a single draw",
             at_least(0));
   table.add("model.attention.random_features.num_draws",
             options.draws,

@@ -6,7 +6,8 @@ namespace longspan {
 namespace {
 
 bool runs_again(const LayerRunner& walk, const Sublayer& sublayer) {
-  return walk.again.kind == Recomputation::Kind::attention && sublayer.reads != Reads::nothing;
+  return walk.again.granularity == RecomputeGranularity::selective &&
+         sublayer.reads != Reads::nothing;
 }
 
 // `next`: the sublayer that reads the result, or nullptr.
@@ -126,7 +127,7 @@ Variable run_layer_stack(const LayerRunner& walk,
                          const ForwardContext& pass,
                          const LayerRecorder& watch) {
   check_memories(layers, reads.memories);
-  if (walk.again.kind != Recomputation::Kind::layers)
+  if (walk.again.granularity != RecomputeGranularity::full)
     return run_layers(walk, layers, 0, x, reads, pass, watch);
   // What is shown to somebody is kept anyway.
   const std::size_t together = watch.output ? 1 : static_cast<std::size_t>(walk.again.num_layers);

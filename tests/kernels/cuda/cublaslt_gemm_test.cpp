@@ -4,7 +4,7 @@
 #include "framework/kernels/matmul.h"
 #include "tests/kernels/kernel_testing.h"
 
-namespace longspan::product_test {
+namespace longspan::cublaslt_gemm_test {
 namespace {
 
 using namespace longspan::testing;
@@ -103,4 +103,4 @@ TEST(Product, AProposalThatFailsOnceIsAskedForAgain) {
 }
 
 }  // namespace
-}  // namespace longspan::product_test
+}  // namespace longspan::cublaslt_gemm_test

@@ -7,7 +7,7 @@
 #include "framework/nn/residual/reversible.h"
 #include "tests/nn/layer_testing.h"
 
-namespace longspan::kept_keys_stack_test {
+namespace longspan::kv_cache_stack_test {
 namespace {
 
 using testing::backend_device;
@@ -74,11 +74,11 @@ TEST(KVCache, OfAStackAreThoseOfEachLayer) {
   expect_reads_on(StandardResidual(NormPosition::pre, 0.1));
   expect_reads_on(StandardResidual(NormPosition::post, 0.1));
   expect_reads_on(StandardResidual(NormPosition::pre, 0.1, Recomputation::every(2)));
-  expect_reads_on(StandardResidual(NormPosition::post, 0.1, Recomputation::attention()));
+  expect_reads_on(StandardResidual(NormPosition::post, 0.1, Recomputation::selective()));
   for (const StreamMerge join : {StreamMerge::mean, StreamMerge::concatenate})
     expect_reads_on(ReversibleResidual(join, 0.1));
   expect_reads_on(GatedResidual({.dropout = 0.1}));
 }
 
 }  // namespace
-}  // namespace longspan::kept_keys_stack_test
+}  // namespace longspan::kv_cache_stack_test
