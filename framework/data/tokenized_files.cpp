@@ -15,7 +15,7 @@
 namespace longspan {
 namespace {
 
-// Another file has failed: nobody waits for this one.
+// An earlier file has failed: nobody waits for this one.
 struct Abandoned {};
 
 class Preparation {
@@ -47,14 +47,13 @@ class Preparation {
 
  private:
   void work() {
-    for (std::size_t i = next_++; i < files_.size() && !has_failed_; i = next_++) {
+    for (std::size_t i = next_++; i < first_problem_; i = next_++) {
       try {
-        prepare(files_[i]);
+        prepare(i);
       } catch (const Abandoned&) {
         break;
       } catch (...) {
         const std::lock_guard lock(mutex_);
-        has_failed_ = true;
         if (i > first_problem_) continue;
         first_problem_ = i;
         problem_ = std::current_exception();
@@ -63,8 +62,9 @@ class Preparation {
     --working_;
   }
 
-  void prepare(const ConfigPath& file) {
+  void prepare(std::size_t index) {
     take_threads();
+    const ConfigPath& file = files_[index];
     PreparedFile prepared{.file = file};
     const Stopwatch stopwatch;
     if (needs_token_file(*open_text(file), form_, tokenizer_))
@@ -73,15 +73,15 @@ class Preparation {
           form_,
           tokenizer_,
           cache_,
-          [this](const ScanProgress& progress) { hear(progress); },
+          [this, index](const ScanProgress& progress) { report(index, progress); },
           making_);
     prepared.seconds = stopwatch.seconds();
     const std::lock_guard lock(mutex_);
     told_(prepared);
   }
 
-  void hear(const ScanProgress& progress) {
-    if (has_failed_) throw Abandoned();
+  void report(std::size_t index, const ScanProgress& progress) {
+    if (index > first_problem_) throw Abandoned();
     take_threads();
     const std::lock_guard lock(mutex_);
     if (listener_) listener_(progress);
@@ -100,9 +100,10 @@ class Preparation {
   const int threads_ = omp_get_max_threads();
   std::atomic<std::size_t> next_ = 0;
   std::atomic<int> working_ = 0;
-  std::atomic<bool> has_failed_ = false;
   std::mutex mutex_;
-  std::size_t first_problem_;
+  // The earliest file that failed: the files before it are still tokenized, so that which failure
+  // is reported does not depend on timing. Without one, the number of files.
+  std::atomic<std::size_t> first_problem_;
   std::exception_ptr problem_;
 };
 

@@ -38,12 +38,12 @@ inline DeviceModel transformer_xl(std::int64_t layers = 2) {
               {.common = device_options(ResidualKind::plain, layers), .memory = 4})};
 }
 
-// A reversible decoder in pieces, with hash attention and, in every second layer, local.
+// A reversible decoder in pieces, with hash attention and, in every second layer, a sliding window.
 inline DeviceModel reversible_decoder(std::int64_t layers = 2) {
   DecoderOptions options;
   options.common = device_options(ResidualKind::reversible, layers);
   options.common.attention.kinds = {"lsh"};
-  if (layers > 1) options.common.attention.kinds = {"local", "lsh"};
+  if (layers > 1) options.common.attention.kinds = {"sliding_window", "lsh"};
   options.common.attention.sliding_window = {4};
   options.common.attention.lsh.chunk = 2;
   return {.body = decoder_body(options), .memory = {.feed_forward_chunks = 3, .loss_chunks = 2}};

@@ -16,6 +16,9 @@ from jobs import DIVERGING, Layout, flat, until
 ENDLESS = {"training.max_steps": 1_000_000, "checkpoint.save_interval": 0}
 
 
+ROUNDING = 2e-3  # of the end of a span: its begin and its duration have three digits after the point
+
+
 class Trace:
     """A trace as viewers read it."""
 
@@ -89,7 +92,7 @@ class Profile(jobs.TestCase):
             # Nothing of other steps.
             whole = trace.spans(rank, kind="step")
             inside = [span for span in spans if any(step["ts"] - 1e-4 <= span["ts"] and
-                                                    span["ts"] + span["dur"] <= step["ts"] + step["dur"] + 1e-4
+                                                    span["ts"] + span["dur"] <= step["ts"] + step["dur"] + ROUNDING
                                                     for step in whole)]
             self.assertEqual(len(inside), len(spans))
             self.assert_nested(trace.spans(rank, "reader"))
@@ -160,7 +163,7 @@ class Profile(jobs.TestCase):
                 self.assert_whole(trace, Layout(1, 1), [1, 2])
                 gradients = [span for span in trace.spans(0, kind="op") if "pass" in span["args"]]
                 again = [span for span in trace.spans(0, kind="layer") if span["name"] == "layers/1/attention"
-                         and any(each["ts"] <= span["ts"] and span["ts"] + span["dur"] <= each["ts"] + each["dur"] + 1e-4
+                         and any(each["ts"] <= span["ts"] and span["ts"] + span["dur"] <= each["ts"] + each["dur"] + ROUNDING
                                  for each in gradients)]
                 self.assertGreaterEqual(len(again), 2)
 

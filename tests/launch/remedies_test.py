@@ -130,7 +130,7 @@ class Trials(jobs.TestCase):
     def test_that_end_before_the_warm_up_run_with_a_warning(self):
         result = self.train(settings={"training.max_steps": 1})
         self.assertRegex(result.output + result.errors,
-                         r"tiny.yaml:\d+:3: training.lr_scheduler.warmup_steps is set, but training.max_steps is 1, so that the run ends "
+                         r"tiny.yaml:\d+:\d+: training.lr_scheduler.warmup_steps is set, but training.max_steps is 1, so that the run ends "
                          r"before its warm-up of 2 updates is over")
         self.assertEqual(self.run_at().steps(), [1])
         self.longspan("train", "tiny.yaml", "--set", "training.lr_scheduler.total_steps=1", code=2)

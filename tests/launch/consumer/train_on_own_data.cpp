@@ -15,7 +15,7 @@ constexpr std::int64_t rows = 8;
 constexpr std::int64_t time_steps = 12;
 
 // Rows that count in threes modulo `numbers`, each from a number of its own.
-class Counting : public Source {
+class Counting : public BatchSource {
  public:
   Batch next() override {
     std::vector<std::int64_t> read, wanted;
