@@ -14,7 +14,7 @@
 
 #include "checkpoints/files.h"
 #include "checkpoints/training_state.h"
-#include "framework/comm/process_mesh.h"
+#include "framework/distributed/process_mesh.h"
 
 namespace longspan {
 

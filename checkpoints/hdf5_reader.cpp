@@ -5,7 +5,7 @@
 
 #include "checkpoints/hdf5.h"
 #include "checkpoints/hdf5_calls.h"
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 
 namespace longspan::hdf5 {
 namespace {

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <limits>
 
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 
 namespace longspan {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "checkpoints/json_fields.h"
 #include "framework/core/json_bounds.h"
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 
 namespace longspan {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "framework/model/family.h"
+#include "framework/modeling/family.h"
 
 namespace longspan {
 

@@ -2,8 +2,8 @@
 // GPT-2, Radford et al. 2019).
 #pragma once
 
-#include "framework/model/family.h"
-#include "framework/model/model.h"
+#include "framework/modeling/family.h"
+#include "framework/modeling/model.h"
 #include "models/adaptive_spans.h"
 #include "models/intermediate_losses.h"
 #include "models/positions.h"

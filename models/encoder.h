@@ -2,7 +2,7 @@
 // and classes (the encoder of Vaswani et al. 2017; Devlin et al. 2019).
 #pragma once
 
-#include "framework/model/family.h"
+#include "framework/modeling/family.h"
 #include "models/patch_input.h"
 #include "models/recurrence.h"
 #include "models/token_input.h"

@@ -1,8 +1,8 @@
 // An encoder reads a source, a decoder says a target and looks at it (Vaswani et al. 2017).
 #pragma once
 
-#include "framework/model/family.h"
-#include "framework/model/non_autoregressive.h"
+#include "framework/modeling/family.h"
+#include "framework/modeling/non_autoregressive.h"
 #include "framework/nn/attention/additive_attention.h"
 #include "framework/nn/attention/cross_attention.h"
 #include "models/recurrence.h"

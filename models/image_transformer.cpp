@@ -5,7 +5,7 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/core/async_copy.h"
-#include "framework/model/sequence_parallel.h"
+#include "framework/modeling/sequence_parallel.h"
 #include "framework/nn/embedding.h"
 #include "models/attention_ops.h"
 #include "models/declare_family.h"

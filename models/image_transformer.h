@@ -2,7 +2,7 @@
 // by local attention in one or two dimensions.
 #pragma once
 
-#include "framework/model/family.h"
+#include "framework/modeling/family.h"
 #include "models/model_options.h"
 
 namespace longspan {

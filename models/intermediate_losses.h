@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/model/backbone.h"
+#include "framework/modeling/backbone.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/residual/residual.h"
 #include "models/model_options.h"

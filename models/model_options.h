@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "framework/core/options.h"
 #include "framework/kernels/activation.h"
-#include "framework/model/backbone.h"
+#include "framework/modeling/backbone.h"
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/softmax_options.h"
 #include "framework/nn/gate.h"
 #include "framework/nn/residual/reversible.h"
+#include "framework/options/options.h"
 
 namespace longspan {
 

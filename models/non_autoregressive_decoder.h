@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "framework/model/backbone.h"
+#include "framework/modeling/backbone.h"
 #include "models/encoder_decoder.h"
 
 namespace longspan {

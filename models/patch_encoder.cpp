@@ -1,6 +1,6 @@
 #include "models/patch_encoder.h"
 
-#include "framework/model/sequence_parallel.h"
+#include "framework/modeling/sequence_parallel.h"
 #include "models/attention_ops.h"
 #include "models/stack.h"
 

@@ -6,7 +6,7 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/core/async_copy.h"
-#include "framework/model/sequence_parallel.h"
+#include "framework/modeling/sequence_parallel.h"
 #include "framework/nn/positions.h"
 #include "models/stack.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/image_shape.h"
+#include "framework/data/examples/image_shape.h"
 #include "models/positions.h"
 
 namespace longspan {

@@ -2,7 +2,7 @@
 // with.
 #pragma once
 
-#include "framework/model/backbone.h"
+#include "framework/modeling/backbone.h"
 #include "framework/nn/embedding.h"
 
 namespace longspan {

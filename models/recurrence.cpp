@@ -4,7 +4,7 @@
 
 #include "framework/core/async_copy.h"
 #include "framework/kernels/halting.h"
-#include "framework/model/sequence_parallel.h"
+#include "framework/modeling/sequence_parallel.h"
 
 namespace longspan {
 namespace {

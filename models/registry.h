@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "framework/model/family.h"
+#include "framework/modeling/family.h"
 
 namespace longspan {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "framework/model/backbone.h"
+#include "framework/modeling/backbone.h"
 #include "framework/nn/attention/additive_attention.h"
 #include "framework/nn/attention/cross_attention.h"
 #include "framework/nn/residual/residual.h"

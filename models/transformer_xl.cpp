@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "framework/model/documents.h"
-#include "framework/model/expired_keys.h"
-#include "framework/model/lm_head.h"
+#include "framework/modeling/documents.h"
+#include "framework/modeling/expired_keys.h"
+#include "framework/modeling/lm_head.h"
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/positions.h"

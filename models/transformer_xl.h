@@ -2,8 +2,8 @@
 // segments.
 #pragma once
 
-#include "framework/model/family.h"
-#include "framework/model/model.h"
+#include "framework/modeling/family.h"
+#include "framework/modeling/model.h"
 #include "models/adaptive_spans.h"
 
 namespace longspan {

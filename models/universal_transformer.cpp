@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "framework/model/documents.h"
-#include "framework/model/lm_head.h"
+#include "framework/modeling/documents.h"
+#include "framework/modeling/lm_head.h"
 #include "framework/nn/embedding.h"
 #include "models/attention_ops.h"
 #include "models/declare_family.h"

@@ -2,8 +2,8 @@
 // several times, a fixed number or as often as each position needs.
 #pragma once
 
-#include "framework/model/family.h"
-#include "framework/model/model.h"
+#include "framework/modeling/family.h"
+#include "framework/modeling/model.h"
 #include "models/recurrence.h"
 
 namespace longspan {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "framework/autograd/variable.h"
-#include "framework/comm/communicator.h"
 #include "framework/core/range.h"
+#include "framework/distributed/communicator.h"
 
 namespace longspan {
 

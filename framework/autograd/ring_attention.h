@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "framework/autograd/ops.h"
-#include "framework/comm/communicator.h"
 #include "framework/core/range.h"
+#include "framework/distributed/communicator.h"
 
 namespace longspan {
 

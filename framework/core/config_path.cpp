@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "framework/core/decimal.h"
 #include "framework/core/error.h"
-#include "framework/core/option_numbers.h"
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 
 namespace longspan {
 namespace {

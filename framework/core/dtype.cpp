@@ -1,6 +1,6 @@
 #include "framework/core/dtype.h"
 
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 
 namespace longspan {
 

@@ -4,13 +4,13 @@
 #include <filesystem>
 
 #include "framework/core/input_file.h"
-#include "framework/core/options.h"
 #include "framework/core/utf8.h"
-#include "framework/data/document_text.h"
-#include "framework/data/path_pattern.h"
-#include "framework/data/subword_training.h"
-#include "framework/data/text_input.h"
-#include "framework/data/tokenizer_file.h"
+#include "framework/data/corpus/document_text.h"
+#include "framework/data/corpus/path_pattern.h"
+#include "framework/data/corpus/text_input.h"
+#include "framework/data/tokenization/subword_training.h"
+#include "framework/data/tokenization/tokenizer_file.h"
+#include "framework/options/options.h"
 
 namespace longspan {
 namespace {

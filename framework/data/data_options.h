@@ -7,16 +7,16 @@
 #include <string_view>
 
 #include "framework/core/config_path.h"
-#include "framework/data/bucket_options.h"
-#include "framework/data/corpus.h"
-#include "framework/data/document_form.h"
+#include "framework/data/batching/bucket_options.h"
+#include "framework/data/corpus/corpus.h"
+#include "framework/data/corpus/document_form.h"
+#include "framework/data/corpus/stream_reader.h"
+#include "framework/data/examples/tagged_words.h"
 #include "framework/data/rollout_options.h"
-#include "framework/data/sentencepiece_model.h"
-#include "framework/data/special_token_ids.h"
-#include "framework/data/stream_reader.h"
-#include "framework/data/tagged_words.h"
 #include "framework/data/token_id_file.h"
-#include "framework/data/tokenizer.h"
+#include "framework/data/tokenization/sentencepiece_model.h"
+#include "framework/data/tokenization/special_token_ids.h"
+#include "framework/data/tokenization/tokenizer.h"
 #include "framework/metrics/bleu.h"
 
 namespace longspan {

@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include "framework/core/error.h"
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 #include "framework/core/utf8.h"
-#include "framework/data/lines.h"
-#include "framework/data/megatron_index.h"
+#include "framework/data/corpus/lines.h"
+#include "framework/data/corpus/megatron_index.h"
 
 namespace longspan {
 namespace {

@@ -5,9 +5,9 @@
 #include <functional>
 #include <string>
 
-#include "framework/comm/communicator.h"
 #include "framework/core/config_path.h"
 #include "framework/data/progress.h"
+#include "framework/distributed/communicator.h"
 
 namespace longspan {
 

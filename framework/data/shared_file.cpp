@@ -1,8 +1,8 @@
 #include "framework/data/shared_file.h"
 
-#include "framework/data/corpus.h"
+#include "framework/data/corpus/corpus.h"
+#include "framework/data/corpus/text_input.h"
 #include "framework/data/rank_zero.h"
-#include "framework/data/text_input.h"
 
 namespace longspan {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "framework/comm/communicator.h"
 #include "framework/core/input_file.h"
 #include "framework/data/progress.h"
+#include "framework/distributed/communicator.h"
 
 namespace longspan {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "framework/core/input_file.h"
-#include "framework/data/sentencepiece_model.h"
+#include "framework/data/tokenization/sentencepiece_model.h"
 
 namespace longspan {
 

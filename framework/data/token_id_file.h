@@ -9,8 +9,8 @@
 #include <string>
 
 #include "framework/core/input_file.h"
+#include "framework/data/corpus/megatron_index.h"
 #include "framework/data/id_layout.h"
-#include "framework/data/megatron_index.h"
 
 namespace longspan {
 

@@ -3,7 +3,7 @@
 #include <charconv>
 
 #include "framework/core/error.h"
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 
 namespace longspan {
 

@@ -6,7 +6,7 @@
 
 #include "framework/core/utf8.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/model/all_gather_logits.h"
+#include "framework/modeling/all_gather_logits.h"
 #include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/sequence_shard.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "framework/decoding/mixture_sampling.h"
-#include "framework/model/all_gather_logits.h"
+#include "framework/modeling/all_gather_logits.h"
 #include "framework/nn/attention/kv_cache.h"
 
 namespace longspan {

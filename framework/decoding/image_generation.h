@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/decoding/sampling.h"
-#include "framework/model/model.h"
+#include "framework/modeling/model.h"
 
 namespace longspan {
 

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "framework/core/error.h"
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 
 namespace longspan {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "framework/core/error.h"
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 
 namespace longspan {
 

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "framework/comm/communicator.h"
 #include "framework/core/random.h"
 #include "framework/core/tensor.h"
+#include "framework/distributed/communicator.h"
 
 namespace longspan {
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "framework/core/options.h"
 #include "framework/nn/parameters.h"
 #include "framework/nn/power_statistics.h"
+#include "framework/options/options.h"
 
 namespace longspan {
 namespace {

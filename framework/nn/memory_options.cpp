@@ -1,6 +1,6 @@
 #include "framework/nn/memory_options.h"
 
-#include "framework/core/options.h"
+#include "framework/options/options.h"
 
 namespace longspan {
 

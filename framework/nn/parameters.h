@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "framework/autograd/variable.h"
-#include "framework/comm/process_mesh.h"
 #include "framework/core/random.h"
+#include "framework/distributed/process_mesh.h"
 #include "framework/nn/ema_centroids.h"
 #include "framework/nn/fine_tuning.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/autograd/power_norm.h"
-#include "framework/comm/communicator.h"
+#include "framework/distributed/communicator.h"
 #include "framework/nn/forward_context.h"
 
 namespace longspan {

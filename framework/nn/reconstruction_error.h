@@ -5,8 +5,8 @@
 #include <map>
 #include <utility>
 
-#include "framework/comm/communicator.h"
 #include "framework/core/device.h"
+#include "framework/distributed/communicator.h"
 
 namespace longspan {
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "framework/autograd/ring_attention.h"
-#include "framework/comm/process_mesh.h"
 #include "framework/core/range.h"
 #include "framework/core/tensor.h"
+#include "framework/distributed/process_mesh.h"
 
 namespace longspan {
 

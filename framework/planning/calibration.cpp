@@ -8,7 +8,7 @@
 #include "framework/core/stopwatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/planning/plan.h"
-#include "framework/train/trainer.h"
+#include "framework/trainer/trainer.h"
 
 namespace longspan {
 namespace {

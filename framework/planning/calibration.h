@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "framework/model/family.h"
+#include "framework/modeling/family.h"
 #include "framework/planning/machine.h"
 
 namespace longspan {

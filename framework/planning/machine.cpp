@@ -9,11 +9,11 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "framework/comm/gpu_collectives.h"
 #include "framework/core/gpu.h"
 #include "framework/core/input_file.h"
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 #include "framework/core/system_message.h"
+#include "framework/distributed/gpu_collectives.h"
 
 namespace longspan {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "framework/comm/communicator.h"
 #include "framework/core/device.h"
 #include "framework/core/dtype.h"
+#include "framework/distributed/communicator.h"
 
 namespace longspan {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/reinforcement/step_reader.h"
+#include "framework/rl/step_reader.h"
 
 namespace longspan {
 

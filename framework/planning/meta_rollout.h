@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "framework/model/model.h"
+#include "framework/modeling/model.h"
 #include "framework/tasks/task.h"
 
 namespace longspan {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "framework/comm/fake_mesh.h"
 #include "framework/core/out_of_memory.h"
 #include "framework/core/unneeded_flops.h"
+#include "framework/distributed/fake_mesh.h"
 #include "framework/planning/plan.h"
 
 namespace longspan {

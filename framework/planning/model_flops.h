@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "framework/settings/run_config.h"
+#include "framework/config/run_config.h"
 
 namespace longspan {
 

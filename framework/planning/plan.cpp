@@ -12,7 +12,7 @@
 #include "framework/core/byte_text.h"
 #include "framework/kernels/attention/tile_plan.h"
 #include "framework/planning/meta_rollout.h"
-#include "framework/train/trainer.h"
+#include "framework/trainer/trainer.h"
 
 namespace longspan {
 namespace {

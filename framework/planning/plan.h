@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "framework/comm/fake_mesh.h"
+#include "framework/config/run_config.h"
+#include "framework/distributed/fake_mesh.h"
 #include "framework/planning/machine.h"
-#include "framework/settings/run_config.h"
 
 namespace longspan {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "framework/comm/communicator.h"
+#include "framework/distributed/communicator.h"
 
 namespace longspan {
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t most_warning_bytes = 1000;
 
-// "2025-01-31 12:34:56.789 warning ...": what framework/runs/log.h writes.
+// "2025-01-31 12:34:56.789 warning ...": what framework/training_loop/log.h writes.
 bool is_warning(std::string_view line) {
   constexpr std::size_t after_time = 24;
   if (line.size() <= after_time || line[4] != '-' || line[13] != ':') return false;

@@ -7,7 +7,7 @@
 #include "framework/autograd/ops.h"
 #include "framework/core/unsigned_nan.h"
 #include "framework/data/episode_source.h"
-#include "framework/model/tagging_head.h"
+#include "framework/modeling/tagging_head.h"
 #include "framework/tasks/environment_file.h"
 #include "framework/tasks/environment_task.h"
 #include "framework/tasks/example_data.h"

@@ -1,10 +1,10 @@
 #include "framework/tasks/classification.h"
 
-#include "framework/data/label_examples.h"
-#include "framework/data/special_token_template.h"
+#include "framework/data/examples/label_examples.h"
+#include "framework/data/tokenization/special_token_template.h"
 #include "framework/metrics/classification.h"
 #include "framework/metrics/sums.h"
-#include "framework/model/classification_head.h"
+#include "framework/modeling/classification_head.h"
 #include "framework/tasks/labelled_images.h"
 #include "framework/tasks/labelled_text.h"
 

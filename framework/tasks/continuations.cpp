@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/data/text_streamer.h"
+#include "framework/data/tokenization/text_streamer.h"
 #include "framework/decoding/generation.h"
 
 namespace longspan {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/data/corpus.h"
+#include "framework/data/corpus/corpus.h"
 #include "framework/tasks/task.h"
 
 namespace longspan {

@@ -9,7 +9,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/system_message.h"
-#include "framework/data/image_folder.h"
+#include "framework/data/examples/image_folder.h"
 
 namespace longspan {
 namespace {

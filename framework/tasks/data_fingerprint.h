@@ -7,7 +7,7 @@
 #include <string>
 
 #include "checkpoints/training_state.h"
-#include "framework/data/corpus.h"
+#include "framework/data/corpus/corpus.h"
 
 namespace longspan {
 

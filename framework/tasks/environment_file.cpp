@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "framework/core/error.h"
+#include "framework/data/corpus/text_files.h"
+#include "framework/data/corpus/text_input.h"
 #include "framework/data/rank_zero.h"
-#include "framework/data/text_files.h"
-#include "framework/data/text_input.h"
 
 namespace longspan {
 namespace {

@@ -1,9 +1,9 @@
 // Environments that files describe.
 #pragma once
 
-#include "framework/comm/communicator.h"
 #include "framework/core/config_path.h"
-#include "framework/data/label_set.h"
+#include "framework/data/examples/label_set.h"
+#include "framework/distributed/communicator.h"
 #include "framework/environments/environment.h"
 
 namespace longspan {

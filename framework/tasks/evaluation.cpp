@@ -7,7 +7,7 @@
 
 #include "framework/core/stopwatch.h"
 #include "framework/core/unsigned_nan.h"
-#include "framework/data/evaluation_reader.h"
+#include "framework/data/corpus/evaluation_reader.h"
 #include "framework/tasks/row_losses.h"
 
 namespace longspan {

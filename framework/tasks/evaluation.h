@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/corpus.h"
-#include "framework/model/model.h"
+#include "framework/data/corpus/corpus.h"
+#include "framework/modeling/model.h"
 #include "framework/tasks/position_losses.h"
 
 namespace longspan {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "framework/core/stopwatch.h"
-#include "framework/data/bucketed_source.h"
+#include "framework/data/batching/bucketed_source.h"
 
 namespace longspan {
 namespace {

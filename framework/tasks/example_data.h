@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/batch_rows.h"
-#include "framework/data/examples.h"
-#include "framework/data/sequential_reader.h"
+#include "framework/data/batching/batch_rows.h"
+#include "framework/data/corpus/sequential_reader.h"
+#include "framework/data/examples/examples.h"
 #include "framework/tasks/task.h"
 
 namespace longspan {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <numbers>
 
-#include "framework/data/image_examples.h"
+#include "framework/data/examples/image_examples.h"
 #include "framework/decoding/image_generation.h"
-#include "framework/model/pixel_head.h"
+#include "framework/modeling/pixel_head.h"
 #include "framework/tasks/labelled_images.h"
 
 namespace longspan {

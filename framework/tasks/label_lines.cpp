@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/data/batch_plan.h"
+#include "framework/data/batching/batch_plan.h"
 
 namespace longspan {
 namespace {

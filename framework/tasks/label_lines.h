@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/model/model.h"
+#include "framework/modeling/model.h"
 
 namespace longspan {
 

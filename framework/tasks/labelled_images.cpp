@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <tuple>
 
-#include "framework/data/image_examples.h"
+#include "framework/data/examples/image_examples.h"
 
 namespace longspan {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 #include "framework/core/unsigned_nan.h"
-#include "framework/data/sequential_reader.h"
-#include "framework/data/text_files.h"
+#include "framework/data/corpus/sequential_reader.h"
+#include "framework/data/corpus/text_files.h"
 #include "framework/tasks/example_data.h"
 
 namespace longspan {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/examples.h"
-#include "framework/data/label_set.h"
+#include "framework/data/examples/examples.h"
+#include "framework/data/examples/label_set.h"
 #include "framework/tasks/label_lines.h"
 #include "framework/tasks/task.h"
 

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "framework/core/random.h"
-#include "framework/data/mixture_source.h"
-#include "framework/data/text_files.h"
-#include "framework/model/lm_head.h"
+#include "framework/data/corpus/mixture_source.h"
+#include "framework/data/corpus/text_files.h"
+#include "framework/modeling/lm_head.h"
 #include "framework/tasks/continuations.h"
 #include "framework/tasks/evaluation.h"
 #include "framework/tasks/user_document_source.h"

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "framework/autograd/ops.h"
-#include "framework/model/sequence_parallel.h"
+#include "framework/modeling/sequence_parallel.h"
 #include "framework/tasks/padded_rows.h"
 
 namespace longspan {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "framework/decoding/mask_predict.h"
-#include "framework/model/model.h"
+#include "framework/modeling/model.h"
 
 namespace longspan {
 

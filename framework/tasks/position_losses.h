@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/comm/process_mesh.h"
 #include "framework/core/range.h"
 #include "framework/core/tensor.h"
+#include "framework/distributed/process_mesh.h"
 
 namespace longspan {
 

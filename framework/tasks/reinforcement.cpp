@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "framework/core/unsigned_nan.h"
-#include "framework/model/policy_head.h"
-#include "framework/reinforcement/rollouts.h"
+#include "framework/modeling/policy_head.h"
+#include "framework/rl/rollouts.h"
 #include "framework/tasks/environment_file.h"
 #include "framework/tasks/environment_task.h"
 #include "framework/tasks/example_data.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/model/model.h"
+#include "framework/modeling/model.h"
 
 namespace longspan {
 

@@ -5,13 +5,13 @@
 #include <optional>
 #include <vector>
 
-#include "framework/data/tag_examples.h"
-#include "framework/data/word_tokens.h"
+#include "framework/data/examples/tag_examples.h"
+#include "framework/data/tokenization/word_tokens.h"
 #include "framework/metrics/classification.h"
 #include "framework/metrics/spans.h"
 #include "framework/metrics/sums.h"
 #include "framework/metrics/text.h"
-#include "framework/model/tagging_head.h"
+#include "framework/modeling/tagging_head.h"
 #include "framework/tasks/labelled_text.h"
 
 namespace longspan {

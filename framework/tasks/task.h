@@ -12,16 +12,16 @@
 #include <vector>
 
 #include "framework/core/text_sample.h"
-#include "framework/data/batch_shape.h"
+#include "framework/data/batching/batch_shape.h"
+#include "framework/data/corpus/user_documents.h"
 #include "framework/data/data_options.h"
-#include "framework/data/image_shape.h"
-#include "framework/data/label_set.h"
-#include "framework/data/png_image.h"
+#include "framework/data/examples/image_shape.h"
+#include "framework/data/examples/label_set.h"
+#include "framework/data/examples/png_image.h"
 #include "framework/data/source.h"
-#include "framework/data/user_documents.h"
 #include "framework/decoding/sampling.h"
 #include "framework/metrics/metric_value.h"
-#include "framework/model/model.h"
+#include "framework/modeling/model.h"
 #include "framework/tasks/data_fingerprint.h"
 #include "framework/tasks/translate.h"
 

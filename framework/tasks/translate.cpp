@@ -4,10 +4,10 @@
 #include <numeric>
 #include <utility>
 
-#include "framework/data/batch_plan.h"
-#include "framework/data/sentencepiece_model.h"
-#include "framework/data/special_token_template.h"
-#include "framework/model/all_gather_logits.h"
+#include "framework/data/batching/batch_plan.h"
+#include "framework/data/tokenization/sentencepiece_model.h"
+#include "framework/data/tokenization/special_token_template.h"
+#include "framework/modeling/all_gather_logits.h"
 #include "framework/nn/attention/kv_cache.h"
 #include "framework/tasks/masked_search.h"
 #include "framework/tasks/padded_rows.h"

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/special_token_ids.h"
-#include "framework/data/tokenizer.h"
+#include "framework/data/tokenization/special_token_ids.h"
+#include "framework/data/tokenization/tokenizer.h"
 #include "framework/decoding/beam_search.h"
-#include "framework/model/model.h"
+#include "framework/modeling/model.h"
 
 namespace longspan {
 

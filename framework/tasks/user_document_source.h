@@ -3,11 +3,11 @@
 
 #include <memory>
 
-#include "framework/comm/process_mesh.h"
 #include "framework/core/device.h"
+#include "framework/data/corpus/stream_reader.h"
+#include "framework/data/corpus/user_documents.h"
 #include "framework/data/source.h"
-#include "framework/data/stream_reader.h"
-#include "framework/data/user_documents.h"
+#include "framework/distributed/process_mesh.h"
 
 namespace longspan {
 

@@ -1,7 +1,7 @@
 #include "framework/tokenizers/json_place.h"
 
 #include "framework/core/error.h"
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 #include "framework/tokenizers/characters.h"
 
 namespace longspan {

@@ -6,7 +6,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/json_bounds.h"
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 #include "framework/tokenizers/added_tokens.h"
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/chunk_boundaries.h"

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "framework/core/error.h"
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 #include "framework/tokenizers/pattern_text.h"
 
 namespace longspan {

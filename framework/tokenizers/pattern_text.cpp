@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "framework/core/error.h"
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/unicode_tables.h"
 

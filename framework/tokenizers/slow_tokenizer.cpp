@@ -11,7 +11,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/json_bounds.h"
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "framework/tokenizers/sentencepiece_file.h"
 #include "framework/tokenizers/word_model.h"

@@ -12,9 +12,9 @@
 #include <tuple>
 #include <vector>
 
-#include "framework/runs/loading.h"
-#include "launch/checkpoint_path.h"
-#include "launch/no_checkpoint.h"
+#include "framework/training_loop/loading.h"
+#include "launch/cli/checkpoint_path.h"
+#include "launch/cli/no_checkpoint.h"
 #include "launch/python/python_values.h"
 
 namespace longspan::python {

@@ -13,10 +13,10 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/error.h"
-#include "launch/metrics_reader.h"
+#include "launch/cli/metrics_reader.h"
+#include "launch/cli/run_record.h"
+#include "launch/cli/yaml.h"
 #include "launch/python/python_values.h"
-#include "launch/run_record.h"
-#include "launch/yaml.h"
 
 namespace longspan::python {
 namespace {

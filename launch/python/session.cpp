@@ -1,5 +1,5 @@
 // The session of a Python process. SPDX-License-Identifier: Apache-2.0
-#include "framework/comm/session.h"
+#include "framework/distributed/session.h"
 
 #include <nanobind/stl/string.h>
 

@@ -11,11 +11,11 @@
 #include <optional>
 #include <utility>
 
-#include "framework/runs/step_metrics.h"
 #include "framework/tracking/json_lines.h"
-#include "launch/configuration.h"
+#include "framework/training_loop/step_metrics.h"
+#include "launch/cli/configuration.h"
+#include "launch/cli/train.h"
 #include "launch/python/python_values.h"
-#include "launch/train.h"
 
 namespace longspan::python {
 namespace {
@@ -125,7 +125,7 @@ ExitCode train_and_log(Session& session,
   session.set_listener({});
   try {
     const KeptHandlers handlers;
-    const ExitCode code = longspan::train(session, source, hooks);
+    const ExitCode code = longspan::trainer(session, source, hooks);
     session.set_listener({});  // what fails later is not this run's failure
     return code;
   } catch (const Error& error) {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "framework/core/error.h"
-#include "launch/evaluate.h"
-#include "launch/generate.h"
+#include "launch/cli/evaluate.h"
+#include "launch/cli/generate.h"
 #include "launch/python/python_values.h"
 
 namespace longspan::python {

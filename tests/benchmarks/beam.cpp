@@ -12,7 +12,7 @@
 #include <string>
 
 #include "framework/decoding/beam_search.h"
-#include "framework/model/all_gather_logits.h"
+#include "framework/modeling/all_gather_logits.h"
 #include "framework/nn/attention/kv_cache.h"
 #include "tests/benchmarks/support/pairs_model.h"
 

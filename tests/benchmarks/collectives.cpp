@@ -8,8 +8,8 @@
 #include <functional>
 #include <string_view>
 
-#include "framework/comm/mpi_c.h"
-#include "framework/comm/session.h"
+#include "framework/distributed/mpi_c.h"
+#include "framework/distributed/session.h"
 
 namespace longspan {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/train/trainer.h"
+#include "framework/trainer/trainer.h"
 #include "models/decoder.h"
 
 namespace longspan {

@@ -20,11 +20,11 @@
 #include <string>
 #include <vector>
 
-#include "framework/comm/session.h"
-#include "framework/data/bucketed_source.h"
-#include "framework/data/parallel_examples.h"
-#include "framework/data/sentencepiece_model.h"
-#include "framework/train/trainer.h"
+#include "framework/data/batching/bucketed_source.h"
+#include "framework/data/examples/parallel_examples.h"
+#include "framework/data/tokenization/sentencepiece_model.h"
+#include "framework/distributed/session.h"
+#include "framework/trainer/trainer.h"
 #include "tests/benchmarks/support/bench_device.h"
 #include "tests/benchmarks/support/pairs_model.h"
 

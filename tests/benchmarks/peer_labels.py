@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An encoder with a readout of classes in PyTorch, as configs/glosses.yaml and configs/listops.yaml have it.
+"""An encoder with a readout of classes in PyTorch, as configs/text-classification-wordnet.yaml and configs/listops.yaml have it.
 
     python3 tests/benchmarks/peer_labels.py glosses
     python3 tests/benchmarks/peer_labels.py listops --seed 2

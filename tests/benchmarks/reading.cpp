@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/mixture_source.h"
-#include "framework/data/stream_reader.h"
+#include "framework/data/corpus/mixture_source.h"
+#include "framework/data/corpus/stream_reader.h"
 #include "tests/data/temporary_file.h"
 #include "tests/support/process_bytes.h"
 

@@ -12,7 +12,7 @@
 #include <limits>
 #include <string>
 
-#include "framework/train/trainer.h"
+#include "framework/trainer/trainer.h"
 #include "models/transformer_xl.h"
 
 namespace longspan {

@@ -19,14 +19,14 @@
 #include <string>
 #include <vector>
 
-#include "framework/comm/gpu_collectives.h"
-#include "framework/comm/session.h"
 #include "framework/core/gpu.h"
 #include "framework/core/input_file.h"
-#include "framework/model/lm_head.h"
+#include "framework/distributed/gpu_collectives.h"
+#include "framework/distributed/session.h"
+#include "framework/modeling/lm_head.h"
 #include "framework/planning/model_flops.h"
 #include "framework/planning/plan.h"
-#include "framework/train/trainer.h"
+#include "framework/trainer/trainer.h"
 #include "models/decoder.h"
 #include "models/transformer_xl.h"
 #include "tests/benchmarks/support/bench_device.h"

@@ -13,7 +13,7 @@
 
 #include "checkpoints/json_fields.h"
 #include "checkpoints/manifest.h"
-#include "framework/runs/checkpoint_values.h"
+#include "framework/training_loop/checkpoint_values.h"
 #include "tests/checkpoints/checkpoint_testing.h"
 
 namespace longspan::testing {

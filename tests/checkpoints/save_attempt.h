@@ -7,7 +7,7 @@
 #include <string>
 
 #include "checkpoints/training_state.h"
-#include "framework/comm/communicator.h"
+#include "framework/distributed/communicator.h"
 #include "tests/support/faulty_files/faulty_files.h"
 
 namespace longspan::testing {

@@ -21,7 +21,7 @@
 #include <sstream>
 
 #include "checkpoints/step_directory.h"
-#include "framework/comm/session.h"
+#include "framework/distributed/session.h"
 #include "tests/checkpoints/checkpoint_testing.h"
 #include "tests/checkpoints/save_attempt.h"
 #include "tests/support/small_file_system.h"

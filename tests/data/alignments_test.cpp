@@ -1,9 +1,9 @@
-#include "framework/data/alignments.h"
+#include "framework/data/examples/alignments.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "framework/data/parallel_examples.h"
+#include "framework/data/examples/parallel_examples.h"
 #include "tests/data/example_files.h"
 
 namespace longspan::alignments_test {

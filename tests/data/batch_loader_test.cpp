@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/core/error.h"
-#include "framework/data/stream_reader.h"
+#include "framework/data/corpus/stream_reader.h"
 #include "tests/data/temporary_file.h"
 
 namespace longspan::batch_loader_test {

@@ -1,4 +1,4 @@
-#include "framework/data/bucketed_source.h"
+#include "framework/data/batching/bucketed_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 #include <map>
 #include <set>
 
-#include "framework/core/options.h"
 #include "framework/data/batch_loader.h"
-#include "framework/data/sentencepiece_model.h"
-#include "framework/data/sequential_reader.h"
+#include "framework/data/corpus/sequential_reader.h"
+#include "framework/data/tokenization/sentencepiece_model.h"
+#include "framework/options/options.h"
 #include "tests/data/example_files.h"
 #include "tests/data/subword_text.h"
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/core/error.h"
-#include "framework/data/corpus.h"
+#include "framework/data/corpus/corpus.h"
 #include "tests/data/temporary_file.h"
 #include "tests/support/mesh_runner.h"
 

@@ -1,4 +1,4 @@
-#include "framework/data/corpus.h"
+#include "framework/data/corpus/corpus.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

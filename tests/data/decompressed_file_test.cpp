@@ -1,4 +1,4 @@
-#include "framework/data/decompressed_file.h"
+#include "framework/data/corpus/decompressed_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <random>
 
 #include "framework/core/error.h"
-#include "framework/data/text_input.h"
+#include "framework/data/corpus/text_input.h"
 #include "tests/data/packed_text.h"
 #include "tests/data/temporary_file.h"
 

@@ -1,4 +1,4 @@
-#include "framework/data/document_reader.h"
+#include "framework/data/corpus/document_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "framework/core/error.h"
-#include "framework/core/options.h"
-#include "framework/data/json_field.h"
-#include "framework/data/tokenizer.h"
+#include "framework/data/corpus/json_field.h"
+#include "framework/data/tokenization/tokenizer.h"
+#include "framework/options/options.h"
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/chunk_boundaries.h"
 #include "tests/data/packed_text.h"

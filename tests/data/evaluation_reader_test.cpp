@@ -1,4 +1,4 @@
-#include "framework/data/evaluation_reader.h"
+#include "framework/data/corpus/evaluation_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

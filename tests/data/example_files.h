@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "framework/core/error.h"
-#include "framework/data/batch_rows.h"
-#include "framework/data/examples.h"
-#include "framework/data/parallel_examples.h"
+#include "framework/data/batching/batch_rows.h"
+#include "framework/data/examples/examples.h"
+#include "framework/data/examples/parallel_examples.h"
 #include "tests/data/temporary_file.h"
 
 namespace longspan::testing {

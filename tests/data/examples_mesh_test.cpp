@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "framework/data/bucketed_source.h"
-#include "framework/data/label_examples.h"
-#include "framework/data/parallel_examples.h"
+#include "framework/data/batching/bucketed_source.h"
+#include "framework/data/examples/label_examples.h"
+#include "framework/data/examples/parallel_examples.h"
 #include "tests/data/example_files.h"
 #include "tests/support/mesh_runner.h"
 

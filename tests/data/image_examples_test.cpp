@@ -1,4 +1,4 @@
-#include "framework/data/image_examples.h"
+#include "framework/data/examples/image_examples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <functional>
 
-#include "framework/data/bucketed_source.h"
-#include "framework/data/image_folder.h"
-#include "framework/data/png_image.h"
+#include "framework/data/batching/bucketed_source.h"
+#include "framework/data/examples/image_folder.h"
+#include "framework/data/examples/png_image.h"
 #include "tests/data/example_files.h"
 #include "tests/data/packed_text.h"
 #include "tests/support/temporary_directory.h"

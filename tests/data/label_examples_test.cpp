@@ -1,10 +1,10 @@
-#include "framework/data/label_examples.h"
+#include "framework/data/examples/label_examples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "framework/data/example_index.h"
-#include "framework/data/lines.h"
+#include "framework/data/corpus/lines.h"
+#include "framework/data/examples/example_index.h"
 #include "tests/data/example_files.h"
 
 namespace longspan::label_examples_test {

@@ -1,4 +1,4 @@
-#include "framework/data/line_chunks.h"
+#include "framework/data/corpus/line_chunks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

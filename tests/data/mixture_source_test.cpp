@@ -1,4 +1,4 @@
-#include "framework/data/mixture_source.h"
+#include "framework/data/corpus/mixture_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <set>
 
 #include "framework/core/error.h"
-#include "framework/data/evaluation_reader.h"
-#include "framework/data/shuffled_order.h"
-#include "framework/data/text_files.h"
+#include "framework/data/corpus/evaluation_reader.h"
+#include "framework/data/corpus/shuffled_order.h"
+#include "framework/data/corpus/text_files.h"
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 

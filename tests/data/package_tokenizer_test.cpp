@@ -1,4 +1,4 @@
-#include "framework/data/package_tokenizer.h"
+#include "framework/data/tokenization/package_tokenizer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "framework/data/parallel_examples.h"
+#include "framework/data/examples/parallel_examples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "framework/data/sentencepiece_model.h"
-#include "framework/data/special_token_ids.h"
+#include "framework/data/tokenization/sentencepiece_model.h"
+#include "framework/data/tokenization/special_token_ids.h"
 #include "tests/data/example_files.h"
 #include "tests/data/framing_tokenizer.h"
 #include "tests/data/subword_text.h"

@@ -1,4 +1,4 @@
-#include "framework/data/sentencepiece_model.h"
+#include "framework/data/tokenization/sentencepiece_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <random>
 
 #include "framework/core/error.h"
-#include "framework/data/tokenizer.h"
+#include "framework/data/tokenization/tokenizer.h"
 #include "tests/data/subword_text.h"
 #include "tests/data/third_party_model.h"
 

@@ -1,4 +1,4 @@
-#include "framework/data/stream_reader.h"
+#include "framework/data/corpus/stream_reader.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "framework/core/error.h"
+#include "framework/data/corpus/text_files.h"
 #include "framework/data/rank_zero.h"
-#include "framework/data/text_files.h"
 #include "tests/data/subword_text.h"
 #include "tests/data/temporary_file.h"
 #include "tests/support/mesh_runner.h"

@@ -1,4 +1,4 @@
-#include "framework/data/text_files.h"
+#include "framework/data/corpus/text_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/core/error.h"
-#include "framework/data/evaluation_reader.h"
-#include "framework/data/tokenizer_training.h"
+#include "framework/data/corpus/evaluation_reader.h"
+#include "framework/data/tokenization/tokenizer_training.h"
 #include "tests/data/packed_text.h"
 #include "tests/data/subword_text.h"
 #include "tests/data/temporary_file.h"

@@ -1,4 +1,4 @@
-#include "framework/data/text_input.h"
+#include "framework/data/corpus/text_input.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,15 +7,15 @@
 #include <filesystem>
 
 #include "framework/core/error.h"
-#include "framework/data/alignments.h"
-#include "framework/data/document_reader.h"
-#include "framework/data/json_field.h"
-#include "framework/data/label_examples.h"
-#include "framework/data/line_file.h"
-#include "framework/data/parallel_examples.h"
-#include "framework/data/path_pattern.h"
-#include "framework/data/tag_examples.h"
-#include "framework/data/text_files.h"
+#include "framework/data/corpus/document_reader.h"
+#include "framework/data/corpus/json_field.h"
+#include "framework/data/corpus/line_file.h"
+#include "framework/data/corpus/path_pattern.h"
+#include "framework/data/corpus/text_files.h"
+#include "framework/data/examples/alignments.h"
+#include "framework/data/examples/label_examples.h"
+#include "framework/data/examples/parallel_examples.h"
+#include "framework/data/examples/tag_examples.h"
 #include "tests/data/example_files.h"
 #include "tests/data/packed_text.h"
 #include "tests/data/temporary_file.h"

@@ -1,4 +1,4 @@
-#include "framework/data/text_streamer.h"
+#include "framework/data/tokenization/text_streamer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "framework/data/token_cache.h"
+#include "framework/data/tokenization/token_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "framework/core/error.h"
-#include "framework/data/document_encoder.h"
-#include "framework/data/document_reader.h"
+#include "framework/data/corpus/document_reader.h"
+#include "framework/data/tokenization/document_encoder.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "tests/data/packed_text.h"
 #include "tests/data/subword_text.h"

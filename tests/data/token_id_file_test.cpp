@@ -8,11 +8,11 @@
 #include <numeric>
 
 #include "framework/core/error.h"
-#include "framework/data/corpus.h"
-#include "framework/data/document_list.h"
-#include "framework/data/evaluation_reader.h"
-#include "framework/data/stream_reader.h"
-#include "framework/data/text_files.h"
+#include "framework/data/corpus/corpus.h"
+#include "framework/data/corpus/document_list.h"
+#include "framework/data/corpus/evaluation_reader.h"
+#include "framework/data/corpus/stream_reader.h"
+#include "framework/data/corpus/text_files.h"
 #include "tests/data/temporary_file.h"
 #include "tests/support/process_bytes.h"
 #include "tests/support/sanitizers.h"

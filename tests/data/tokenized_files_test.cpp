@@ -1,4 +1,4 @@
-#include "framework/data/tokenized_files.h"
+#include "framework/data/tokenization/tokenized_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <map>
 
 #include "framework/core/error.h"
-#include "framework/data/document_text.h"
+#include "framework/data/corpus/document_text.h"
 #include "tests/data/packed_text.h"
 #include "tests/data/subword_text.h"
 #include "tests/data/temporary_file.h"

@@ -1,4 +1,4 @@
-#include "framework/data/tokenizer.h"
+#include "framework/data/tokenization/tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/input_file.h"
-#include "framework/data/corpus.h"
+#include "framework/data/corpus/corpus.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "tests/data/temporary_file.h"
 

@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "framework/model/lm_head.h"
-#include "framework/train/trainer.h"
+#include "framework/modeling/lm_head.h"
+#include "framework/trainer/trainer.h"
 #include "tests/models/model_testing.h"
 
 namespace longspan::testing {

@@ -1,6 +1,6 @@
 // Training on several GPUs whose tensors NCCL carries is training on one CPU: on the emulated
 // devices, which go on while a collective is under way.
-#include "framework/comm/gpu_collectives.h"
+#include "framework/distributed/gpu_collectives.h"
 #include "tests/models/layouts_testing.h"
 
 namespace longspan::nccl_mesh_test {

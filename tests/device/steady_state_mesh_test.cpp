@@ -2,8 +2,8 @@
 // to other devices: no more than on one.
 #include <thread>
 
-#include "framework/comm/gpu_collectives.h"
 #include "framework/core/gpu.h"
+#include "framework/distributed/gpu_collectives.h"
 #include "tests/models/layouts_testing.h"
 #include "tests/support/emulated_cuda/counts.h"
 

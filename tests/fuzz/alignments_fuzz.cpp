@@ -1,8 +1,8 @@
 // Lines of links "i-j"; and behind 0x1E, with a source and a target, as pairs are read with them.
 #include <limits>
 
-#include "framework/data/alignments.h"
-#include "framework/data/parallel_examples.h"
+#include "framework/data/examples/alignments.h"
+#include "framework/data/examples/parallel_examples.h"
 #include "tests/fuzz/example_rows.h"
 #include "tests/fuzz/fuzzing.h"
 

@@ -1,9 +1,9 @@
 // Texts to learn from: plain, .jsonl, packed by gzip or zstd, in documents. What is read in small
 // blocks is what is read in large ones.
-#include "framework/data/corpus_file.h"
-#include "framework/data/decompressed_file.h"
-#include "framework/data/document_reader.h"
-#include "framework/data/document_text.h"
+#include "framework/data/corpus/corpus_file.h"
+#include "framework/data/corpus/decompressed_file.h"
+#include "framework/data/corpus/document_reader.h"
+#include "framework/data/corpus/document_text.h"
 #include "tests/fuzz/fuzzing.h"
 
 namespace longspan::fuzzing {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/core/options.h"
+#include "framework/options/options.h"
 
 namespace longspan::fuzzing {
 

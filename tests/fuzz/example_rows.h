@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "framework/data/examples.h"
+#include "framework/data/examples/examples.h"
 
 namespace longspan::fuzzing {
 

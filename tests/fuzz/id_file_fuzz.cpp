@@ -1,7 +1,7 @@
 // Files of nothing but ids (data.format: tokens), and ids as a text.
 #include <algorithm>
 
-#include "framework/data/corpus_file.h"
+#include "framework/data/corpus/corpus_file.h"
 #include "framework/data/token_id_file.h"
 #include "framework/data/token_id_text.h"
 #include "tests/fuzz/fuzzing.h"

@@ -1,7 +1,7 @@
 // Images in IDX, and with a second file, behind 0x1E, their labels.
 #include <numeric>
 
-#include "framework/data/image_examples.h"
+#include "framework/data/examples/image_examples.h"
 #include "tests/fuzz/fuzzing.h"
 
 namespace longspan::fuzzing {

@@ -1,5 +1,5 @@
 // Texts with a label each.
-#include "framework/data/label_examples.h"
+#include "framework/data/examples/label_examples.h"
 #include "tests/fuzz/example_rows.h"
 #include "tests/fuzz/fuzzing.h"
 

@@ -6,7 +6,7 @@
 #include "framework/report/page_data.h"
 #include "framework/report/report_page.h"
 #include "framework/report/tailed_metrics.h"
-#include "launch/metrics_reader.h"
+#include "launch/cli/metrics_reader.h"
 #include "tests/fuzz/fuzzing.h"
 
 namespace longspan::fuzzing {

@@ -1,6 +1,6 @@
 // config.json of other people's models; behind 0x1E generation_config.json, and behind another
 // preprocessor_config.json.
-#include "framework/weights/architecture.h"
+#include "framework/interop/architecture.h"
 #include "tests/fuzz/fuzzing.h"
 
 namespace longspan::fuzzing {

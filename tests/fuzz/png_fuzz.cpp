@@ -1,7 +1,7 @@
 // PNG files: as they are, and with the checksums that chance would never find.
 #include <zlib.h>
 
-#include "framework/data/png_image.h"
+#include "framework/data/examples/png_image.h"
 #include "tests/fuzz/fuzzing.h"
 
 namespace longspan::fuzzing {

@@ -1,6 +1,6 @@
 // Weights of other people's models: model.safetensors, and behind its last 0x1E, where that is
 // there, the index of a folder of several files.
-#include "framework/weights/weights_folder.h"
+#include "framework/interop/weights_folder.h"
 #include "tests/fuzz/fuzzing.h"
 
 namespace longspan::fuzzing {

@@ -1,7 +1,7 @@
 // What checkpoints hold as JSON: tokenizers and names of labels.
-#include "framework/data/label_set.h"
-#include "framework/data/tokenizer.h"
-#include "framework/weights/label_names.h"
+#include "framework/data/examples/label_set.h"
+#include "framework/data/tokenization/tokenizer.h"
+#include "framework/interop/label_names.h"
 #include "tests/fuzz/fuzzing.h"
 
 namespace longspan::fuzzing {

@@ -1,8 +1,8 @@
 // Models of SentencePiece. The first byte says how many bytes behind it are a text for the model.
 #include <algorithm>
 
-#include "framework/data/sentencepiece_model.h"
-#include "framework/data/tokenizer.h"
+#include "framework/data/tokenization/sentencepiece_model.h"
+#include "framework/data/tokenization/tokenizer.h"
 #include "tests/fuzz/fuzzing.h"
 
 namespace longspan::fuzzing {

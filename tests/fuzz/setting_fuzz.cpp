@@ -1,5 +1,5 @@
 // Values of --set, with 0x1E between two of them.
-#include "launch/yaml.h"
+#include "launch/cli/yaml.h"
 #include "tests/fuzz/every_option.h"
 #include "tests/fuzz/fuzzing.h"
 

@@ -1,6 +1,6 @@
 // Words with tags: two columns, or CoNLL-U.
-#include "framework/data/tag_examples.h"
-#include "framework/data/tagged_words.h"
+#include "framework/data/examples/tag_examples.h"
+#include "framework/data/examples/tagged_words.h"
 #include "tests/fuzz/example_rows.h"
 #include "tests/fuzz/fuzzing.h"
 

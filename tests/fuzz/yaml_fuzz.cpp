@@ -1,5 +1,5 @@
 // A configuration file: read, judged, written again.
-#include "launch/yaml.h"
+#include "launch/cli/yaml.h"
 #include "tests/fuzz/every_option.h"
 #include "tests/fuzz/fuzzing.h"
 

@@ -29,7 +29,7 @@ PROGRAM = "build/launch/longspan"
 RUN_BY = {
     "launch/corpus": ("corpus_test", ["launch/corpus"]),
     "launch/example families": ("example_test.py", ["families"]),
-    "launch/example tags": ("example_test.py", ["tags"]),
+    "launch/example tagging": ("example_test.py", ["tagging"]),
     "launch/bundle --checks": ("bundle_test", ["launch/bundle"]),
     "launch/bundle": ("bundle_test", ["launch/bundle"]),
     "launch/package": ("debian_test", ["launch/package"]),
@@ -41,7 +41,7 @@ RUN_BY = {
     f"{PROGRAM} generate runs/pairs --input questions.en": ("translation_test.py", None),
     f"{PROGRAM} generate runs/pairs --input verses.train.en": ("masked_translation_test.py", None),
     f"{PROGRAM} evaluate runs/at-once": ("masked_translation_test.py", None),
-    f"{PROGRAM} generate runs/pixels": ("pixels_test.py", None),
+    f"{PROGRAM} generate runs/image-generation": ("pixels_test.py", None),
     f"{PROGRAM} run -n 2 -- train runs/gpt2/config.yaml": ("adapters_test.py", None),
     f"{PROGRAM} export runs/tuned --to ~/models/tuned": ("adapters_test.py", ['give(run="tuned")']),
     f"{PROGRAM} export runs/tuned --to ~/models/adapters": ("adapters_test.py", ['give("--adapters"', 'run="tuned"']),
@@ -83,7 +83,7 @@ SMALL = {
     "configs/quickstart.yaml": {**TINY, "model.mem_len": 8, "data.global_batch_size": 2, "data.seq_length": 8, "training.max_steps": 4,
                                 "training.lr_scheduler.warmup_steps": 2, "training.validation.max_batches": 2,
                                 "checkpoint.save_interval": 0, "metrics.log_interval": 2},
-    "configs/corridor.yaml": {"training.max_steps": 16, "training.lr_scheduler.warmup_steps": 2,
+    "configs/t-maze.yaml": {"training.max_steps": 16, "training.lr_scheduler.warmup_steps": 2,
                               "training.validation.interval": 0, "run.num_threads": 1,
                               "training.validation.max_batches": 4, "checkpoint.save_interval": 0},
 }
@@ -182,14 +182,14 @@ class Links(jobs.TestCase):
                     self.assertTrue(list(SOURCE.glob(path.rstrip("/"))) or list(page.parent.glob(path)))
 
     def test_the_top_of_the_tree_holds_what_belongs_there(self):
-        """Neither what a tool has left behind nor what another room should hold."""
+        """Neither what a tool has left behind nor what belongs into a folder."""
         listed = subprocess.run(["git", "-C", SOURCE, "ls-files"], capture_output=True, text=True)
         if listed.returncode:
             self.skipTest("no clone")
         top = {name.split("/")[0] for name in listed.stdout.splitlines()}
-        rooms = {"checkpoints", "configs", "framework", "launch", "models", "tests"}
+        folders = {"checkpoints", "configs", "framework", "launch", "models", "tests"}
         pages = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"}
-        self.assertEqual({name for name in top if not name.startswith(".")}, rooms | pages | {"CMakeLists.txt", "CMakePresets.json"})
+        self.assertEqual({name for name in top if not name.startswith(".")}, folders | pages | {"CMakeLists.txt", "CMakePresets.json"})
 
     def test_the_first_page_is_short(self):
         self.assertLessEqual(len(text_of(SOURCE / "README.md").splitlines()), 120)
@@ -238,14 +238,14 @@ class Keys(jobs.TestCase):
         for task in tasks[1].split(", ") + [tasks[2]]:
             self.assertIn(f"`{task}`", both)
 
-    def test_every_room_is_named(self):
+    def test_every_module_is_listed(self):
         lists = (SOURCE / "CMakeLists.txt").read_text()
-        rooms = re.findall(r"(?m)^longspan_library\(\w+ ([\w/]+)", lists)
-        self.assertIn("framework/core", rooms)
+        modules = re.findall(r"(?m)^longspan_library\(\w+ ([\w/]+)", lists)
+        self.assertIn("framework/core", modules)
         text = text_of(SOURCE / "framework" / "README.md")
-        for room in rooms:
-            link = room.removeprefix("framework/") if room.startswith("framework/") else f"../{room}"
-            self.assertIn(f"| [{room.rsplit('/', 1)[-1]}]({link}) |", text)
+        for module in modules:
+            link = module.removeprefix("framework/") if module.startswith("framework/") else f"../{module}"
+            self.assertIn(f"| [{module.rsplit('/', 1)[-1]}]({link}) |", text)
 
     def test_blocks_of_yaml_are_configurations(self):
         count = 0

@@ -71,8 +71,8 @@ def words_of(count, first=0):
 
 
 def module_of(name):
-    """What launch/NAME, which does not end in .py, defines."""
-    loader = importlib.machinery.SourceFileLoader(name, str(jobs.SOURCE / "launch" / name))
+    """What launch/data_prep/NAME, which does not end in .py, defines."""
+    loader = importlib.machinery.SourceFileLoader(name, str(jobs.SOURCE / "launch" / "data_prep" / name))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
     sys.dont_write_bytecode = True
     loader.exec_module(module)
@@ -106,7 +106,7 @@ class Example(jobs.TestCase):
         return result
 
     def launch(self, name, *arguments):
-        return subprocess.run([jobs.SOURCE / "launch" / name, *arguments], cwd=self.directory, capture_output=True, text=True,
+        return subprocess.run([jobs.SOURCE / "launch" / "data_prep" / name, *arguments], cwd=self.directory, capture_output=True, text=True,
                               check=False)
 
     def made(self, name):
@@ -116,7 +116,7 @@ class Example(jobs.TestCase):
     def verses(self, source, target):
         for name, text in (("a.imp", source), ("b.imp", target)):
             (self.directory / name).write_text(text)
-        return self.launch("verses", "a.imp", "b.imp", "made", "en", "es")
+        return self.launch("make-bible-pairs", "a.imp", "b.imp", "made", "en", "es")
 
     def test_verses_that_both_have_are_plain_text(self):
         self.assertEqual(self.verses(KJV, SPANISH).stdout, "2 verses\n")
@@ -127,13 +127,13 @@ class Example(jobs.TestCase):
 
     def test_verses_of_one_bible(self):
         (self.directory / "a.imp").write_text(KJV)
-        self.assertEqual(self.launch("verses", "a.imp", "made", "text").stdout, "3 verses\n")
+        self.assertEqual(self.launch("make-bible-pairs", "a.imp", "made", "text").stdout, "3 verses\n")
         self.assertEqual(sorted(sum(self.made("text").values(), [])),
                          ["And it was void.", "In the beginning God made & saw.", "Only here."])
 
     def pronunciations(self, dictionary, *options):
         (self.directory / "dictionary.out").write_text(dictionary)
-        return self.launch("pronunciations", *options, "dictionary.out", "made")
+        return self.launch("make-cmudict", *options, "dictionary.out", "made")
 
     def pairs(self, part):
         sides = [(self.directory / "made" / f"{part}.{side}").read_text().splitlines() for side in ("letters", "sounds")]
@@ -164,11 +164,11 @@ class Example(jobs.TestCase):
             self.assertEqual(len(words[part]), len(set(words[part])))
 
     def test_pronunciation_from_data_to_figures(self):
-        folder = self.tree / "runs" / "pronunciation"
+        folder = self.tree / "runs" / "g2p"
         self.pronunciations(self.many_words())
         shutil.copytree(self.directory / "made", folder)
         (folder / "made").touch()
-        output = self.example("pronunciation", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set data.tokenizer.vocab_size=275 "
+        output = self.example("g2p", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set data.tokenizer.vocab_size=275 "
                               "--set data.global_batch_tokens=400 --set training.validation.num_decoded_examples=2").stdout
         figures = json.loads((folder / "figures.json").read_text())
         self.assertIn(f"\nphoneme error rate {figures['word_error_rate']:.2f}%, words wrong {100 - figures['exact_match']:.2f}%\n", output)
@@ -176,8 +176,8 @@ class Example(jobs.TestCase):
         self.assertRegex(output, rf"(?m)^{first[0].replace(' ', '')}\|.*\|{first[1]}$")
 
     def images(self):
-        """A few of each part, each of one grey, as runs/images."""
-        folder = self.tree / "runs" / "images"
+        """A few of each part, each of one grey, as runs/image-classification."""
+        folder = self.tree / "runs" / "image-classification"
         folder.mkdir(parents=True)
         for part, count in ("train", 12), ("validation", 4), ("test", 12):
             labels = [number % 10 for number in range(count)]
@@ -191,25 +191,25 @@ class Example(jobs.TestCase):
                  "--set model.num_hidden_layers=1 --set model.attention.layer_types=sliding_window "
                  "--set model.attention.sliding_window=5 --set data.global_batch_tokens=3136 "
                  "--set training.validation.interval=2 --set run.num_threads=1")
-        output = self.example("images", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
-        self.assertRegex(output, r"runs/images/test-images: loss [\d.]+, accuracy [\d.]+%, macro f1 [\d.]+%")
+        output = self.example("image-classification", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
+        self.assertRegex(output, r"runs/image-classification/test-images: loss [\d.]+, accuracy [\d.]+%, macro f1 [\d.]+%")
         self.assertRegex(output, r"(?m)^[\w-]+ +T-shirt\n[\w-]+ +trouser\n[\w-]+ +pullover$")
 
     def test_pixels_from_data_to_drawings(self):
         self.images()
-        folder = self.tree / "runs" / "pixels"
-        (self.tree / "launch" / "pixels").write_text("#!/bin/sh\n")  # they are made
+        folder = self.tree / "runs" / "image-generation"
+        (self.tree / "launch" / "data_prep" / "resize-images").write_text("#!/bin/sh\n")  # they are made
         small = ("--set training.max_steps=2 --set training.lr_scheduler.warmup_steps=1 --set model.hidden_size=8 "
                  "--set model.num_hidden_layers=1 --set data.global_batch_tokens=3136 "
                  "--set training.validation.interval=2 --set run.num_threads=1")
-        output = self.example("pixels", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
-        self.assertRegex(output, r"runs/images/test-images: .*bits per dimension [\d.]+")
-        self.assertRegex(output, r"(?m)^\S+  .* are in runs/images$")
+        output = self.example("image-generation", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
+        self.assertRegex(output, r"runs/image-classification/test-images: .*bits per dimension [\d.]+")
+        self.assertRegex(output, r"(?m)^\S+  .* are in runs/image-classification$")
         for name in "sheet", "completed":
             self.assertEqual((folder / f"{name}.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
 
     def test_algorithms_are_what_they_say(self):
-        algorithms = module_of("algorithms")
+        algorithms = module_of("make-algorithmic")
         source = algorithms.random.Random(1)
         for length in (*range(2, 30), 400):
             for task in algorithms.TASKS:
@@ -222,10 +222,10 @@ class Example(jobs.TestCase):
                     self.assertEqual(result, given if task == "copy" else given[::-1])
 
     def test_algorithms_from_data_to_figures(self):
-        folder = self.tree / "runs" / "algorithms"
-        self.assertIn("96 sequences", self.launch("algorithms", folder, "--train", "90", "--validation", "6", "--test", "3").stdout)
+        folder = self.tree / "runs" / "algorithmic"
+        self.assertIn("96 sequences", self.launch("make-algorithmic", folder, "--train", "90", "--validation", "6", "--test", "3").stdout)
         (folder / "made").touch()
-        output = self.example("algorithms", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set model.recurrence.num_steps=2").stdout
+        output = self.example("algorithmic", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set model.recurrence.num_steps=2").stdout
         for task in "copy", "reverse", "add":
             for length in 40, 80, 400:
                 self.assertRegex(output, rf"(?m)^{task} +{length} +\d+\.\d +\d+\.\d +[12]\.\d\d +[12]\.\d\d$")
@@ -280,8 +280,8 @@ class Example(jobs.TestCase):
         for example, part, configurations, least in (("families", "", ["families"], 20),
                                                      ("long-range", "", ["long-range", "listops"], 12),
                                                      ("positions", "read", ["families"], 10),
-                                                     ("positions", "spoken", ["pronunciation"], 3)):
-            systems = subprocess.run(["bash", "-c", f". launch/examples/{example} && part={part} && systems"], cwd=jobs.SOURCE,
+                                                     ("positions", "spoken", ["g2p-cmudict"], 3)):
+            systems = subprocess.run(["bash", "-c", f". launch/scripts/examples/{example} && part={part} && systems"], cwd=jobs.SOURCE,
                                      check=True, capture_output=True, text=True).stdout.splitlines()
             self.assertGreaterEqual(len(systems), least)
             for line, configuration in itertools.product(systems, configurations):
@@ -308,7 +308,7 @@ class Example(jobs.TestCase):
         for length, rows, columns in (256, 16, 16), (784, 28, 28), (2048, 32, 64):
             (folder / str(length)).mkdir()
             for part in "train", "validation", "test":
-                made = subprocess.run([jobs.SOURCE / "launch" / "pixels", self.directory / "given", str(rows), str(columns), "5", "10",
+                made = subprocess.run([jobs.SOURCE / "launch" / "data_prep" / "resize-images", self.directory / "given", str(rows), str(columns), "5", "10",
                                        folder / str(length) / part], capture_output=True, text=True, check=False)
                 self.assertEqual(made.returncode, 0, made.stderr)
             found = (folder / str(length) / "test-images").read_bytes()
@@ -323,8 +323,8 @@ class Example(jobs.TestCase):
         self.assertEqual(xml.etree.ElementTree.fromstring(picture).tag, "{http://www.w3.org/2000/svg}svg")
 
     def test_says_which_examples_there_are(self):
-        names = sorted(file.name for file in (jobs.SOURCE / "launch" / "examples").iterdir())
-        self.assertLessEqual({"glosses", "listops", "pronunciation", "tags", "translation"}, set(names))
+        names = sorted(file.name for file in (jobs.SOURCE / "launch" / "scripts" / "examples").iterdir())
+        self.assertLessEqual({"g2p", "listops", "tagging", "text-classification", "translation"}, set(names))
         self.assertEqual(re.findall(r"(?m)^  ([\w-]+)  +\S", self.example("--help").stdout), names)
         self.assertNotIn("SPDX", self.example("--help").stdout)
         wrong = self.example("translations", code=2)
@@ -336,7 +336,7 @@ class Example(jobs.TestCase):
         folder.mkdir(exist_ok=True)
         for name, text in ("noun", nouns), ("verb", VERBS), ("adj", ADJECTIVES), ("adv", ADVERBS):
             (folder / f"data.{name}").write_text(text)
-        return self.launch("glosses", "wordnet", "made")
+        return self.launch("make-wordnet-definitions", "wordnet", "made")
 
     def test_glosses_are_definitions_with_their_class(self):
         self.assertEqual(self.glosses(NOUNS).stdout, "5 definitions\n")
@@ -356,7 +356,7 @@ class Example(jobs.TestCase):
         """100 definitions, each of an animal and of a plant, and a run's folder with its vocabulary."""
         self.glosses("".join(f"00001740 {kind} n 01 x 0 000 | the {kind} of {word}, {word[::-1]}\n" * 2
                              for word in words_of(100) for kind in ("05", "20")))
-        folder = self.tree / "runs" / "glosses"
+        folder = self.tree / "runs" / "text-classification"
         shutil.copytree(self.directory / "made", folder)
         (folder / "text").write_text("".join(line.partition("\t")[2] + "\n" for line in self.made("tsv")["train"]))
         self.vocabulary(folder)
@@ -367,22 +367,22 @@ class Example(jobs.TestCase):
         parts = {part: set(lines) for part, lines in self.made("tsv").items()}
         self.assertEqual(sum(map(len, parts.values())), len(set().union(*parts.values())))  # those that are there twice too
         self.assertTrue(all(parts.values()), parts)
-        output = self.example("glosses", LONGSPAN_EXAMPLE_SETTINGS=self.small).stdout
-        self.assertRegex(output, r"runs/glosses/test\.tsv: loss .*accuracy [\d.]+%, macro f1 [\d.]+%")
+        output = self.example("text-classification", LONGSPAN_EXAMPLE_SETTINGS=self.small).stdout
+        self.assertRegex(output, r"runs/text-classification/test\.tsv: loss .*accuracy [\d.]+%, macro f1 [\d.]+%")
         shown = output[output.index("five of them"):].splitlines()[1:]
         self.assertEqual(len(shown), min(5, len((folder / "test.tsv").read_text().splitlines())))
         for line in shown:
             self.assertIn(line.partition("\t")[2], parts["test"])
 
     def test_listops_has_the_values_that_are_known(self):
-        value = module_of("listops").value
+        value = module_of("make-listops").value
         for text, wanted in (("[MAX 2 9 [MIN 4 7 ] 0 ]", 9), ("[SM 5 6 7 ]", 8), ("[MED 1 2 ]", 1), ("[MED 3 8 9 ]", 8),
                              ("[MED 2 5 ]", 3), ("[MED 9 [SM 9 9 ] 0 ]", 8), ("7", 7)):
             self.assertEqual(value(text.split()), wanted, text)
         self.assertEqual(len("[MAX 2 9 [MIN 4 7 ] 0 ]".split()), 9)  # the length that the bounds are for
 
     def test_listops_draws_as_often_as_it_says(self):
-        listops = module_of("listops")
+        listops = module_of("make-listops")
         source = listops.random.Random(3)
         drawn = [listops.sample(source, 2, 4) for _ in range(20000)]
         lists = [tokens for tokens in drawn if len(tokens) > 1]
@@ -398,7 +398,7 @@ class Example(jobs.TestCase):
             self.assertAlmostEqual(count / digits.total(), 0.1, delta=0.01)
 
     def listops(self, *options):
-        result = self.launch("listops", "made", "--train", "300", "--validation", "20", "--test", "30", *options)
+        result = self.launch("make-listops", "made", "--train", "300", "--validation", "20", "--test", "30", *options)
         self.assertEqual((result.returncode, result.stdout), (0, "350 expressions\n"), result.stderr)
         return self.made("tsv")
 
@@ -423,14 +423,14 @@ class Example(jobs.TestCase):
         shown = [line.split("\t") for line in output[output.index("five of them"):].splitlines()[1:]]
         self.assertEqual(len(shown), 5)
         for _, true, text in shown:
-            self.assertEqual(int(true), module_of("listops").value(text.split()))
+            self.assertEqual(int(true), module_of("make-listops").value(text.split()))
 
     def punctuation(self, **texts):
         folder = self.directory / "made"
         folder.mkdir(exist_ok=True)
         for part in "train", "validation", "test":
             (folder / f"{part}.text").write_text(texts.get(part, "") + "\n", encoding="utf-8")
-        return self.launch("punctuation", "take", "made")
+        return self.launch("make-punctuation-tags", "take", "made")
 
     def test_punctuation_is_taken_and_given_back(self):
         text = "And the LORD God said, Who? I am: it\N{RIGHT SINGLE QUOTATION MARK}s well-known!"
@@ -446,14 +446,14 @@ class Example(jobs.TestCase):
         words, tags = zip(*(line.split("\t") for line in made["train"][second + 1:made["train"].index("", second + 1)]))
         for name, of in ("words", words), ("given", tags):
             (self.directory / name).write_text(" ".join(of) + "\n", encoding="utf-8")
-        self.assertEqual(self.launch("punctuation", "give", "words", "given").stdout, text + "\n")
+        self.assertEqual(self.launch("make-punctuation-tags", "give", "words", "given").stdout, text + "\n")
 
     def tags_folder(self):
         """The data of tags, of a text in which the fourth word of seven begins a sentence."""
         text = "".join(f"{a.capitalize()} {b} {c}. {a.capitalize()} {b}, {c}\n"
                        for a, b, c in zip(words_of(60), words_of(60, 30), words_of(60, 60)))
         self.punctuation(train=text, validation=text[:100].rpartition("\n")[0], test=text[-199:].partition("\n")[2].strip())
-        folder = self.tree / "runs" / "tags"
+        folder = self.tree / "runs" / "tagging"
         shutil.copytree(self.directory / "made", folder)
         (folder / "text").write_text(text.lower())
         self.vocabulary(folder)
@@ -461,8 +461,8 @@ class Example(jobs.TestCase):
 
     def test_tags_from_data_to_figures(self):
         text = self.tags_folder()
-        output = self.example("tags", LONGSPAN_EXAMPLE_SETTINGS=self.small).stdout
-        self.assertRegex(output, r"runs/tags/test\.tags: loss .*accuracy [\d.]+%")
+        output = self.example("tagging", LONGSPAN_EXAMPLE_SETTINGS=self.small).stdout
+        self.assertRegex(output, r"runs/tagging/test\.tags: loss .*accuracy [\d.]+%")
         shown = output[output.index("five of them"):].splitlines()[1:]
         self.assertEqual(shown[3::4], [""] * 5)
         for words, found, true in zip(shown[0::4], shown[1::4], shown[2::4], strict=True):
@@ -478,16 +478,16 @@ class Example(jobs.TestCase):
     def test_tags_of_given_files(self):
         for name, words in ("x.conllu", words_of(100)), ("y.conllu", words_of(10, 100)), ("z.conllu", words_of(6, 100)):
             self.treebank(name, words)
-        output = self.example("tags", "x.conllu", "y.conllu", "z.conllu", LONGSPAN_EXAMPLE_SETTINGS=self.small).stdout
+        output = self.example("tagging", "x.conllu", "y.conllu", "z.conllu", LONGSPAN_EXAMPLE_SETTINGS=self.small).stdout
         self.assertRegex(output, r"z\.conllu: loss .*accuracy [\d.]+%")
         shown = output[output.index("five of them"):].splitlines()[1:]
         words = words_of(6, 100)
         self.assertEqual(shown[0::4], [f"{a} {b}" for a, b in list(zip(words, words[::-1]))[:5]])
         self.assertEqual(shown[2::4], ["NOUN VERB"] * 5)
         self.assertTrue(set(" ".join(shown[1::4]).split()) <= {"NOUN", "VERB"}, shown)
-        self.assertEqual(len(list((self.tree / "runs").glob("tags-x-*/run/checkpoints"))), 1)
-        self.assertIn("is no file", self.example("tags", "x.conllu", "y.conllu", "none.conllu", code=1).stderr)
-        self.assertIn("tags TRAIN VALIDATION TEST", self.example("tags", "x.conllu", code=2).stderr)
+        self.assertEqual(len(list((self.tree / "runs").glob("tagging-x-*/run/checkpoints"))), 1)
+        self.assertIn("is no file", self.example("tagging", "x.conllu", "y.conllu", "none.conllu", code=1).stderr)
+        self.assertIn("tagging TRAIN VALIDATION TEST", self.example("tagging", "x.conllu", code=2).stderr)
 
     def test_translation_from_data_to_figures(self):
         folder = self.tree / "runs" / "translation"

@@ -31,7 +31,7 @@ counted.end()
 class Reliability(jobs.TestCase):
     def setUp(self):
         super().setUp()
-        for name in "launch/test", "launch/support.sh", "launch/mpirun-environment", "tests/reliability/counted.py", \
+        for name in "launch/test", "launch/scripts/common.sh", "launch/mpirun-environment", "tests/reliability/counted.py", \
                 "tests/reliability/results.py":
             (self.directory / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(SOURCE / name, self.directory / name)

@@ -57,7 +57,8 @@ class Schema(WithSchema):
 
     def test_it_accepts_every_key_as_the_program_writes_it(self):
         """With its value: types, defaults and choices are those of the tables."""
-        for file in "quickstart", "decoder-today", "reformer-64k", "translation", "tags", "images", "pixels", "universal-kjv":
+        for file in "quickstart", "llama-small", "reformer-64k", "translation", "tagging-punctuation", "image-classification-fashion-mnist", \
+                "image-generation-fashion-mnist", "universal-kjv":
             with self.subTest(file=file):
                 resolved = read(self.longspan("config", SOURCE / f"configs/{file}.yaml").output)
                 self.assertEqual(self.mistakes(resolved), [])

@@ -3,7 +3,7 @@
 
 #include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/layer_losses.h"
-#include "framework/train/trainer.h"
+#include "framework/trainer/trainer.h"
 #include "tests/models/model_testing.h"
 
 namespace longspan::adaptive_spans_test {

@@ -1,5 +1,5 @@
 // The attention kinds in a whole model.
-#include "framework/model/tagging_head.h"
+#include "framework/modeling/tagging_head.h"
 #include "models/encoder.h"
 #include "tests/models/model_testing.h"
 

@@ -1,5 +1,5 @@
 // Several documents in a row that do not look at each other.
-#include "framework/model/documents.h"
+#include "framework/modeling/documents.h"
 
 #include <numeric>
 

@@ -1,7 +1,7 @@
 // The smallest body: hidden states are the embeddings of the tokens, each for itself.
 #pragma once
 
-#include "framework/model/backbone.h"
+#include "framework/modeling/backbone.h"
 #include "framework/nn/embedding.h"
 
 namespace longspan::testing {

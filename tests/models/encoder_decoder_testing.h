@@ -1,8 +1,8 @@
 // Pairs of sequences, and the models that read them.
 #pragma once
 
-#include "framework/data/examples.h"
-#include "framework/model/seq2seq_head.h"
+#include "framework/data/examples/examples.h"
+#include "framework/modeling/seq2seq_head.h"
 #include "models/encoder_decoder.h"
 #include "tests/models/model_testing.h"
 

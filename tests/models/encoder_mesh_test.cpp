@@ -2,8 +2,8 @@
 // memory mode as one process, with dropout and texts of unequal lengths.
 #include <fmt/format.h>
 
-#include "framework/model/classification_head.h"
-#include "framework/model/tagging_head.h"
+#include "framework/modeling/classification_head.h"
+#include "framework/modeling/tagging_head.h"
 #include "models/encoder.h"
 #include "tests/models/layouts_testing.h"
 

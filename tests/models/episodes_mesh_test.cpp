@@ -1,6 +1,6 @@
 // Episodes are learnt the same on every layout, whatever is computed again.
 #include "framework/data/episode_source.h"
-#include "framework/model/tagging_head.h"
+#include "framework/modeling/tagging_head.h"
 #include "tests/models/layouts_testing.h"
 
 namespace longspan::episodes_mesh_test {

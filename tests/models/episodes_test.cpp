@@ -1,8 +1,8 @@
 // What rows carry of an episode that has ended is not seen any more.
 #include "framework/data/episode_source.h"
-#include "framework/model/expired_keys.h"
-#include "framework/model/tagging_head.h"
-#include "framework/train/trainer.h"
+#include "framework/modeling/expired_keys.h"
+#include "framework/modeling/tagging_head.h"
+#include "framework/trainer/trainer.h"
 #include "tests/models/model_testing.h"
 
 namespace longspan::episodes_test {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "framework/model/pixel_head.h"
+#include "framework/modeling/pixel_head.h"
 #include "models/image_transformer.h"
 #include "tests/models/model_testing.h"
 

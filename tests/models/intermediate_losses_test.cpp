@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "framework/train/trainer.h"
+#include "framework/trainer/trainer.h"
 #include "tests/models/intermediate_losses_testing.h"
 #include "tests/support/temporary_directory.h"
 

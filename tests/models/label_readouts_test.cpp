@@ -1,6 +1,6 @@
 // The readouts of tags and classes on one process.
-#include "framework/model/classification_head.h"
-#include "framework/model/tagging_head.h"
+#include "framework/modeling/classification_head.h"
+#include "framework/modeling/tagging_head.h"
 #include "tests/models/embedding_body.h"
 #include "tests/nn/layer_testing.h"
 

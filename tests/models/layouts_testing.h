@@ -5,7 +5,7 @@
 #include <limits>
 #include <optional>
 
-#include "framework/train/trainer.h"
+#include "framework/trainer/trainer.h"
 #include "tests/models/model_testing.h"
 #include "tests/support/mesh_runner.h"
 

@@ -1,6 +1,6 @@
 // Memory modes through whole models; that they train the same is in equality_matrix_mesh_test.cpp.
-#include "framework/core/options.h"
-#include "framework/train/trainer.h"
+#include "framework/options/options.h"
+#include "framework/trainer/trainer.h"
 #include "models/stack.h"
 #include "tests/models/model_testing.h"
 

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "framework/model/non_autoregressive.h"
-#include "framework/model/refinement.h"
+#include "framework/modeling/non_autoregressive.h"
+#include "framework/modeling/refinement.h"
 #include "tests/data/temporary_file.h"
 #include "tests/models/encoder_decoder_testing.h"
 

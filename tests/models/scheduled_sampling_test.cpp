@@ -1,4 +1,4 @@
-#include "framework/model/scheduled_sampling.h"
+#include "framework/modeling/scheduled_sampling.h"
 
 #include "tests/data/temporary_file.h"
 #include "tests/models/source_look_testing.h"

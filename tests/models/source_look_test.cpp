@@ -1,5 +1,5 @@
 // Copying, coverage and guides of a decoder's attention to its source.
-#include "framework/model/guided_attention.h"
+#include "framework/modeling/guided_attention.h"
 #include "framework/nn/attention/kv_cache.h"
 #include "tests/data/temporary_file.h"
 #include "tests/models/source_look_testing.h"

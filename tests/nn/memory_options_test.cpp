@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "framework/core/options.h"
+#include "framework/options/options.h"
 
 namespace longspan::memory_options_test {
 namespace {

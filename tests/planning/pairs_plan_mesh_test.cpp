@@ -1,6 +1,6 @@
 // What a plan says a rank will hold of pairs, against a run of batches that they can have.
 #include "framework/planning/plan.h"
-#include "framework/train/trainer.h"
+#include "framework/trainer/trainer.h"
 #include "models/encoder_decoder.h"
 #include "tests/models/encoder_decoder_testing.h"
 #include "tests/support/mesh_runner.h"

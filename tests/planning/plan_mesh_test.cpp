@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "framework/planning/plan.h"
-#include "framework/train/trainer.h"
+#include "framework/trainer/trainer.h"
 #include "models/decoder.h"
 #include "models/transformer_xl.h"
 #include "models/universal_transformer.h"

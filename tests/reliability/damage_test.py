@@ -60,7 +60,7 @@ class Steps(jobs.TestCase):
 
     def make(self):
         tasks_test.write_tags(self.directory / "tags.txt", 60, 1)
-        shutil.copy(jobs.SOURCE / "configs" / "corridor-40.txt", self.directory / "corridor.txt")
+        shutil.copy(jobs.SOURCE / "configs" / "t-maze-40.txt", self.directory / "corridor.txt")
         jobs.write_text(self.directory / "line.txt", words=4, seed=5)
         line = (self.directory / "line.txt").read_text()
         for name in "source.txt", "target.txt":

@@ -4,7 +4,7 @@
     tests/reliability/ranks_test.py build/launch/longspan [--full] [--share K/N] [--cases N] [--only NUMBER] [--kind NAME]
 
 What is done to a rank from outside is a signal or a limit; what is done to it from inside is preloaded there
-(rank_fault.cpp). Ranks that differ in their collectives are the matter of tests/comm/failures_test.py.
+(rank_fault.cpp). Ranks that differ in their collectives are the matter of tests/distributed/failures_test.py.
 """
 
 import os

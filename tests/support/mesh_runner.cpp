@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <map>
 
-#include "framework/comm/session.h"
+#include "framework/distributed/session.h"
 
 namespace longspan::testing {
 namespace {

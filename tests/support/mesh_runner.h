@@ -13,7 +13,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "framework/comm/process_mesh.h"
+#include "framework/distributed/process_mesh.h"
 
 namespace longspan::testing {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "framework/train/trainer.h"
+#include "framework/trainer/trainer.h"
 #include "tests/support/small_models.h"
 
 namespace longspan::needle_in_haystack_test {

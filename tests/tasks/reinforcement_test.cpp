@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "framework/train/trainer.h"
+#include "framework/trainer/trainer.h"
 #include "models/transformer_xl.h"
 #include "tests/support/temporary_directory.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "framework/data/special_token_ids.h"
+#include "framework/data/tokenization/special_token_ids.h"
 #include "tests/data/framing_tokenizer.h"
 #include "tests/tasks/translate_testing.h"
 

@@ -1,7 +1,7 @@
 // Small models that make lines of lines, in bytes.
 #pragma once
 
-#include "framework/model/seq2seq_head.h"
+#include "framework/modeling/seq2seq_head.h"
 #include "framework/tasks/translate.h"
 #include "models/encoder_decoder.h"
 #include "tests/support/small_models.h"

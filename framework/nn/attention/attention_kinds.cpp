@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "framework/core/field_names.h"
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 #include "framework/nn/attention/additive_attention.h"
 #include "framework/nn/attention/efficient_attention.h"
 #include "framework/nn/attention/linear_attention.h"
@@ -14,6 +13,7 @@
 #include "framework/nn/attention/performer_attention.h"
 #include "framework/nn/attention/random_feature_attention.h"
 #include "framework/nn/attention/strided_attention.h"
+#include "framework/options/field_names.h"
 
 namespace longspan {
 namespace {

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/core/options.h"
 #include "framework/nn/attention/attention_kind.h"
 #include "framework/nn/attention/compressed_attention.h"
 #include "framework/nn/attention/image_attention.h"
@@ -17,6 +16,7 @@
 #include "framework/nn/attention/routing_attention.h"
 #include "framework/nn/attention/sinkhorn_attention.h"
 #include "framework/nn/attention/synthesizer_attention.h"
+#include "framework/options/options.h"
 
 namespace longspan {
 

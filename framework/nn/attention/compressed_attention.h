@@ -2,8 +2,8 @@
 // attention, Liu et al. 2018).
 #pragma once
 
-#include "framework/core/options.h"
 #include "framework/nn/attention/attention_kind.h"
+#include "framework/options/options.h"
 
 namespace longspan {
 

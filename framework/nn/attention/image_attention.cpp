@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "framework/core/options.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/softmax_attention.h"
+#include "framework/options/options.h"
 
 namespace longspan {
 namespace {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "framework/core/option_text.h"
+#include "framework/core/quote.h"
 #include "framework/nn/attention/attention_kinds.h"
 
 namespace longspan {

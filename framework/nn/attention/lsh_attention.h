@@ -6,9 +6,9 @@
 #include <string>
 
 #include "framework/autograd/hash_attention.h"
-#include "framework/core/options.h"
 #include "framework/kernels/attention/hash_buckets.h"
 #include "framework/nn/attention/attention_kind.h"
+#include "framework/options/options.h"
 
 namespace longspan {
 

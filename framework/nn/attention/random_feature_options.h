@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "framework/core/options.h"
 #include "framework/kernels/random_features.h"
+#include "framework/options/options.h"
 
 namespace longspan {
 

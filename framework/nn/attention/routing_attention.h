@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "framework/core/options.h"
 #include "framework/nn/attention/attention_kind.h"
+#include "framework/options/options.h"
 
 namespace longspan {
 

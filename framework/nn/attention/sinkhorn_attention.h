@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "framework/autograd/sinkhorn_attention.h"
-#include "framework/core/options.h"
 #include "framework/nn/attention/attention_kind.h"
+#include "framework/options/options.h"
 
 namespace longspan {
 

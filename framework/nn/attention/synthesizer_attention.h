@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "framework/autograd/given_attention.h"
-#include "framework/core/options.h"
 #include "framework/nn/attention/attention_kind.h"
 #include "framework/nn/layers.h"
+#include "framework/options/options.h"
 
 namespace longspan {
 

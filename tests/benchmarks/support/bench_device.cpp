@@ -11,7 +11,7 @@
 
 #include "framework/core/random.h"
 #include "framework/kernels/matmul.h"
-#include "framework/runs/run_device.h"
+#include "framework/training_loop/run_device.h"
 
 #ifdef LONGSPAN_WITH_CUDA
 #include <cuda_runtime.h>

@@ -1,6 +1,6 @@
 #include "tests/benchmarks/support/pairs_model.h"
 
-#include "framework/model/lm_head.h"
+#include "framework/modeling/lm_head.h"
 #include "models/encoder_decoder.h"
 
 namespace longspan::bench {

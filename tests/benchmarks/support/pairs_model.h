@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "framework/model/model.h"
+#include "framework/modeling/model.h"
 
 namespace longspan::bench {
 

@@ -1,8 +1,8 @@
 // Optimizers, gradient clipping and schedules (PyTorch, fairseq).
 #include <cmath>
 
-#include "framework/train/optimizer.h"
-#include "framework/train/schedule.h"
+#include "framework/optim/optimizer.h"
+#include "framework/optim/schedule.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"
 #include "tests/kernels/kernel_testing.h"

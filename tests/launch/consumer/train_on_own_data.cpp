@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "checkpoints/checkpoint.h"
-#include "framework/train/trainer.h"
+#include "framework/trainer/trainer.h"
 #include "models/decoder.h"
 
 using namespace longspan;

@@ -13,8 +13,8 @@
 #include <optional>
 #include <thread>
 
-#include "framework/comm/mpi_c.h"
-#include "framework/comm/nccl_library.h"
+#include "framework/distributed/mpi_c.h"
+#include "framework/distributed/nccl_library.h"
 
 namespace longspan::nccl {
 namespace {

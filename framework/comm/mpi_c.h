@@ -1,6 +1,0 @@
-// MPI without its C++ bindings, which were removed from the standard. Private to framework/comm.
-#pragma once
-
-#define OMPI_SKIP_MPICXX 1
-#define MPICH_SKIP_MPICXX 1
-#include <mpi.h>

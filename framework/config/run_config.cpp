@@ -1,0 +1,164 @@
+#include "framework/config/run_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "framework/optim/kinds.h"
+
+namespace longspan {
+
+std::unique_ptr<Model> RunConfig::make_model(const ModelBuildOptions& setting) const {
+  return std::make_unique<Model>(setting, body, task_kind().readout);
+}
+
+ModelBuildOptions model_setting(const RunConfig& settings,
+                                const DataSizes& ids,
+                                const ProcessMesh& mesh,
+                                const Device& device) {
+  return {
+      .vocabulary = ids.vocabulary,
+      .classes = ids.classes,
+      .is_policy = settings.task_kind().is_policy,
+      .segment = settings.longest(),
+      .documents_apart = settings.task_kind().reads_streams && settings.data.reset_attention_mask,
+      .compute = settings.precision.compute,
+      .device = device,
+      .mesh = mesh,
+      .random = Random(static_cast<std::uint64_t>(settings.run.seed)).child("weights"),
+      .memory = settings.memory,
+      .sharing = {.zero = static_cast<int>(settings.parallel.zero),
+                  .bucket_megabytes = settings.training.bucket_megabytes},
+      .separate_masters = entry_of(settings.training.optimizer.kind).separate_masters,
+      .tuning = settings.training.tuning,
+      .smoothing = settings.training.label_smoothing,
+      .sampling = settings.training.sampling,
+      .policy = settings.training.policy,
+      .image = ids.image,
+      .steps = settings.training.scheduled_updates()};
+}
+
+std::int64_t RunConfig::longest() const {
+  return task_kind().reads_streams ? data.segment : data.buckets.longest_columns();
+}
+
+std::vector<ValidationMetric> validation_metrics(const RunConfig& settings) {
+  const TaskSpec& task = settings.task_kind();
+  std::vector<ValidationMetric> goals = task.goals;
+  if (settings.training.validation_decoded > 0)
+    goals.insert(goals.end(), task.decoded_goals.begin(), task.decoded_goals.end());
+  return goals;
+}
+
+std::string keep_best_problem(const RunConfig& settings) {
+  const std::string& wanted = settings.checkpoint.keep_best;
+  if (wanted.empty()) return "";
+  if (settings.data.validation.empty())
+    return fmt::format(
+        "checkpoint.best_metric: found {} without data.validation, on which it is measured",
+        wanted);
+  if (wanted == "bits_per_byte" && settings.data.format == DataFormat::tokens)
+    return "checkpoint.best_metric: found bits_per_byte, and data.format is tokens, whose bytes of "
+           "text are not known; loss is";
+  const auto has = [&](const std::vector<ValidationMetric>& goals) {
+    return std::ranges::any_of(goals,
+                               [&](const ValidationMetric& goal) { return goal.figure == wanted; });
+  };
+  const std::vector<ValidationMetric> goals = validation_metrics(settings);
+  if (has(goals)) return "";
+  if (has(settings.task_kind().decoded_goals))
+    return fmt::format(
+        "checkpoint.best_metric: found {}, which is measured on what is decoded: set "
+        "training.validation.num_decoded_examples to the number of examples",
+        wanted);
+  std::vector<std::string> names;
+  for (const ValidationMetric& goal : goals) names.push_back(goal.figure);
+  return fmt::format("checkpoint.best_metric: found {}, a validation of run.task: {} gives {}",
+                     wanted,
+                     settings.task,
+                     fmt::join(names, ", "));
+}
+
+std::string samples_problem(const RunConfig& settings) {
+  const std::int64_t wanted = settings.metrics.samples;
+  if (wanted == 0) return "";
+  if (!settings.task_kind().has_samples)
+    return fmt::format(
+        "metrics.num_samples: found {}, and a model of run.task: {} writes no texts to show; set "
+        "it to "
+        "0",
+        wanted,
+        settings.task);
+  if (settings.data.validation.empty())
+    return fmt::format(
+        "metrics.num_samples: found {} without data.validation, of which samples are made", wanted);
+  return "";
+}
+
+std::string batch_problem(const RunConfig& settings, std::int64_t data_ranks) {
+  if (!settings.task_kind().reads_streams) return "";
+  if (settings.data.batch % data_ranks == 0) return "";
+  return fmt::format(
+      "data.global_batch_size is {}, which does not divide by parallel.data_parallel_size = {}; a "
+      "data rank takes whole "
+      "streams",
+      settings.data.batch,
+      data_ranks);
+}
+
+std::string minibatch_problem(const RunConfig& settings, std::int64_t data_ranks) {
+  const std::int64_t groups = settings.data.rollouts.minibatches;
+  const std::int64_t environments = settings.data.batch / data_ranks;
+  if (!settings.task_kind().is_policy || environments % groups == 0) return "";
+  return fmt::format(
+      "ppo.num_minibatches is {}, which does not divide the {} environments of a data rank "
+      "(data.global_batch_size {} over {} data ranks)",
+      groups,
+      environments,
+      settings.data.batch,
+      data_ranks);
+}
+
+std::string segment_problem(const RunConfig& settings, std::int64_t context_ranks) {
+  if (!settings.task_kind().reads_streams)
+    return context_problem(settings.data.buckets, context_ranks);
+  if (context_ranks == 1 || settings.data.segment % (2 * context_ranks) == 0) return "";
+  return fmt::format(
+      "data.seq_length is {}, which does not divide by 2 x parallel.context_parallel_size = {}; a "
+      "context rank "
+      "reads a piece from either end of a segment",
+      settings.data.segment,
+      2 * context_ranks);
+}
+
+std::string accumulation_problem(const RunConfig& settings,
+                                 std::optional<std::int64_t> data_ranks) {
+  if (!settings.task_kind().reads_streams) return "";
+  const std::int64_t groups =
+      settings.task_kind().is_policy ? settings.data.rollouts.minibatches : 1;
+  const std::int64_t streams = settings.data.batch / data_ranks.value_or(1) / groups;
+  if (streams % settings.training.accumulation == 0) return "";
+  if (!data_ranks)
+    return fmt::format(
+        "training.gradient_accumulation_steps is {}, which does not divide data.global_batch_size "
+        "= {}",
+        settings.training.accumulation,
+        settings.data.batch);
+  return fmt::format(
+      "training.gradient_accumulation_steps is {}, which does not divide the {} streams of a data "
+      "rank "
+      "(data.global_batch_size {} over {} data ranks)",
+      settings.training.accumulation,
+      streams,
+      settings.data.batch,
+      *data_ranks);
+}
+
+void require_divisible(const RunConfig& settings, const MeshShape& mesh) {
+  throw_if_error(batch_problem(settings, mesh.data));
+  throw_if_error(minibatch_problem(settings, mesh.data));
+  throw_if_error(segment_problem(settings, mesh.context));
+  throw_if_error(accumulation_problem(settings, mesh.data));
+}
+
+}  // namespace longspan

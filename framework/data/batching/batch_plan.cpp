@@ -1,0 +1,207 @@
+#include "framework/data/batching/batch_plan.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "framework/core/error.h"
+#include "framework/data/corpus/shuffled_order.h"
+
+namespace longspan {
+
+namespace {
+
+// A bucket is sorted by the other side's length once it holds so many batches: few enough to be
+// filled often, enough for little padding.
+constexpr std::int64_t batches_of_bucket = 8;
+constexpr std::int64_t any_rows = std::numeric_limits<std::int64_t>::max();
+
+// A number in 0 .. bound - 1 for each place in a shuffle.
+class Draws {
+ public:
+  explicit Draws(const Random& place) : place_(place) {}
+  std::uint32_t below(std::uint64_t bound, std::uint64_t element) {
+    if (element / 4 != block_) words_ = place_.block(block_ = element / 4);
+    return static_cast<std::uint32_t>((words_[element % 4] * bound) >> 32);
+  }
+
+ private:
+  Random place_;
+  std::uint64_t block_ = std::numeric_limits<std::uint64_t>::max();
+  std::array<std::uint32_t, 4> words_ = {};
+};
+
+template <typename T>
+void shuffle(std::vector<T>& values, const Random& place) {
+  Draws draws(place);
+  for (std::size_t i = values.size(); i > 1; --i)
+    std::swap(values[i - 1], values[draws.below(i, i)]);
+}
+
+// Puts examples into batches of the plan in their order. With `keep_last` the last batch, which
+// could hold more, is not made; returns how many examples were taken.
+std::size_t cut(std::span<const std::uint32_t> examples,
+                const ColumnsOf& columns_of,
+                std::int64_t budget,
+                std::int64_t most_rows,
+                bool keep_last,
+                BatchPlan& plan) {
+  std::size_t begin = 0;
+  const auto emit = [&](std::size_t end) {
+    const std::int64_t first = std::ssize(plan.order);
+    plan.order.insert(plan.order.end(),
+                      examples.begin() + static_cast<std::ptrdiff_t>(begin),
+                      examples.begin() + static_cast<std::ptrdiff_t>(end));
+    plan.batches.push_back({first, std::ssize(plan.order)});
+    begin = end;
+  };
+  Lengths widest;
+  for (std::size_t i = 0; i < examples.size(); ++i) {
+    const Lengths columns = columns_of(examples[i]);
+    const Lengths with = {std::max(widest.source, columns.source),
+                          std::max(widest.target, columns.target)};
+    const auto rows = static_cast<std::int64_t>(i - begin) + 1;
+    if (rows > 1 && (rows > most_rows || rows * with.total() > budget)) {
+      emit(i);
+      widest = columns;
+    } else {
+      widest = with;
+    }
+  }
+  if (!keep_last && begin < examples.size()) emit(examples.size());
+  return begin;
+}
+
+// The longest examples first, those of equal columns in their order.
+BatchPlan longest_first(std::vector<std::uint32_t> examples,
+                        const ColumnsOf& columns_of,
+                        std::int64_t budget,
+                        std::int64_t most_rows) {
+  std::erase_if(examples, [&](std::uint32_t i) { return columns_of(i).target == 0; });
+  std::ranges::sort(examples, [&](std::uint32_t a, std::uint32_t b) {
+    const Lengths x = columns_of(a);
+    const Lengths y = columns_of(b);
+    return std::tuple(y.target, y.source, a) < std::tuple(x.target, x.source, b);
+  });
+  BatchPlan plan;
+  cut(examples, columns_of, budget, most_rows, false, plan);
+  return plan;
+}
+
+void require_countable(std::int64_t count) {
+  if (count > std::numeric_limits<std::uint32_t>::max())
+    throw DataError("{} examples are more than can be batched, which are {}",
+                    count,
+                    std::numeric_limits<std::uint32_t>::max());
+}
+
+}  // namespace
+
+BatchPlan shuffled_batches(std::int64_t count,
+                           const ColumnsOf& columns_of,
+                           std::int64_t budget,
+                           const Random& place) {
+  require_countable(count);
+  struct Bucket {
+    std::vector<std::uint32_t> examples;
+    std::int64_t elements = 0;
+  };
+  std::vector<std::uint32_t> examples(static_cast<std::size_t>(count));
+  std::iota(examples.begin(), examples.end(), 0);
+  shuffle(examples, place.child("examples"));
+  const auto by_source = [&](std::uint32_t a, std::uint32_t b) {
+    return columns_of(a).source < columns_of(b).source;
+  };
+  BatchPlan plan;
+  plan.order.reserve(examples.size());
+  std::map<std::int64_t, Bucket> buckets;  // by columns of the target
+  for (const std::uint32_t example : examples) {
+    const Lengths columns = columns_of(example);
+    if (columns.target == 0) continue;
+    Bucket& bucket = buckets[columns.target];
+    bucket.examples.push_back(example);
+    bucket.elements += columns.total();
+    if (bucket.elements < batches_of_bucket * budget) continue;
+    std::ranges::stable_sort(bucket.examples, by_source);
+    const auto taken = cut(bucket.examples, columns_of, budget, any_rows, true, plan);
+    bucket.examples.erase(bucket.examples.begin(),
+                          bucket.examples.begin() + static_cast<std::ptrdiff_t>(taken));
+    bucket.elements = 0;
+    for (const std::uint32_t left : bucket.examples) bucket.elements += columns_of(left).total();
+  }
+  std::vector<std::uint32_t> left;
+  for (auto& [target, bucket] : buckets) {
+    std::ranges::stable_sort(bucket.examples, by_source);
+    left.insert(left.end(), bucket.examples.begin(), bucket.examples.end());
+  }
+  cut(left, columns_of, budget, any_rows, false, plan);
+  shuffle(plan.batches, place.child("batches"));
+  return plan;
+}
+
+BatchPlan sorted_batches(std::int64_t count,
+                         const ColumnsOf& columns_of,
+                         std::int64_t budget,
+                         std::int64_t most_rows) {
+  require_countable(count);
+  std::vector<std::uint32_t> examples(static_cast<std::size_t>(count));
+  std::iota(examples.begin(), examples.end(), 0);
+  return longest_first(std::move(examples), columns_of, budget, most_rows);
+}
+
+BatchPlan sampled_batches(std::int64_t count,
+                          const ColumnsOf& columns_of,
+                          std::int64_t budget,
+                          std::int64_t batches,
+                          const Random& place) {
+  require_countable(count);
+  require(batches >= 1, "a sample of {} batches", batches);
+  const auto plan_of = [&](std::int64_t first) {
+    std::vector<std::uint32_t> examples;
+    for (std::int64_t i = 0; i < first; ++i)
+      examples.push_back(static_cast<std::uint32_t>(shuffled_index(place, count, i)));
+    return longest_first(std::move(examples), columns_of, budget, any_rows);
+  };
+  BatchPlan plan;
+  const auto fits = [&](std::int64_t first) {
+    BatchPlan found = plan_of(first);
+    if (std::ssize(found.batches) > batches) return false;
+    plan = std::move(found);
+    return true;
+  };
+  // The most that fit are between `least`, which do, and `most`, which do not.
+  std::int64_t least = 0, most = std::min<std::int64_t>(batches, count);
+  while (fits(most)) {
+    least = most;
+    if (most == count) return plan;
+    most = std::min(2 * most, count);
+  }
+  while (most - least > 1) {
+    const std::int64_t middle = least + (most - least) / 2;
+    (fits(middle) ? least : most) = middle;
+  }
+  return plan;
+}
+
+std::uint64_t fingerprint(const BatchPlan& plan) {
+  const std::array<std::uint64_t, 2> hashes = {
+      XXH3_64bits(plan.order.data(), plan.order.size() * sizeof plan.order.front()),
+      XXH3_64bits(plan.batches.data(), plan.batches.size() * sizeof plan.batches.front())};
+  return XXH3_64bits(hashes.data(), sizeof hashes);
+}
+
+std::vector<std::vector<std::size_t>> examples_of(const BatchPlan& plan) {
+  std::vector<std::vector<std::size_t>> batches;
+  for (const Range& range : plan.batches)
+    batches.emplace_back(plan.order.begin() + range.begin, plan.order.begin() + range.end);
+  return batches;
+}
+
+}  // namespace longspan

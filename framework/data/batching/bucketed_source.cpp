@@ -1,0 +1,98 @@
+#include "framework/data/batching/bucketed_source.h"
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+BucketedSource::BucketedSource(std::shared_ptr<const Examples> examples,
+                               const BucketOptions& options,
+                               std::uint64_t seed,
+                               const BatchShard& division)
+    : lengths_(std::move(examples), options, EachCounts::no), seed_(seed), division_(division) {
+  begin(0);
+}
+
+Random BucketedSource::place_of(std::int64_t epoch) const {
+  return Random(seed_).child("data").child(static_cast<std::uint64_t>(epoch));
+}
+
+void BucketedSource::begin(std::int64_t epoch) {
+  plan_ = shuffled_batches(
+      lengths_.examples().size(),
+      [this](std::int64_t example) { return lengths_.columns(example); },
+      lengths_.options().batch_tokens,
+      place_of(epoch));
+  fingerprint_ = fingerprint(plan_);
+  epoch_ = epoch;
+  next_ = 0;
+}
+
+Batch BucketedSource::next() {
+  if (next_ == batches_of_epoch()) begin(epoch_ + 1);
+  const Range& range = plan_.batches[static_cast<std::size_t>(next_)];
+  const auto examples =
+      std::span<const std::uint32_t>(plan_.order)
+          .subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
+  Batch batch = read_rows(lengths_,
+                          examples,
+                          division_,
+                          place_of(epoch_).child("subwords"),
+                          lengths_.options().subword_sampling);
+  batch.place = fmt::format("at place {} of epoch {}", next_, epoch_);
+  ++next_;
+  return batch;
+}
+
+std::vector<BatchShape> BucketedSource::shapes() const {
+  return shapes_of(plan_, [this](std::int64_t example) { return lengths_.columns(example); });
+}
+
+Tensor BucketedSource::cursors() const {
+  const std::array<std::int64_t, 4> state = {
+      epoch_, next_, batches_of_epoch(), static_cast<std::int64_t>(fingerprint_)};
+  return Tensor::from<std::int64_t>(state, {1, 4}, Device::cpu(), MemoryTag::workspace);
+}
+
+void BucketedSource::restore(const Tensor& cursors) {
+  const bool is_old = cursors.shape() == Shape{1, 2};
+  if (cursors.dtype() != DType::i64 || (!is_old && cursors.shape() != Shape{1, 4}))
+    throw DataError("cursors of shape {} do not fit examples in batches; [1, 4] i64 is needed",
+                    cursors.shape().to_string());
+  const auto values = cursors.span<std::int64_t>();
+  const std::int64_t epoch = values[0];
+  const std::int64_t batches = values[1];
+  restored_.clear();
+  if (epoch >= 0 && epoch != epoch_) begin(epoch);
+  // An older version said neither; its batches were made by another rule.
+  const std::optional<std::int64_t> had = is_old ? std::nullopt : std::optional(values[2]);
+  if (epoch < 0 || batches < 0 || (had && batches > *had))
+    throw DataError(
+        "{}: batch {} of epoch {} is to be read next, but an epoch has {} batches; was the "
+        "checkpoint made with other data, or another data.global_batch_tokens or run.seed?",
+        lengths_.examples().path(),
+        batches,
+        epoch,
+        had.value_or(batches_of_epoch()));
+  next_ = batches;
+  if (batches == 0) return;
+  if (had && static_cast<std::uint64_t>(values[3]) == fingerprint_) return;
+  begin(epoch + 1);
+  if (batches == had) return;
+  restored_ = fmt::format(
+      "{}: its batches are not those that the checkpoint was reading, as with other data, another "
+      "run.seed, data.global_batch_tokens, data.max_length, data.overlong_examples, "
+      "data.pad_to_multiple_of or data.tokenizer.sampling_alpha, or another version of longspan: "
+      "the run goes on at the beginning of epoch {}, and what was left of epoch {} after {}{} "
+      "batches is left out",
+      lengths_.examples().path(),
+      epoch + 1,
+      epoch,
+      batches,
+      had ? fmt::format(" of {}", *had) : "");
+}
+
+}  // namespace longspan

@@ -1,0 +1,103 @@
+#include "framework/data/corpus/document_form.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+
+#include "framework/core/error.h"
+#include "framework/core/quote.h"
+#include "framework/data/corpus/json_field.h"
+#include "framework/data/tokenization/sentencepiece_model.h"
+#include "framework/data/tokenization/tokenizer.h"
+#include "framework/options/options.h"
+#include "framework/tokenizers/json_tokenizer.h"
+
+namespace longspan {
+
+std::string_view name_of(DocumentBoundary boundary) {
+  switch (boundary) {
+    case DocumentBoundary::none:
+      return "none";
+    case DocumentBoundary::file:
+      return "document";
+    case DocumentBoundary::line:
+      return "line";
+    case DocumentBoundary::paragraph:
+      return "paragraph";
+  }
+  throw Failure("a boundary of documents without a name");
+}
+
+void declare(OptionTable& table, DocumentFormat& form) {
+  table.add("data.documents.sample_by",
+            form.boundary,
+            "what a document of a text is: nothing (none: one text from end to end), a "
+            "whole file (document), a line, or a paragraph, with blank lines between them. Each "
+            "line of a file of JSON lines (data.documents.text_field) is a document of its own, "
+            "whatever this says. Texts may be packed by gzip or zstd; a document has at most 1 GiB",
+            {{"none", DocumentBoundary::none},
+             {"document", DocumentBoundary::file},
+             {"line", DocumentBoundary::line},
+             {"paragraph", DocumentBoundary::paragraph}});
+  table.add("data.documents.text_field",
+            form.field,
+            "the field that has the text of the JSON object in each line of a file NAME.jsonl, "
+            "NAME.ndjson or NAME.json; set, also of a file with another name whose first line has "
+            "the field. none: text",
+            not_empty());
+  table.add("data.documents.end_token",
+            form.end_of_text,
+            "a token that is added after each document: its id, or what it is called in the "
+            "tokenizer, as \"<|endoftext|>\"",
+            not_empty());
+}
+
+bool is_json_lines(const InputFile& file, const DocumentFormat& form) {
+  const std::string name = lower_case(std::filesystem::path(file.path()).filename().string());
+  const auto is_named = [&name](std::string_view end) {
+    return std::ranges::any_of(std::array{"", ".gz", ".zst"}, [&](const char* packing) {
+      return name.ends_with(std::string(end) + packing);
+    });
+  };
+  const bool is_lines = is_named(".jsonl") || is_named(".ndjson");
+  const bool is_json = is_named(".json");
+  if (!is_lines && !is_json && !form.field) return false;
+  const JsonBeginning found = beginning_of(file);
+  const bool is_whole = form.boundary == DocumentBoundary::file;
+  if (found.is_array_of_objects && (is_lines || (is_json && (!is_whole || form.field))))
+    throw DataError(
+        "{}: expected an object of JSON in each line, found an array of objects; write a line of "
+        "each with jq -c '.[]' FILE > NAME.jsonl",
+        file.path());
+  if (is_lines) return true;
+  const bool has_field = std::ranges::find(found.fields, form.text_field()) != found.fields.end();
+  return found.is_object && (has_field || (is_json && !is_whole));
+}
+
+bool has_documents(const InputFile& file, const DocumentFormat& form) {
+  return form.boundary != DocumentBoundary::none || is_json_lines(file, form);
+}
+
+std::optional<std::int64_t> end_of_text_id(const DocumentFormat& form, const Tokenizer& tokenizer) {
+  if (!form.end_of_text) return std::nullopt;
+  const std::string& name = *form.end_of_text;
+  std::int64_t id = -1;
+  if (const JsonTokenizer* const json = tokenizer.json_tokenizer()) id = json->id_of(name);
+  if (const SentencePieceModel* const model = tokenizer.subword_model()) id = model->id_of(name);
+  if (id >= 0) return id;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+  const bool is_id = error == std::errc() && end == name.data() + name.size() && id >= 0 &&
+                     id < tokenizer.vocabulary();
+  if (!is_id)
+    throw ConfigurationError("data.documents.end_token: found {}; wanted an id from 0 to {}{}",
+                             quote(name),
+                             tokenizer.vocabulary() - 1,
+                             tokenizer.needs_token_file()
+                                 ? ", or the name of a token that data.tokenizer.model has"
+                                 : fmt::format("; tokens of data.tokenizer.type: {} have no names",
+                                               name_of(tokenizer.kind())));
+  return id;
+}
+
+}  // namespace longspan

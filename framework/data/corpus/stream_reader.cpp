@@ -1,0 +1,127 @@
+#include "framework/data/corpus/stream_reader.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+StreamSource::StreamSource(
+    Corpus corpus, const StreamLayout& layout, int rank, int ranks, const Device& device)
+    : corpus_(std::move(corpus)),
+      layout_(layout),
+      range_(streams_of_rank(layout.streams, rank, ranks, "data.global_batch_size")),
+      stream_tokens_(corpus_.tokens() / layout.streams),
+      device_(device) {
+  require(layout_.segment >= 1, "a segment of {} tokens", layout_.segment);
+  if (stream_tokens_ <= layout_.segment)
+    throw DataError(
+        "{}: has {} tokens; data.global_batch_size = {} streams of at least data.seq_length + 1 = "
+        "{} tokens need {}",
+        corpus_.path(),
+        corpus_.tokens(),
+        layout_.streams,
+        layout_.segment + 1,
+        layout_.streams * (layout_.segment + 1));
+  for (std::int64_t stream = range_.begin; stream < range_.end; ++stream)
+    cursors_.push_back(cursor_at(stream, 0, 0));
+}
+
+StreamSource::Cursor StreamSource::cursor_at(std::int64_t stream,
+                                             std::int64_t position,
+                                             std::int64_t epoch) const {
+  return {position, epoch, corpus_.seek(stream * stream_tokens_ + position)};
+}
+
+std::int64_t StreamSource::offset_of(std::int64_t epoch) const {
+  // Of the last stream what an epoch leaves out.
+  const std::int64_t last = corpus_.tokens() - 1 - (layout_.streams - 1) * stream_tokens_ -
+                            batches_per_epoch() * layout_.segment;
+  return epoch == 0 ? 0 : last - (epoch - 1) % (last + 1);
+}
+
+Batch StreamSource::next() {
+  // All streams are equally long and move together: the first one speaks for all.
+  const std::int64_t epoch = cursors_[0].epoch;
+  const std::int64_t end = offset_of(epoch) + batches_per_epoch() * layout_.segment;
+  if (cursors_[0].position + layout_.segment > end) {
+    for (std::size_t i = 0; i < cursors_.size(); ++i)
+      cursors_[i] =
+          cursor_at(range_.begin + static_cast<std::int64_t>(i), offset_of(epoch + 1), epoch + 1);
+  }
+  const Shape shape{range_.count(), layout_.segment};
+  Batch batch;
+  for (const char* name : {"tokens", "targets"})
+    batch.fields[name] = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
+  batch.first_row = range_.begin;
+  batch.resets_state = cursors_[0].position == offset_of(cursors_[0].epoch);
+  batch.place = fmt::format(
+      "at token {} of each stream in epoch {}", cursors_[0].position, cursors_[0].epoch);
+  batch.counts = {{"tokens", shape.elements()}, {"bytes", 0}};
+  for (std::int64_t row = 0; row < range_.count(); ++row)
+    read_row(cursors_[static_cast<std::size_t>(row)], row, batch);
+  return batch;
+}
+
+void StreamSource::read_row(Cursor& cursor, std::int64_t row, Batch& batch) const {
+  cursor.at = corpus_.read_pairs(cursor.at,
+                                 batch.field("tokens").slice(row, row + 1).span<std::int64_t>(),
+                                 batch.field("targets").slice(row, row + 1).span<std::int64_t>(),
+                                 batch.counts["bytes"]);
+  cursor.position += layout_.segment;
+}
+
+Tensor StreamSource::cursors() const {
+  const Tensor state =
+      Tensor::empty({range_.count(), 2}, DType::i64, device_, MemoryTag::workspace);
+  const auto values = state.span<std::int64_t>();
+  for (std::size_t i = 0; i < cursors_.size(); ++i) {
+    values[2 * i] = cursors_[i].position;
+    values[2 * i + 1] = cursors_[i].epoch;
+  }
+  return state;
+}
+
+void StreamSource::restore(const Tensor& cursors) {
+  if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{range_.count(), 2})
+    throw DataError(
+        "cursors of shape {} do not fit {} streams of one text; [{}, 2] i64 is needed. Are weights "
+        "of data.train, data.shuffle and data.documents.reset_attention_mask as they were?",
+        cursors.shape().to_string(),
+        range_.count(),
+        range_.count());
+  const auto values = cursors.span<std::int64_t>();
+  std::vector<Cursor> restored;
+  for (std::size_t i = 0; i < cursors_.size(); ++i) {
+    const std::int64_t stream = range_.begin + static_cast<std::int64_t>(i);
+    const std::int64_t position = values[2 * i];
+    const std::int64_t epoch = values[2 * i + 1];
+    const std::int64_t last = corpus_.tokens() - 1 - (layout_.streams - 1) * stream_tokens_;
+    if (position < 0 || position > last || epoch < 0)
+      throw DataError(
+          "{}: stream {} is to go on at token {} of epoch {}, but it has {} tokens; was the "
+          "checkpoint made with other data?",
+          corpus_.path(),
+          stream,
+          position,
+          epoch,
+          stream_tokens_);
+    if (position != values[0] || epoch != values[1])
+      throw DataError(
+          "{}: stream {} is to go on at token {} of epoch {} and stream {} at token {} of epoch "
+          "{}; streams of one corpus move together",
+          corpus_.path(),
+          range_.begin,
+          values[0],
+          values[1],
+          stream,
+          position,
+          epoch);
+    restored.push_back(cursor_at(stream, position, epoch));
+  }
+  cursors_ = std::move(restored);
+}
+
+}  // namespace longspan

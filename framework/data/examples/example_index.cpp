@@ -1,0 +1,44 @@
+#include "framework/data/examples/example_index.h"
+
+#include <cstring>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+void ExampleIndex::add(std::int64_t offset, std::int64_t tokens, std::string_view place) {
+  if (tokens > most_tokens)
+    throw DataError("{}: has {} tokens; at most {} are possible", place, tokens, most_tokens);
+  if (offset > most_offset)
+    throw DataError("{}: begins at byte {}; files of at most {} bytes are possible",
+                    place,
+                    offset,
+                    most_offset + 1);
+  require(offset >= 0 && tokens >= 0, "an example of {} tokens at byte {}", tokens, offset);
+  constexpr std::uint64_t offset_bits = most_offset;
+  constexpr std::uint64_t token_bits = most_tokens;
+  entries_.push_back({static_cast<std::uint64_t>(offset) & offset_bits,
+                      static_cast<std::uint64_t>(tokens) & token_bits});
+}
+
+std::string ExampleIndex::bytes() const {
+  std::string result(sizeof(end_) + entries_.size() * sizeof(Entry), '\0');
+  std::memcpy(result.data(), &end_, sizeof(end_));
+  if (!entries_.empty())
+    std::memcpy(result.data() + sizeof(end_), entries_.data(), result.size() - sizeof(end_));
+  return result;
+}
+
+ExampleIndex ExampleIndex::from_bytes(std::string_view bytes) {
+  ExampleIndex index;
+  require(bytes.size() >= sizeof(end_) && (bytes.size() - sizeof(end_)) % sizeof(Entry) == 0,
+          "an index of {} bytes",
+          bytes.size());
+  std::memcpy(&index.end_, bytes.data(), sizeof(end_));
+  index.entries_.resize((bytes.size() - sizeof(end_)) / sizeof(Entry));
+  if (!index.entries_.empty())
+    std::memcpy(index.entries_.data(), bytes.data() + sizeof(end_), bytes.size() - sizeof(end_));
+  return index;
+}
+
+}  // namespace longspan

@@ -1,0 +1,220 @@
+#include "framework/data/examples/image_examples.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <vector>
+
+#include "framework/core/error.h"
+#include "framework/data/corpus/decompressed_file.h"
+#include "framework/data/examples/class_rows.h"
+#include "framework/data/examples/idx_file.h"
+#include "framework/data/examples/image_folder.h"
+#include "framework/data/examples/png_image.h"
+#include "framework/data/rank_zero.h"
+
+namespace longspan {
+
+namespace {
+
+class ImageExamples : public Examples {
+ public:
+  // `names`: the labels of the images; `place` begins the message for those that are unknown.
+  ImageExamples(const ImageShape& shape,
+                LabelSet labels,
+                const std::vector<std::string>& names,
+                const std::string& place,
+                UnknownLabels unknown)
+      : shape_(shape), labels_(std::move(labels)), unknown_(unknown) {
+    try {
+      for (const std::string& name : names) labels_.id_at(name, "label", place);
+    } catch (const DataError& error) {
+      if (unknown == UnknownLabels::refused) throw;
+      label_problem_ = error.what();
+    }
+  }
+
+  std::optional<ImageShape> image() const override { return shape_; }
+  std::string label_problem() const override { return label_problem_; }
+
+  bool can_be_cut() const override { return false; }
+  Lengths lengths(std::int64_t /*example*/) const override { return {0, values()}; }
+
+  Batch read(const BatchRequest& request) const override {
+    const auto read_row = [&](std::int64_t example, std::span<std::int64_t> row) -> ClassRow {
+      read_pixels(example, row.first(static_cast<std::size_t>(values())));
+      return {.length = values(), .bytes = values(), .label = label_id(example)};
+    };
+    return read_class_rows(request, "pixels", read_row);
+  }
+
+ protected:
+  std::int64_t values() const { return shape_.values(); }
+  // Nothing of an image that has none.
+  virtual std::optional<std::string> label(std::int64_t example) const = 0;
+  virtual void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const = 0;
+
+ private:
+  std::int64_t label_id(std::int64_t example) const {
+    const std::optional<std::string> name = label(example);
+    if (!name) return ignored_target;
+    return unknown_ == UnknownLabels::taken ? labels_.id_of(*name)
+                                            : labels_.id_at(*name, "label", place(example));
+  }
+
+  ImageShape shape_;
+  LabelSet labels_;
+  UnknownLabels unknown_;
+  std::string label_problem_;
+};
+
+// The names of the labels that the file has.
+std::vector<std::string> names_of(const IdxFile& labels) {
+  std::vector<char> bytes(static_cast<std::size_t>(labels.size()));
+  labels.read(0, bytes);
+  std::vector<std::string> names;
+  for (const unsigned char value : std::set<unsigned char>(bytes.begin(), bytes.end()))
+    names.push_back(std::to_string(value));
+  return names;
+}
+
+IdxFile open_idx_labels(const ConfigPath& path, const Communicator& all) {
+  return IdxFile(path, 1, "labels", all);
+}
+
+ImageShape image_shape(const IdxFile& images) { return {images.axes()[1], images.axes()[2], 1}; }
+
+std::vector<std::int64_t> read_image(const IdxFile& images, std::int64_t image) {
+  std::vector<char> bytes(static_cast<std::size_t>(images.elements()));
+  images.read(image, bytes);
+  std::vector<std::int64_t> pixels(bytes.size());
+  std::ranges::transform(
+      bytes, pixels.begin(), [](char byte) { return static_cast<unsigned char>(byte); });
+  return pixels;
+}
+
+// Whether an image is none of PNG: an IDX file begins with two bytes of 0, or is compressed.
+bool is_idx(const std::string& path) {
+  const InputFile file(path);
+  std::string first(static_cast<std::size_t>(std::min<std::int64_t>(2, file.size())), '\0');
+  file.copy(0, first);
+  return first == std::string(2, '\0') || detect_compression(file) != Compression::none;
+}
+
+// As rank 0 sees it: what is opened together depends on it.
+bool is_file(const ConfigPath& path, const Communicator& all) {
+  std::error_code unused;
+  const bool found = all.rank() == 0 && std::filesystem::is_regular_file(path.text(), unused);
+  return all.broadcast(std::string(found ? "file" : "folder"), 0) == "file";
+}
+
+class IdxImages final : public ImageExamples {
+ public:
+  IdxImages(IdxFile images,
+            std::optional<IdxFile> numbers,
+            const LabelSet& labels,
+            UnknownLabels unknown)
+      : ImageExamples(image_shape(images),
+                      labels,
+                      numbers ? names_of(*numbers) : std::vector<std::string>(),
+                      numbers ? numbers->file().path() : "",
+                      unknown),
+        images_(std::move(images)),
+        numbers_(std::move(numbers)) {
+    if (numbers_ && images_.size() != numbers_->size())
+      throw DataError("{}: has {} images, and {} has {} labels",
+                      path(),
+                      images_.size(),
+                      numbers_->file().path(),
+                      numbers_->size());
+  }
+
+  std::int64_t size() const override { return images_.size(); }
+  const std::string& path() const override { return images_.file().path(); }
+  std::string place(std::int64_t example) const override {
+    return fmt::format("{}: image {}", path(), example);
+  }
+
+ protected:
+  std::optional<std::string> label(std::int64_t example) const override {
+    if (!numbers_) return std::nullopt;
+    char value = 0;
+    numbers_->read(example, std::span(&value, 1));
+    return std::to_string(static_cast<unsigned char>(value));
+  }
+  void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const override {
+    std::ranges::copy(read_image(images_, example), pixels.begin());
+  }
+
+ private:
+  IdxFile images_;
+  std::optional<IdxFile> numbers_;
+};
+
+class PngImages final : public ImageExamples {
+ public:
+  PngImages(ImageFolder folder, const LabelSet& labels, UnknownLabels unknown)
+      : ImageExamples(folder.shape, labels, folder.labels(), folder.path, unknown),
+        folder_(std::move(folder)) {}
+
+  std::int64_t size() const override { return std::ssize(folder_.files); }
+  const std::string& path() const override { return folder_.path; }
+  std::string place(std::int64_t example) const override {
+    return folder_.path + "/" + folder_.files[static_cast<std::size_t>(example)];
+  }
+
+ protected:
+  std::optional<std::string> label(std::int64_t example) const override {
+    return label_of(folder_.files[static_cast<std::size_t>(example)]);
+  }
+  void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const override {
+    const PngImage image = read_png(place(example));
+    if (image.shape != folder_.shape)
+      throw DataError("{}: was changed while it was read", place(example));
+    std::ranges::copy(image.values, pixels.begin());
+  }
+
+ private:
+  ImageFolder folder_;
+};
+
+}  // namespace
+
+LabelSet learn_image_labels(const ImageFiles& files,
+                            const Communicator& all,
+                            const ProgressCallback& listener) {
+  if (files.labels.empty() && is_file(files.images, all)) return LabelSet({"image"});
+  if (files.labels.empty())
+    return LabelSet(open_image_folder(files.images, all, listener).labels());
+  return LabelSet(names_of(open_idx_labels(files.labels, all)));
+}
+
+std::vector<Pixels> read_images(const std::string& path, const Communicator& all) {
+  if (!is_idx(path)) {
+    const PngImage image = read_png(path);
+    return {{image.shape, {image.values.begin(), image.values.end()}}};
+  }
+  const IdxFile images(path, 3, "images", all);
+  std::vector<Pixels> result;
+  for (std::int64_t i = 0; i < images.size(); ++i)
+    result.push_back({image_shape(images), read_image(images, i)});
+  return result;
+}
+
+std::shared_ptr<const Examples> open_images(const ImageFiles& files,
+                                            const LabelSet& labels,
+                                            const Communicator& all,
+                                            const ProgressCallback& listener,
+                                            UnknownLabels unknown) {
+  if (files.labels.empty() && !is_file(files.images, all)) {
+    ImageFolder folder = open_image_folder(files.images, all, listener);
+    if (listener && !folder.note.empty()) listener({folder.path, 0, 0, folder.note});
+    return std::make_shared<const PngImages>(std::move(folder), labels, unknown);
+  }
+  IdxFile images(files.images, 3, "images", all);
+  std::optional<IdxFile> numbers;
+  if (!files.labels.empty()) numbers = open_idx_labels(files.labels, all);
+  return std::make_shared<const IdxImages>(std::move(images), std::move(numbers), labels, unknown);
+}
+
+}  // namespace longspan

@@ -1,0 +1,250 @@
+#include "framework/data/examples/parallel_examples.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "framework/core/error.h"
+#include "framework/core/range.h"
+#include "framework/data/corpus/document_form.h"
+#include "framework/data/corpus/lines.h"
+#include "framework/data/examples/alignments.h"
+#include "framework/data/examples/example_index.h"
+#include "framework/data/tokenization/document_encoder.h"
+#include "framework/data/tokenization/sampled_subwords.h"
+#include "framework/data/tokenization/special_token_template.h"
+
+namespace longspan {
+
+namespace {
+
+// The lines of one file, each in a frame.
+class Side {
+ public:
+  Side(const ConfigPath& path,
+       const Tokenizer& tokenizer,
+       const SpecialTokenTemplate& frame,
+       const Communicator& all,
+       const ProgressCallback& listener)
+      : file_(open_shared(path, all)),
+        tokenizer_(tokenizer),
+        frame_(frame),
+        index_(ExampleIndex::from_bytes(
+            scan_shared(file_, all, listener, [tokenizer](const auto& file, const auto& heard) {
+              return count_tokens(file, tokenizer, heard).bytes();
+            }))) {}
+
+  const InputFile& file() const { return *file_; }
+  std::int64_t lines() const { return index_.size(); }
+  // Of the text alone, and with the frame.
+  std::int64_t text_tokens(std::int64_t line) const { return index_.tokens(line); }
+  std::int64_t tokens(std::int64_t line) const { return text_tokens(line) + frame_.tokens(); }
+  // Where in a line of so many tokens those of its text are.
+  Range text_of(std::int64_t tokens) const {
+    return {std::ssize(frame_.before()), tokens - std::ssize(frame_.after())};
+  }
+  std::string place(std::int64_t line) const { return line_location(file_->path(), line + 1); }
+
+  struct Row {
+    std::vector<std::int64_t> ids;
+    std::int64_t bytes = 0;  // of the text of these tokens
+  };
+
+  // At most `request.longest` tokens, and no more than `most`.
+  Row read(std::int64_t line,
+           std::int64_t most,
+           const BatchRequest& request,
+           const Random& random) const {
+    const std::string bytes = read_bytes(*file_, index_.begin(line), index_.end(line));
+    const std::string_view text = without_line_end(bytes);
+    const std::int64_t kept = request.longest > 0 ? std::min(most, request.longest) : most;
+    const std::int64_t room = frame_.room(kept, place(line));
+    std::vector<std::int64_t> ids = request.subword_sampling > 0
+                                        ? sample_subwords(tokenizer_,
+                                                          text,
+                                                          request.subword_sampling,
+                                                          static_cast<std::size_t>(room),
+                                                          random,
+                                                          place(line))
+                                        : tokenizer_.encode(text, place(line));
+    const bool is_empty = ids.empty();
+    const std::int64_t bytes_read = std::ssize(ids) > room
+                                        ? bytes_of_tokens(tokenizer_, text, room, place(line))
+                                        : std::ssize(text);
+    ids = add_special_tokens(frame_, std::move(ids), place(line), request.longest > 0 ? kept : 0);
+    if (is_empty || std::ssize(ids) > most)
+      throw DataError("{}: was changed while it was read", place(line));
+    return {std::move(ids), bytes_read};
+  }
+
+ private:
+  static ExampleIndex count_tokens(const InputFile& file,
+                                   const Tokenizer& tokenizer,
+                                   const ProgressCallback& heard) {
+    if (is_json_lines(file, {}))
+      throw DataError(
+          "{}: expected lines of text, found JSON lines, which run.task: language_modeling reads; "
+          "extract the text with jq -r .FIELD FILE > TEXT",
+          file.path());
+    ExampleIndex index;
+    for_each_line_block(file, heard, [&](std::span<const Line> lines) {
+      std::vector<std::int64_t> tokens(lines.size());
+      parallel_for(lines.size(), [&](std::size_t i) {
+        const std::string place = line_location(file.path(), lines[i].number);
+        tokens[i] = std::ssize(tokenizer.encode(lines[i].text, place));
+        if (tokens[i] == 0)
+          throw DataError("{}: is empty; each line of a pair of files needs text", place);
+      });
+      for (std::size_t i = 0; i < lines.size(); ++i)
+        index.add(lines[i].offset, tokens[i], line_location(file.path(), lines[i].number));
+    });
+    index.finish(file.size());
+    return index;
+  }
+
+  SharedFile file_;
+  Tokenizer tokenizer_;
+  SpecialTokenTemplate frame_;
+  ExampleIndex index_;
+};
+
+class PairExamples final : public Examples {
+ public:
+  PairExamples(Side source, Side target, const SpecialTokenIds& ids)
+      : source_(std::move(source)), target_(std::move(target)), ids_(ids) {
+    if (source_.lines() == target_.lines()) return;
+    const bool source_is_longer = source_.lines() > target_.lines();
+    const Side& longer = source_is_longer ? source_ : target_;
+    const Side& shorter = source_is_longer ? target_ : source_;
+    throw DataError(
+        "{}: has {} lines and {} has {}: line {} has no other side; line n of one file belongs to "
+        "line n of the other",
+        longer.place(shorter.lines()),
+        longer.lines(),
+        shorter.file().path(),
+        shorter.lines(),
+        shorter.lines() + 1);
+  }
+
+  // Collective.
+  void open_links(const ConfigPath& path,
+                  const Communicator& all,
+                  const ProgressCallback& listener) {
+    links_.emplace(
+        path, size(), [this](std::int64_t pair) { return text_lengths(pair); }, all, listener);
+  }
+
+  std::int64_t size() const override { return target_.lines(); }
+  const std::string& path() const override { return target_.file().path(); }
+  std::string place(std::int64_t example) const override {
+    return (source_.tokens(example) > target_.tokens(example) ? source_ : target_).place(example);
+  }
+  Lengths lengths(std::int64_t example) const override {
+    return {source_.tokens(example), target_.tokens(example)};
+  }
+  std::int64_t extra_columns() const override { return 1; }
+
+  Batch read(const BatchRequest& request) const override {
+    const auto rows = std::ssize(request.examples);
+    Batch batch;
+    const Tensor source = full_tensor({rows, request.columns.source}, 0);
+    const Tensor source_length = full_tensor({rows}, 0);
+    const Tensor tokens = full_tensor({rows, request.columns.target}, 0);
+    const Tensor targets = full_tensor({rows, request.columns.target}, ignored_target);
+    const Tensor length = full_tensor({rows}, 0);
+    for (const char* name : {"tokens", "source_tokens", "bytes", "rows", "cells"})
+      batch.counts[name] = 0;
+    std::vector<std::vector<AlignmentLink>> links(request.examples.size());
+    for (std::size_t row = 0; row < request.examples.size(); ++row) {
+      const std::int64_t example = request.examples[row];
+      if (example < 0) continue;
+      const Random random = request.place.child(static_cast<std::uint64_t>(example));
+      const std::vector<std::int64_t> from =
+          source_.read(example, request.columns.source, request, random.child("source")).ids;
+      const auto [to, bytes] =
+          target_.read(example, request.columns.target - 1, request, random.child("target"));
+      std::ranges::copy(from, row_of(source, row).begin());
+      row_of(tokens, row)[0] = ids_.begin;
+      std::ranges::copy(to, row_of(tokens, row).begin() + 1);
+      std::ranges::copy(to, row_of(targets, row).begin());
+      row_of(targets, row)[to.size()] = ids_.end;
+      source_length.span<std::int64_t>()[row] = std::ssize(from);
+      length.span<std::int64_t>()[row] = std::ssize(to) + 1;
+      batch.counts["tokens"] += std::ssize(to) + 1;
+      batch.counts["source_tokens"] += std::ssize(from);
+      batch.counts["bytes"] += bytes + 1;
+      batch.counts["rows"] += 1;
+      batch.counts["cells"] += std::ssize(from) * (std::ssize(to) + 1);
+      if (!links_) continue;
+      links[row] = links_->read(example, text_lengths(example));
+      const Range source_text = source_.text_of(std::ssize(from));
+      const Range target_text = target_.text_of(std::ssize(to));
+      for (AlignmentLink& link : links[row]) {
+        link.source += source_text.begin;
+        link.target += target_text.begin;
+      }
+      std::erase_if(links[row], [&](const AlignmentLink& link) {
+        return link.source >= source_text.end || link.target >= target_text.end;
+      });
+    }
+    batch.fields = {{"source", source},
+                    {"source_length", source_length},
+                    {"tokens", tokens},
+                    {"targets", targets},
+                    {"length", length}};
+    if (links_) add_links(links, batch);
+    return batch;
+  }
+
+ private:
+  Lengths text_lengths(std::int64_t example) const {
+    return {source_.text_tokens(example), target_.text_tokens(example)};
+  }
+
+  void add_links(const std::vector<std::vector<AlignmentLink>>& links, Batch& batch) const {
+    std::size_t most = 1;
+    for (const auto& of_row : links) most = std::max(most, of_row.size());
+    const Tensor field = full_tensor({std::ssize(links), static_cast<std::int64_t>(most), 2}, -1);
+    std::int64_t linked = 0;
+    for (std::size_t row = 0; row < links.size(); ++row) {
+      std::vector<std::int64_t> targets;
+      std::int64_t* to = field.data<std::int64_t>() + 2 * row * most;
+      for (const AlignmentLink& link : links[row]) {
+        *to++ = link.source;
+        *to++ = link.target;
+        targets.push_back(link.target);
+      }
+      std::ranges::sort(targets);
+      linked += std::unique(targets.begin(), targets.end()) - targets.begin();
+    }
+    batch.fields["links"] = field;
+    batch.counts["linked"] = linked;
+  }
+
+  Side source_;
+  Side target_;
+  SpecialTokenIds ids_;
+  std::optional<AlignmentFile> links_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Examples> open_parallel_corpus(const ConfigPath& source,
+                                                     const ConfigPath& target,
+                                                     const Tokenizer& source_tokenizer,
+                                                     const Tokenizer& target_tokenizer,
+                                                     const Communicator& all,
+                                                     const ProgressCallback& listener,
+                                                     const ConfigPath& links,
+                                                     const SpecialTokenNames& named) {
+  const SpecialTokenIds ids = sentence_ids(target_tokenizer, named);
+  Side first(source, source_tokenizer, SpecialTokenTemplate(source_tokenizer), all, listener);
+  const SpecialTokenTemplate of_target =
+      SpecialTokenTemplate(target_tokenizer).without_end(ids.end);
+  Side second(target, target_tokenizer, of_target, all, listener);
+  const auto pairs = std::make_shared<PairExamples>(std::move(first), std::move(second), ids);
+  if (!links.empty()) pairs->open_links(links, all, listener);
+  return pairs;
+}
+
+}  // namespace longspan

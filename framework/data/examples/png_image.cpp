@@ -1,0 +1,205 @@
+#include "framework/data/examples/png_image.h"
+
+#include <png.h>
+
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+
+#include "framework/core/error.h"
+#include "framework/core/quote.h"
+#include "framework/core/system_message.h"
+
+namespace longspan {
+
+namespace {
+
+constexpr std::int64_t most_values = std::int64_t{1} << 24;
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw DataError("{}: cannot be opened for reading: {}", path, errno_message());
+  std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (bytes.empty()) throw DataError("{}: is empty or cannot be read; a PNG file is needed", path);
+  return bytes;
+}
+
+// Before it reads a chunk, libpng takes as much memory as the chunk says it has bytes. Throws
+// DataError where one in front of the pixels has more than the file. What is no PNG file passes:
+// libpng says so.
+void require_chunks(const std::string& path, std::string_view bytes) {
+  constexpr std::string_view signature = "\x89PNG\r\n\x1A\n";
+  if (!bytes.starts_with(signature)) return;
+  // A chunk is its length, its name, its bytes, and their checksum.
+  constexpr std::size_t word = 4;
+  for (std::size_t at = signature.size(); at + 2 * word <= bytes.size();) {
+    const std::size_t there = bytes.size() - at - 2 * word;
+    std::size_t length = 0;
+    for (const char byte : bytes.substr(at, word))
+      length = 256 * length + static_cast<unsigned char>(byte);
+    if (bytes.substr(at + word, word) == "IDAT") return;
+    if (length > there)
+      throw DataError(
+          "{}: cannot be read as a PNG file: a chunk says it has {} bytes, {} are there",
+          path,
+          length,
+          there);
+    at += length + 3 * word;
+  }
+}
+
+// An image as its file stores it: the simplified interface of libpng would convert the values to
+// sRGB, by the file's gAMA, sRGB, iCCP and cHRM chunks, and would take those of 16 bits as linear.
+class Reader {
+ public:
+  Reader(const std::string& path, const std::string& bytes) : path_(path), rest_(bytes) {
+    require_chunks(path, bytes);
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, on_error, on_warning);
+    info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
+    struct Free {
+      Reader* reader;
+      ~Free() {
+        if (reader != nullptr) reader->free();
+      }
+    } free_on_error{this};
+    if (info_ == nullptr) throw Failure("{}: libpng has no memory for it", path);
+    read_header();
+    const bool has_colour = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_COLOR) != 0;
+    shape_ = {
+        png_get_image_height(png_, info_), png_get_image_width(png_, info_), has_colour ? 3 : 1};
+    if (shape_.height * shape_.width > most_values / shape_.channels)
+      throw DataError("{}: is an image of {} values; at most {} are possible",
+                      path,
+                      to_string(shape_),
+                      most_values);
+    free_on_error.reader = nullptr;
+  }
+  ~Reader() { free(); }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  const ImageShape& shape() const { return shape_; }
+  std::vector<std::uint8_t> values() {
+    expand();
+    const std::size_t bytes = png_get_rowbytes(png_, info_);
+    const auto height = static_cast<std::size_t>(shape_.height);
+    std::vector<png_byte> stored(bytes * height);
+    std::vector<png_bytep> rows(height);
+    for (std::size_t row = 0; row < height; ++row) rows[row] = stored.data() + row * bytes;
+    read_rows(rows.data());
+    return on_black(stored);
+  }
+
+ private:
+  // libpng leaves its functions by longjmp: each of these three has no object to destroy.
+  void read_header() {
+    if (setjmp(png_jmpbuf(png_)) != 0) refuse();
+    png_set_read_fn(png_, this, on_read);
+    png_read_info(png_, info_);
+  }
+  // Palettes to colours, 1, 2 and 4 bits to 8, what is transparent to alpha.
+  void expand() {
+    if (setjmp(png_jmpbuf(png_)) != 0) refuse();
+    png_set_expand(png_);
+    png_set_interlace_handling(png_);
+    png_read_update_info(png_, info_);
+  }
+  void read_rows(png_bytepp rows) {
+    if (setjmp(png_jmpbuf(png_)) != 0) refuse();
+    png_read_image(png_, rows);
+  }
+
+  // [height, width, channels] of 8 bits, rounded, each value times its alpha.
+  std::vector<std::uint8_t> on_black(const std::vector<png_byte>& stored) const {
+    const std::size_t width = png_get_bit_depth(png_, info_) / 8U;  // of a stored value, in bytes
+    const std::uint64_t most = width == 2 ? 0xFFFF : 0xFF;
+    const std::size_t there = png_get_channels(png_, info_);
+    const auto wanted = static_cast<std::size_t>(shape_.channels);
+    const auto value_at = [&](std::size_t at) -> std::uint64_t {
+      const png_byte* const value = stored.data() + at * width;
+      return width == 2 ? std::uint64_t{value[0]} << 8U | value[1] : value[0];
+    };
+    std::vector<std::uint8_t> values(static_cast<std::size_t>(shape_.values()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::size_t pixel = i / wanted * there;
+      const std::uint64_t alpha = there > wanted ? value_at(pixel + wanted) : most;
+      const std::uint64_t whole = most * most;
+      values[i] = static_cast<std::uint8_t>(
+          (value_at(pixel + i % wanted) * alpha * 255 + whole / 2) / whole);
+    }
+    return values;
+  }
+
+  static Reader& of(png_voidp reader) { return *static_cast<Reader*>(reader); }
+  static void on_error(png_structp png, png_const_charp message) {
+    std::snprintf(of(png_get_error_ptr(png)).message_, sizeof message_, "%s", message);
+    png_longjmp(png, 1);
+  }
+  static void on_warning(png_structp, png_const_charp) {}
+  static void on_read(png_structp png, png_bytep to, std::size_t count) {
+    Reader& reader = of(png_get_io_ptr(png));
+    if (count > reader.rest_.size()) png_error(png, "the file ends too early");
+    std::memcpy(to, reader.rest_.data(), count);
+    reader.rest_.remove_prefix(count);
+  }
+  [[noreturn]] void refuse() const {
+    throw DataError("{}: cannot be read as a PNG file: {}", path_, truncated(message_));
+  }
+  void free() { png_destroy_read_struct(&png_, &info_, nullptr); }
+
+  std::string path_;
+  std::string_view rest_;  // bytes that are not read yet
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+  char message_[128] = {};
+  ImageShape shape_;
+};
+
+}  // namespace
+
+std::string to_string(const ImageShape& shape) {
+  return fmt::format("{} x {} x {}", shape.height, shape.width, shape.channels);
+}
+
+PngImage read_png(const std::string& path) {
+  const std::string bytes = bytes_of(path);
+  Reader reader(path, bytes);
+  return {reader.shape(), reader.values()};
+}
+
+std::string png_of(const PngImage& image) {
+  png_image written = {};
+  written.version = PNG_IMAGE_VERSION;
+  written.width = static_cast<png_uint_32>(image.shape.width);
+  written.height = static_cast<png_uint_32>(image.shape.height);
+  written.format = image.shape.channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+  require(std::ssize(image.values) == image.shape.values(), "an image without all of its values");
+  png_alloc_size_t bytes = 0;
+  const auto write_to = [&](void* memory) {
+    if (png_image_write_to_memory(&written, memory, &bytes, 0, image.values.data(), 0, nullptr) ==
+        0)
+      throw Failure("an image of {} cannot be made a PNG file: {}",
+                    to_string(image.shape),
+                    truncated(written.message));
+  };
+  write_to(nullptr);  // says how long it is
+  std::string file(bytes, '\0');
+  write_to(file.data());
+  file.resize(bytes);
+  return file;
+}
+
+ImageShape png_shape(const std::string& path) {
+  const std::string bytes = bytes_of(path);
+  const ImageShape shape = Reader(path, bytes).shape();
+  // The last chunk: no bytes, its name, and their checksum.
+  constexpr std::string_view ending("\0\0\0\0IEND\xAE\x42\x60\x82", 12);
+  if (bytes.find(ending) == std::string::npos)
+    throw DataError("{}: is cut off: {} bytes and no end of a PNG file", path, bytes.size());
+  return shape;
+}
+
+}  // namespace longspan

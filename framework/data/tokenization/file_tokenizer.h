@@ -1,0 +1,79 @@
+// Encoding a file of text, part by part, so that nothing is done twice.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "framework/data/corpus/document_reader.h"
+#include "framework/data/progress.h"
+#include "framework/data/tokenization/document_encoder.h"
+#include "framework/data/tokenization/token_cache.h"
+
+namespace longspan {
+
+// Removes the parts of a file of tokens, and what those that were ended had begun to write.
+void remove_parts_of(const std::filesystem::path& tokens);
+
+// Makes one file of tokens: tokenize_file says how.
+class FileTokenizer {
+ public:
+  FileTokenizer(std::shared_ptr<const InputFile> text,
+                const DocumentFormat& form,
+                const Tokenizer& tokenizer,
+                std::filesystem::path path,
+                const TokenFileKey& key,
+                const ProgressCallback& heard,
+                const TokenizationOptions& making);
+  FileTokenizer(const FileTokenizer&) = delete;
+  FileTokenizer& operator=(const FileTokenizer&) = delete;
+  ~FileTokenizer();
+
+  // Returns the bytes of text whose tokens were there. Throws what is wrong, unless someone else
+  // has made the file meanwhile.
+  std::int64_t run();
+
+ private:
+  // Documents that are encoded together; what the reader said behind them.
+  struct Batch {
+    std::vector<Document> documents;
+    std::int64_t bytes = 0;
+    FilePosition place;
+    std::int64_t num_skipped = 0;
+    std::int64_t at = 0;
+  };
+  using Tokens = std::vector<SubwordToken>;
+
+  std::filesystem::path part_path(std::size_t part) const;
+  std::int64_t find_parts();
+  void make_parts();
+  void write_part();
+  void take_batch();
+  Batch read_batch();
+  void encode(Batch& batch, DocumentEncoder& queue);
+  void encode_directly(const Document& document, DocumentEncoder& queue) const;
+  void require_next(const TokenFile& part, std::int64_t begin, bool is_last) const;
+  void join_parts() const;
+  void append(const TokenFile& part, TokenFileWriter& writer) const;
+  void finish();
+
+  std::shared_ptr<const InputFile> text_;
+  const Tokenizer& tokenizer_;
+  std::filesystem::path path_;
+  TokenFileKey key_;
+  const ProgressCallback& heard_;
+  TokenizationOptions making_;
+  std::optional<std::int64_t> end_of_text_;
+  DocumentReader reader_;
+  std::size_t parts_ = 0;      // that are whole
+  FilePosition place_;         // where they end
+  bool has_tokens_ = false;    // the parts have
+  std::int64_t left_out_ = 0;  // by the reader, before batch_
+  Batch batch_;                // to be encoded next; without documents at the end
+  std::future<Batch> later_;   // that is being read
+};
+
+}  // namespace longspan

@@ -1,0 +1,155 @@
+#include "framework/data/tokenization/subword_training.h"
+
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "framework/core/error.h"
+#include "framework/core/input_file.h"
+#include "framework/data/corpus/line_chunks.h"
+
+namespace longspan {
+
+namespace {
+
+constexpr std::int64_t sample_parts = 1024;
+constexpr std::size_t longest_sentence = 4096;  // bytes; SentencePiece passes over longer ones
+
+// Where a line begins near `offset`; in a text without lines, a character.
+std::int64_t line_near(const InputFile& file, std::int64_t offset) {
+  if (offset == 0) return 0;
+  std::string bytes(
+      static_cast<std::size_t>(std::min<std::int64_t>(longest_sentence, file.size() - offset)),
+      '\0');
+  file.copy(offset, bytes);
+  if (const std::size_t end = bytes.find('\n'); end != std::string::npos)
+    return offset + static_cast<std::int64_t>(end) + 1;
+  const auto begins = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; };
+  return offset + (std::ranges::find_if(bytes, begins) - bytes.begin());
+}
+
+// The lines of the texts, or of their samples, one after another.
+class Sentences : public sentencepiece::SentenceIterator {
+ public:
+  Sentences(std::span<const InputFile* const> files,
+            const ProgressCallback& listener,
+            std::int64_t sample_bytes)
+      : files_(files),
+        listener_(listener),
+        sample_bytes_(sample_bytes / static_cast<std::int64_t>(files.size())) {
+    begin_part();
+    Next();
+  }
+
+  bool done() const override { return file_ == files_.size(); }
+  void Next() override {
+    while (!done()) {
+      while (next_ < reader_->pieces().size()) {
+        value_ = reader_->pieces()[next_++].text;
+        if (!value_.empty()) return;
+      }
+      next_ = 0;
+      const bool there_is_more = reader_->next();
+      if (listener_) listener_({file().path(), reader_->at(), file().size()});
+      if (there_is_more) continue;
+      if (++part_ == parts()) {
+        part_ = 0;
+        ++file_;
+      }
+      begin_part();
+    }
+  }
+  const std::string& value() const override { return value_; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  const InputFile& file() const { return *files_[file_]; }
+  std::int64_t parts() const { return file().size() > sample_bytes_ ? sample_parts : 1; }
+  void begin_part() {
+    if (done()) return;
+    const std::int64_t begin = file().size() / parts() * part_;
+    const std::int64_t end = parts() == 1 ? file().size() : begin + sample_bytes_ / parts();
+    const std::int64_t line = line_near(file(), begin);
+    reader_.emplace(file(), line, std::max(line, end), longest_sentence);
+  }
+
+  std::span<const InputFile* const> files_;
+  const ProgressCallback& listener_;
+  std::int64_t sample_bytes_;  // of a file
+  std::size_t file_ = 0;
+  std::int64_t part_ = 0;
+  std::optional<LineReader> reader_;
+  std::size_t next_ = 0;
+  std::string value_;
+};
+
+// The number that follows `words` in the library's sentence; -1 where they are not there.
+std::int64_t number_after(std::string_view sentence, std::string_view words) {
+  const std::size_t at = sentence.find(words);
+  if (at == std::string_view::npos) return -1;
+  std::int64_t number = -1;
+  std::from_chars(sentence.data() + at + words.size(), sentence.data() + sentence.size(), number);
+  return number;
+}
+
+[[noreturn]] void refuse(const std::string& texts,
+                         SentencePieceModelType kind,
+                         std::int64_t vocabulary,
+                         const std::string& sentence) {
+  if (const std::int64_t most = number_after(sentence, "value <= "); most >= 0)
+    throw DataError("{}: a vocabulary of {} is too large for it; as {} it has {} pieces",
+                    texts,
+                    vocabulary,
+                    name_of(kind),
+                    most);
+  if (const std::int64_t least = number_after(sentence, " vs "); least >= 0)
+    throw DataError(
+        "{}: a vocabulary of {} is too small for it; its characters and the 256 bytes need {}",
+        texts,
+        vocabulary,
+        least);
+  throw DataError("{}: no vocabulary of {} can be made of it as {} (SentencePiece: {})",
+                  texts,
+                  vocabulary,
+                  name_of(kind),
+                  sentence);
+}
+
+}  // namespace
+
+SentencePieceModel train_sentencepiece(std::span<const InputFile* const> texts,
+                                       SentencePieceModelType kind,
+                                       std::int64_t vocabulary,
+                                       const ProgressCallback& listener,
+                                       std::int64_t sample_bytes) {
+  require(vocabulary >= least_subword_vocabulary && vocabulary <= most_subword_vocabulary,
+          "a vocabulary of {} subwords",
+          vocabulary);
+  require(kind != SentencePieceModelType::word_pieces, "SentencePiece has no WordPiece");
+  std::string places;
+  for (const InputFile* text : texts) places += (places.empty() ? "" : " and ") + text->path();
+  Sentences sentences(texts, listener, sample_bytes);
+  if (sentences.done()) throw DataError("{}: has nothing but empty lines", places);
+  std::string bytes;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(
+      {{"model_type", std::string(name_of(kind))},
+       {"vocab_size", std::to_string(vocabulary)},
+       // What is read is given back.
+       {"byte_fallback", "true"},
+       {"normalization_rule_name", "identity"},
+       {"add_dummy_prefix", "false"},
+       {"remove_extra_whitespaces", "false"},
+       // Sums are made by thread: their number is part of the result.
+       {"num_threads", "16"},
+       {"max_sentence_length", std::to_string(longest_sentence)},
+       {"minloglevel", "2"}},
+      &sentences,
+      &bytes);
+  if (!status.ok()) refuse(places, kind, vocabulary, status.ToString());
+  return SentencePieceModel(std::move(bytes), places);
+}
+
+}  // namespace longspan

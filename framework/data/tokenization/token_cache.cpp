@@ -1,0 +1,175 @@
+#include "framework/data/tokenization/token_cache.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "framework/core/error.h"
+#include "framework/core/host_name.h"
+#include "framework/core/input_file.h"
+#include "framework/data/corpus/decompressed_file.h"
+#include "framework/data/corpus/line_chunks.h"
+#include "framework/data/corpus/text_input.h"
+#include "framework/data/file_hash.h"
+#include "framework/data/rank_zero.h"
+#include "framework/data/tokenization/file_tokenizer.h"
+#include "framework/tokenizers/json_tokenizer.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+using SharedText = std::shared_ptr<const InputFile>;
+
+std::uint64_t hash_of(const std::string& text) { return XXH3_64bits(text.data(), text.size()); }
+
+void make_directory(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (!error && ::access(directory.c_str(), W_OK | X_OK) != 0)
+    error = std::error_code(errno, std::generic_category());
+  if (error)
+    throw ConfigurationError(
+        "{}: cannot be written: {}; it is to hold the tokens of texts, for which data.cache_dir "
+        "can name another folder",
+        directory.string(),
+        error.message());
+}
+
+// Of what the form says about this file.
+std::uint64_t form_of(const InputFile& file,
+                      const DocumentFormat& form,
+                      std::optional<std::int64_t> end_of_text) {
+  if (!has_documents(file, form)) return hash_of("none");
+  const std::string what = is_json_lines(file, form) ? "field " + form.text_field()
+                                                     : std::string(name_of(form.boundary));
+  return hash_of(fmt::format("{} {}", what, end_of_text.value_or(-1)));
+}
+
+TokenFileKey key_of(const InputFile& text,
+                    const DocumentFormat& form,
+                    const Tokenizer& tokenizer,
+                    std::uint64_t hash) {
+  return {.text = hash,
+          .tokenizer = tokenizer.fingerprint(),
+          .form = form_of(text, form, end_of_text_id(form, tokenizer)),
+          .file_bytes = text.size(),
+          .vocabulary = tokenizer.vocabulary()};
+}
+
+fs::path token_path(const InputFile& text,
+                    const Tokenizer& tokenizer,
+                    const TokenFileKey& key,
+                    const fs::path& directory) {
+  // What was made by another way of reading the same tokenizer is another file.
+  const bool is_json = tokenizer.json_tokenizer() != nullptr;
+  const std::uint64_t hash = hash_of(fmt::format("{} {} {:x} {:x} {:x} {} {}",
+                                                 encoding_version,
+                                                 longest_line_piece,
+                                                 key.text,
+                                                 key.tokenizer,
+                                                 key.form,
+                                                 key.file_bytes,
+                                                 is_json ? JsonTokenizer::version() : ""));
+  return directory / fmt::format("{}-{:016x}.tokens", fs::path(text.path()).stem().string(), hash);
+}
+
+TokenizedFile make(const SharedText& text,
+                   const DocumentFormat& form,
+                   const Tokenizer& tokenizer,
+                   const fs::path& cache,
+                   const TokenFileKey& key,
+                   const ProgressCallback& heard,
+                   const TokenizationOptions& making) {
+  TokenizedFile made{.path = token_path(*text, tokenizer, key, cache)};
+  made.was_there = is_there(made.path);
+  if (made.was_there) {
+    remove_parts_of(made.path);  // of who was ended before it did
+  } else {
+    make_directory(cache);
+    made.kept_bytes = FileTokenizer(text, form, tokenizer, made.path, key, heard, making).run();
+  }
+  return made;
+}
+
+// Whether this rank is the first on its machine of those that lack something. A collective.
+bool is_first_without(bool lacks, const Communicator& all) {
+  const std::string mine = (lacks ? "1" : "0") + host_name();
+  const auto ranks = all.all_gather(mine);
+  return lacks && std::ranges::find(ranks, mine) - ranks.begin() == all.rank();
+}
+
+void require_same(const TokenFile& tokens, const std::string& path, const Communicator& all) {
+  const auto mine = static_cast<std::int64_t>(tokens.fingerprint());
+  if (all.all_reduce(mine, Reduction::minimum) == all.all_reduce(mine, Reduction::maximum)) return;
+  throw DataError(
+      "{}: the ranks do not see the same text; each node needs the same file (here {} tokens)",
+      path,
+      tokens.tokens());
+}
+
+}  // namespace
+
+bool needs_token_file(const InputFile& file,
+                      const DocumentFormat& form,
+                      const Tokenizer& tokenizer) {
+  return tokenizer.needs_token_file() || has_documents(file, form) ||
+         detect_compression(file) != Compression::none;
+}
+
+TokenizedFile tokenize_file(const ConfigPath& file,
+                            const DocumentFormat& form,
+                            const Tokenizer& tokenizer,
+                            const fs::path& cache,
+                            const ProgressCallback& listener,
+                            const TokenizationOptions& making) {
+  const auto text = open_text(file);
+  end_of_text_id(form, tokenizer);  // before the text is read
+  const TokenFileKey key = key_of(*text, form, tokenizer, hash_of_file(*text, listener));
+  TokenizedFile made = make(text, form, tokenizer, cache, key, listener, making);
+  made.tokens = std::make_shared<const TokenFile>(made.path, key);
+  return made;
+}
+
+std::shared_ptr<const TokenFile> tokens_of_documents(const ConfigPath& file,
+                                                     const DocumentFormat& form,
+                                                     const Tokenizer& tokenizer,
+                                                     const fs::path& cache,
+                                                     const Communicator& all,
+                                                     const ProgressCallback& listener) {
+  const auto text = open_text(file);
+  end_of_text_id(form, tokenizer);
+  const auto work = [text, form, tokenizer, cache](const TokenFileKey& key,
+                                                   const ProgressCallback& heard) {
+    make(text, form, tokenizer, cache, key, heard, {});
+  };
+  const std::string hash = run_on_rank_zero(
+      all, text->path(), text->size(), listener, [=](const ProgressCallback& heard) {
+        const std::uint64_t found = hash_of_file(*text, heard);
+        work(key_of(*text, form, tokenizer, found), heard);
+        return std::to_string(found);
+      });
+  const TokenFileKey key = key_of(*text, form, tokenizer, std::stoull(hash));
+  const fs::path path = token_path(*text, tokenizer, key, cache);
+  while (all.all_reduce(std::int64_t{is_there(path)}, Reduction::minimum) == 0)
+    run_on_selected_ranks(all,
+                          is_first_without(!is_there(path), all),
+                          text->path(),
+                          text->size(),
+                          listener,
+                          [=](const ProgressCallback& heard) {
+                            work(key, heard);
+                            return std::string();
+                          });
+  auto tokens = std::make_shared<const TokenFile>(path, key);
+  require_same(*tokens, text->path(), all);
+  return tokens;
+}
+
+}  // namespace longspan

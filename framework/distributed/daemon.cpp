@@ -1,0 +1,110 @@
+#include "framework/distributed/daemon.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "framework/distributed/processes.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Milliseconds: for ending a job where all machines answer, and for ending in order when told to. A
+// daemon that is ended too early does no harm, as mpirun has been told; an mpirun that is loses the
+// rank's exit code.
+constexpr int time_of_mpirun = 5000;
+constexpr int time_of_daemon = 3000;
+constexpr int time_to_leave = 3000;
+
+int open_process(pid_t id) { return static_cast<int>(::syscall(SYS_pidfd_open, id, 0)); }
+
+void send_signal(int process, int signal) {
+  ::syscall(SYS_pidfd_send_signal, process, signal, nullptr, 0);
+}
+
+bool ends_within(int process, int milliseconds) {
+  pollfd event = {.fd = process, .events = POLLIN, .revents = 0};
+  return ::poll(&event, 1, milliseconds) > 0;
+}
+
+bool is_one_of(pid_t process, std::initializer_list<std::string_view> names) {
+  std::ifstream file(fmt::format("/proc/{}/comm", process));
+  std::string name;
+  std::getline(file, name);
+  // Debian's are mpirun.openmpi and the like.
+  return std::ranges::find(names, name.substr(0, name.find('.'))) != names.end();
+}
+
+bool is_mpirun(pid_t process) { return is_one_of(process, {"mpirun", "mpiexec", "orterun"}); }
+
+// What Open MPI keeps on a disk for the ranks of this machine. It is removed by its daemon, unless
+// that is forced to end.
+void remove_files_of(pid_t daemon) {
+  const char* const variable = std::getenv("PMIX_SERVER_TMPDIR");
+  const fs::path folder = variable ? variable : "";
+  if (folder.filename() != fmt::format("pid.{}", daemon)) return;
+  std::error_code error;
+  fs::remove_all(folder, error);
+  fs::remove(folder.parent_path(), error);  // where no other job uses it
+}
+
+}  // namespace
+
+LauncherProcess::LauncherProcess() {
+  const pid_t parent = ::getppid();
+  const int handle = open_process(parent);
+  if (handle < 0) return;
+  if ((is_mpirun(parent) || is_one_of(parent, {"orted"})) && ::getppid() == parent) {
+    id_ = parent;
+    handle_ = handle;
+  } else {
+    ::close(handle);
+  }
+}
+
+LauncherProcess::~LauncherProcess() {
+  if (handle_ >= 0) ::close(handle_);
+}
+
+void LauncherProcess::kill_if_still_running() const {
+  if (handle_ >= 0 && ::fork() == 0) watch();
+}
+
+void LauncherProcess::watch() const {
+  ::setsid();
+  sigset_t all;  // what this rank does with signals is not for this process
+  sigfillset(&all);
+  ::sigprocmask(SIG_BLOCK, &all, nullptr);
+  ::dup2(handle_, 0);
+  if (::syscall(SYS_close_range, 1U, ~0U, 0U) != 0)
+    for (int descriptor = 1; descriptor < ::getdtablesize(); ++descriptor) ::close(descriptor);
+  constexpr int daemon = 0;
+  if (ends_within(daemon, is_mpirun(id_) ? time_of_mpirun : time_of_daemon)) ::_exit(0);
+  std::vector<int> started;
+  for (const pid_t process : descendants_of(id_))
+    if (process != ::getpid()) started.push_back(open_process(process));
+  remove_files_of(id_);
+  // A daemon ends its ranks and itself when it is asked to. mpirun is, and waits on; asked again,
+  // Open MPI 4.1 crashes. To `longspan run` the signal tells that this is no rank's exit code.
+  send_signal(daemon, is_mpirun(id_) ? SIGKILL : SIGTERM);
+  if (!ends_within(daemon, time_to_leave)) send_signal(daemon, SIGKILL);
+  for (const int process : started) send_signal(process, SIGKILL);
+  ::_exit(0);
+}
+
+}  // namespace longspan

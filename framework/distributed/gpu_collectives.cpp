@@ -1,0 +1,190 @@
+#include "framework/distributed/gpu_collectives.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "framework/core/host_name.h"
+#include "framework/distributed/runtime.h"
+#include "framework/distributed/watch.h"
+
+namespace longspan {
+namespace {
+
+// The machine's name and, as several may have the same, what this start of it is called.
+std::string machine_name() {
+  std::string start;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, start);
+  return host_name() + ' ' + start;
+}
+
+// The machine of every rank and, on a line of its own, where its GPU is; empty on the CPU.
+std::vector<std::string> places_of(const Communicator& world, const Device& device) {
+  return world.all_gather(
+      device.on_gpu() ? machine_name() + '\n' + gpu::pci_bus_id(device.state().gpu()) : "");
+}
+
+// Why the ranks have no GPU each, as a clause; empty where they have. The same on all ranks.
+std::string shortage(const Communicator& world, const Device& device) {
+  struct Machine {
+    int ranks = 0;
+    std::set<std::string> gpus;
+  };
+  std::map<std::string, Machine> machines;
+  const std::vector<std::string> places = places_of(world, device);
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    if (places[rank].empty()) return fmt::format("rank {} computes on the CPU", rank);
+    const std::size_t end = places[rank].rfind('\n');
+    Machine& machine = machines[places[rank].substr(0, end)];
+    ++machine.ranks;
+    machine.gpus.insert(places[rank].substr(end + 1));
+  }
+  for (const auto& [name, machine] : machines)
+    if (std::ssize(machine.gpus) < machine.ranks)
+      return fmt::format("the {} ranks of {} compute on {} GPU{}, and NCCL needs one for each",
+                         machine.ranks,
+                         name.substr(0, name.find(' ')),
+                         machine.gpus.size(),
+                         machine.gpus.size() == 1 ? "" : "s");
+  return "";
+}
+
+// Why NCCL cannot be used, as a clause; empty where it can. The same on all ranks.
+std::string absence_of_nccl(const Communicator& world, const Device& device) {
+  if (const std::string reason = shortage(world, device); !reason.empty()) return reason;
+  const std::vector<std::string> answers = world.all_gather(nccl::unavailable_reason());
+  for (std::size_t rank = 0; rank < answers.size(); ++rank)
+    if (!answers[rank].empty()) return fmt::format("on rank {} {}", rank, answers[rank]);
+  return "";
+}
+
+}  // namespace
+
+int ranks_of_gpu(const Communicator& world, const Device& device) {
+  const std::vector<std::string> places = places_of(world, device);
+  return static_cast<int>(
+      std::ranges::count(places, places[static_cast<std::size_t>(world.rank())]));
+}
+
+GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, const Device& device)
+    : device_(device),
+      exceptions_(std::uncaught_exceptions()),
+      turns_(std::make_shared<LaunchOrder>()) {
+  if (wanted == GpuTransport::mpi)
+    absence_ = "parallel.gpu_backend is mpi";
+  else if (wanted == GpuTransport::automatic && mesh.world.size() == 1)
+    absence_ = "there is one rank";
+  else
+    absence_ = absence_of_nccl(mesh.world, device);
+  if (!nccl()) {
+    if (wanted != GpuTransport::nccl) return;
+    throw ConfigurationError("parallel.gpu_backend is nccl, but {}", absence_);
+  }
+  std::vector<Communicator> groups = {
+      mesh.data, mesh.context, mesh.tensor, mesh.replicas, mesh.time};
+  // Of parameters that all tensor ranks hold each of them sees some of the rows, or of the heads:
+  // their gradients are summed over all ranks.
+  if (mesh.tensor.size() > 1) groups.push_back(mesh.world);
+  if (mesh.world.size() == 1) return;
+  Runtime& runtime = *mesh.world.group_->runtime;
+  device_.state().set_wait_hook([&runtime](CUstream_st* stream) { runtime.wait(stream); });
+  const auto patience = runtime.patience();
+  watch_ = std::make_unique<PeriodicThread>(patience / 8,
+                                            [this, patience] { abort_if_stuck(patience); });
+  try {
+    // One after another: NCCL does not make several at once on one thread (before 2.27), nor one
+    // beside a kernel of another (github.com/NVIDIA/nccl/issues/1082).
+    for (const Communicator& group : groups)
+      if (group.size() > 1 && !group.group_->nccl) {
+        connect(group);
+        self_test(group, group.group_ == mesh.context.group_ || group.group_ == mesh.time.group_);
+      }
+  } catch (...) {
+    watch_.reset();
+    device_.state().set_wait_hook({});
+    throw;
+  }
+}
+
+void GpuCollectives::self_test(const Communicator& communicator, bool moves_rows) const {
+  const Communicator::Group& group = *communicator.group_;
+  try {
+    const Tensor ones = Tensor::scalar(1, DType::f32, device_);
+    communicator.all_reduce(ones, Reduction::sum);
+    if (ones.item() != group.size())
+      throw RankError(
+          "NCCL adds {} ones on \"{}\" up to {}", group.size(), group.name, ones.item());
+    warm_up(communicator, moves_rows);
+  } catch (const RankError& error) {
+    if (group.nccl->error().empty()) throw;
+    throw RankError("{}; parallel.gpu_backend: mpi needs no NCCL", error.what());
+  }
+}
+
+void GpuCollectives::warm_up(const Communicator& communicator, bool moves_rows) const {
+  const int ranks = communicator.size(), rank = communicator.rank();
+  const std::int64_t elements = std::max(1, (1 << 20) / ranks);  // 4 MB of all
+  {
+    const Tensor all = Tensor::zeros({ranks, elements}, DType::f32, device_, MemoryTag::workspace);
+    const Tensor mine = all.slice(rank, rank + 1), other = mine.empty_like();
+    communicator.all_reduce(all, Reduction::sum);
+    communicator.reduce_scatter(all, mine);
+    communicator.all_gather(mine, all);
+    if (moves_rows) {
+      communicator.exchange(mine, (rank + 1) % ranks, other, (rank + ranks - 1) % ranks);
+      communicator.all_to_all(all, all.empty_like());
+    }
+    device_.synchronize();
+  }
+  device_.allocator().trim();
+  device_.allocator().reset_peak();
+}
+
+void GpuCollectives::connect(const Communicator& communicator) {
+  Communicator::Group& group = *communicator.group_;
+  nccl::Id id = {};
+  if (group.rank == 0)
+    if (const nccl::NcclStatus answer = nccl::make_id(id); !answer.error.empty())
+      throw RankError("NCCL cannot begin on \"{}\": {}; parallel.gpu_backend: mpi needs no NCCL",
+                      group.name,
+                      answer.error);
+  const std::string bytes = communicator.broadcast(std::string(id.begin(), id.end()), 0);
+  std::memcpy(id.data(), bytes.data(), id.size());
+  group.nccl = std::make_unique<NcclTransport>(device_, id, group.rank, group.size(), turns_);
+  const std::lock_guard lock(groups_mutex_);
+  groups_.push_back(communicator);
+}
+
+void GpuCollectives::abort_if_stuck(std::chrono::duration<double> patience) const {
+  std::vector<Communicator> groups;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    groups = groups_;
+  }
+  try {
+    for (const Communicator& group : groups) group.group_->nccl->abort_if_left(patience);
+  } catch (const Failure&) {
+    // The GPU is lost: whoever uses it hears that too.
+  }
+}
+
+GpuCollectives::~GpuCollectives() {
+  if (groups_.empty()) return;
+  const bool in_order = std::uncaught_exceptions() == exceptions_;
+  try {
+    for (const Communicator& group : groups_)
+      if (in_order && !group.group_->failure) group.group_->runtime->finish(*group.group_->nccl);
+  } catch (const Error&) {
+    // The GPU is lost: nobody waits for what is left on it.
+  }
+  watch_.reset();
+  device_.state().set_wait_hook({});
+  // All are ended before the stream of one is waited for: it may stand behind another's.
+  for (const Communicator& group : groups_) group.group_->nccl->abort();
+  for (const Communicator& group : groups_) group.group_->nccl.reset();
+}
+
+}  // namespace longspan

@@ -1,0 +1,7 @@
+// MPI without its C++ bindings, which were removed from the standard. Private to
+// framework/distributed.
+#pragma once
+
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>

@@ -1,0 +1,42 @@
+// A thread that looks after something now and then. Private to framework/distributed.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace longspan {
+
+// Calls `look` every so often, until it is destroyed.
+class PeriodicThread {
+ public:
+  PeriodicThread(std::chrono::duration<double> every, std::function<void()> look)
+      : every_(every), look_(std::move(look)), thread_([this] { run(); }) {}
+  PeriodicThread(const PeriodicThread&) = delete;
+  PeriodicThread& operator=(const PeriodicThread&) = delete;
+  ~PeriodicThread() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, every_, [this] { return over_; })) look_();
+  }
+
+  std::chrono::duration<double> every_;
+  std::function<void()> look_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace longspan

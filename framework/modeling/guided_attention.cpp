@@ -1,0 +1,93 @@
+#include "framework/modeling/guided_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "framework/core/async_copy.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/kernels/monotonic_attention.h"
+
+namespace longspan {
+namespace {
+
+Tensor zeros_of(const Fields& fields, const Ranges& positions) {
+  const Tensor& source = field_of(fields, "source");
+  return Tensor::zeros({source.shape()[0], pluralize(positions), source.shape()[1]},
+                       DType::f64,
+                       source.device(),
+                       MemoryTag::workspace);
+}
+
+}  // namespace
+
+Tensor diagonal_guide(const Fields& fields, const Ranges& positions, double width) {
+  const Tensor costs = zeros_of(fields, positions);
+  if (costs.device().state().is_meta()) return costs;
+  const auto sources = field_of(fields, "source_length").span<std::int64_t>();
+  const auto targets = field_of(fields, "length").span<std::int64_t>();
+  double* to = costs.data<double>();
+  const std::int64_t columns = costs.shape()[2];
+  for (std::size_t row = 0; row < sources.size(); ++row)
+    for (const Range& range : positions)
+      for (std::int64_t t = range.begin; t < range.end; ++t, to += columns)
+        for (std::int64_t s = 0; t < targets[row] && s < sources[row]; ++s) {
+          const double apart = static_cast<double>(s) / static_cast<double>(sources[row]) -
+                               static_cast<double>(t) / static_cast<double>(targets[row]);
+          to[s] = 1 - std::exp(-apart * apart / (2 * width * width));
+        }
+  return costs;
+}
+
+Tensor alignment_guide(const Fields& fields, const Ranges& positions) {
+  const Tensor shares = zeros_of(fields, positions);
+  const Tensor& links = field_of(fields, "links");
+  if (shares.device().state().is_meta()) return shares;
+  // The row of each position that is here.
+  std::vector<std::int64_t> place;
+  for (std::int64_t row = 0; const Range& range : positions)
+    for (std::int64_t t = range.begin; t < range.end; ++t, ++row) {
+      place.resize(std::max(place.size(), static_cast<std::size_t>(t) + 1), -1);
+      place[static_cast<std::size_t>(t)] = row;
+    }
+  const std::int64_t columns = shares.shape()[2], rows = shares.shape()[1];
+  const auto most = links.shape()[1];
+  for (std::int64_t batch = 0; batch < links.shape()[0]; ++batch) {
+    for (std::int64_t i = batch * most; i < (batch + 1) * most; ++i) {
+      const std::int64_t s = links.data<std::int64_t>()[2 * i];
+      const std::int64_t t = links.data<std::int64_t>()[2 * i + 1];
+      if (s < 0 || t >= std::ssize(place) || place[static_cast<std::size_t>(t)] < 0) continue;
+      const std::int64_t row = batch * rows + place[static_cast<std::size_t>(t)];
+      shares.data<double>()[row * columns + s] = 1;
+    }
+    // A link may be named twice: shares are of those that there are.
+    for (std::int64_t row = 0; row < rows; ++row) {
+      double* const here = shares.data<double>() + (batch * rows + row) * columns;
+      double sum = 0;
+      for (std::int64_t s = 0; s < columns; ++s) sum += here[s];
+      for (std::int64_t s = 0; sum > 0 && s < columns; ++s) here[s] /= sum;
+    }
+  }
+  return shares;
+}
+
+Tensor monotonic_guide(const Fields& fields, const Ranges& positions, const Tensor& attention) {
+  const Device& device = attention.device();
+  const MonotonicAttention call = {.attention = attention,
+                                   .source = copy_async(field_of(fields, "source_length"), device),
+                                   .target = copy_async(field_of(fields, "length"), device),
+                                   .walk = attention.empty_like(MemoryTag::workspace)};
+  const Tensor shares =
+      Tensor::empty(attention.shape().with(1, pluralize(positions)), attention.dtype(), device);
+  on(device, [&](auto backend) {
+    monotonic_attention(backend, call);
+    std::int64_t row = 0;
+    for (const Range& range : positions) {
+      copy_rows(backend, call.walk, range.begin, shares, row, range.count(), false);
+      row += range.count();
+    }
+  });
+  return shares;
+}
+
+}  // namespace longspan

@@ -1,0 +1,150 @@
+#include "framework/modeling/model.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "framework/autograd/collectives.h"
+#include "framework/autograd/ops.h"
+#include "framework/modeling/argmax_tokens.h"
+#include "framework/modeling/refinement.h"
+#include "framework/nn/attention/kv_cache.h"
+#include "framework/nn/layer_losses.h"
+
+namespace longspan {
+
+Model::Model(const ModelBuildOptions& setting,
+             const BackboneFactory& body,
+             const OutputHeadFactory& readout)
+    : parameters_(std::make_unique<Parameters>(setting.device,
+                                               setting.compute,
+                                               setting.mesh,
+                                               setting.sharing,
+                                               setting.separate_masters,
+                                               setting.tuning)),
+      sampling_(setting.sampling) {
+  throw_if_error(problem_of(sampling_));
+  const Scope scope(*parameters_);
+  body_ = body(scope, setting);
+  readout_ = readout(scope, *body_, setting);
+  const OutputHeadSpec end = body_->end();
+  if (end.norm) final_norm_.emplace(scope.child("final_norm"), end.width, end.norm_form, *end.norm);
+  dropout_ = end.dropout;
+  masked_ = end.masked;
+  check_patterns_match(*parameters_);
+  parameters_->allocate(setting.random);
+}
+
+namespace {
+
+// Terms of one name are summed, each of them being of the same positions.
+void add_losses(Losses& sum, Losses&& more) {
+  if (sum.terms.empty()) {
+    sum = std::move(more);
+    return;
+  }
+  for (LossTerm& term : more.terms) {
+    const auto same = std::ranges::find(sum.terms, term.name, &LossTerm::name);
+    require(same != sum.terms.end(), "the first of several passes has no term `{}`", term.name);
+    same->values = add(same->values, term.values);
+  }
+}
+
+}  // namespace
+
+BackboneOutput Model::read(const ModelInput& reading, const ForwardContext& pass) const {
+  const ProcessMesh& mesh = parameters().mesh();
+  ForwardContext divided = pass;
+  const std::int64_t time = body_->time_of(reading);
+  divided.time = pass.kv_cache ? replicate_sequence(time) : shard_sequence(mesh, time);
+  divided.memory = shard_memory(mesh, reading.carried.length());
+  BackboneOutput states = body_->run(reading, divided);
+  if (pass.kv_cache) pass.kv_cache->advance(time);
+  divided.time = states.time;
+  if (final_norm_) states.hidden = (*final_norm_)(states.hidden, divided.child("final_norm"), {});
+  states.hidden = drop(states.hidden, dropout_, divided.child("output"));
+  if (!states.carried.tensors.empty() && !states.carried.all)
+    states.carried.all =
+        std::min(reading.longest_memory + reading.extra_context, reading.carried.length() + time);
+  return states;
+}
+
+Losses Model::losses(const ModelInput& given, const ForwardContext& pass) const {
+  if (pass.training && masked_ && masked_->masking == NatObjective::refined)
+    return refined_losses(given, pass);
+  const bool mixes = pass.training && sampling_.mixing != ScheduledSamplingMethod::none;
+  const ModelInput reading = mixes ? mix_in_predictions(sampling_, *this, given, pass) : given;
+  Losses result = losses_of(read(reading, pass), reading, pass);
+  if (pass.layer_losses)
+    for (const auto& [name, sum] : pass.layer_losses->sums())
+      result.terms.push_back({.name = name,
+                              .values = reduce_from_tensor_parallel_region(
+                                  Variable(sum.total), parameters().mesh().tensor),
+                              .count = "",
+                              .weight = sum.weight});
+  return result;
+}
+
+Losses Model::losses_of(BackboneOutput&& states,
+                        const ModelInput& reading,
+                        const ForwardContext& pass) const {
+  std::vector<LossTerm> terms = readout_->losses(states, reading, pass);
+  std::ranges::move(states.terms, std::back_inserter(terms));
+  return {std::move(terms), std::move(states.carried), std::move(states.watched)};
+}
+
+Losses Model::refined_losses(const ModelInput& given, const ForwardContext& pass) const {
+  const bool dry = parameters().device().state().is_meta();
+  const RefinementPasses passes = refined_passes(*masked_, pass, dry);
+  ModelInput reading = given;
+  Losses result;
+  for (std::int64_t round = 0; round <= passes.last; ++round) {
+    ForwardContext here =
+        round == 0 ? pass : pass.child("refined").child(static_cast<std::uint64_t>(round));
+    std::optional<NoGradGuard> unrecorded;
+    if (round < passes.first_learnt) {
+      unrecorded.emplace();
+      here.reconstruction = nullptr;
+      here.layer_losses = nullptr;
+      here.updates_statistics = false;
+    }
+    // What was encoded without a gradient is encoded again for it.
+    if (round == passes.first_learnt) reading.encoder_outputs.clear();
+    BackboneOutput states = read(reading, here);
+    if (!states.encoder_outputs.empty()) reading.encoder_outputs = states.encoder_outputs;
+    Tensor next;
+    if (round < passes.last) {
+      const NoGradGuard of_words;
+      const Tensor scores = readout_->scores(states, reading, here).value();
+      if (!dry)
+        next = next_refinement_input(
+            *masked_,
+            reading,
+            argmax_tokens(
+                scores, reading.time(), readout_->part(), parameters().mesh(), masked_->mask)
+                .ids,
+            here);
+    }
+    if (!unrecorded) add_losses(result, losses_of(std::move(states), reading, here));
+    if (next.defined()) reading.fields["tokens"] = next;
+  }
+  return result;
+}
+
+Predictions Model::predict(const ModelInput& reading, const ForwardContext& pass) const {
+  const NoGradGuard unrecorded;
+  BackboneOutput states = read(reading, pass);
+  std::vector<LossTerm> terms = readout_->losses(states, reading, pass);
+  Tensor choices = readout_->predictions(states, reading, pass);
+  return {std::move(terms),
+          std::move(choices),
+          std::move(states.carried),
+          std::move(states.encoder_outputs)};
+}
+
+Scores Model::scores(const ModelInput& reading, const ForwardContext& pass) const {
+  BackboneOutput states = read(reading, pass);
+  Variable scores = readout_->scores(states, reading, pass);
+  return {std::move(scores), std::move(states.carried)};
+}
+
+}  // namespace longspan

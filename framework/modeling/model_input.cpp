@@ -1,0 +1,30 @@
+#include "framework/modeling/model_input.h"
+
+#include <algorithm>
+
+#include "framework/core/async_copy.h"
+
+namespace longspan {
+
+Tensor columns_of(const ModelInput& reading,
+                  std::string_view field,
+                  const SequenceShard& time,
+                  const Device& device) {
+  return columns_of(field_of(reading.fields, field), time, device);
+}
+
+Tensor columns_of(const Tensor& whole, const SequenceShard& time, const Device& device) {
+  const Ranges positions = time.inside();
+  const std::int64_t rows = whole.shape()[0];
+  const std::int64_t columns = whole.shape()[1];
+  if (positions == Ranges{{0, columns}}) return copy_async(whole, device);
+  const Tensor result = Tensor::empty(
+      {rows, pluralize(positions)}, whole.dtype(), whole.device(), MemoryTag::workspace);
+  auto* to = result.data<std::int64_t>();
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (const Range& range : positions)
+      to = std::copy_n(whole.data<std::int64_t>() + row * columns + range.begin, range.count(), to);
+  return copy_async(result, device);
+}
+
+}  // namespace longspan

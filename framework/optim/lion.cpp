@@ -1,0 +1,40 @@
+// Lion (Chen et al. 2023): each weight goes the same distance, the way of the sign of a moment.
+#include "framework/optim/kinds.h"
+#include "framework/optim/state_buffer.h"
+
+namespace longspan {
+namespace {
+
+class Lion : public OptimizerRule {
+ public:
+  Lion(const OptimizerOptions& options, const Parameters& parameters)
+      : options_(options), parameters_(parameters), first_("first", parameters) {}
+
+  void update(const UpdateStep& step) override {
+    for (const FlatParameterRun& run : parameters_.runs())
+      on(parameters_.device(), [&](auto backend) {
+        lion_update(backend,
+                    {.range = range_of(run, step, options_.weight_decay),
+                     .first = first_.of(run),
+                     .beta1 = options_.beta1.value_or(0.9),
+                     .beta2 = options_.beta2.value_or(0.99)});
+      });
+  }
+
+  std::string state_signature() const override { return "the moment of lion"; }
+  void add_to(TrainingState& state) const override { first_.add_to(state); }
+
+ private:
+  OptimizerOptions options_;
+  const Parameters& parameters_;
+  StateBuffer first_;
+};
+
+}  // namespace
+
+std::unique_ptr<OptimizerRule> make_lion(const OptimizerOptions& options,
+                                         const Parameters& parameters) {
+  return std::make_unique<Lion>(options, parameters);
+}
+
+}  // namespace longspan

@@ -1,0 +1,45 @@
+#include "framework/options/diagnostic.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+auto order_of(const Diagnostic& complaint) {
+  const SourceLocation& mark = complaint.mark;
+  return std::tuple(mark.file.empty(), mark.line, mark.column);
+}
+
+}  // namespace
+
+std::string SourceLocation::to_string() const {
+  if (file.empty()) return "--set";
+  return line == 0 ? file : fmt::format("{}:{}:{}", file, line, column);
+}
+
+std::vector<std::string> lines_of(std::vector<Diagnostic> complaints) {
+  std::ranges::stable_sort(complaints,
+                           [](const auto& a, const auto& b) { return order_of(a) < order_of(b); });
+  std::vector<std::string> lines;
+  for (const Diagnostic& complaint : complaints)
+    lines.push_back(fmt::format("{}: {}", complaint.mark.to_string(), complaint.message));
+  return lines;
+}
+
+void throw_if_any(std::vector<Diagnostic> complaints) {
+  if (complaints.empty()) return;
+  std::vector<std::string> lines = lines_of(std::move(complaints));
+  if (lines.size() > most_told) {
+    const std::size_t others = lines.size() - most_told;
+    lines.resize(most_told);
+    lines.push_back(fmt::format("and {} more mistake{}", others, others == 1 ? "" : "s"));
+  }
+  throw ConfigurationError("{}", fmt::join(lines, "\n"));
+}
+
+}  // namespace longspan

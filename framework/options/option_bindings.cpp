@@ -1,0 +1,338 @@
+// How variables of each type are read and written as text.
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <type_traits>
+
+#include "framework/core/decimal.h"
+#include "framework/core/quote.h"
+#include "framework/options/options.h"
+
+namespace longspan {
+namespace {
+
+std::optional<std::string> judge_bounds(long double value, const Constraint& rule) {
+  const bool low = rule.lower && (rule.lower_open ? value <= static_cast<long double>(*rule.lower)
+                                                  : value < static_cast<long double>(*rule.lower));
+  const bool high = rule.upper && (rule.upper_open ? value >= static_cast<long double>(*rule.upper)
+                                                   : value > static_cast<long double>(*rule.upper));
+  if (low || high) return "";
+  return std::nullopt;
+}
+
+std::optional<std::string> judge_choice(const std::string& text, const Constraint& rule) {
+  const auto& choices = rule.choices;
+  if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) {
+    return std::nullopt;
+  }
+  return "";
+}
+
+// For each type: its name, one value as text, and one scalar as a value.
+template <typename T>
+struct Word;
+
+template <>
+struct Word<std::int64_t> {
+  static constexpr const char* name = "integer";
+  static constexpr const char* names = "integers";
+  static constexpr const char* with_article = "an integer";
+
+  static std::string text(std::int64_t value) { return fmt::format("{}", value); }
+  static std::optional<std::string> take(const Scalar& scalar,
+                                         const Constraint& rule,
+                                         std::int64_t& value) {
+    if (scalar.quoted) return "it is in quotes";
+    const auto parsed = parse_integer(scalar.text);
+    if (!parsed.good) return parsed.problem;
+    if (rule.multiple && parsed.value % *rule.multiple != 0) return "";
+    value = parsed.value;
+    return judge_bounds(static_cast<long double>(value), rule);
+  }
+};
+
+template <>
+struct Word<double> {
+  static constexpr const char* name = "number";
+  static constexpr const char* names = "numbers";
+  static constexpr const char* with_article = "a number";
+
+  static std::string text(double value) { return format_number(value); }
+  static std::optional<std::string> take(const Scalar& scalar,
+                                         const Constraint& rule,
+                                         double& value) {
+    if (scalar.quoted) return "it is in quotes";
+    const auto parsed = parse_number(scalar.text);
+    if (!parsed.good) return parsed.problem;
+    value = parsed.value;
+    return judge_bounds(static_cast<long double>(value), rule);
+  }
+};
+
+template <>
+struct Word<bool> {
+  static constexpr const char* name = "true or false";
+  static constexpr const char* names = "true or false";
+  static constexpr const char* with_article = "true or false";
+
+  static std::string text(bool value) { return value ? "true" : "false"; }
+  static std::optional<std::string> take(const Scalar& scalar, const Constraint&, bool& value) {
+    if (scalar.quoted) return "it is in quotes";
+    if (scalar.text != "true" && scalar.text != "false") return "";
+    value = scalar.text == "true";
+    return std::nullopt;
+  }
+};
+
+template <>
+struct Word<std::string> {
+  static constexpr const char* name = "text";
+  static constexpr const char* names = "texts";
+  static constexpr const char* with_article = "a text";
+
+  static std::string text(const std::string& value) { return yaml_word(value); }
+  static std::optional<std::string> take(const Scalar& scalar,
+                                         const Constraint& rule,
+                                         std::string& value) {
+    value = scalar.text;
+    if (rule.not_empty && value.empty()) return "";
+    return judge_choice(value, rule);
+  }
+};
+
+template <>
+struct Word<ConfigPath> {
+  static constexpr const char* name = "path";
+  static constexpr const char* with_article = "a path";
+
+  static std::string text(const ConfigPath& value) { return yaml_word(value); }
+  static std::optional<std::string> take(const Scalar& scalar,
+                                         const Constraint& rule,
+                                         ConfigPath& value) {
+    return Word<std::string>::take(scalar, rule, value);
+  }
+};
+
+template <typename T>
+class OneValue : public OptionBinding {
+ public:
+  explicit OneValue(T& value) : value_(value) {}
+  bool is_list() const override { return false; }
+  std::string type() const override { return Word<T>::name; }
+  std::string type_with_article() const override { return Word<T>::with_article; }
+  std::string text() const override { return Word<T>::text(value_); }
+  std::optional<std::string> take(const std::vector<ListItem>& scalars,
+                                  const Constraint& rule) override {
+    T value{};
+    auto problem = Word<T>::take(scalars.front(), rule, value);
+    if (!problem) value_ = std::move(value);
+    return problem;
+  }
+  bool is_path() const override { return std::same_as<T, ConfigPath>; }
+  void tell_place(const std::string& key, const std::string& place) override {
+    if constexpr (std::same_as<T, ConfigPath>) {
+      value_.key = key;
+      value_.place = place;
+    }
+  }
+
+ private:
+  T& value_;
+};
+
+template <typename T>
+class OptionalValue : public OptionBinding {
+ public:
+  explicit OptionalValue(std::optional<T>& value) : value_(value) {}
+  bool is_list() const override { return false; }
+  std::string type() const override { return fmt::format("{} or none", Word<T>::name); }
+  std::string type_with_article() const override {
+    return fmt::format("none or {}", Word<T>::with_article);
+  }
+  std::string text() const override {
+    if (!value_) return "none";
+    const std::string text = Word<T>::text(*value_);
+    return text == "none" ? "\"none\"" : text;
+  }
+  std::optional<std::string> take(const std::vector<ListItem>& scalars,
+                                  const Constraint& rule) override {
+    const Scalar& scalar = scalars.front();
+    if (scalar.text == "none" && !scalar.quoted) {
+      value_.reset();
+      return std::nullopt;
+    }
+    T value{};
+    auto problem = Word<T>::take(scalar, rule, value);
+    if (!problem) value_ = std::move(value);
+    return problem;
+  }
+
+ private:
+  std::optional<T>& value_;
+};
+
+template <typename T>
+class ListValue : public OptionBinding {
+ public:
+  explicit ListValue(std::vector<T>& values) : values_(values) {}
+  bool is_list() const override { return true; }
+  std::string type() const override { return fmt::format("list of {}", Word<T>::names); }
+  std::string type_with_article() const override {
+    return fmt::format("a list of {}", Word<T>::names);
+  }
+  std::string text() const override {
+    std::string text;
+    for (const T& value : values_) {
+      if (!text.empty()) text += ", ";
+      text += Word<T>::text(value);
+    }
+    return fmt::format("[{}]", text);
+  }
+  std::optional<std::string> take(const std::vector<ListItem>& scalars,
+                                  const Constraint& rule) override {
+    if (rule.not_empty && scalars.empty()) return "";
+    std::vector<T> values;
+    for (const ListItem& scalar : scalars) {
+      if (scalar.fields) return "a mapping in it";
+      T value{};
+      if (auto problem = Word<T>::take(scalar, rule, value)) return problem;
+      values.push_back(std::move(value));
+    }
+    values_ = std::move(values);
+    return std::nullopt;
+  }
+
+ private:
+  std::vector<T>& values_;
+};
+
+// Paths, each with a weight where it is written {path: a.txt, weight: 2}.
+class PathListValue : public OptionBinding {
+ public:
+  explicit PathListValue(PathList& value) : value_(value) {}
+  bool is_list() const override { return true; }
+  std::string type() const override { return "path or list of paths"; }
+  std::string type_with_article() const override {
+    return "a path, or a list of paths or of {path: PATH, weight: NUMBER}";
+  }
+  // A list is already as it would be written.
+  std::string text() const override { return value_.is_one() ? yaml_word(value_) : value_.text(); }
+  std::optional<std::string> take(const std::vector<ListItem>& scalars,
+                                  const Constraint& rule) override {
+    std::vector<WeightedPath> paths;
+    for (const ListItem& item : scalars) {
+      WeightedPath part;
+      if (auto problem = item.fields ? take_fields(*item.fields, part)
+                                     : Word<ConfigPath>::take(item, rule, part.path))
+        return problem;
+      if (scalars.size() > 1 && part.path.empty()) return "a path is empty";
+      paths.push_back(std::move(part));
+    }
+    if (paths.empty()) return "";
+    value_ = PathList(std::move(paths));
+    return std::nullopt;
+  }
+  bool is_path() const override { return true; }
+  void tell_place(const std::string& key, const std::string& place) override {
+    value_.name(key, place);
+  }
+
+ private:
+  static std::optional<std::string> take_fields(
+      const std::vector<std::pair<std::string, Scalar>>& fields, WeightedPath& part) {
+    for (const auto& [name, scalar] : fields) {
+      if (name == "path") {
+        part.path = scalar.text;
+      } else if (name == "weight") {
+        double weight = 0;
+        if (Word<double>::take(scalar, more_than(0.0), weight)) return "a weight is more than 0";
+        part.weight = weight;
+      } else {
+        return fmt::format("{} is neither path nor weight", quote(name));
+      }
+    }
+    if (part.path.empty()) return "a mapping without a path";
+    return std::nullopt;
+  }
+
+  PathList& value_;
+};
+
+// A value with a name for each that it may have. Where they are true and false it is a boolean.
+class NamedValue : public OptionBinding {
+ public:
+  NamedValue(std::function<std::string()> read, std::function<void(const std::string&)> write)
+      : read_(std::move(read)), write_(std::move(write)) {}
+  bool is_list() const override { return false; }
+  std::string type() const override {
+    return is_boolean() ? Word<bool>::name : Word<std::string>::name;
+  }
+  std::string type_with_article() const override {
+    return is_boolean() ? Word<bool>::with_article : Word<std::string>::with_article;
+  }
+  std::string text() const override { return is_boolean() ? read_() : yaml_word(read_()); }
+  std::optional<std::string> take(const std::vector<ListItem>& scalars,
+                                  const Constraint& rule) override {
+    bool unused = false;
+    auto problem = is_boolean() ? Word<bool>::take(scalars.front(), rule, unused)
+                                : judge_choice(scalars.front().text, rule);
+    if (!problem) write_(scalars.front().text);
+    return problem;
+  }
+
+ private:
+  bool is_boolean() const {
+    const std::string name = read_();
+    return name == "true" || name == "false";
+  }
+
+  std::function<std::string()> read_;
+  std::function<void(const std::string&)> write_;
+};
+
+}  // namespace
+
+using Binding = std::unique_ptr<OptionBinding>;
+
+Binding OptionTable::bind(std::int64_t& value) {
+  return std::make_unique<OneValue<std::int64_t>>(value);
+}
+Binding OptionTable::bind(double& value) { return std::make_unique<OneValue<double>>(value); }
+Binding OptionTable::bind(bool& value) { return std::make_unique<OneValue<bool>>(value); }
+Binding OptionTable::bind(std::string& value) {
+  return std::make_unique<OneValue<std::string>>(value);
+}
+Binding OptionTable::bind(ConfigPath& value) {
+  return std::make_unique<OneValue<ConfigPath>>(value);
+}
+Binding OptionTable::bind(PathList& value) { return std::make_unique<PathListValue>(value); }
+Binding OptionTable::bind(std::vector<std::int64_t>& value) {
+  return std::make_unique<ListValue<std::int64_t>>(value);
+}
+Binding OptionTable::bind(std::vector<double>& value) {
+  return std::make_unique<ListValue<double>>(value);
+}
+Binding OptionTable::bind(std::vector<bool>& value) {
+  return std::make_unique<ListValue<bool>>(value);
+}
+Binding OptionTable::bind(std::vector<std::string>& value) {
+  return std::make_unique<ListValue<std::string>>(value);
+}
+Binding OptionTable::bind(std::optional<std::int64_t>& value) {
+  return std::make_unique<OptionalValue<std::int64_t>>(value);
+}
+Binding OptionTable::bind(std::optional<double>& value) {
+  return std::make_unique<OptionalValue<double>>(value);
+}
+Binding OptionTable::bind(std::optional<bool>& value) {
+  return std::make_unique<OptionalValue<bool>>(value);
+}
+Binding OptionTable::bind(std::optional<std::string>& value) {
+  return std::make_unique<OptionalValue<std::string>>(value);
+}
+Binding OptionTable::bind(std::function<std::string()> read,
+                          std::function<void(const std::string&)> write) {
+  return std::make_unique<NamedValue>(std::move(read), std::move(write));
+}
+
+}  // namespace longspan

@@ -1,0 +1,401 @@
+#include "framework/options/options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "framework/core/quote.h"
+#include "framework/options/field_names.h"
+
+namespace longspan {
+namespace {
+
+std::string found_text(const Assignment& assignment) {
+  switch (assignment.kind) {
+    case Assignment::Kind::scalar:
+      return quote(assignment.scalars.front().text);
+    case Assignment::Kind::list: {
+      std::string text;
+      for (const ListItem& item : assignment.scalars) {
+        if (!text.empty()) text += ", ";
+        text += item.found();
+      }
+      return fmt::format("the list [{}]", shown(text));
+    }
+    case Assignment::Kind::nothing:
+      return "no value";
+    case Assignment::Kind::section:
+      return "a section";
+  }
+  return "";
+}
+
+std::string allowed_sentence(const OptionBinding& binding, const Constraint& rule) {
+  if (!rule.choices.empty() && !binding.is_list()) {
+    const bool optional = binding.type_with_article().starts_with("none");
+    std::vector<std::string> words = rule.choices;
+    if (optional) words.insert(words.begin(), "none");
+    return join_or(words);
+  }
+  const std::string allowed = allowed_text(rule, binding.is_list());
+  return allowed.empty() ? binding.type_with_article()
+                         : fmt::format("{}, {}", binding.type_with_article(), allowed);
+}
+
+// Whether the sentence's first word is the key.
+bool begins_with(const std::string& sentence, const std::string& key) {
+  const std::size_t end = sentence.find_first_of(" :");
+  return sentence.substr(0, end) == key;
+}
+
+}  // namespace
+
+std::string ListItem::found() const {
+  if (!fields) return text;
+  std::string all;
+  for (const auto& [name, word] : *fields) {
+    if (!all.empty()) all += ", ";
+    all += fmt::format("{}: {}", name, word.quoted ? quote(word.text) : word.text);
+  }
+  return fmt::format("{{{}}}", all);
+}
+
+void Constraint::merge(const Constraint& other) {
+  if (other.lower) {
+    lower = other.lower;
+    lower_open = other.lower_open;
+  }
+  if (other.upper) {
+    upper = other.upper;
+    upper_open = other.upper_open;
+  }
+  if (other.multiple) multiple = other.multiple;
+  if (!other.choices.empty()) choices = other.choices;
+  required = required || other.required;
+  not_empty = not_empty || other.not_empty;
+  affects_weights = affects_weights || other.affects_weights;
+  if (other.in_weights) in_weights = other.in_weights;
+}
+
+void OptionTable::insert(const std::string& key,
+                         std::string documentation,
+                         Constraint rule,
+                         std::unique_ptr<OptionBinding> binding) {
+  require(!has(key), "option {}: declared twice", key);
+  require(!is_section(key), "option {}: there is a section of that name", key);
+  require(key.find('.') != std::string::npos, "option {}: a key stands in a section", key);
+  for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1)) {
+    require(!has(key.substr(0, dot)), "option {}: {} is a key already", key, key.substr(0, dot));
+  }
+  Entry entry{key, std::move(documentation), std::move(rule), std::move(binding), "", {}, false};
+  entry.standard = entry.binding->text();
+  entry.binding->tell_place(key, "default");
+  index_.emplace(key, entries_.size());
+  entries_.push_back(std::move(entry));
+}
+
+void OptionTable::check(std::vector<std::string> keys, std::function<std::string()> sentence) {
+  for (const std::string& key : keys) {
+    require(has(key), "a check names the option {}, which is not declared", key);
+  }
+  checks_.push_back({std::move(keys), std::move(sentence)});
+}
+
+void OptionTable::warn(const std::string& key, std::function<std::string()> reason) {
+  require(has(key), "a warning names the option {}, which is not declared", key);
+  warnings_.push_back({key, std::move(reason)});
+}
+
+void OptionTable::note_other_family(const std::string& key, std::string sentence) {
+  elsewhere_.emplace(key, std::move(sentence));
+}
+
+OptionTable::Entry* OptionTable::find(std::string_view key) {
+  const auto found = index_.find(key);
+  return found == index_.end() ? nullptr : &entries_[found->second];
+}
+
+const OptionTable::Entry* OptionTable::find(std::string_view key) const {
+  return const_cast<OptionTable*>(this)->find(key);
+}
+
+bool OptionTable::has(std::string_view key) const { return find(key) != nullptr; }
+
+bool OptionTable::is_section(std::string_view key) const {
+  const std::string prefix = fmt::format("{}.", key);
+  const auto first = index_.lower_bound(prefix);
+  return first != index_.end() && first->first.starts_with(prefix);
+}
+
+const OptionTable::Entry& OptionTable::declared(std::string_view key) const {
+  const Entry* entry = find(key);
+  require(entry != nullptr, "option {} was asked for, which is not declared", key);
+  return *entry;
+}
+
+std::string OptionTable::place(std::string_view key) const {
+  const Entry& entry = declared(key);
+  return entry.mark ? entry.mark->to_string() : "default";
+}
+
+bool OptionTable::is_given(std::string_view key) const { return declared(key).mark.has_value(); }
+
+bool OptionTable::is_default(std::string_view key) const {
+  const Entry& entry = declared(key);
+  return entry.binding->text() == entry.standard;
+}
+
+void OptionTable::assign(std::span<const Assignment> assignments) {
+  for (const Assignment& assignment : assignments) assign_one(assignment);
+}
+
+void OptionTable::assign_one(const Assignment& assignment) {
+  if (!assignment.mark.file.empty()) file_ = assignment.mark.file;
+  Entry* entry = find(assignment.key);
+  if (entry == nullptr) return refuse_unknown(assignment);
+  if (entry->mark && !entry->mark->file.empty() && !assignment.mark.file.empty()) {
+    return add_diagnostic(
+        {assignment.mark,
+         fmt::format("{} is given twice, first at {}", assignment.key, entry->mark->to_string()),
+         assignment.key});
+  }
+  entry->mark = assignment.mark;
+  const bool is_scalar = assignment.kind == Assignment::Kind::scalar;
+  const bool is_list = assignment.kind == Assignment::Kind::list;
+  if (!is_scalar && !(is_list && entry->binding->is_list())) {
+    return refuse_value(*entry, assignment, "");
+  }
+  take_value(*entry, assignment);
+}
+
+void OptionTable::take_value(Entry& entry, const Assignment& assignment) {
+  OptionBinding& binding = *entry.binding;
+  std::vector<ListItem> scalars = assignment.scalars;
+  for (ListItem& item : scalars) {
+    Scalar* path = &item;
+    if (item.fields) {
+      const auto named =
+          std::ranges::find(*item.fields, "path", [](auto& field) { return field.first; });
+      if (named == item.fields->end()) continue;
+      path = &named->second;
+    }
+    if (!binding.is_path() || !begins_at_home(path->text)) continue;
+    if (!home_) return refuse_value(entry, assignment, "~ stands for HOME, which is not set");
+    path->text = expand_home(path->text, *home_);
+  }
+  if (const auto problem = binding.take(scalars, entry.rule))
+    return refuse_value(entry, assignment, *problem);
+  binding.tell_place(entry.key, assignment.mark.to_string());
+}
+
+void OptionTable::refuse_value(Entry& entry,
+                               const Assignment& assignment,
+                               const std::string& problem) {
+  entry.wrong = true;
+  std::string sentence = fmt::format("{}: found {}", entry.key, found_text(assignment));
+  if (!problem.empty()) sentence += fmt::format(" ({})", problem);
+  sentence += fmt::format("; allowed: {}", allowed_sentence(*entry.binding, entry.rule));
+  const std::string& word =
+      assignment.kind == Assignment::Kind::scalar ? assignment.scalars.front().text : std::string();
+  if (entry.binding->is_list() && (word == "false" || word == "none")) {
+    sentence += "; write [] for an empty list";
+  } else if (assignment.kind == Assignment::Kind::scalar) {
+    sentence += value_hint(entry.key, assignment.scalars.front().text, entry.rule.choices);
+  }
+  add_diagnostic({assignment.mark, std::move(sentence), entry.key});
+}
+
+void OptionTable::refuse_unknown(const Assignment& assignment) {
+  const std::string& key = assignment.key;
+  if (is_section(key)) {
+    // A section whose keys are all commented out says nothing, and does no harm.
+    if (assignment.kind == Assignment::Kind::nothing) return;
+    if (assignment.kind == Assignment::Kind::section) return;
+    const std::string key_below = meant_below(key, assignment);
+    return add_diagnostic(
+        {assignment.mark,
+         fmt::format("{} is a section: found {}; {}",
+                     key,
+                     found_text(assignment),
+                     key_below.empty() ? "allowed: keys below it"
+                                       : fmt::format("did you mean \"{}\"?", key_below)),
+         key});
+  }
+  if (const auto found = elsewhere_.find(key); found != elsewhere_.end())
+    return add_diagnostic({assignment.mark, fmt::format("{} {}", key, found->second), key, true});
+  for (std::size_t dot = key.rfind('.'); dot != std::string::npos && dot > 0;
+       dot = key.rfind('.', dot - 1)) {
+    const Entry* parent = find(key.substr(0, dot));
+    if (parent == nullptr) continue;
+    std::vector<std::string> keys;
+    if (++unknown_keys_ <= most_told)
+      for (const Entry& entry : entries_) keys.push_back(entry.key);
+    return add_diagnostic({assignment.mark,
+                           fmt::format("{}: found a section with the key {}; allowed: {}{}",
+                                       parent->key,
+                                       quote(key.substr(dot + 1)),
+                                       allowed_sentence(*parent->binding, parent->rule),
+                                       field_hint(key, keys)),
+                           parent->key});
+  }
+  // To look for a near word takes long, and the sentences of more than these are not told.
+  const std::string near = ++unknown_keys_ > most_told ? "" : suggestion(key);
+  add_diagnostic({assignment.mark, fmt::format("{} is not a key{}", shown(key), near), key, true});
+}
+
+// The key of a section that a value was meant for which the section itself was given; "" where none
+// is known.
+std::string OptionTable::meant_below(const std::string& section,
+                                     const Assignment& assignment) const {
+  const std::string prefix = section + ".";
+  for (const Entry& entry : entries_)
+    if (entry.key.starts_with(prefix) && assignment.kind == Assignment::Kind::scalar &&
+        std::ranges::count(entry.rule.choices, assignment.scalars.front().text) > 0)
+      return entry.key;
+  if (const std::string_view key = renamed_key(section); has(key)) return std::string(key);
+  for (const char* const leaf : {"type", "path", "rank", "interval"})
+    if (has(prefix + leaf)) return prefix + leaf;
+  return "";
+}
+
+std::string OptionTable::suggestion(std::string_view key) const {
+  std::vector<std::string> keys;
+  std::vector<std::string> sections;
+  for (const Entry& entry : entries_) {
+    keys.push_back(entry.key);
+    std::string section = entry.key.substr(0, entry.key.find('.'));
+    if (std::find(sections.begin(), sections.end(), section) == sections.end()) {
+      sections.push_back(std::move(section));
+    }
+  }
+  const std::string near_section =
+      key.find('.') == std::string_view::npos ? closest_match(key, sections) : "";
+  if (!near_section.empty()) return fmt::format("; did you mean \"{}\"?", near_section);
+  if (std::string hint = key_hint(key, keys); !hint.empty()) return hint;
+  const std::string_view section = key.substr(0, key.find('.'));
+  if (!is_section(section)) return fmt::format("; the sections are {}", fmt::join(sections, ", "));
+  std::vector<std::string_view> neighbours;  // keys and sections right below it
+  for (const std::string_view candidate : keys) {
+    if (!candidate.starts_with(fmt::format("{}.", section))) continue;
+    const std::string_view rest_of_key = candidate.substr(section.size() + 1);
+    const std::string_view child = rest_of_key.substr(0, rest_of_key.find('.'));
+    if (std::ranges::find(neighbours, child) == neighbours.end()) neighbours.push_back(child);
+  }
+  constexpr std::size_t most = 20;  // a sentence that one reads
+  std::string rest;
+  if (neighbours.size() > most) {
+    rest = fmt::format(" and {} more, which longspan config --reference {} lists",
+                       neighbours.size() - most,
+                       section);
+    neighbours.resize(most);
+  }
+  return fmt::format("; the keys of {} are {}{}", section, fmt::join(neighbours, ", "), rest);
+}
+
+void OptionTable::add_diagnostic(Diagnostic complaint) {
+  complaints_.push_back(std::move(complaint));
+}
+
+// Where it is said that a key is missing.
+SourceLocation OptionTable::beside_all() const {
+  return SourceLocation{file_.empty() ? "configuration" : file_};
+}
+
+void OptionTable::run_checks(std::vector<Diagnostic>& found) const {
+  for (const Check& check : checks_) {
+    std::vector<const Entry*> given;
+    bool judged = true;
+    for (const std::string& key : check.keys) {
+      const Entry* entry = find(key);
+      judged = judged && !entry->wrong && !(entry->rule.required && !entry->mark);
+      if (entry->mark) given.push_back(entry);
+    }
+    if (!judged) continue;
+    std::string sentence = check.message();
+    if (sentence.empty()) continue;
+    const auto named = std::ranges::find_if(
+        given, [&](const Entry* entry) { return begins_with(sentence, entry->key); });
+    const auto place = named == given.end() ? given.begin() : named;
+    const bool has_place = !given.empty();
+    found.push_back({has_place ? *(*place)->mark : beside_all(),
+                     std::move(sentence),
+                     has_place ? (*place)->key : check.keys.front()});
+  }
+}
+
+std::vector<Diagnostic> OptionTable::diagnostics() const {
+  std::vector<Diagnostic> found = complaints_;
+  for (const Entry& entry : entries_) {
+    if (!entry.rule.required || entry.mark) continue;
+    found.push_back({beside_all(),
+                     fmt::format("{} must be given; allowed: {}",
+                                 entry.key,
+                                 allowed_sentence(*entry.binding, entry.rule)),
+                     entry.key});
+  }
+  run_checks(found);
+  return found;
+}
+
+std::vector<std::string> OptionTable::warnings() const {
+  std::vector<Diagnostic> found;
+  for (const Warning& warning : warnings_) {
+    const Entry& entry = *find(warning.key);
+    if (!entry.mark || is_default(warning.key)) continue;
+    const std::string reason = warning.reason();
+    if (!reason.empty())
+      found.push_back({*entry.mark, fmt::format("{} is set, but {}", entry.key, reason)});
+  }
+  return lines_of(std::move(found));
+}
+
+std::vector<const OptionTable::Entry*> OptionTable::by_section() const {
+  // Each section stands where its first key was added, at every depth.
+  std::map<std::string, std::size_t, std::less<>> first;
+  const auto for_each_prefix = [](const std::string& key, auto&& f) {
+    for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1)) {
+      f(key.substr(0, dot));
+    }
+    f(key);
+  };
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    for_each_prefix(entries_[i].key, [&](const std::string& prefix) { first.emplace(prefix, i); });
+  }
+  std::vector<std::pair<std::vector<std::size_t>, const Entry*>> order;
+  for (const Entry& entry : entries_) {
+    std::vector<std::size_t> path;
+    for_each_prefix(entry.key, [&](const std::string& prefix) { path.push_back(first[prefix]); });
+    order.emplace_back(std::move(path), &entry);
+  }
+  std::stable_sort(
+      order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<const Entry*> entries;
+  for (const auto& [path, entry] : order) entries.push_back(entry);
+  return entries;
+}
+
+std::vector<OptionDescription> OptionTable::reference() const {
+  std::vector<OptionDescription> descriptions;
+  for (const Entry* entry : by_section()) {
+    descriptions.push_back({entry->key,
+                            entry->binding->type(),
+                            allowed_text(entry->rule, entry->binding->is_list()),
+                            entry->rule.required ? "" : entry->standard,
+                            entry->documentation});
+  }
+  return descriptions;
+}
+
+std::vector<OptionValue> OptionTable::values() const {
+  std::vector<OptionValue> values;
+  for (const Entry* entry : by_section()) {
+    values.push_back({entry->key,
+                      entry->binding->text(),
+                      entry->mark ? entry->mark->to_string() : "default",
+                      entry->rule.affects_weights,
+                      entry->rule.in_weights});
+  }
+  return values;
+}
+
+}  // namespace longspan

@@ -1,0 +1,63 @@
+#include "framework/trainer/recurrent_state_io.h"
+
+#include "framework/autograd/ops.h"
+#include "framework/nn/sequence_shard.h"
+
+namespace longspan {
+
+void save_recurrent_state(TrainingState& state,
+                          const RecurrentState& carried,
+                          std::int64_t first,
+                          std::int64_t rows,
+                          const ProcessMesh& mesh,
+                          const std::string& prefix,
+                          std::int64_t before) {
+  const bool owner = mesh.shape.sequence || mesh.tensor.rank() == 0;
+  const std::int64_t length = carried.length();
+  // What is carried is one run along its time.
+  const Ranges held = shard_memory(mesh, length).outside();
+  if (pluralize(held) == 0) return;
+  for (const RecurrentStateTensor& piece : carried.tensors) {
+    const Shape whole = piece.tensor.shape().with(0, rows).with(1, before + length);
+    std::vector<std::int64_t> offset(static_cast<std::size_t>(whole.dimensions()), 0);
+    offset[0] = first;
+    offset[1] = before + held.front().begin;
+    state.add_box(prefix + piece.name, piece.tensor, whole, offset, owner);
+  }
+}
+
+RecurrentState allocate_recurrent_state(const Checkpoint& checkpoint,
+                                        const std::vector<std::string>& names,
+                                        std::int64_t count,
+                                        const ProcessMesh& mesh,
+                                        const Device& device,
+                                        const std::string& prefix,
+                                        std::optional<std::int64_t> longest) {
+  const std::int64_t saved = saved_length(checkpoint, names, prefix);
+  const std::int64_t length = std::min(saved, longest.value_or(saved));
+  if (length == 0) return {};
+  const std::int64_t held = pluralize(shard_memory(mesh, length).outside());
+  RecurrentState carried = {.tensors = {}, .all = length};
+  for (const std::string& name : names)
+    carried.tensors.push_back(
+        {name,
+         Tensor::empty(checkpoint.shape_of(prefix + name).with(0, count).with(1, held),
+                       checkpoint.dtype_of(prefix + name),
+                       device,
+                       MemoryTag::recurrent_state)});
+  return carried;
+}
+
+std::int64_t saved_length(const Checkpoint& checkpoint,
+                          const std::vector<std::string>& names,
+                          const std::string& prefix) {
+  if (names.empty() || !checkpoint.has(prefix + names.front())) return 0;
+  return checkpoint.shape_of(prefix + names.front())[1];
+}
+
+void cast_recurrent_state(RecurrentState& carried, DType compute) {
+  for (RecurrentStateTensor& piece : carried.tensors)
+    piece.tensor = cast(Variable(piece.tensor), compute).value();
+}
+
+}  // namespace longspan

@@ -1,0 +1,139 @@
+#include "framework/training_loop/begin_run.h"
+
+#include <system_error>
+
+#include "framework/tasks/labelled_task.h"
+#include "framework/training_loop/checkpoint_values.h"
+#include "framework/training_loop/init_from.h"
+#include "framework/training_loop/run_summary.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A best step that this directory does not hold, as of another run, is none that could be kept.
+void resume_best(const TrainingContext& run,
+                 std::optional<BestTracker>& best,
+                 const Scalars& scalars) {
+  const std::string& wanted = run.settings.checkpoint.keep_best;
+  if (const auto before = best_step(scalars); before && before->figure != wanted)
+    run.log.warning(
+        "step {}, the best by {} so far, is kept no longer: checkpoint.best_metric is {}",
+        before->step,
+        before->figure,
+        wanted.empty() ? "not set" : wanted);
+  if (!best) return;
+  best->restore(scalars);
+  if (!best->best()) return;
+  const fs::path path = run.directory.checkpoints() / step_name(best->best()->step);
+  std::error_code unused;
+  const std::int64_t is_there = run.is_root() && fs::is_directory(path, unused) ? 1 : 0;
+  if (run.mesh.world.all_reduce(is_there, Reduction::maximum) == 1) return;
+  run.log.info("the best step by {} is not in {}: the next validation is taken for the best",
+               best->goal().figure,
+               run.directory.checkpoints().string());
+  best->forget();
+}
+
+void resume(TrainingContext& run,
+            RunHistory& history,
+            const Checkpoint& checkpoint,
+            const fs::path& path) {
+  check_resumable(run.resuming(), checkpoint, *run.task, run.loader.cursor_rows());
+  restore(run, history, checkpoint);
+  run.log.info("resumed from {} at step {}", path.string(), run.trainer.steps());
+  resume_best(run, history.best, checkpoint.scalars());
+  // One that was named may lie anywhere; this directory need not hold it, or not a good one.
+  if (run.settings.checkpoint.resume != "auto") return;
+  run.saver.resume_from(run.trainer.steps(), history.best_step());
+  if (run.directory.follows_killed() && run.life.diverged.empty())
+    run.log.warning(
+        "the run that trained here before did not end by itself (it was killed, a rank failed or a "
+        "machine was lost): what followed its newest checkpoint is computed again");
+}
+
+void tell_what_is_otherwise(const TrainingContext& run, const Checkpoint& checkpoint) {
+  if (const std::string& restored = run.loader.restore_warning(); !restored.empty())
+    run.log.warning("{}", restored);
+  warn_layout_change(run.log, checkpoint, run.layout());
+  if (!run.settings.training.start_from.path.empty())
+    run.log.info("training.init_from.path is not used: the run goes on from a checkpoint");
+}
+
+// What is retained of an import that it starts from.
+Scalars begin_anew(TrainingContext& run, const std::string& id) {
+  const ResumeContext asking = run.resuming();
+  archive_metrics(asking, id);
+  const ReadProgress watch = watch_of(asking, run.settings.training.start_from.path);
+  Scalars of_data;
+  run.task->save(of_data);
+  const LabelSet labels = labels_of(of_data, run.settings.run.directory.text());
+  return init_from(
+      {run.settings, run.text, run.task->tokenizer(), labels, run.mesh.world, run.log, watch},
+      run.trainer.model());
+}
+
+// `path` is empty, and there is no checkpoint, for a run that begins anew.
+SkippedData skipped_data(const TrainingContext& run,
+                         const std::string& id,
+                         const fs::path& path,
+                         const std::optional<Checkpoint>& checkpoint) {
+  // What a run that went back has written itself is newer than what it began from.
+  if (!run.life.diverged.empty()) return read_skipped_data(run.directory, run.mesh.world);
+  const std::string saved =
+      checkpoint ? checkpoint->scalars().get_or<std::string>(skipped_data_scalar, "") : "";
+  return skipped_data_from(run.resuming(), path, saved, id);
+}
+
+RunHistory resume_or_begin_anew(TrainingContext& run) {
+  const ResumeContext asking = run.resuming();
+  const fs::path path = resolve_resume_checkpoint(asking).value_or("");
+  std::optional<Checkpoint> checkpoint;
+  if (!path.empty()) checkpoint = open_run_checkpoint(path, watch_of(asking));
+  RunHistory history = {.id = checkpoint ? checkpoint->info().run_id : new_run_id(run.mesh.world),
+                        .best = best_so_far(run.settings)};
+  if (checkpoint)
+    resume(run, history, *checkpoint, path);
+  else
+    history.imported = begin_anew(run, history.id);
+  history.skipped = skipped_data(run, history.id, path, checkpoint);
+  if (checkpoint) tell_what_is_otherwise(run, *checkpoint);
+  history.first_step = run.trainer.steps();
+  return history;
+}
+
+}  // namespace
+
+RunHistory resume_or_start(TrainingContext& run) {
+  RunHistory history = resume_or_begin_anew(run);
+  if (history.skipped.times > 0)
+    run.log.info("passes over {} batches; has gone back {} times ({})",
+                 history.skipped.batches(),
+                 history.skipped.times,
+                 run.directory.skipped().string());
+  run.directory.write("config.yaml", run.text.configuration);
+  run.tracker.begin({history.id,
+                     history.first_step,
+                     run.text.configuration,
+                     run.text.compare(run.text.configuration).saved,
+                     run.trainer.tokens()},
+                    *run.task,
+                    run.trainer.model(),
+                    run.log);
+  const double peak = run.speed.measure_peak();
+  log_run_summary(run.log,
+                  {run.settings,
+                   run.text.warnings,
+                   run.mesh,
+                   run.device,
+                   run.collectives,
+                   run.trainer.model().parameters(),
+                   *run.task,
+                   run.threads,
+                   peak});
+  run.profiler.warn_missed_steps(history.first_step);
+  return history;
+}
+
+}  // namespace longspan

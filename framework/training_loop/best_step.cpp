@@ -1,0 +1,69 @@
+#include "framework/training_loop/best_step.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <vector>
+
+namespace longspan {
+namespace {
+
+constexpr const char* figure_scalar = "metrics/best_figure";
+constexpr const char* step_scalar = "metrics/best_step";
+constexpr const char* value_scalar = "metrics/best_value";
+
+}  // namespace
+
+std::optional<BestStep> best_step(const Scalars& scalars) {
+  if (!scalars.has(step_scalar)) return std::nullopt;
+  return BestStep{scalars.get<std::string>(figure_scalar),
+                  scalars.get<std::int64_t>(step_scalar),
+                  scalars.get<double>(value_scalar)};
+}
+
+bool BestTracker::add(std::int64_t step, const Measurement& validation) {
+  const std::optional<double> value = validation.find(goal_.figure);
+  if (!value || !std::isfinite(*value)) return false;
+  if (best_ && !(goal_.more_is_better ? *value > best_->value : *value < best_->value))
+    return false;
+  before_ = best_;
+  best_ = BestStep{goal_.figure, step, *value};
+  return true;
+}
+
+std::string BestTracker::missing(const Measurement& validation) const {
+  if (validation.find(goal_.figure) || !std::isfinite(validation.metric_values.front().value))
+    return "";
+  std::vector<std::string> names;
+  for (const MetricValue& figure : validation.metric_values)
+    if (figure.name.find('/') == std::string::npos) names.push_back(figure.name);
+  return fmt::format(
+      "checkpoint.best_metric: found {}, which the validation of these data has not; it has {}: no "
+      "best step is kept",
+      goal_.figure,
+      fmt::join(names, ", "));
+}
+
+void BestTracker::withdraw(std::int64_t step) {
+  if (best_ && best_->step == step) best_ = before_;
+}
+
+void BestTracker::restore(const Scalars& scalars) {
+  const auto before = best_step(scalars);
+  if (before && before->figure == goal_.figure) best_ = before;
+}
+
+std::optional<BestTracker> best_so_far(const RunConfig& settings) {
+  for (const ValidationMetric& goal : validation_metrics(settings))
+    if (goal.figure == settings.checkpoint.keep_best) return BestTracker(goal);
+  return std::nullopt;
+}
+
+void BestTracker::save(Scalars& scalars) const {
+  if (!best_) return;
+  scalars.set(figure_scalar, best_->figure);
+  scalars.set(step_scalar, best_->step);
+  scalars.set(value_scalar, best_->value);
+}
+
+}  // namespace longspan

@@ -1,0 +1,155 @@
+#include "framework/training_loop/checkpoint_saver.h"
+
+#include <cmath>
+#include <utility>
+
+#include "framework/core/byte_text.h"
+#include "framework/planning/machine.h"
+
+namespace longspan {
+
+CheckpointSaver::CheckpointSaver(const CheckpointOptions& options,
+                                 const std::filesystem::path& directory,
+                                 const Communicator& world,
+                                 int local_ranks,
+                                 const Log& log,
+                                 Timeline* timeline)
+    : options_(options),
+      directory_(directory),
+      world_(world),
+      local_ranks_(local_ranks),
+      log_(log),
+      timeline_(timeline) {}
+
+void CheckpointSaver::begin() {
+  finish();
+  if (removal_.valid()) removal_.get();
+  since_begin_ = {};
+}
+
+bool CheckpointSaver::save(const CheckpointInfo& info,
+                           const TrainingState& state,
+                           const Loss& loss) {
+  begin();
+  if (!std::isfinite(loss())) {
+    warn_not_saved(info.step);
+    return false;
+  }
+  since_begin_ = {};  // the loss may have taken a step
+  const std::filesystem::path path = save_checkpoint(directory_, info, state, world_);
+  step_ = info.step;
+  best_ = best_of(state);
+  tell(path, since_begin_.seconds());
+  return true;
+}
+
+bool CheckpointSaver::save_async(const CheckpointInfo& info,
+                                 TrainingState state,
+                                 const Loss& loss) {
+  // The first one of a directory is there before training goes on: what keeps it from being saved
+  // is found at once, and metrics that go further without a checkpoint are of one that was lost.
+  const bool is_first = step_ < 0;
+  if (!options_.background || is_first || !copy_fits(state)) return save(info, state, loss);
+  begin();
+  best_ = best_of(state);
+  beside_.emplace(directory_, info, std::move(state), world_, timeline_);
+  judged_ = false;
+  step_before_ = std::exchange(step_, info.step);
+  waited_ = since_begin_.seconds();
+  return true;
+}
+
+bool CheckpointSaver::confirm(double loss) {
+  if (!beside_ || judged_) return true;
+  judged_ = std::isfinite(loss);
+  if (judged_) return true;
+  warn_not_saved(step_);
+  give_up();
+  return false;
+}
+
+void CheckpointSaver::warn_not_saved(std::int64_t step) const {
+  log_.warning("step {} is not saved: its weights give no finite loss or gradient", step);
+}
+
+// The first rank removes what all of them write: it is the last one to stop.
+void CheckpointSaver::give_up() {
+  if (world_.rank() != 0) beside_.reset();
+  world_.barrier();
+  beside_.reset();
+  step_ = step_before_;
+}
+
+// Once: later copies take the memory of the first.
+bool CheckpointSaver::copy_fits(const TrainingState& state) {
+  if (copy_fits_) return *copy_fits_;
+  double bytes = 0;
+  for (const StateTensor& piece : state.tensors)
+    if (piece.owned) bytes += static_cast<double>(piece.tensor.byte_size());
+  const double there = memory_of_rank(local_ranks_);
+  const double left = there == 0 ? 0 : there - bytes;
+  copy_fits_ = world_.all_reduce(left, Reduction::minimum) >= 0;
+  if (!*copy_fits_)
+    log_.warning(
+        "some rank has no memory for a copy of what it saves ({} on the first): training waits for "
+        "each checkpoint",
+        format_bytes(bytes));
+  return *copy_fits_;
+}
+
+void CheckpointSaver::wait_for_copy() {
+  if (!beside_) return;
+  const Stopwatch waited;
+  beside_->wait_for_copy();
+  waited_ += waited.seconds();
+}
+
+void CheckpointSaver::finish() {
+  if (!beside_) return;
+  require(judged_, "the save of step {} is to be finished before its loss is known", step_);
+  const Stopwatch waited;
+  const std::filesystem::path path = beside_->commit();
+  beside_.reset();
+  tell(path, waited_ + waited.seconds());
+}
+
+void CheckpointSaver::tell(const std::filesystem::path& path, double waited) {
+  log_.info("saved {} in {:.2f} s; training waited {:.3f} s",
+            path.string(),
+            since_begin_.seconds(),
+            waited);
+  has_older_ = true;
+  whole_step_ = step_;
+  whole_best_ = best_;
+}
+
+std::optional<std::int64_t> CheckpointSaver::best_of(const TrainingState& state) const {
+  const auto best = best_step(state.scalars);
+  return best ? std::optional(best->step) : std::nullopt;
+}
+
+void CheckpointSaver::resume_from(std::int64_t step, std::optional<std::int64_t> best) {
+  step_ = whole_step_ = step;
+  best_ = whole_best_ = best;
+  has_older_ = true;
+}
+
+void CheckpointSaver::remove_older() {
+  if (!std::exchange(has_older_, false) || world_.rank() != 0) return;
+  if (removal_.valid()) removal_.get();
+  // Large files take their time to go.
+  removal_ = std::async(std::launch::async,
+                        [directory = directory_,
+                         step = whole_step_,
+                         best = whole_best_,
+                         keep = static_cast<int>(options_.keep_latest),
+                         log = log_] {
+                          try {
+                            remove_old_checkpoints(directory, step, keep, best);
+                          } catch (const std::exception& error) {
+                            log.warning("older checkpoints were not removed: {}", error.what());
+                          }
+                        });
+}
+
+}  // namespace longspan

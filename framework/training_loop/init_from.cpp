@@ -1,0 +1,453 @@
+#include "framework/training_loop/init_from.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "checkpoints/checkpoint.h"
+#include "framework/core/config_path.h"
+#include "framework/core/some_of.h"
+#include "framework/data/rank_zero.h"
+#include "framework/interop/adapters.h"
+#include "framework/interop/saved_weights.h"
+#include "framework/nn/power_statistics.h"
+#include "framework/optim/parameter_state.h"
+#include "framework/tasks/labelled_task.h"
+#include "framework/training_loop/checkpoint_values.h"
+#include "framework/training_loop/loading.h"
+#include "framework/training_loop/named_checkpoint.h"
+#include "framework/training_loop/remap_rows.h"
+#include "framework/training_loop/resume.h"
+#include "framework/training_loop/vocabulary_rows.h"
+
+namespace longspan {
+namespace {
+
+constexpr const char* key = "training.init_from.path";
+
+// What these keys change of the weights is seen at their tensors, one by one.
+constexpr std::array<std::string_view, 15> seen_at_tensors = {
+    "model.vocab_size",
+    "model.num_hidden_layers",
+    "model.max_position_embeddings",
+    "model.relative_attention_max_distance",
+    "model.per_layer_position_embeddings",
+    "model.intermediate_losses.schedule",
+    "model.num_future_tokens",
+    "model.tie_word_embeddings",
+    "model.lm_head_bias",
+    "data.tokenizer.type",
+    "data.tokenizer.allow_unk",
+    "training.lora.rank",
+    "training.lora.target_modules",
+    "training.lora.modules_to_save",
+    "training.frozen_parameters"};
+
+bool begins_with(const std::string& name, const std::string& beginning) {
+  return name == beginning || name.starts_with(beginning + "/");
+}
+
+Checkpoint open_meant(const InitFromContext& run) {
+  const ConfigPath& path = run.settings.training.start_from.path;
+  require_start(path, run.world);
+  const NamedCheckpoint found = find_checkpoint(
+      path, run.settings.run.directory.text(), run.world, value_problems, run.watch);
+  for (const std::string& sentence : found.skipped) run.log.warning("{}", sentence);
+  return open_run_checkpoint(found.path, run.watch);
+}
+
+bool has_adapters(const Checkpoint& checkpoint) {
+  return std::ranges::any_of(weights_of(checkpoint), is_of_adapter, &CheckpointTensor::name);
+}
+
+// What becomes of the parameters of a model.
+class WeightsTaken {
+ public:
+  WeightsTaken(const InitFromContext& run, const Checkpoint& checkpoint, const Model& model);
+
+  void fill(const Parameters& parameters) const;
+  std::string describe() const;
+  // A sentence where something begins anew that is not trained; else "".
+  std::string told_of_untrained() const;
+
+ private:
+  bool is_anew(const std::string& name) const;
+  void judge_beginnings(const Parameters& parameters) const;
+  void judge_configuration(const ConfigurationChange& change) const;
+  void match_vocabulary(const Tokenizer& saved);
+  void judge_shapes() const;
+  bool is_merged(const std::string& weight) const;
+  void match_labels();
+  Tensor read_table(const std::string& name) const;
+  std::string place() const { return checkpoint_.path().string(); }
+
+  const InitFromContext& run_;
+  const InitFromOptions& options_;
+  const Checkpoint& checkpoint_;
+  const Model& model_;
+  std::vector<std::string> anew_;
+  std::map<std::string, Shape> by_label_;          // tables of classes or tags
+  std::vector<std::int64_t> label_rows_;           // of which tables
+  std::vector<std::string> missing_;               // from the checkpoint, and not to begin anew
+  std::map<std::string, Shape> whole_;             // taken as they are
+  std::map<std::string, Shape> merged_;            // taken with the adapters that were beside them
+  double adapter_factor_ = 1;                      // of these
+  std::map<std::string, Shape> by_row_;            // tables of the vocabulary
+  std::optional<std::vector<std::int64_t>> rows_;  // of which tables; none: as they are
+  std::int64_t saved_rows_ = 0;
+};
+
+WeightsTaken::WeightsTaken(const InitFromContext& run,
+                           const Checkpoint& checkpoint,
+                           const Model& model)
+    : run_(run),
+      options_(run.settings.training.start_from),
+      checkpoint_(checkpoint),
+      model_(model) {
+  judge_beginnings(model.parameters());
+  if (const std::string& saved = checkpoint.info().configuration; !saved.empty()) {
+    const ConfigurationChange change = change_since(checkpoint, run.text.compare);
+    judge_configuration(change);
+    if (has_adapters(checkpoint)) adapter_factor_ = adapter_factor(ModelValues(change.saved));
+  }
+  for (const auto& parameter : model.parameters().all()) {
+    const std::string& name = parameter->name;
+    const Shape& shape = parameter->global_shape;
+    const bool is_table = begins_with(name, "embedding") || begins_with(name, "source_embedding") ||
+                          begins_with(name, "output");
+    // What only the first steps read, a run that has made them has no more.
+    const bool is_gone = parameter->active_steps && !checkpoint.has(name);
+    const bool is_new = parameter->adapter && !checkpoint.has(name);
+    if (is_anew(name) || is_gone || is_new)
+      anew_.push_back(name);
+    else if (!checkpoint.has(name))
+      missing_.push_back(name);
+    else if (is_table && shape[0] == model.body().vocabulary())
+      by_row_.emplace(name, shape);
+    else if (is_merged(name))
+      merged_.emplace(name, shape);
+    else
+      whole_.emplace(name, shape);
+  }
+  for (const auto& each : model.parameters().centroids())
+    if (!is_anew(each->name) && checkpoint.has(each->name))
+      whole_.emplace(each->name, each->global_shape());
+  for (const auto& each : model.parameters().power_statistics())
+    for (const auto& [name, values] : each->saved())
+      if (is_anew(name))
+        anew_.push_back(name);
+      else if (!checkpoint.has(name))
+        missing_.push_back(name);
+      else
+        whole_.emplace(name, values.shape());
+  if (!merged_.empty() && checkpoint.info().configuration.empty())
+    throw ConfigurationError(
+        "{}: {} has adapters and no configuration that says their factor, without which they "
+        "cannot be merged",
+        key,
+        place());
+  if (!missing_.empty())
+    throw ConfigurationError(
+        "{}: this model has {}, which {} has not; begin it anew by naming it, or what its name "
+        "begins with, in training.init_from.reinitialize, or set the keys of the model as they "
+        "were there",
+        key,
+        join_first(missing_),
+        place());
+  match_labels();
+  if (!by_row_.empty()) match_vocabulary(tokenizer_of(checkpoint, run.settings.data));
+  judge_shapes();
+}
+
+// Whether its layer has an adapter there and none here.
+bool WeightsTaken::is_merged(const std::string& weight) const {
+  const auto layer = adapted_layer(checkpoint_, weight);
+  return layer && !model_.parameters().find(*layer + adapter_down);
+}
+
+bool WeightsTaken::is_anew(const std::string& name) const {
+  return std::ranges::any_of(
+      options_.anew, [&](const std::string& beginning) { return begins_with(name, beginning); });
+}
+
+void WeightsTaken::judge_beginnings(const Parameters& parameters) const {
+  for (const std::string& beginning : options_.anew) {
+    const auto begins = [&](const auto& parameter) {
+      return begins_with(parameter->name, beginning);
+    };
+    if (std::ranges::any_of(parameters.all(), begins)) continue;
+    std::vector<std::string> known;
+    for (const auto& parameter : parameters.all()) {
+      const std::string first = parameter->name.substr(0, parameter->name.find('/'));
+      if (std::ranges::find(known, first) == known.end()) known.push_back(first);
+    }
+    throw ConfigurationError(
+        "training.init_from.reinitialize: no parameter of this model begins with \"{}\"; they "
+        "begin with "
+        "{}",
+        beginning,
+        fmt::join(known, ", "));
+  }
+}
+
+void WeightsTaken::judge_configuration(const ConfigurationChange& change) const {
+  std::vector<std::string> refused = change.refused;
+  const auto key_of = [](const std::string& sentence) {
+    return sentence.substr(0, sentence.find(':'));
+  };
+  // The table of biases has its buckets' shape, however far the farthest reaches.
+  const auto positions = change.saved.find("model.position_embedding_type");
+  const bool is_biased = positions != change.saved.end() && positions->second == "relative_bias";
+  std::erase_if(refused, [&](const std::string& sentence) {
+    const std::string changed = key_of(sentence);
+    if (is_biased && changed == "model.relative_attention_max_distance") return false;
+    return std::ranges::find(seen_at_tensors, changed) != seen_at_tensors.end();
+  });
+  // Of adapters that are in both: others begin here, or are merged with the factor there.
+  const auto is_here = [&](const CheckpointTensor& tensor) {
+    return is_of_adapter(tensor.name) && model_.parameters().find(tensor.name);
+  };
+  if (std::ranges::none_of(weights_of(checkpoint_), is_here))
+    std::erase_if(refused, [&](const std::string& sentence) {
+      return key_of(sentence) == "training.lora.alpha";
+    });
+  const std::vector<std::string> all = refused;
+  for (const std::string& beginning : options_.changed) {
+    const auto meant = [&](const std::string& sentence) {
+      const std::string changed = key_of(sentence);
+      return changed == beginning || changed.starts_with(beginning + ".");
+    };
+    if (std::ranges::none_of(all, meant))
+      run_.log.warning(
+          "training.init_from.allow_config_changes: no key of \"{}\" changes what "
+          "the weights of {} mean",
+          beginning,
+          place());
+    for (const std::string& sentence : refused)
+      if (meant(sentence)) run_.log.info("changed on purpose: {}", sentence);
+    std::erase_if(refused, meant);
+  }
+  if (!refused.empty())
+    throw ConfigurationError(
+        "{}: {} was made with another model: {}; set what it has, or name what is changed on "
+        "purpose in training.init_from.allow_config_changes",
+        key,
+        place(),
+        fmt::join(refused, "; "));
+}
+
+void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
+  saved_rows_ = checkpoint_.shape_of(by_row_.begin()->first)[0];
+  if (saved.vocabulary() > saved_rows_)
+    throw DataError("{}: {} has {} rows; wanted at least the {} ids of its tokenizer",
+                    place(),
+                    by_row_.begin()->first,
+                    saved_rows_,
+                    saved.vocabulary());
+  const std::int64_t rows = model_.body().vocabulary();
+  if (saved == run_.tokenizer && saved_rows_ == rows) return;
+  constexpr const char* otherwise =
+      "begin the embedding and the output anew (training.init_from.reinitialize)";
+  if (saved.kind() != run_.tokenizer.kind())
+    throw ConfigurationError(
+        "{}: data.tokenizer.type of {} is {}, that of this run {}; set it as it was there, or {}",
+        key,
+        place(),
+        name_of(saved.kind()),
+        name_of(run_.tokenizer.kind()),
+        otherwise);
+  if (options_.vocabulary == StartVocabulary::same)
+    throw ConfigurationError(
+        "{}: the vocabulary of {} has {} ids in {} rows, that of this run {} in {}{}; set "
+        "training.init_from.resize_vocab to true to take the rows of those that both have{}, or {}",
+        key,
+        place(),
+        saved.vocabulary(),
+        saved_rows_,
+        run_.tokenizer.vocabulary(),
+        rows,
+        saved == run_.tokenizer ? "" : ", not all the same",
+        run_.settings.data.tokenizer_model.empty()
+            ? ""
+            : ", or leave out data.tokenizer.model to use the tokenizer of the checkpoint",
+        otherwise);
+  rows_ = matching_rows({saved, saved_rows_}, {run_.tokenizer, rows});
+}
+
+// A readout's rows are its labels', whatever their order there.
+void WeightsTaken::match_labels() {
+  const LabelSet saved = labels_of(checkpoint_.scalars(), place());
+  const bool takes_rows = whole_.contains("output/weight") || by_row_.contains("output/weight");
+  if (saved.size() == 0 || run_.labels.size() == 0 || saved == run_.labels || !takes_rows) return;
+  constexpr const char* otherwise =
+      "begin the readout anew: training.init_from.reinitialize: [output], or name of it "
+      "[output/weight, "
+      "output/bias]";
+  for (const std::string& name : run_.labels.names()) label_rows_.push_back(saved.id_of(name));
+  const auto absent = std::ranges::find(label_rows_, -1);
+  if (saved.size() != run_.labels.size() || absent != label_rows_.end()) {
+    const auto& names = run_.labels.names();
+    const auto place_of = static_cast<std::size_t>(absent - label_rows_.begin());
+    throw ConfigurationError(
+        "{}: the labels of {} are {}, those of this run {}{}; {}",
+        key,
+        place(),
+        join_first(saved.names()),
+        join_first(names),
+        absent == label_rows_.end() ? "" : fmt::format(" (it lacks \"{}\")", names[place_of]),
+        otherwise);
+  }
+  for (const char* const name : {"output/start", "output/transitions", "output/end"})
+    if (whole_.contains(name))
+      throw ConfigurationError(
+          "{}: the labels of {} are in another order than those of this run, and {} is of pairs of "
+          "them; {}",
+          key,
+          place(),
+          name,
+          otherwise);
+  for (const char* const name : {"output/weight", "output/bias"})
+    for (auto* const tables : {&whole_, &by_row_})
+      if (auto found = tables->extract(name)) by_label_.insert(std::move(found));
+}
+
+// Where the keys of the models agree, it is for keys of other sections that tensors do not.
+void WeightsTaken::judge_shapes() const {
+  const auto judge = [&](const std::string& name, const Shape& wanted) {
+    const Shape& found = checkpoint_.shape_of(name);
+    if (found != wanted)
+      throw ConfigurationError(
+          "{}: {} is {} in {} and {} in this model; set the keys of the model as they were there, "
+          "or begin it anew by naming it in training.init_from.reinitialize",
+          key,
+          name,
+          found.to_string(),
+          place(),
+          wanted.to_string());
+  };
+  for (const auto* const tables : {&whole_, &merged_, &by_label_})
+    for (const auto& [name, shape] : *tables) judge(name, shape);
+  for (const auto& [name, shape] : by_row_) judge(name, rows_ ? shape.with(0, saved_rows_) : shape);
+}
+
+// A weight there as it is to be, where it is not taken as it lies.
+Tensor WeightsTaken::read_table(const std::string& name) const {
+  const DType saved = checkpoint_.dtype_of(name);
+  if (saved != DType::f32 && saved != DType::f64)
+    throw DataError("{}: {} is {}; wanted: float32 or float64", place(), name, name_of(saved));
+  return merged_.contains(name) ? read_merged(checkpoint_, name, adapter_factor_)
+                                : read_whole(checkpoint_, name);
+}
+
+void WeightsTaken::fill(const Parameters& parameters) const {
+  std::vector<StateTensor> whole;
+  for (StateTensor& master : weights_state(parameters).tensors) {
+    if (rows_ && by_row_.contains(master.name))
+      gather_rows(read_table(master.name), *rows_, master);
+    else if (by_label_.contains(master.name))
+      gather_rows(read_table(master.name), label_rows_, master);
+    else if (merged_.contains(master.name))
+      gather_rows(read_table(master.name), same_rows(master.global_shape[0]), master);
+    else if (whole_.contains(master.name) || by_row_.contains(master.name))
+      whole.push_back(std::move(master));
+  }
+  load_masters(checkpoint_, whole);
+  parameters.refresh_compute();
+}
+
+std::string WeightsTaken::describe() const {
+  std::string text = fmt::format(
+      "the weights are those of {}, step {}; left out: its optimizer, memory, place in the text "
+      "and "
+      "count of steps",
+      place(),
+      checkpoint_.info().step);
+  std::set<std::string> found;
+  std::vector<std::string> adapted;
+  for (const auto* const tables : {&whole_, &merged_, &by_row_, &by_label_})
+    for (const auto& [name, shape] : *tables) found.insert(name);
+  for (const auto& [name, shape] : merged_) {
+    adapted.push_back(*adapted_layer(checkpoint_, name));
+    for (const char* const part : {adapter_down, adapter_up}) found.insert(adapted.back() + part);
+  }
+  std::vector<std::string> left_out;
+  for (const CheckpointTensor& tensor : weights_of(checkpoint_))
+    if (!found.contains(tensor.name)) left_out.push_back(tensor.name);
+  if (!left_out.empty()) text += fmt::format(", and {}", join_first(left_out));
+  if (!adapted.empty())
+    text += fmt::format("; adapters are merged into the weights of {}", join_first(adapted));
+  if (!anew_.empty()) text += fmt::format("; begun anew: {}", join_first(anew_));
+  if (rows_) {
+    const auto fresh = std::ranges::count(*rows_, -1);
+    const auto taken = std::ssize(*rows_) - fresh;
+    text += fmt::format(
+        "; of {} rows of the vocabulary {} are taken and {} new, {} of the {} there "
+        "are left out",
+        rows_->size(),
+        taken,
+        fresh,
+        saved_rows_ - taken,
+        saved_rows_);
+  }
+  return text;
+}
+
+std::string WeightsTaken::told_of_untrained() const {
+  const auto is_frozen = [&](const std::string& name) {
+    const Weight parameter = model_.parameters().find(name);
+    return parameter && parameter->frozen;
+  };
+  std::vector<std::string> untrained;
+  std::ranges::copy_if(anew_, std::back_inserter(untrained), is_frozen);
+  if (rows_ && std::ranges::count(*rows_, -1) > 0)
+    for (const auto& [name, shape] : by_row_)
+      if (is_frozen(name)) untrained.push_back("new rows of " + name);
+  if (untrained.empty()) return "";
+  return fmt::format("what begins anew stays as it was drawn where {}: {}",
+                     model_.parameters().tuning().adapters.rank
+                         ? "training.lora.modules_to_save does not name it"
+                         : "training.frozen_parameters names it",
+                     join_first(untrained));
+}
+
+}  // namespace
+
+void require_start(const ConfigPath& path, const Communicator& world) {
+  if (!is_there(path, world))
+    throw DataError(
+        "{}: there is no such run or checkpoint{}", path.describe(), path.not_found_hint());
+}
+
+Scalars init_from(const InitFromContext& run, Model& model) {
+  if (run.settings.training.start_from.path.empty()) return {};
+  const Checkpoint checkpoint = open_meant(run);
+  const WeightsTaken taken(run, checkpoint, model);
+  taken.fill(model.parameters());
+  run.log.info("{}", taken.describe());
+  const DataOptions& data = run.settings.data;
+  if (data.starts_with_saved && data.saved_tokenizer == run.tokenizer &&
+      run.tokenizer.kind() != TokenizerKind::bytes)
+    run.log.info(
+        "the tokenizer is that of {}{}",
+        checkpoint.path().string(),
+        data.tokenizer_model.empty()
+            ? ""
+            : fmt::format("; data.tokenizer.model, {}, is not there", data.tokenizer_model.text()));
+  if (const std::string told = taken.told_of_untrained(); !told.empty())
+    run.log.warning("{}", told);
+  const Scalars& saved = checkpoint.scalars();
+  if (tokenizer_of(checkpoint, run.settings.data) == run.tokenizer)
+    return import_scalars(saved, false);
+  Scalars retained;
+  for (const char* const name : {import_folder_scalar, import_positions_scalar})
+    if (const auto found = saved.values().find(name); found != saved.values().end())
+      retained.values().insert(*found);
+  return retained;
+}
+
+}  // namespace longspan

@@ -1,0 +1,200 @@
+#include "framework/training_loop/profiler.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "framework/core/host_name.h"
+#include "framework/data/atomic_file.h"
+#include "framework/profiling/gather_text.h"
+#include "framework/profiling/profile_summary.h"
+
+namespace longspan {
+namespace {
+
+std::string title_of(const ProcessMesh& mesh) {
+  return fmt::format("rank {} (data {}, context {}, tensor {}) on {}",
+                     mesh.world.rank(),
+                     mesh.data_coordinate(),
+                     mesh.context_coordinate(),
+                     mesh.tensor_coordinate(),
+                     host_name());
+}
+
+// The files of the first rank. The first thing that goes wrong is kept, and nothing more is written
+// then: the other ranks are not to wait for what does not come.
+class ProfileFiles {
+ public:
+  explicit ProfileFiles(std::filesystem::path stem) : stem_(std::move(stem)) {}
+
+  // Only where it is called is anything written.
+  void begin() {
+    attempt([&] {
+      std::filesystem::create_directories(stem_.parent_path());
+      trace_.emplace(trace());
+    });
+  }
+  void write(std::string_view text) {
+    if (trace_) attempt([&] { trace_->write(text); });
+  }
+  void finish(const std::vector<std::string>& table) {
+    attempt([&] {
+      trace_->finish();
+      AtomicFile file(stem_.string() + ".txt");
+      for (const std::string& line : table) file.write(line + "\n");
+      file.finish();
+    });
+    trace_.reset();
+  }
+
+  std::filesystem::path trace() const { return stem_.string() + ".json"; }
+  // What went wrong; empty where nothing did.
+  const std::string& trouble() const { return trouble_; }
+
+ private:
+  template <typename F>
+  void attempt(const F& f) {
+    if (!trouble_.empty()) return;
+    try {
+      f();
+    } catch (const std::exception& error) {
+      trouble_ = error.what();
+    }
+  }
+
+  std::filesystem::path stem_;
+  std::optional<AtomicFile> trace_;
+  std::string trouble_;
+};
+
+std::int64_t dropped_of(const TraceOfRank& trace) {
+  std::int64_t dropped = 0;
+  for (const ThreadSpans& thread : trace.threads) dropped += thread.recorded.dropped;
+  return dropped;
+}
+
+}  // namespace
+
+std::optional<ProfiledSteps> profiled_steps(std::string_view text) {
+  ProfiledSteps steps;
+  const char* const end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, steps.first);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != ':') return std::nullopt;
+  const auto last = std::from_chars(first.ptr + 1, end, steps.last);
+  if (last.ec != std::errc() || last.ptr != end) return std::nullopt;
+  if (steps.first < 1 || steps.last < steps.first) return std::nullopt;
+  return steps;
+}
+
+std::string problem_of(const ProfiledSteps& steps, std::int64_t steps_of_run) {
+  if (steps.last <= steps_of_run) return "";
+  return fmt::format("--profile: found {}, but training.max_steps is {}; wanted steps from 1 to {}",
+                     steps.text(),
+                     steps_of_run,
+                     steps_of_run);
+}
+
+Profiler::Profiler(const std::optional<ProfiledSteps>& steps,
+                   const ProcessMesh& mesh,
+                   const RunDirectory& directory,
+                   const Log& log)
+    : steps_(steps),
+      mesh_(mesh),
+      directory_(directory),
+      log_(log),
+      clock_(steady_clock_of_machine()) {}
+
+void Profiler::warn_missed_steps(std::int64_t done) const {
+  if (!steps_ || done < steps_->first) return;
+  if (done >= steps_->last)
+    log_.warning(
+        "--profile {}: nothing is recorded, the run goes on behind step {}", steps_->text(), done);
+  else
+    log_.warning("--profile {}: recorded from step {} on, the run goes on behind step {}",
+                 steps_->text(),
+                 done + 1,
+                 done);
+}
+
+void Profiler::begin_step(std::int64_t step) {
+  if (!steps_ || step < steps_->first || step > steps_->last) return;
+  if (!has_recorded()) {
+    begin();
+    recorded_.first = step;
+  }
+  recorded_.last = step;
+  here_.emplace(&main_);
+  step_.emplace(SpanInfo{.kind = ActivityKind::step, .number = static_cast<std::uint64_t>(step)});
+}
+
+void Profiler::begin() {
+  const ClockOffset offset = clock_offset(mesh_.world, clock_);
+  line_.begin_offset = offset.offset;
+  line_.uncertainty = offset.uncertainty;
+  line_.begin = clock_.now();
+  zero_ = mesh_.world.all_reduce(is_root() ? line_.begin : std::int64_t{0}, Reduction::sum);
+  for (Timeline* timeline : {&main_, &reader_, &saver_}) timeline->start();
+}
+
+void Profiler::end_step() {
+  step_.reset();
+  here_.reset();
+}
+
+TraceOfRank Profiler::stop() {
+  end_step();
+  TraceOfRank trace = {.rank = mesh_.world.rank(), .title = title_of(mesh_), .zero = zero_};
+  trace.threads.push_back({"main", main_.stop()});
+  trace.threads.push_back({"reader", reader_.stop()});
+  trace.threads.push_back({"saver", saver_.stop()});
+  line_.end = clock_.now();
+  const ClockOffset offset = clock_offset(mesh_.world, clock_);
+  line_.end_offset = offset.offset;
+  line_.uncertainty = std::max(line_.uncertainty, offset.uncertainty);
+  trace.clock = line_;
+  return trace;
+}
+
+void Profiler::write() {
+  const TraceOfRank trace = stop();
+  const ProfiledSteps steps = std::exchange(recorded_, {});
+  ProfileFiles files(directory_.path() / "profile" /
+                     fmt::format("trace-{:09}-{:09}", steps.first, steps.last));
+  if (is_root()) files.begin();
+  files.write(trace_head(
+      nlohmann::json(
+          {{"first_step", steps.first}, {"last_step", steps.last}, {"ranks", mesh_.world.size()}})
+          .dump()));
+  TraceText text(trace);
+  gather_text(
+      mesh_.world,
+      [&] { return text.next(); },
+      [&](std::string_view block) { files.write(block); });
+  files.write(trace_tail());
+  ProfileSummary lines;
+  std::string mine = to_text(lines_of(trace.threads.front().recorded));
+  gather_text(
+      mesh_.world,
+      [&] { return std::exchange(mine, {}); },
+      [&](std::string_view block) { add_text(block, lines); });
+  const std::int64_t last =
+      mesh_.world.all_reduce(last_whole_step(trace.threads.front().recorded), Reduction::maximum);
+  const std::int64_t dropped = mesh_.world.all_reduce(dropped_of(trace), Reduction::sum);
+  if (!is_root()) return;
+  const std::vector<std::string> table = table_of(lines, {steps.first, last, mesh_.world.size()});
+  files.finish(table);
+  for (const std::string& line : table) log_.info("{}", line);
+  if (dropped > 0)
+    log_.warning(
+        "{} spans are not in the profile: a thread keeps {}; fewer steps have fewer, and "
+        "the table is of those that are whole",
+        dropped,
+        Timeline::default_capacity);
+  if (!files.trouble().empty())
+    log_.warning("the profile is not written: {}", files.trouble());
+  else
+    log_.info("wrote {}: chrome://tracing or ui.perfetto.dev shows it", files.trace().string());
+}
+
+}  // namespace longspan

@@ -1,0 +1,53 @@
+// How far a run is: a bar on a terminal, plain lines elsewhere.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "framework/training_loop/log.h"
+
+namespace longspan {
+
+struct ProgressState {
+  std::int64_t step = 0;
+  std::int64_t steps = 0;
+  double loss = 0;
+  double tokens_per_second = 0;
+  std::optional<double> utilisation = {};  // of the measured peak, 0 to 1
+  std::optional<double> seconds_left = {};
+};
+
+// "1h02m", "3m05s", "12s".
+std::string duration_text(double seconds);
+// "950", "12.3k", "4.56M".
+std::string count_text(double count);
+
+// A bar and the numbers in at most `width` columns; what does not fit is left out from the right.
+std::string progress_bar(const ProgressState& state, int width);
+// The same as a line of a log.
+std::string progress_line(const ProgressState& state);
+
+class Progress {
+ public:
+  Progress() = default;  // silent
+  // kind: automatic takes the bar when the console ends at a terminal.
+  Progress(const Console& console, const Log& log, ConsoleKind kind);
+
+  // After each step. The bar is drawn at most ten times a second. When the step `is_logged` or is
+  // the last a line is written: where there is a bar to the file of the log alone.
+  void update(const ProgressState& state, bool is_logged);
+  // Removes the bar.
+  void finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Console console_;
+  Log log_;
+  bool has_bar_ = false;
+  std::optional<Clock::time_point> drawn_;
+};
+
+}  // namespace longspan

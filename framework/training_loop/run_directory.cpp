@@ -1,0 +1,234 @@
+#include "framework/training_loop/run_directory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <random>
+#include <string_view>
+#include <system_error>
+#include <thread>
+
+#include "checkpoints/files.h"
+#include "framework/core/error.h"
+#include "framework/core/host_name.h"
+#include "framework/core/system_message.h"
+#include "framework/training_loop/run_state.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Whether another run has the lock, which is taken otherwise. It is tried for some seconds: whoever
+// only looks whether a run goes on has a shared lock for a moment, and mpirun, having killed its
+// ranks, may end before the last of them has, so that a script that starts again at once is too
+// early.
+bool is_taken(int lock) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds between{10};
+  const auto end = Clock::now() + std::chrono::seconds(5);
+  while (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (Clock::now() >= end) return true;
+    std::this_thread::sleep_for(between);
+  }
+  return false;
+}
+
+// Takes the lock; a sentence where it cannot be had. `made`: whether it made the directory.
+std::string take_lock(const ConfigPath& named, Descriptor& lock, bool& made) {
+  const fs::path path = named.text();
+  const std::string it = fmt::format("{}run.output_dir \"{}\"", named.before(), path.string());
+  std::error_code error;
+  made = fs::create_directories(path, error);
+  if (error)
+    return fmt::format("{} cannot be made: {}{}", it, error.message(), named.not_found_hint());
+  lock = Descriptor(open((path / lock_name).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+  if (!lock.defined())
+    return fmt::format("{} cannot be written: {}{}", it, errno_message(), named.not_found_hint());
+  // Some network file systems have no locks: then the user's care has to do.
+  if (is_taken(lock.get()))
+    return fmt::format("{} is in use by another run; choose another one", it);
+  return "";
+}
+
+// Why nothing can be saved in a folder, which is made; empty where it can.
+std::string trouble_with(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return fmt::format("\"{}\" cannot be made: {}", folder.string(), error.message());
+  if (access(folder.c_str(), W_OK | X_OK) == 0) return "";
+  return fmt::format("\"{}\" cannot be written: {}", folder.string(), errno_message());
+}
+
+// Files by which ranks find out whether they see one folder.
+constexpr std::string_view marker = ".seen-by-all-";
+
+// A run that was killed may have left some. Whoever has the lock has no other run beside it.
+void remove_markers(const fs::path& folder) {
+  std::error_code error, unused;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error))
+    if (entry->path().filename().string().starts_with(marker)) fs::remove(entry->path(), unused);
+}
+
+// Whether this rank finds a file that another one has made. What a network file system remembers
+// of a folder may be some seconds old; to open the folder makes it look again.
+bool finds(const fs::path& file) {
+  constexpr int attempts = 20;
+  constexpr std::chrono::milliseconds between{100};
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(between);
+    const int folder = open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) close(folder);
+    if (access(file.c_str(), F_OK) == 0) return true;
+  }
+  return false;
+}
+
+// Why a rank cannot write beside rank 0 in a folder, which rank 0 can; empty where all of them can.
+std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& world) {
+  if (world.size() == 1) return "";
+  // Nobody can have looked for this name before.
+  const fs::path file = folder / (std::string(marker) + new_run_id(world));
+  std::string sentence;
+  if (world.rank() == 0) {
+    const int descriptor = open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    if (descriptor < 0)
+      sentence = fmt::format("\"{}\" cannot be written: {}", file.string(), errno_message());
+    if (descriptor >= 0) close(descriptor);
+  }
+  sentence = world.broadcast(sentence, 0);
+  if (!sentence.empty()) return sentence;
+  const std::string first_host = world.broadcast(host_name(), 0);
+  if (!finds(file))
+    sentence = fmt::format("rank {} on {} does not find there what rank 0 on {} has written",
+                           world.rank(),
+                           host_name(),
+                           first_host);
+  else if (access(folder.c_str(), W_OK | X_OK) != 0)
+    sentence = fmt::format(
+        "rank {} on {} cannot write there: {}", world.rank(), host_name(), errno_message());
+  const std::int64_t lowest = world.all_reduce(
+      std::int64_t{sentence.empty() ? world.size() : world.rank()}, Reduction::minimum);
+  std::error_code error;
+  if (world.rank() == 0) fs::remove(file, error);
+  if (lowest == world.size()) return "";
+  return world.broadcast(sentence, static_cast<int>(lowest)) +
+         "; each rank writes its part of a checkpoint there, so all machines of a job must share "
+         "it";
+}
+
+// In place, as the lock is on this file, and in one call: a full disk leaves the mark before, and
+// who reads meanwhile finds one. Without a mark a run counts as one of an older version.
+void write_mark(const Descriptor& lock, const MeshShape& layout, bool has_ended) {
+  const std::string text = to_text({.layout = layout, .has_ended = has_ended, .host = host_name()});
+  const auto size = static_cast<ssize_t>(text.size());
+  if (pwrite(lock.get(), text.data(), text.size(), 0) != size) return;
+  [[maybe_unused]] const int cut = ftruncate(lock.get(), size);
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(const ConfigPath& path, const Communicator& world)
+    : path_(path.text()), writes_(world.rank() == 0) {
+  std::string sentence;
+  if (writes_) {
+    std::error_code error;
+    is_first_ = !fs::exists(path_ / lock_name, error) && !fs::exists(log(), error);
+    made_checkpoints_ = !fs::exists(fs::symlink_status(checkpoints(), error));
+    sentence = take_lock(path, lock_, made_);
+    const auto before = run_mark(path_);
+    follows_killed_ = before && !before->has_ended;
+  }
+  if (writes_ && sentence.empty()) {
+    sentence = trouble_with(checkpoints());
+    if (!sentence.empty()) remove_made();
+  }
+  sentence = world.broadcast(sentence, 0);
+  if (!sentence.empty()) throw ConfigurationError("{}", sentence);
+  if (writes_) remove_markers(checkpoints());
+  sentence = trouble_of_ranks_with(checkpoints(), world);
+  if (sentence.empty()) return;
+  remove_made();
+  throw ConfigurationError("{}run.output_dir \"{}\": {}", path.before(), path_.string(), sentence);
+}
+
+RunDirectory::~RunDirectory() {
+  if (marked_) write_mark(lock_, *marked_, true);
+}
+
+void RunDirectory::mark_running(const MeshShape& layout) {
+  if (!writes_) return;
+  marked_ = layout;
+  write_mark(lock_, layout, false);
+}
+
+void RunDirectory::remove_if_unused() noexcept try {
+  if (!writes_ || !is_first_ || is_lost()) return;
+  const auto is_own = [&](const fs::directory_entry& entry) {
+    const fs::path name = entry.path().filename();
+    return name == lock_name || name == log().filename() ||
+           (name == checkpoints_name && entry.is_directory() && fs::is_empty(entry.path()));
+  };
+  const fs::directory_iterator entries(path_);
+  if (!std::all_of(begin(entries), end(entries), is_own)) return;
+  remove_made();
+} catch (const fs::filesystem_error&) {
+  // What is left is an empty run.
+}
+
+void RunDirectory::remove_made() noexcept {
+  if (!writes_ || !is_first_) return;
+  std::error_code unused;  // what cannot be removed is an empty run
+  if (made_checkpoints_) fs::remove(checkpoints(), unused);
+  fs::remove(log(), unused);
+  fs::remove(path_ / lock_name, unused);
+  marked_.reset();
+  if (made_) fs::remove(path_, unused);
+}
+
+bool RunDirectory::is_lost() const {
+  if (!writes_) return false;
+  struct stat held {};
+  struct stat there {};
+  if (fstat(lock_.get(), &held) != 0) return errno == ESTALE;
+  // Whatever else keeps the path from being looked up may pass.
+  if (stat((path_ / lock_name).c_str(), &there) != 0)
+    return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
+  return held.st_dev != there.st_dev || held.st_ino != there.st_ino;
+}
+
+void RunDirectory::refuse_lost(std::int64_t step) const {
+  throw DataError(
+      "run.output_dir \"{}\": was removed, moved or replaced while the run wrote to it (its .lock "
+      "is "
+      "not the one that the run holds), seen after step {}; nothing is written there any more: put "
+      "it back and start again to go on from its newest checkpoint, or start anew",
+      path_.string(),
+      step);
+}
+
+void RunDirectory::write(const std::string& name, const std::string& text) const {
+  if (!writes_) return;
+  const fs::path target = path_ / name;
+  const fs::path beside = path_ / (name + ".tmp");
+  std::error_code error;
+  fs::remove(beside, error);  // what a killed run has left
+  write_text_file(beside, text);
+  fs::rename(beside, target, error);
+  if (error) throw Failure("{}: cannot be written: {}", target.string(), error.message());
+}
+
+std::string new_run_id(const Communicator& world) {
+  std::random_device source;
+  const std::uint64_t bits = (static_cast<std::uint64_t>(source()) << 32) | source();
+  return world.broadcast(fmt::format("{:016x}", bits), 0);
+}
+
+}  // namespace longspan

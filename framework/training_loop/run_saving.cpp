@@ -1,0 +1,58 @@
+#include "framework/training_loop/run_saving.h"
+
+#include <utility>
+
+#include "framework/core/span.h"
+#include "framework/distributed/launcher.h"
+
+namespace longspan {
+
+void keep_directory(const TrainingContext& run) {
+  const std::int64_t lost = run.directory.is_lost() ? 1 : 0;
+  if (run.mesh.world.all_reduce(lost, Reduction::maximum) == 0) return;
+  run.session.set_listener({});
+  run.directory.refuse_lost(run.trainer.steps());
+}
+
+bool save_run(TrainingContext& run,
+              const RunHistory& history,
+              const CheckpointSaver::Loss& loss,
+              bool beside) {
+  const ScopedTimer timed(run.speed.times().saving);
+  const Span span({.kind = ActivityKind::saving, .name = "saving"});
+  keep_directory(run);
+  run.tracker.sync();
+  const std::int64_t step = run.trainer.steps();
+  if (run.is_root()) notify_launcher(fmt::format("the checkpoint of step {}", step));
+  const CheckpointInfo info = {.run_id = history.id,
+                               .step = step,
+                               .layout = run.mesh.shape,
+                               .configuration = run.text.configuration};
+  TrainingState state = state_of(run, history);
+  return beside ? run.saver.save_async(info, std::move(state), loss)
+                : run.saver.save(info, state, loss);
+}
+
+void wait_for_save(TrainingContext& run) {
+  if (!run.saver.under_way()) return;
+  const ScopedTimer timed(run.speed.times().saving);
+  const Span span({.kind = ActivityKind::saving, .name = "finishing a checkpoint"});
+  keep_directory(run);
+  run.saver.finish();
+}
+
+void remove_older(TrainingContext& run) {
+  if (!run.saver.has_older()) return;
+  const ScopedTimer timed(run.speed.times().saving);
+  keep_directory(run);
+  run.saver.remove_older();
+}
+
+void write_profile(TrainingContext& run) {
+  if (!run.profiler.has_recorded()) return;
+  run.profiler.end_step();
+  keep_directory(run);
+  run.profiler.write();
+}
+
+}  // namespace longspan

@@ -1,0 +1,171 @@
+// longspan attention: what heads of a trained model look at in a text.
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "framework/data/atomic_file.h"
+#include "framework/data/tokenization/text_streamer.h"
+#include "framework/nn/attention/attention_recorder.h"
+#include "launch/cli/cli_validators.h"
+#include "launch/cli/command.h"
+#include "launch/cli/loaded_run.h"
+#include "launch/cli/prompt_text.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t most_tokens = 1024;
+
+struct AttentionArguments {
+  RunArguments run;
+  std::string text;
+  std::vector<std::string> heads;
+  std::int64_t tokens = 128;
+};
+
+// "2:0".
+AttentionRecorder::Head head_of(const std::string& word) {
+  AttentionRecorder::Head head;
+  const char* const end = word.data() + word.size();
+  const auto layer = std::from_chars(word.data(), end, head.layer);
+  if (layer.ec == std::errc() && layer.ptr != end && *layer.ptr == ':') {
+    const auto rest = std::from_chars(layer.ptr + 1, end, head.head);
+    if (rest.ec == std::errc() && rest.ptr == end && head.layer >= 0 && head.head >= 0) return head;
+  }
+  throw ConfigurationError(
+      "--heads: found {}; wanted: LAYER:HEAD, both counted from 0, with commas between several",
+      word);
+}
+
+std::vector<std::int64_t> tokens_of(const AttentionArguments& arguments,
+                                    const LoadedRun& run,
+                                    const Session& session) {
+  PromptText text("", arguments.text);
+  const Prompt prompt = text.prompt(run.tokenizer, session);
+  std::int64_t count = std::min(prompt.tokens, arguments.tokens);
+  if (const std::int64_t longest = run.model->body().longest_segment(); longest > 0)
+    count = std::min(count, longest);
+  if (count == 0) throw DataError("{}: has no token", arguments.text);
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(count));
+  prompt.read(0, tokens);
+  return tokens;
+}
+
+std::string as_json(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+template <typename Values, typename Write>
+std::string list_of(const Values& values, const Write& write) {
+  std::string text;
+  for (const auto& value : values) text += (text.empty() ? "" : ", ") + write(value);
+  return "[" + text + "]";
+}
+
+std::string map_text(const AttentionMap& map) {
+  std::vector<std::span<const double>> rows;
+  const auto keys = static_cast<std::size_t>(map.keys);
+  for (std::size_t at = 0; at < map.weights.size(); at += keys)
+    rows.push_back(std::span(map.weights).subspan(at, keys));
+  const auto row = [](std::span<const double> weights) {
+    return list_of(weights, [](double weight) { return fmt::format("{:.6g}", weight); });
+  };
+  return fmt::format(
+      R"({{"layer": {}, "head": {}, "weights": {}}})", map.layer, map.head, list_of(rows, row));
+}
+
+std::string file_text(const AttentionArguments& arguments,
+                      const LoadedRun& run,
+                      std::span<const std::int64_t> tokens,
+                      const AttentionRecorder& watch) {
+  TextStreamer said(run.tokenizer, {});
+  std::vector<std::string> words;
+  for (const std::int64_t token : tokens) words.push_back(said.push(token));
+  return fmt::format("{{\"step\": {}, \"text\": {},\n\"tokens\": {},\n\"maps\": {}}}\n",
+                     run.checkpoint.info().step,
+                     as_json(arguments.text),
+                     list_of(words, as_json),
+                     list_of(watch.maps(), map_text));
+}
+
+ExitCode run_attention(AttentionArguments arguments, Session& session) {
+  if (const int ranks = session.world().size(); ranks > 1)
+    throw ConfigurationError("longspan attention: found {} ranks; one process does it", ranks);
+  std::vector<AttentionRecorder::Head> heads;
+  for (const std::string& word : arguments.heads) heads.push_back(head_of(word));
+  // Weights that are asked for by values of 0 and 1 are to be exact.
+  arguments.run.settings.emplace_back("precision.compute_dtype=float64");
+  const LoadedRun opened = load_run(arguments.run, session, DefaultAxis::data);
+  if (opened.configuration->task != "language_modeling")
+    throw ConfigurationError(
+        "longspan attention: reads a text with a model of run.task: language_modeling; this one is "
+        "of {}",
+        opened.configuration->task);
+  const std::vector<std::int64_t> tokens = tokens_of(arguments, opened, session);
+  const auto watch = std::make_shared<AttentionRecorder>(heads);
+  const NoGradGuard unrecorded;
+  const Tensor ids = Tensor::from(std::span<const std::int64_t>(tokens),
+                                  {1, std::ssize(tokens)},
+                                  opened.model->parameters().device().host(),
+                                  MemoryTag::workspace);
+  opened.model->scores({.fields = {{"tokens", ids}},
+                        .longest_memory = opened.model->body().longest_memory(),
+                        .only_last = true},
+                       ForwardContext{.watch = watch});
+  for (const AttentionRecorder::Head& head : heads)
+    if (head.layer >= watch->layers())
+      throw ConfigurationError("--heads: the model has {} attention layers, 0 to {}; found {}:{}",
+                               watch->layers(),
+                               watch->layers() - 1,
+                               head.layer,
+                               head.head);
+  const std::filesystem::path folder = opened.directory / "attention";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw Failure("{}: cannot be made: {}", folder.string(), error.message());
+  const std::filesystem::path path =
+      folder / fmt::format("step-{:09}.json", opened.checkpoint.info().step);
+  AtomicFile file(path);
+  file.write(file_text(arguments, opened, tokens, *watch));
+  file.finish();
+  print(session, path.string() + "\n");
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+Command attention_command() {
+  return {"attention",
+          "Write down what heads of a trained language model look at in a text, for report to show",
+          "  longspan attention runs/quickstart --text page.txt --heads 0:0,5:3\n"
+          "  longspan attention runs/quickstart --text page.txt --heads 2:1 --tokens 256\n",
+          [](CLI::App& app) -> Action {
+            auto arguments = std::make_shared<AttentionArguments>();
+            add_run(app, arguments->run);
+            app.add_option("--text", arguments->text, "a file, of which the beginning is read")
+                ->required()
+                ->check(not_empty_text());
+            app.add_option("--heads",
+                           arguments->heads,
+                           "LAYER:HEAD, both counted from 0, with commas between several; layers "
+                           "as the model comes to them, one that recurs each time")
+                ->type_name("LAYER:HEAD")
+                ->required()
+                ->expected(1)
+                ->take_all()
+                ->delimiter(',')
+                ->allow_extra_args(false);
+            app.add_option("--tokens", arguments->tokens, "of the text that are read, at most")
+                ->transform(whole_number<std::int64_t>(2, most_tokens))
+                ->capture_default_str();
+            return [arguments](Session& session) { return run_attention(*arguments, session); };
+          }};
+}
+
+}  // namespace longspan

@@ -1,0 +1,261 @@
+#include "launch/cli/configuration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "framework/options/field_names.h"
+#include "launch/cli/configuration_keys.h"
+#include "launch/cli/saved_config.h"
+#include "launch/cli/yaml.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::array<std::string_view, 4> layout_keys = {"parallel.data_parallel_size",
+                                                         "parallel.context_parallel_size",
+                                                         "parallel.tensor_parallel_size",
+                                                         "parallel.sequence_parallel"};
+
+const Family* family_named(const std::string& name) {
+  for (const Family& family : families()) {
+    if (family.name == name) return &family;
+  }
+  return nullptr;
+}
+
+// For each key that a family declares, the families that do.
+std::map<std::string, std::vector<std::string>> owners_of_keys() {
+  std::map<std::string, std::vector<std::string>> owners;
+  for (const Family& family : families()) {
+    OptionTable table;
+    const BackboneFactory unused = family.declare(table, {});
+    for (const OptionDescription& option : table.reference()) {
+      owners[option.key].push_back(family.name);
+    }
+  }
+  return owners;
+}
+
+// Keys of other families get a sentence of their own.
+void note_keys_of_others(OptionTable& table, const Family& family) {
+  for (const auto& [key, names] : owners_of_keys()) {
+    if (table.has(key)) continue;
+    table.note_other_family(
+        key,
+        fmt::format("is a key of family {}, not of {}", fmt::join(names, " and "), family.name));
+  }
+}
+
+// The family that is asked for last, before anything else is judged.
+const Family* chosen_family(const std::vector<Assignment>& assignments) {
+  const Family* family = nullptr;
+  for (const Assignment& assignment : assignments) {
+    if (assignment.key != family_key || assignment.kind != Assignment::Kind::scalar) continue;
+    family = family_named(assignment.scalars.front().text);
+  }
+  return family;
+}
+
+// Where a text could not be read to its end, what it does not give is no mistake.
+void refuse_unread(const std::vector<ParsedYaml>& layers) {
+  if (std::ranges::all_of(layers, &ParsedYaml::whole)) return;
+  OptionTable complaints;
+  for (const ParsedYaml& layer : layers)
+    for (const Diagnostic& complaint : layer.complaints) complaints.add_diagnostic(complaint);
+  complaints.finish();
+}
+
+// All that was written, with what was wrong before it was understood.
+struct Written {
+  std::vector<Assignment> assignments;
+  std::vector<Diagnostic> complaints;
+};
+
+Written read_layers(const ConfigurationText& source) {
+  std::vector<ParsedYaml> layers;
+  if (!source.file.empty()) layers.push_back(read_yaml(source.text, source.file));
+  if (!source.has_lines)
+    for (ParsedYaml& layer : layers) {
+      for (Assignment& assignment : layer.assignments) assignment.mark = {source.file};
+      for (Diagnostic& complaint : layer.complaints) complaint.mark = {source.file};
+    }
+  for (const std::string& setting : source.settings) layers.push_back(read_setting(setting));
+
+  refuse_unread(layers);
+  if (source.of_another_job)
+    std::erase_if(layers.front().assignments, [](const Assignment& assignment) {
+      return std::ranges::count(layout_keys, assignment.key) > 0;
+    });
+  Written written;
+  for (ParsedYaml& layer : layers) {
+    std::ranges::move(layer.assignments, std::back_inserter(written.assignments));
+    std::ranges::move(layer.complaints, std::back_inserter(written.complaints));
+  }
+  return written;
+}
+
+// The table has all mistakes in the assignments.
+std::unique_ptr<Configuration> judge(const ConfigurationText& source,
+                                     const Family* family,
+                                     const std::vector<Assignment>& assignments) {
+  auto configuration = std::make_unique<Configuration>();
+  declare_all(*configuration, family);
+  declare_checks(*configuration);
+  if (!source.of_another_job) declare_batch_checks(*configuration);
+  if (family != nullptr) note_keys_of_others(configuration->table, *family);
+  if (source.home) configuration->table.set_home(*source.home);
+  configuration->table.assign(assignments);
+  return configuration;
+}
+
+// Under that family, whichever the assignments name.
+std::vector<Diagnostic> mistakes_under(const ConfigurationText& source,
+                                       const Family& family,
+                                       std::vector<Assignment>& assignments) {
+  bool is_named = false;
+  for (Assignment& assignment : assignments) {
+    if (assignment.key != family_key) continue;
+    assignment.kind = Assignment::Kind::scalar;
+    assignment.scalars = {{family.name}};
+    is_named = true;
+  }
+  if (!is_named)
+    assignments.push_back(
+        {family_key, Assignment::Kind::scalar, {{family.name}}, SourceLocation{source.file}});
+  return judge(source, &family, assignments)->table.diagnostics();
+}
+
+// Which one is meant is not known: a mistake is one under every family that has the key. There may
+// be a hundred thousand of them.
+std::vector<Diagnostic> mistakes_under_every_family(const ConfigurationText& source,
+                                                    std::vector<Assignment> assignments) {
+  struct Judgement {
+    std::vector<Diagnostic> mistakes;  // of keys that the family knows
+    std::set<std::string> lines;       // of the same
+    std::set<std::string, std::less<>> unknown_keys;
+  };
+  const auto line = [](const Diagnostic& complaint) {
+    return complaint.mark.to_string() + complaint.message;
+  };
+  std::vector<Diagnostic> unknown;  // to the first family
+  std::vector<Judgement> judgements;
+  for (const Family& family : families()) {
+    Judgement& judgement = judgements.emplace_back();
+    for (Diagnostic& mistake : mistakes_under(source, family, assignments)) {
+      if (mistake.unknown_key) {
+        judgement.unknown_keys.insert(mistake.key);
+        if (judgements.size() == 1) unknown.push_back(std::move(mistake));
+      } else {
+        judgement.lines.insert(line(mistake));
+        judgement.mistakes.push_back(std::move(mistake));
+      }
+    }
+  }
+  std::vector<Diagnostic> found;
+  std::vector<std::string> known;
+  for (const auto& [key, names] : owners_of_keys()) known.push_back(key);
+  std::size_t to_any = 0;
+  for (Diagnostic& mistake : unknown) {
+    const bool is_one = std::ranges::all_of(judgements, [&](const Judgement& other) {
+      return other.unknown_keys.contains(mistake.key);
+    });
+    if (!is_one) continue;
+    if (mistake.key.starts_with("model.")) {
+      mistake.message = fmt::format("{} is not a key of any family{}",
+                                    mistake.key,
+                                    ++to_any > most_told ? "" : key_hint(mistake.key, known));
+    }
+    found.push_back(std::move(mistake));
+  }
+  std::set<std::string> told;
+  for (Judgement& judgement : judgements) {
+    for (Diagnostic& mistake : judgement.mistakes) {
+      const std::string told_as = line(mistake);
+      const bool is_one = std::ranges::all_of(judgements, [&](const Judgement& other) {
+        return other.unknown_keys.contains(mistake.key) || other.lines.contains(told_as);
+      });
+      if (is_one && told.insert(told_as).second) found.push_back(std::move(mistake));
+    }
+  }
+  return found;
+}
+
+// Among them that there is no such family.
+std::vector<Diagnostic> mistakes_without_family(const ConfigurationText& source,
+                                                const std::vector<Assignment>& assignments) {
+  std::vector<Diagnostic> mistakes = mistakes_under_every_family(source, assignments);
+  std::vector<Assignment> of_all = assignments;
+  std::erase_if(of_all, [](const Assignment& assignment) {
+    return assignment.key.starts_with("model.") && assignment.key != family_key;
+  });
+  const bool none_left = of_all.empty() && !source.file.empty();  // to tell the file by
+  for (Diagnostic& mistake : judge(source, nullptr, of_all)->table.diagnostics()) {
+    if (mistake.key != family_key) continue;
+    if (none_left) mistake.mark = SourceLocation{source.file};
+    mistakes.push_back(std::move(mistake));
+  }
+  return mistakes;
+}
+
+}  // namespace
+
+std::unique_ptr<Configuration> configure(const ConfigurationText& source) {
+  Written written = read_layers(source);
+  const Family* family = chosen_family(written.assignments);
+  std::unique_ptr<Configuration> configuration;
+  if (family != nullptr) configuration = judge(source, family, written.assignments);
+  std::vector<Diagnostic> mistakes = std::move(written.complaints);
+  std::ranges::move(family != nullptr ? configuration->table.diagnostics()
+                                      : mistakes_without_family(source, written.assignments),
+                    std::back_inserter(mistakes));
+  throw_if_any(std::move(mistakes));
+  return configuration;
+}
+
+ConfigurationChange compare(const Configuration& configuration, const std::string& saved) {
+  std::map<std::string, std::string> before;
+  const ParsedYaml written = read_yaml(saved, "configuration");
+  if (!written.complaints.empty()) {
+    const Diagnostic& first = written.complaints.front();
+    throw DataError("{}: {}", first.mark.to_string(), first.message);
+  }
+  for (const Assignment& assignment : written.assignments) {
+    before[assignment.key] = text_of(assignment);
+  }
+  ConfigurationChange change;
+  change.saved = before;
+  for (const OptionValue& value : configuration.table.values()) {
+    const auto found = before.find(value.key);
+    // A key that an older version had not is as that version was.
+    if (found == before.end() && value.place == "default") continue;
+    const std::string was = found == before.end() ? "no such key" : found->second;
+    if (found != before.end()) before.erase(found);
+    if (was == value.text) continue;
+    std::string sentence = fmt::format("{}: the checkpoint has {}, the configuration {} ({})",
+                                       value.key,
+                                       was,
+                                       value.text,
+                                       value.place);
+    if (value.other_weights(was)) change.refused.push_back(sentence);
+    change.differences.push_back(std::move(sentence));
+  }
+  for (const auto& [key, text] : before) {
+    change.differences.push_back(
+        fmt::format("{}: the checkpoint has {}, the configuration no such key", key, text));
+  }
+  return change;
+}
+
+Reconfigure reconfiguration(const ConfigurationText& source) {
+  return [source](const std::vector<std::string>& keys) -> std::shared_ptr<const RunConfig> {
+    ConfigurationText changed = source;
+    changed.settings.insert(changed.settings.end(), keys.begin(), keys.end());
+    return std::shared_ptr<Configuration>(configure(changed));
+  };
+}
+
+}  // namespace longspan

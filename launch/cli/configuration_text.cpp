@@ -1,0 +1,74 @@
+#include "launch/cli/configuration_text.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "checkpoints/files.h"
+#include "framework/core/config_path.h"
+#include "framework/core/error.h"
+#include "framework/core/system_message.h"
+
+namespace longspan {
+namespace {
+
+// A regular file, or a pipe, as a shell writes for <(command).
+std::string read_file(const std::string& file) {
+  // O_NONBLOCK: a named pipe that nobody writes is empty.
+  const Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!descriptor.defined())
+    throw ConfigurationError(
+        "{}: cannot be opened: {}{}", file, errno_message(), ConfigPath(file).not_found_hint());
+  struct stat status {};
+  ::fstat(descriptor.get(), &status);
+  if (S_ISDIR(status.st_mode))
+    throw ConfigurationError("{}: is a directory; wanted: a YAML file", file);
+  if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
+    throw ConfigurationError("{}: is not a regular file; wanted: a YAML file", file);
+  ::fcntl(descriptor.get(), F_SETFL, 0);
+  std::string text;
+  char block[4096];
+  while (const ssize_t count = ::read(descriptor.get(), block, sizeof block)) {
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw ConfigurationError("{}: cannot be read: {}", file, errno_message());
+    text.append(block, static_cast<std::size_t>(count));
+    if (text.size() > most_configuration_bytes)
+      throw ConfigurationError("{}: more than {} bytes; wanted: a YAML file of at most that many",
+                               file,
+                               most_configuration_bytes);
+  }
+  return text;
+}
+
+// Empty where HOME is not set: on any rank "~" is rank 0's.
+std::string shared_home(const Communicator& world) {
+  const char* const home = world.rank() == 0 ? std::getenv("HOME") : nullptr;
+  return world.broadcast(std::string(home == nullptr ? "" : home), 0);
+}
+
+}  // namespace
+
+ConfigurationText read_configuration(const std::string& file,
+                                     std::vector<std::string> settings,
+                                     const Communicator& world) {
+  // The first byte says whether the text or an error follows.
+  std::string message;
+  if (world.rank() == 0) {
+    try {
+      message = '+' + read_file(file);
+    } catch (const ConfigurationError& error) {
+      message = std::string("-") + error.what();
+    }
+  }
+  message = world.broadcast(std::move(message), 0);
+  const std::string text = message.substr(1);
+  if (message[0] == '-') throw ConfigurationError("{}", text);
+  ConfigurationText source = {.file = file, .text = text, .settings = std::move(settings)};
+  if (const std::string home = shared_home(world); !home.empty()) source.home = home;
+  return source;
+}
+
+}  // namespace longspan

@@ -1,0 +1,252 @@
+#include "launch/cli/generate.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <memory>
+#include <optional>
+
+#include "framework/data/tokenization/text_streamer.h"
+#include "framework/decoding/generation.h"
+#include "launch/cli/cli_validators.h"
+#include "launch/cli/command.h"
+#include "launch/cli/generate_images.h"
+#include "launch/cli/generate_lines.h"
+#include "launch/cli/loaded_run.h"
+#include "launch/cli/prompt_text.h"
+#include "launch/cli/special_tokens.h"
+
+namespace longspan {
+namespace {
+
+// Each holds its own memory of the model.
+constexpr std::int64_t most_samples = 1 << 20;
+
+struct GenerateArguments {
+  RunArguments run;
+  std::optional<std::string> prompt;
+  std::string prompt_file;
+  GenerationOptions generation;
+  std::optional<std::int64_t> segment;
+  LineArguments lines;
+  ImageArguments images;
+};
+
+// The first sample is printed as it is written, the others when it is done.
+class Printer {
+ public:
+  Printer(const Session& session, const TextStreamer& text, std::size_t samples)
+      : session_(session), texts_(samples, text), streams_(samples), later_(samples) {}
+
+  void push(std::size_t sample, std::int64_t token) {
+    show(sample, streams_[sample].push(texts_[sample].push(token)));
+  }
+  void finish(const PromptText& prompt) {
+    for (std::size_t sample = 0; sample < streams_.size(); ++sample) {
+      show(sample, streams_[sample].push(texts_[sample].finish()));
+      show(sample, streams_[sample].finish());
+      if (sample == 0) continue;
+      print(session_, "\n\n");
+      prompt.print(session_);
+      print(session_, later_[sample]);
+    }
+    print(session_, "\n");
+  }
+
+ private:
+  void show(std::size_t sample, const std::string& text) {
+    if (sample == 0)
+      print(session_, text);
+    else
+      later_[sample] += text;
+  }
+
+  const Session& session_;
+  std::vector<TextStreamer> texts_;
+  std::vector<Utf8Stream> streams_;
+  std::vector<std::string> later_;
+};
+
+// The model, with what the arguments ask of it checked.
+LoadedRun open(const GenerateArguments& arguments, Session& session) {
+  const bool has_lines = !arguments.lines.input.empty();
+  LoadedRun opened =
+      load_run(arguments.run, session, has_lines ? DefaultAxis::data : DefaultAxis::tensor);
+  check_lines(arguments.lines, *opened.configuration);
+  check_images(arguments.images, *opened.configuration);
+  return opened;
+}
+
+TranslateOptions decoding_of(const GenerateArguments& arguments) {
+  TranslateOptions decoding = arguments.lines.decoding.options;
+  decoding.seed = arguments.generation.seed;
+  if (arguments.lines.decoding.sample) decoding.sampling = arguments.generation.sampling;
+  return decoding;
+}
+
+DocumentTokens tokens_of(const LoadedRun& opened) {
+  return document_tokens_of(
+      opened.checkpoint.scalars(), opened.tokenizer, opened.configuration->data);
+}
+
+GenerationOptions options_of(const GenerateArguments& arguments, const LoadedRun& opened) {
+  GenerationOptions options = arguments.generation;
+  options.segment = arguments.segment.value_or(opened.configuration->data.segment);
+  options.vocabulary = opened.tokenizer.vocabulary();
+  options.ends = tokens_of(opened).ends;
+  return options;
+}
+
+ExitCode run_generate(const GenerateArguments& arguments, Session& session) {
+  PromptText text(arguments.prompt, arguments.prompt_file);
+  const LoadedRun opened = open(arguments, session);
+  if (!arguments.images.sheet.empty())
+    return generate_images(arguments.images, arguments.generation, opened, session);
+  if (!arguments.lines.input.empty())
+    return generate_lines(arguments.lines, decoding_of(arguments), opened, session);
+  const Prompt prompt = text.prompt(opened.tokenizer, session, tokens_of(opened).begin);
+  const GenerationOptions options = options_of(arguments, opened);
+  Printer printer(session,
+                  TextStreamer(opened.tokenizer, text.last_tokens()),
+                  static_cast<std::size_t>(options.samples));
+  check_generation(*opened.model, prompt.tokens, options);
+  text.print(session);
+  generate(*opened.model, prompt, options, [&](std::int64_t sample, std::int64_t token) {
+    printer.push(static_cast<std::size_t>(sample), token);
+  });
+  printer.finish(text);
+  return ExitCode::ok;
+}
+
+std::string text_of(TextStreamer tokens, const std::vector<std::int64_t>& ids) {
+  Utf8Stream stream;
+  std::string text;
+  for (const std::int64_t id : ids) text += stream.push(tokens.push(id));
+  text += stream.push(tokens.finish());
+  return text + stream.finish();
+}
+
+Generated values(const GenerateArguments& arguments,
+                 Session& session,
+                 const GenerateRequest& request) {
+  PromptText text(arguments.prompt, arguments.prompt_file);
+  const LoadedRun opened = open(arguments, session);
+  Generated made;
+  if (const std::string& name = arguments.lines.input; !name.empty()) {
+    made.lines = results_of_lines(
+        request.lines, name, decoding_of(arguments), opened, session, request.after_token);
+    return made;
+  }
+  const Prompt prompt = text.prompt(opened.tokenizer, session, tokens_of(opened).begin);
+  const auto samples = generate(
+      *opened.model, prompt, options_of(arguments, opened), [&](std::int64_t, std::int64_t) {
+        if (request.after_token) request.after_token();
+      });
+  const TextStreamer before(opened.tokenizer, text.last_tokens());
+  for (const std::vector<std::int64_t>& ids : samples)
+    made.samples.push_back({ids, text_of(before, ids)});
+  return made;
+}
+
+void bind_generate(CLI::App& app, GenerateArguments& arguments) {
+  add_run(app, arguments.run);
+  add_lines(app, arguments.lines);
+  add_images(app, arguments.images);
+  GenerationOptions& options = arguments.generation;
+  auto* prompt =
+      app.add_option("--prompt",
+                     arguments.prompt,
+                     "the text to continue; without it a new document, which begins after the "
+                     "end-of-text token where the model has one, and else after a newline");
+  app.add_option(
+         "--prompt-file",
+         arguments.prompt_file,
+         fmt::format("a file with that text, of at most {} MiB; a model with memory reads all "
+                     "of it, another one its end",
+                     most_prompt_bytes >> 20))
+      ->check(not_empty_text())
+      ->excludes(prompt);
+  app.add_option(
+         "--tokens",
+         options.tokens,
+         "tokens of each sample; fewer where the model ends the text (data.documents.end_token, or "
+         "eos_token_id of an import)")
+      ->transform(whole_number<std::int64_t>(0))
+      ->capture_default_str();
+  app.add_option("--samples", options.samples, "texts to write, or images to make")
+      ->transform(whole_number<std::int64_t>(1, most_samples))
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "seed of the random numbers")
+      ->transform(whole_number<std::uint64_t>(0))
+      ->capture_default_str();
+  app.add_option("--temperature",
+                 options.sampling.temperature,
+                 "below 1 likelier tokens, above 1 unlikelier ones; 0: always the likeliest")
+      ->check(no_negative_number())
+      ->capture_default_str();
+  app.add_option("--top-k", options.sampling.top_k, "only the k likeliest tokens; 0: all")
+      ->transform(whole_number<std::int64_t>(0))
+      ->capture_default_str();
+  app.add_option("--top-p",
+                 options.sampling.top_p,
+                 "only the likeliest tokens that together have this probability")
+      ->check(positive_number())
+      ->capture_default_str();
+  app.add_option(
+         "--memory",
+         options.memory,
+         "rows to remember; without it model.mem_len. 0: read the last tokens anew for each")
+      ->transform(whole_number<std::int64_t>(0));
+  app.add_option("--segment",
+                 arguments.segment,
+                 "tokens of the prompt read in one pass, and the window of a model without memory; "
+                 "without it data.seq_length")
+      ->transform(whole_number<std::int64_t>(1));
+  // What would have no effect.
+  CLI::Option* input = app.get_option("--input");
+  for (const char* name : {"--output",
+                           "--beam",
+                           "--n-best",
+                           "--sample",
+                           "--length-penalty",
+                           "--length-penalty-kind",
+                           "--longest-beyond"})
+    app.get_option(name)->needs(input);
+  CLI::Option* images = app.get_option("--images");
+  for (const char* name :
+       {"--prompt", "--prompt-file", "--tokens", "--samples", "--memory", "--segment", "--images"})
+    app.get_option(name)->excludes(input);
+  for (const char* name : {"--prompt", "--prompt-file", "--tokens", "--memory", "--segment"})
+    app.get_option(name)->excludes(images);
+}
+
+}  // namespace
+
+Generation bind_generation(CLI::App& app) {
+  const auto arguments = std::make_shared<GenerateArguments>();
+  bind_generate(app, *arguments);
+  return [arguments](Session& session, const GenerateRequest& request) {
+    return values(*arguments, session, request);
+  };
+}
+
+Command generate_command() {
+  return {
+      "generate",
+      "Let a trained model go on with a text, translate, classify or tag lines or images, or make "
+      "images",
+      "  longspan generate runs/quickstart --prompt \"In the beginning\" --tokens 400\n"
+      "  longspan generate runs/quickstart --temperature 0.8 --top-p 0.95 --samples 3\n"
+      "  longspan generate runs/translation --input verses.en --output verses.es --beam 4\n"
+      "  longspan generate runs/image-generation --images sheet.png --samples 16 --temperature "
+      "0.9\n"
+      "  longspan run -n 2 -- generate runs/large\n",
+      [](CLI::App& app) -> Action {
+        auto arguments = std::make_shared<GenerateArguments>();
+        bind_generate(app, *arguments);
+        return [arguments](Session& session) { return run_generate(*arguments, session); };
+      }};
+}
+
+}  // namespace longspan

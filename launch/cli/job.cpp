@@ -1,0 +1,457 @@
+#include "launch/cli/job.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "checkpoints/files.h"
+#include "framework/core/byte_text.h"
+#include "framework/core/error.h"
+#include "framework/core/system_message.h"
+#include "framework/distributed/launcher.h"
+#include "framework/distributed/processes.h"
+#include "launch/cli/mpirun_stderr_filter.h"
+
+namespace longspan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::seconds;
+
+// For the first rank to speak: before a hint is given, before the job is ended, and before it is
+// ended once it was asked to stop.
+constexpr seconds start_limit{30};
+constexpr seconds longest_start{300};
+constexpr seconds asked_start{10};
+constexpr std::chrono::milliseconds tick{500};
+constexpr seconds reminder{10};    // between words about what is waited for
+constexpr seconds time_to_end{5};  // from SIGTERM to SIGKILL
+// For mpirun to end once a rank has said why it is to: a rank on this machine ends it before.
+constexpr seconds time_to_abort{8};
+constexpr std::array asking_signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+
+void say(const std::string& sentence) {
+  std::fprintf(stderr, "longspan run: %s\n", sentence.c_str());
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action = {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// What nohup, or a shell for what it starts in the background, lets a process ignore is not heard.
+sigset_t asking_set() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : asking_signals)
+    if ((number != SIGHUP && number != SIGINT) || !is_ignored(number)) sigaddset(&set, number);
+  return set;
+}
+
+sigset_t heard_signals() {
+  sigset_t set = asking_set();
+  sigaddset(&set, SIGCHLD);
+  return set;
+}
+
+// Signals that come as bytes to be read.
+Descriptor open_signals() {
+  block_signals();
+  std::signal(SIGCHLD, SIG_DFL);  // children that end are to be waited for
+  std::signal(SIGPIPE, SIG_IGN);  // whoever reads what is said may leave
+  const sigset_t set = heard_signals();
+  return Descriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+// The socket on which ranks of this machine say what they do. Its name goes to them by the
+// environment. Undefined where there is none to be had.
+Descriptor open_ear() {
+  ::unsetenv(launcher_variable);
+  const std::string name =
+      fmt::format("longspan-{}-{:x}", ::getpid(), Clock::now().time_since_epoch().count());
+  Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::copy(name.begin(), name.end(), address.sun_path + 1);
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0)
+    ::setenv(launcher_variable, name.c_str(), 1);
+  else
+    socket = Descriptor();
+  return socket;
+}
+
+struct Pipe {
+  Descriptor reads;
+  Descriptor writes;
+};
+Pipe open_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Failure("longspan run: {}", errno_message());
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+// In the child, between fork and exec.
+[[noreturn]] void become(char* const* words, pid_t parent, int trouble) {
+  ::setpgid(0, 0);
+  // Should this process be killed the job saves and stops: nobody could ask it to any more.
+  ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
+  if (::getppid() != parent) ::_exit(1);
+  // It may write to the terminal though another group has it.
+  std::signal(SIGTTOU, SIG_IGN);
+  // SIGPIPE stays ignored: mpirun hears it by a handler of its own, but not when it begins or ends.
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::execvp(words[0], words);
+  const int error = errno;
+  [[maybe_unused]] const auto written = ::write(trouble, &error, sizeof error);
+  ::_exit(127);
+}
+
+// `errors`: what becomes its standard error, where that is not to be this process's.
+pid_t start(const std::vector<std::string>& command, const Descriptor& errors) {
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  auto [reads, writes] = open_pipe();
+  const pid_t parent = ::getpid();
+  // What a terminal has typed is this process's to read.
+  const bool takes_input = ::isatty(STDIN_FILENO) == 0;
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child < 0) throw Failure("longspan run: no process can be started: {}", errno_message());
+  if (child == 0) {
+    if (!takes_input)
+      if (const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC); nothing >= 0)
+        ::dup2(nothing, STDIN_FILENO);
+    if (errors.defined()) ::dup2(errors.get(), STDERR_FILENO);
+    become(words.data(), parent, writes.get());
+  }
+  ::setpgid(child, child);
+  writes = Descriptor();
+  int error = 0;
+  if (::read(reads.get(), &error, sizeof error) == sizeof error) {
+    ::waitpid(child, nullptr, 0);
+    throw Failure("longspan run: {} cannot be started: {}", command.front(), errno_message(error));
+  }
+  return child;
+}
+
+std::string room_in(const std::string& folder) {
+  std::error_code error;
+  const auto space = std::filesystem::space(folder, error);
+  return error ? fmt::format("{}: {}", folder, error.message())
+               : fmt::format(
+                     "{} has {} left", folder, format_bytes(static_cast<double>(space.available)));
+}
+
+class JobWatch {
+ public:
+  explicit JobWatch(const Job& job)
+      : job_(job), signals_(open_signals()), ear_(open_ear()), child_(begin()) {}
+  JobWatch(const JobWatch&) = delete;
+  JobWatch& operator=(const JobWatch&) = delete;
+
+  JobResult wait();
+
+ private:
+  // Processes whose parents end become children of this one, so that none is lost.
+  pid_t begin() {
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (!job_.by_mpirun) return start(job_.command, {});
+    Pipe pipe = open_pipe();
+    ::fcntl(pipe.reads.get(), F_SETFL, O_NONBLOCK);
+    errors_ = std::move(pipe.reads);
+    return start(job_.command, pipe.writes);
+  }
+  void pass_errors();
+  void read_signals();
+  void take(int signal);
+  void ask();
+  void end(int code);
+  void listen();
+  void look_at_clock();
+  void kill_all() const;
+  void end_without_mpirun();
+  void reap();
+  void end_rest() const;
+  int exit_code() const;
+  std::string waits_for() const;
+  // Ranks that run elsewhere cannot be heard.
+  bool hears_ranks() const { return job_.is_local && ear_.defined(); }
+  // While mpirun starts its daemons on other machines SIGUSR1 would end it as an error of its own.
+  bool starts_elsewhere() const {
+    return !job_.is_local && doing_.empty() && Clock::now() - started_ < job_.daemons_start;
+  }
+
+  const Job& job_;
+  Descriptor signals_;
+  Descriptor ear_;
+  Descriptor errors_;  // what mpirun writes to standard error
+  MpirunStderrFilter words_;
+  Clock::time_point errors_came_ = Clock::now();
+  pid_t child_;
+  std::string doing_;  // what a rank said last; nothing before the first has started
+  std::optional<int> status_;
+  Clock::time_point started_ = Clock::now();
+  Clock::time_point spoke_ = Clock::now();
+  std::optional<Clock::time_point> asked_;
+  std::optional<Clock::time_point> failed_;  // a rank has said why the job ends
+  bool passes_later_ = false;  // mpirun is to be asked once it has started its daemons
+  std::optional<Clock::time_point> ended_;
+  int end_code_ = 0;
+  bool gave_hint_ = false;
+};
+
+std::string JobWatch::waits_for() const {
+  if (!doing_.empty()) return doing_;
+  return hears_ranks() ? "the start of the ranks" : "the ranks";
+}
+
+void JobWatch::ask() {
+  if (asked_) return;
+  asked_ = spoke_ = Clock::now();
+  say(
+      fmt::format("asked to save and stop; waits for {}, then for the checkpoint. Ctrl-C once more "
+                  "ends the job now: what came after its last checkpoint is lost",
+                  waits_for()));
+  passes_later_ = starts_elsewhere();
+  if (!passes_later_) ::kill(child_, SIGUSR1);
+}
+
+void JobWatch::end(int code) {
+  if (ended_) return;
+  ended_ = Clock::now();
+  end_code_ = code;
+  // A rank alone would take SIGTERM for a wish to save.
+  ::kill(child_, job_.by_mpirun || !job_.saves ? SIGTERM : SIGKILL);
+}
+
+void JobWatch::take(int signal) {
+  if (signal == SIGINT) std::fputc('\n', stderr);  // after the terminal's ^C
+  if (!job_.saves) return end(128 + signal);
+  if (asked_ && signal == SIGINT) {
+    say("ends the job now");
+    return end(128 + signal);
+  }
+  ask();
+}
+
+void JobWatch::read_signals() {
+  signalfd_siginfo signal = {};
+  while (::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
+    if (signal.ssi_signo == SIGCHLD)
+      reap();
+    else
+      take(static_cast<int>(signal.ssi_signo));
+  }
+}
+
+void JobWatch::listen() {
+  char text[256];
+  ssize_t length = 0;
+  while ((length = ::recv(ear_.get(), text, sizeof text, 0)) >= 0) {
+    const bool is_first = doing_.empty();
+    doing_.assign(text, static_cast<std::size_t>(length));
+    // Of a job that was asked while it started nobody may have heard it.
+    if (is_first && asked_) {
+      passes_later_ = false;
+      ::kill(child_, SIGUSR1);
+    }
+  }
+}
+
+void JobWatch::pass_errors() {
+  if (!errors_.defined()) return;
+  char text[4096];
+  ssize_t length = 0;
+  std::string shown;
+  while ((length = ::read(errors_.get(), text, sizeof text)) > 0) {
+    errors_came_ = Clock::now();
+    shown += words_.push({text, static_cast<std::size_t>(length)});
+  }
+  const bool is_over = length == 0 || status_;
+  if (is_over || Clock::now() - errors_came_ > tick) shown += words_.flush();
+  std::fwrite(shown.data(), 1, shown.size(), stderr);
+  if (is_over) errors_ = Descriptor();
+}
+
+void JobWatch::reap() {
+  int status = 0;
+  while (const pid_t child = ::waitpid(-1, &status, WNOHANG)) {
+    if (child < 0) break;
+    if (child == child_) status_ = status;
+  }
+}
+
+void JobWatch::kill_all() const {
+  for (const pid_t process : descendants_of(::getpid())) ::kill(process, SIGKILL);
+}
+
+void JobWatch::end_without_mpirun() {
+  ended_ = Clock::now();
+  const bool is_stop = words_.end_code() == static_cast<int>(ExitCode::stopped);
+  end_code_ = is_stop && !asked_ ? static_cast<int>(ExitCode::rank_failed) : *words_.end_code();
+  say(
+      fmt::format("mpirun has not ended {} s after a rank did, as where it cannot reach a machine: "
+                  "ends it",
+                  time_to_abort.count()));
+  kill_all();
+}
+
+void JobWatch::look_at_clock() {
+  const auto now = Clock::now();
+  if (words_.end_code() && !failed_) failed_ = now;
+  if (ended_) {
+    if (now - *ended_ > time_to_end) kill_all();
+    return;
+  }
+  if (failed_ && !job_.is_local && now - *failed_ > time_to_abort) return end_without_mpirun();
+  if (hears_ranks() && doing_.empty()) {
+    if (asked_ && now - *asked_ > asked_start) {
+      say("no rank has started, so there is nothing to save: ends the job now");
+      return end(static_cast<int>(ExitCode::stopped));
+    }
+    if (now - started_ > longest_start) {
+      say(fmt::format("no rank has started after {} s: ends the job", longest_start.count()));
+      return end(static_cast<int>(ExitCode::rank_failed));
+    }
+    if (!gave_hint_ && now - started_ > start_limit) {
+      gave_hint_ = true;
+      const char* const temporary = std::getenv("TMPDIR");
+      say(
+          fmt::format("no rank has started after {} s; Open MPI needs room in /dev/shm and in "
+                      "TMPDIR ({}; {})",
+                      start_limit.count(),
+                      room_in("/dev/shm"),
+                      room_in(temporary ? temporary : "/tmp")));
+    }
+  }
+  if (passes_later_ && !starts_elsewhere()) {
+    passes_later_ = false;
+    ::kill(child_, SIGUSR1);
+  }
+  if (asked_ && now - spoke_ > reminder) {
+    spoke_ = now;
+    if (!passes_later_) ::kill(child_, SIGUSR1);  // while it started it may have lost the first one
+    say(fmt::format("waits for {} ({} s so far)",
+                    waits_for(),
+                    std::chrono::duration_cast<seconds>(now - *asked_).count()));
+  }
+}
+
+int JobWatch::exit_code() const {
+  const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
+  // A rank is ended by this signal until it listens for it, which is before it trains.
+  if (asked_ && !ended_ && code == 128 + SIGUSR1) {
+    say("stopped before training began: there was nothing to save");
+    return static_cast<int>(ExitCode::stopped);
+  }
+  if (ended_) return end_code_;
+  if (job_.by_mpirun && !job_.is_local) {
+    // What a rank said counts: mpirun has a code of its own where it cannot reach a machine, and a
+    // rank that gave up ends an mpirun that waits for one. But of a job in which a signal ended a
+    // rank mpirun tells that; it asks the others to end, which they may take for a wish to stop.
+    const bool is_signal_of_rank = WIFEXITED(*status_) && code > 128;
+    if (const auto said = words_.end_code(); said && !is_signal_of_rank) {
+      const bool is_stop = *said == static_cast<int>(ExitCode::stopped);
+      if (!is_stop || asked_ || code == *said) return *said;
+    }
+    constexpr std::array of_ranks = {ExitCode::configuration,
+                                     ExitCode::data,
+                                     ExitCode::diverged,
+                                     ExitCode::rank_failed,
+                                     ExitCode::stopped};
+    const bool is_of_rank =
+        std::ranges::find(of_ranks, static_cast<ExitCode>(code)) != of_ranks.end();
+    if (words_.tell_of_a_lost_machine() && !is_of_rank) {
+      say(fmt::format("a machine of the job was lost, cannot be reached or has no Open MPI{}",
+                      job_.saves ? "; the run goes on from its newest checkpoint when it is "
+                                   "started again"
+                                 : ""));
+      return static_cast<int>(ExitCode::rank_failed);
+    }
+    // Asked before it has started its daemons mpirun ends, and with which code is not settled.
+    const bool is_own_code = words_.tell_of_a_missing_daemon() || (code > 0 && code < 128);
+    if (asked_ && !passes_later_ && doing_.empty() && !is_of_rank && is_own_code) {
+      say("mpirun ended before a rank was heard; what was saved before stays");
+      return static_cast<int>(ExitCode::stopped);
+    }
+  }
+  // mpirun reports it itself.
+  if (code > 128 && !job_.by_mpirun && !job_.caller_reports)
+    say(fmt::format("signal {} ({}) ended a rank{}",
+                    code - 128,
+                    ::strsignal(code - 128),
+                    code - 128 == SIGKILL ? ", as where the memory of the machine ran out" : ""));
+  return code;
+}
+
+// Ranks end with mpirun; those that it lost sight of end here. A job that follows finds nothing of
+// this one, such as its lock on the directory of the run.
+void JobWatch::end_rest() const {
+  const auto limit = Clock::now() + time_to_end;
+  do {
+    kill_all();  // again, for what began while they were looked for
+    ::poll(nullptr, 0, 1);
+  } while (::waitpid(-1, nullptr, WNOHANG) >= 0 && Clock::now() < limit);
+}
+
+JobResult JobWatch::wait() {
+  while (!status_) {
+    std::array<pollfd, 3> events = {};  // one without a descriptor is passed over
+    const std::array descriptors = {signals_.get(), ear_.get(), errors_.get()};
+    for (std::size_t i = 0; i < events.size(); ++i)
+      events[i] = {.fd = descriptors[i], .events = POLLIN, .revents = 0};
+    ::poll(events.data(), events.size(), static_cast<int>(tick.count()));
+    listen();
+    pass_errors();
+    read_signals();
+    look_at_clock();
+  }
+  pass_errors();
+  end_rest();
+  return {exit_code(), asked_.has_value()};
+}
+
+}  // namespace
+
+void block_signals() {
+  const sigset_t set = heard_signals();
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+}
+
+std::optional<int> wait_for_signal(std::chrono::milliseconds time) {
+  const sigset_t set = asking_set();
+  const auto whole = std::chrono::duration_cast<seconds>(time);
+  const timespec limit = {.tv_sec = whole.count(),
+                          .tv_nsec = std::chrono::nanoseconds(time - whole).count()};
+  const int signal = ::sigtimedwait(&set, nullptr, &limit);
+  return signal > 0 ? std::optional(signal) : std::nullopt;
+}
+
+JobResult run_job(const Job& job) { return JobWatch(job).wait(); }
+
+}  // namespace longspan

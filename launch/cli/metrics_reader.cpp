@@ -1,0 +1,180 @@
+#include "launch/cli/metrics_reader.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include "checkpoints/files.h"
+#include "framework/core/system_message.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::string_view validation_prefix = "validation_";
+constexpr std::int64_t first_window = 1 << 16;  // bytes; if that is not enough, eight times as many
+constexpr std::int64_t most_searched = 1 << 25;  // bytes, for a validation
+
+// Bytes of a file from one place to its end.
+struct Window {
+  std::int64_t begin = 0;
+  std::string text = {};
+  std::string trouble = {};
+};
+
+// The last `bytes` of the file from whole lines, or from `begin` on.
+Window read_window(const std::filesystem::path& file,
+                   std::optional<std::int64_t> bytes,
+                   std::int64_t begin = 0) {
+  Window window;
+  const auto fail = [&](std::string_view what) {
+    window.trouble = fmt::format("{}: {}", file.string(), what);
+    return window;
+  };
+  const Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!descriptor.defined())
+    return errno == ENOENT ? window : fail("cannot be opened: " + errno_message());
+  struct stat status {};
+  if (::fstat(descriptor.get(), &status) != 0 || !S_ISREG(status.st_mode))
+    return fail("is no regular file");
+  const std::int64_t size = status.st_size;
+  window.begin = bytes ? std::max<std::int64_t>(0, size - *bytes) : std::min(begin, size);
+  window.text.resize(static_cast<std::size_t>(size - window.begin));
+  std::size_t filled = 0;
+  while (filled < window.text.size()) {
+    const ssize_t count = ::pread(descriptor.get(),
+                                  window.text.data() + filled,
+                                  window.text.size() - filled,
+                                  window.begin + static_cast<off_t>(filled));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return fail("cannot be read: " + errno_message());
+    if (count == 0) break;  // it was cut meanwhile
+    filled += static_cast<std::size_t>(count);
+  }
+  window.text.resize(filled);
+  if (!bytes || window.begin == 0) return window;
+  // What comes before the first end of a line belongs to a line that begins earlier.
+  const std::size_t line = window.text.find('\n');
+  const std::size_t cut = line == std::string::npos ? window.text.size() : line + 1;
+  window.text.erase(0, cut);
+  window.begin += static_cast<std::int64_t>(cut);
+  return window;
+}
+
+// Whether it is an object with a step. Lists and objects in it are left out: a run writes none, and
+// what goes through values inside of values goes as deep as a damaged file says.
+bool is_metrics(MetricsLine& line) {
+  if (!line.is_object()) return false;
+  constexpr std::int64_t most = std::int64_t{1} << 53;
+  const auto step = line.find("step");
+  if (step == line.end() || !step->is_number_integer() || *step < 0 || *step > most) return false;
+  for (auto member = line.begin(); member != line.end();)
+    member = member->is_structured() ? line.erase(member) : std::next(member);
+  return true;
+}
+
+// Takes the line that begins at `begin` of the text.
+void take_line(std::string_view text,
+               std::size_t begin,
+               std::int64_t place,
+               const std::filesystem::path& file,
+               MetricsPart& part) {
+  const std::string_view line = text.substr(begin, text.find('\n', begin) - begin);
+  auto values = MetricsLine::parse(line, nullptr, false);
+  if (is_metrics(values))
+    part.lines.push_back(std::move(values));
+  else if (part.trouble.empty())
+    part.trouble = fmt::format("{}: found something else than a line of metrics at byte {}",
+                               file.string(),
+                               place + static_cast<std::int64_t>(begin));
+}
+
+// The end of the last whole line of the text.
+std::size_t end_of_lines(std::string_view text) {
+  const std::size_t last = text.rfind('\n');
+  return last == std::string_view::npos ? 0 : last + 1;
+}
+
+void judge_rest(const Window& window, const std::filesystem::path& file, MetricsPart& part) {
+  const std::size_t end = end_of_lines(window.text);
+  if (end < window.text.size() && window.text[end] != '{' && part.trouble.empty())
+    part.trouble =
+        fmt::format("{}: found something else than a line of metrics at its end", file.string());
+}
+
+}  // namespace
+
+MetricsPart newest_metrics(const std::filesystem::path& file, std::size_t count) {
+  for (std::int64_t bytes = first_window;; bytes *= 8) {
+    const Window window = read_window(file, bytes);
+    const std::string_view text(window.text);
+    const std::size_t end = end_of_lines(text);
+    const auto lines = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+    if (window.trouble.empty() && window.begin > 0 && lines < count) continue;
+    MetricsPart part = {.lines = {},
+                        .end = window.begin + static_cast<std::int64_t>(end),
+                        .trouble = window.trouble};
+    std::size_t begin = 0;
+    for (std::size_t passed = 0; passed + count < lines; ++passed)
+      begin = text.find('\n', begin) + 1;
+    for (; begin < end; begin = text.find('\n', begin) + 1)
+      take_line(text, begin, window.begin, file, part);
+    judge_rest(window, file, part);
+    return part;
+  }
+}
+
+MetricsPart newest_validation(const std::filesystem::path& file) {
+  for (std::int64_t bytes = first_window;; bytes *= 8) {
+    const Window window = read_window(file, bytes);
+    const std::string_view text(window.text);
+    const std::size_t end = end_of_lines(text);
+    MetricsPart part = {.lines = {},
+                        .end = window.begin + static_cast<std::int64_t>(end),
+                        .trouble = window.trouble};
+    const std::size_t found = text.substr(0, end).rfind(fmt::format("\"{}", validation_prefix));
+    if (found == std::string_view::npos) {
+      // A run without validations has none further back either, and its file may be large.
+      if (!window.trouble.empty() || window.begin == 0 || bytes >= most_searched) return part;
+      continue;
+    }
+    const std::size_t before = text.rfind('\n', found);
+    take_line(text, before == std::string_view::npos ? 0 : before + 1, window.begin, file, part);
+    return part;
+  }
+}
+
+MetricsPart metrics_from(const std::filesystem::path& file, std::int64_t begin) {
+  const Window window = read_window(file, std::nullopt, begin);
+  const std::string_view text(window.text);
+  const std::size_t end = end_of_lines(text);
+  MetricsPart part = {
+      .lines = {}, .end = window.begin + static_cast<std::int64_t>(end), .trouble = window.trouble};
+  for (std::size_t line = 0; line < end; line = text.find('\n', line) + 1)
+    take_line(text, line, window.begin, file, part);
+  judge_rest(window, file, part);
+  return part;
+}
+
+std::string format_metric(const MetricsLine& line, const std::string& name, int digits) {
+  const auto found = line.find(name);
+  if (found == line.end()) return "";
+  if (found->is_number_integer()) return found->dump();
+  if (found->is_number()) return fmt::format("{:.{}g}", found->get<double>(), digits);
+  const auto reason = line.find(name + "_reason");
+  return reason != line.end() && reason->is_string() ? reason->get<std::string>() : "?";
+}
+
+std::string validation_name(const MetricsLine& line) {
+  for (const auto& [name, value] : line.items())
+    if (name.starts_with(validation_prefix) && !name.ends_with("_reason")) return name;
+  return "";
+}
+
+}  // namespace longspan

@@ -1,0 +1,130 @@
+#include "launch/cli/retry_hosts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "launch/cli/layout_choice.h"
+#include "launch/cli/plan_text.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::chrono::seconds time_to_answer{10};  // of a host
+
+bool is_among(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+std::string names_of(const std::vector<NamedHost>& hosts) {
+  std::vector<std::string> names;
+  for (const NamedHost& host : hosts) names.push_back(host.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Nothing where a host does not tell.
+std::optional<std::int64_t> slots_of(const std::vector<NamedHost>& hosts) {
+  std::int64_t sum = 0;
+  for (const NamedHost& host : hosts) {
+    if (!host.slots) return std::nullopt;
+    sum += *host.slots;
+  }
+  return hosts.empty() ? std::nullopt : std::optional(sum);
+}
+
+// Of so many ranks that of a part of the places: at least one.
+std::int64_t share_of(std::int64_t ranks, std::int64_t part, std::int64_t whole) {
+  return std::max<std::int64_t>(1, (ranks * part + whole - 1) / whole);
+}
+
+}  // namespace
+
+std::string silence_of(const std::vector<std::string>& hosts) {
+  return fmt::format("{} {} not answer within {} s",
+                     fmt::join(hosts, ", "),
+                     hosts.size() == 1 ? "does" : "do",
+                     time_to_answer.count());
+}
+
+RetryHosts::RetryHosts(const RunCommandLine& line, const ConfigurationText& source)
+    : line_(line), source_(source), hosts_(named_hosts(line.options)) {}
+
+UnreachableHosts RetryHosts::ask() {
+  if (hosts_.empty()) return {};
+  HostProbe answers = probe_hosts(hosts_, host_agent(line_.options), time_to_answer);
+  here_ = std::move(answers.here);
+  if (answers.unreachable.size() + here_.size() < hosts_.size()) has_answered_ = true;
+  if (has_answered_ || answers.signal || answers.unreachable.empty())
+    return {.hosts = std::move(answers.unreachable), .was_asked = answers.signal.has_value()};
+  if (std::exchange(told_of_doubt_, true)) return {};
+  return {.hosts = {},
+          .doubt = fmt::format("{}, nor has another machine answered before: whether a host is "
+                               "gone will not be known until one does",
+                               silence_of(answers.unreachable))};
+}
+
+bool RetryHosts::are_all(const std::vector<std::string>& silent) const {
+  return !hosts_.empty() && silent.size() == hosts_.size();
+}
+
+// The ranks of an attempt on all hosts, where that is known.
+std::optional<std::int64_t> RetryHosts::usual_ranks() const {
+  if (line_.ranks) return line_.ranks;
+  if (const auto named = named_ranks(source_)) return named;
+  return slots_of(hosts_);
+}
+
+// Those that there is room for on some of the hosts. Where hosts have more ranks than slots, or do
+// not tell their slots, it is their share.
+std::optional<std::int64_t> RetryHosts::ranks_left(const std::vector<NamedHost>& left) const {
+  const auto usual = usual_ranks(), all = slots_of(hosts_), some = slots_of(left);
+  if (!usual) return some;
+  if (all.value_or(0) == 0) return share_of(*usual, std::ssize(left), std::ssize(hosts_));
+  if (*usual > *all) return share_of(*usual, *some, *all);
+  return std::max<std::int64_t>(1, std::min(*usual, *some));
+}
+
+// Takes what has to be without the hosts that do not answer.
+void RetryHosts::leave_out(const std::vector<std::string>& silent, PlacedCommand& found) const {
+  std::vector<NamedHost> left = hosts_;
+  std::erase_if(left, [&](const NamedHost& host) { return is_among(silent, host.name); });
+  RunCommandLine& line = found.line;
+  line.options = without_hosts(line_.options, silent, folder_.path());
+  const auto usual = usual_ranks(), ranks = ranks_left(left);
+  found.describe += fmt::format(" of {}, since {}", names_of(left), silence_of(silent));
+  if (!usual || !ranks || *ranks >= *usual) return;
+  const bool is_here =
+      std::ranges::all_of(left, [&](const NamedHost& host) { return is_among(here_, host.name); });
+  const auto most = static_cast<int>(*ranks);
+  const ChosenLayout layout =
+      choose_layout_of_fewer(source_, most, is_here ? std::optional(most) : std::nullopt);
+  if (layout.ranks == 0) {
+    found.trouble = fmt::format("{}, and no layout of the {} that are left fits{}{}",
+                                silence_of(silent),
+                                pluralize(*ranks, "rank"),
+                                layout.reason.empty() ? "" : ": ",
+                                layout.reason);
+    return;
+  }
+  line.ranks = layout.ranks;
+  add_settings(line, layout.settings);
+  found.describe += fmt::format(
+      ": there is room for {} of {}, which divide the same data.global_batch_size by {}",
+      *ranks,
+      pluralize(*usual, "rank"),
+      fmt::join(layout.settings, ", "));
+}
+
+PlacedCommand RetryHosts::place_command(RunCommandLine line,
+                                        const std::vector<std::string>& silent) const {
+  PlacedCommand found = {.line = std::move(line)};
+  if (!silent.empty())
+    leave_out(silent, found);
+  else if (!hosts_.empty())
+    found.describe = " of " + names_of(hosts_);
+  return found;
+}
+
+}  // namespace longspan

@@ -1,0 +1,191 @@
+#include "launch/cli/schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "framework/core/decimal.h"
+#include "launch/cli/configuration_keys.h"
+#include "launch/cli/option_schema.h"
+#include "launch/cli/yaml.h"
+
+namespace longspan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* family_section = "model";
+
+// A word of YAML as the type of JSON that readers of YAML make of it.
+Json word_value(const Scalar& word) {
+  if (word.quoted) return word.text;
+  if (word.text == "true" || word.text == "false") return word.text == "true";
+  if (const auto integer = parse_integer(word.text); integer.good) return integer.value;
+  if (const auto number = parse_number(word.text); number.good) return number.value;
+  return word.text;
+}
+
+void add_bounds(Json& schema, const Constraint& rule) {
+  constexpr double exact = 0x1p53;  // up to here a whole number is one of both types
+  const auto bound = [](double value) {
+    const bool is_whole = std::abs(value) < exact && std::floor(value) == value;
+    return is_whole ? Json(static_cast<std::int64_t>(value)) : Json(value);
+  };
+  if (rule.lower) schema[rule.lower_open ? "exclusiveMinimum" : "minimum"] = bound(*rule.lower);
+  if (rule.upper) schema[rule.upper_open ? "exclusiveMaximum" : "maximum"] = bound(*rule.upper);
+  if (rule.multiple) schema["multipleOf"] = *rule.multiple;
+}
+
+// One of the choices; one that looks like a number may be written as that.
+Json choice(const Constraint& rule) {
+  Json words = Json::array();
+  for (const std::string& word : rule.choices) {
+    words.push_back(word);
+    if (const Json value = word_value({word}); !value.is_string()) words.push_back(value);
+  }
+  return {{"enum", words}};
+}
+
+// What a value, or each of a list, may be.
+Json word_schema(const OptionValues& values, bool is_empty_refused) {
+  Json schema = Json::object();
+  switch (values.type) {
+    case WordType::integer:
+      schema["type"] = "integer";
+      break;
+    case WordType::number:
+      schema["type"] = "number";
+      break;
+    case WordType::boolean:
+      schema["type"] = "boolean";
+      break;
+    case WordType::text:
+    case WordType::path:
+      if (!values.rule.choices.empty()) return choice(values.rule);
+      // A word that looks like a number is a text here all the same.
+      schema["type"] = {"string", "number", "boolean"};
+      if (is_empty_refused) schema["minLength"] = 1;
+      break;
+  }
+  add_bounds(schema, values.rule);
+  return schema;
+}
+
+Json any_of(const Json& first, const Json& second) { return {{"anyOf", {first, second}}}; }
+
+Json list_schema(const OptionValues& values) {
+  const Json word = word_schema(values, values.type == WordType::path && values.rule.not_empty);
+  Json item = word;
+  if (values.is_weighted) {
+    const Json weighted = {
+        {"type", "object"},
+        {"properties",
+         {{"path", {{"type", {"string", "number", "boolean"}}, {"minLength", 1}}},
+          {"weight", {{"type", "number"}, {"exclusiveMinimum", 0}}}}},
+        {"required", {"path"}},
+        {"additionalProperties", false}};
+    item = any_of(word, weighted);
+  }
+  Json list = {{"type", "array"}, {"items", item}};
+  if (values.rule.not_empty || values.is_weighted) list["minItems"] = 1;
+  return any_of(word, list);
+}
+
+// The default as JSON. The key serves only to read it.
+Json default_of(const OptionDescription& option, bool is_list) {
+  const ParsedYaml read = read_setting("key=" + option.default_value);
+  require(read.complaints.empty() && read.assignments.size() == 1,
+          "{}: its default cannot be read: {}",
+          option.key,
+          option.default_value);
+  const Assignment& value = read.assignments.front();
+  if (value.kind != Assignment::Kind::list && !is_list) return word_value(value.scalars.front());
+  Json list = Json::array();
+  for (const ListItem& item : value.scalars) list.push_back(word_value(item));
+  return value.kind == Assignment::Kind::list ? list : list.front();
+}
+
+Json option_schema(const OptionDescription& option) {
+  const OptionValues values = values_of(option);
+  Json schema = values.is_list ? list_schema(values) : word_schema(values, values.rule.not_empty);
+  if (values.is_optional) schema = any_of({{"const", "none"}}, schema);
+  Json described = {{"description", option.documentation}};
+  if (!values.rule.required) described["default"] = default_of(option, values.is_list);
+  described.update(schema);
+  return described;
+}
+
+// A section says nothing where all that is in it is commented out.
+Json empty_section() {
+  return {{"type", {"object", "null"}},
+          {"properties", Json::object()},
+          {"additionalProperties", false}};
+}
+
+// Puts a key below a section, and each of its parts below the one before it.
+void add_key(Json& section, const std::string& key, const OptionDescription& option) {
+  const std::size_t dot = key.find('.');
+  const std::string name = key.substr(0, dot);
+  if (option.default_value.empty()) {
+    Json& wanted = section["required"];
+    if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) wanted.push_back(name);
+    section["type"] = "object";
+  }
+  Json& properties = section["properties"];
+  if (dot == std::string::npos) {
+    properties[name] = option_schema(option);
+    return;
+  }
+  if (!properties.contains(name)) properties[name] = empty_section();
+  add_key(properties[name], key.substr(dot + 1), option);
+}
+
+// The section `model` of a family.
+Json model_of(const Family& family) {
+  OptionTable table;
+  const BackboneFactory unused = family.declare(table, {});
+  Json section = empty_section();
+  section["description"] = family.documentation;
+  const std::string prefix = std::string(family_section) + ".";
+  section["properties"]["family"] = {{"const", family.name}};
+  for (const OptionDescription& option : table.reference()) {
+    require(option.key.starts_with(prefix),
+            "family {}: the key {} stands in another section than {}",
+            family.name,
+            option.key,
+            family_section);
+    add_key(section, option.key.substr(prefix.size()), option);
+  }
+  return section;
+}
+
+}  // namespace
+
+Json configuration_schema() {
+  Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                 {"title", "Configuration of a run of Longspan"}};
+  schema.update(empty_section());
+  schema["type"] = "object";
+  Configuration shared;
+  declare_all(shared, nullptr);
+  for (const OptionDescription& option : shared.table.reference())
+    add_key(schema, option.key, option);
+  // The other keys are the family's.
+  schema["properties"][family_section].erase("additionalProperties");
+  for (const Family& family : families()) {
+    const Json is_named = {
+        {"properties",
+         {{family_section,
+           {{"properties", {{"family", {{"const", family.name}}}}}, {"required", {"family"}}}}}},
+        {"required", {family_section}}};
+    const Json then = {{"properties", {{family_section, {{"$ref", "#/$defs/" + family.name}}}}}};
+    schema["allOf"].push_back({{"if", is_named}, {"then", then}});
+    schema["$defs"][family.name] = model_of(family);
+  }
+  return schema;
+}
+
+}  // namespace longspan

@@ -1,0 +1,48 @@
+// Where a parser's places are in a text.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/options/diagnostic.h"
+
+namespace longspan {
+
+// Of a text of UTF-8, each found in constant time: a file may have as many places as it has words.
+class SourceMap {
+ public:
+  explicit SourceMap(std::string_view text) {
+    characters_.reserve(text.size() + 1);
+    int characters = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      characters_.push_back(characters);
+      if ((static_cast<unsigned char>(text[i]) & 0xc0u) != 0x80u) ++characters;
+      if (text[i] == '\n') lines_.push_back(i + 1);
+    }
+    characters_.push_back(characters);
+  }
+
+  // The place, counted from 1 and in characters, of a byte of a line, which are counted from 0. No
+  // line is behind the last one; behind the end of that a byte counts as a character.
+  SourceLocation mark(const std::string& file, int line, int byte) const {
+    const int last = static_cast<int>(lines_.size()) - 1;
+    return line > last ? SourceLocation{file, last + 1, 1}
+                       : SourceLocation{file, line + 1, column(line, byte)};
+  }
+
+ private:
+  int column(int line, int byte) const {
+    const std::size_t begin = lines_[static_cast<std::size_t>(line)];
+    const std::size_t end = characters_.size() - 1;
+    const std::size_t at = begin + static_cast<std::size_t>(byte);
+    const std::size_t behind = at > end ? at - end : 0;
+    return characters_[at - behind] - characters_[begin] + static_cast<int>(behind) + 1;
+  }
+
+  std::vector<std::size_t> lines_ = {0};  // where each begins
+  std::vector<int> characters_;           // that begin before each byte
+};
+
+}  // namespace longspan

@@ -1,0 +1,73 @@
+// longspan train: trains, resumes, stops on request.
+#include "launch/cli/train.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <csignal>
+#include <memory>
+
+#include "launch/cli/command.h"
+#include "launch/cli/configuration.h"
+#include "launch/cli/saved_tokenizer.h"
+
+namespace longspan {
+namespace {
+
+CLI::Validator steps_to_profile() {
+  return {[](const std::string& text) -> std::string {
+            if (profiled_steps(text)) return {};
+            return fmt::format(
+                "found \"{}\"; wanted FIRST:LAST, whole numbers from 1 on, as in 5:10", text);
+          },
+          ""};
+}
+
+Action bind(CLI::App& app) {
+  const auto arguments = std::make_shared<ConfigurationArguments>();
+  const auto profiled = std::make_shared<std::string>();
+  add_configuration(app, *arguments);
+  app.add_option("--profile",
+                 *profiled,
+                 "write where the time of steps FIRST to LAST goes, as a trace of all ranks and a "
+                 "table, to profile/ of the run")
+      ->type_name("FIRST:LAST")
+      ->check(steps_to_profile());
+  return [arguments, profiled](Session& session) {
+    std::signal(SIGPIPE, SIG_IGN);  // whoever reads the console may leave
+    return train(session,
+                 read_configuration(arguments->file, arguments->settings, session.world()),
+                 {.profiled = profiled_steps(*profiled)});
+  };
+}
+
+}  // namespace
+
+ExitCode train(Session& session, const ConfigurationText& source, const TrainingHooks& hooks) {
+  const auto configuration = configure(source);
+  take_saved_tokenizer(*configuration, session.world());
+  if (hooks.profiled) throw_if_error(problem_of(*hooks.profiled, configuration->training.steps));
+  return run_training(
+      session,
+      *configuration,
+      {.configuration = configuration->table.resolved(),
+       .warnings = configuration->table.warnings(),
+       .compare = [&](const std::string& saved) { return compare(*configuration, saved); },
+       .reconfigure = reconfiguration(source)},
+      hooks);
+}
+
+Command train_command() {
+  return {.name = "train",
+          .description = "train a model; goes on from the newest checkpoint of its run directory",
+          .examples =
+              "  longspan train configs/quickstart.yaml\n"
+              "  longspan run -n 2 -- train configs/quickstart.yaml --set training.max_steps=2000\n"
+              "  longspan run -n 4 -- train configs/quickstart.yaml --set "
+              "parallel.tensor_parallel_size=2\n"
+              "  longspan train configs/quickstart.yaml --profile 5:10\n",
+          .bind = bind};
+}
+
+}  // namespace longspan

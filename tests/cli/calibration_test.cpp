@@ -1,0 +1,30 @@
+#include "framework/planning/calibration.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include "launch/cli/calibration_models.h"
+
+namespace longspan::calibration_test {
+namespace {
+
+TEST(Calibration, MeasuresSpeedsAndMakesTrialsOfThem) {
+  // Threads that wait for each other take very long where other tests have the cores.
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const MachineProfile machine = measure_machine({}, 1, calibration_models());
+  omp_set_num_threads(threads);
+  EXPECT_EQ(machine.threads, 1);
+  EXPECT_GT(machine.flops, 0);
+  EXPECT_GT(machine.bf16_flops, 0);
+  EXPECT_GT(machine.memory_bandwidth, 0);
+  EXPECT_EQ(machine.bandwidth, 0);  // there is no one to send to
+  EXPECT_GT(machine.least_trial, 0);
+  EXPECT_GE(machine.most_trial, machine.least_trial);
+  // A busy machine takes longer, or less long than while it was measured, but not by so much.
+  EXPECT_LT(machine.most_trial, 20);
+  EXPECT_GT(machine.most_trial, 0.05);
+}
+
+}  // namespace
+}  // namespace longspan::calibration_test

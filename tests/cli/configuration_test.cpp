@@ -1,0 +1,588 @@
+#include "launch/cli/configuration.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace longspan::configuration_test {
+namespace {
+
+constexpr const char* good =
+    "run:\n"
+    "  output_dir: runs/test\n"
+    "model:\n"
+    "  family: decoder\n"
+    "data:\n"
+    "  train: book.txt\n";
+
+std::unique_ptr<Configuration> from(const std::string& text, std::vector<std::string> set = {}) {
+  return configure({"c.yaml", text, std::move(set)});
+}
+
+std::string error_of(const std::string& text, std::vector<std::string> set = {}) {
+  try {
+    from(text, std::move(set));
+  } catch (const ConfigurationError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Configuration, WhatIsNotGivenHasItsDefault) {
+  const auto configuration = from(good);
+  EXPECT_EQ(configuration->family, "decoder");
+  EXPECT_EQ(configuration->run.directory, "runs/test");
+  EXPECT_EQ(configuration->run.seed, RunOptions().seed);
+  EXPECT_EQ(configuration->precision.compute, DType::f32);
+  EXPECT_TRUE(configuration->body);
+  EXPECT_FALSE(configuration->table.is_given("run.seed"));
+  EXPECT_TRUE(configuration->table.is_default("run.seed"));
+  EXPECT_EQ(configuration->table.place("model.family"), "c.yaml:4:3");
+}
+
+TEST(Configuration, TheCommandLineWinsOverTheFile) {
+  const auto configuration = from(good, {"data.train=other.txt", "run.seed=7", "run.seed=8"});
+  EXPECT_EQ(configuration->data.train, "other.txt");
+  EXPECT_EQ(configuration->run.seed, 8);
+  EXPECT_EQ(configuration->table.place("data.train"), "--set");
+}
+
+TEST(Configuration, TheCommandLineMayChooseTheFamily) {
+  EXPECT_EQ(from(good, {"model.family=transformer_xl"})->family, "transformer_xl");
+}
+
+TEST(Configuration, EachBadFileHasItsMessages) {
+  const std::string head(good);
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "c.yaml:1:1: the file is empty; allowed: the sections of a configuration"},
+      {"- run\n", "c.yaml:1:1: found a list; allowed: sections with keys"},
+      {"run: {output_dir: r}\nmodel: {family: decoder\n",
+       "c.yaml:3:1: not valid YAML: a { is not closed"},
+      {"run:\n\toutput_dir: r\n", "c.yaml:2:1: found a tab; allowed: indentation with spaces"},
+      {"model:\n  family: decoder\n",
+       "c.yaml: run.output_dir must be given; allowed: a path, not empty\n"
+       "c.yaml: data.train must be given; allowed: a path, or a list of paths or of {path: PATH, "
+       "weight: NUMBER}, not empty"},
+      {head + "  global_batch_size: 1.5\n",
+       "c.yaml:7:3: data.global_batch_size: found \"1.5\" (it is not a whole number); allowed: an "
+       "integer, 1 "
+       "to 16777216"},
+      {head + "  global_batch_size: 0x10\n",
+       "c.yaml:7:3: data.global_batch_size: found \"0x10\"; allowed: an integer, 1 to 16777216"},
+      {head + "  global_batch_size: 010\n",
+       "c.yaml:7:3: data.global_batch_size: found \"010\" (leading zeros are not allowed); "
+       "allowed: an "
+       "integer, 1 to 16777216"},
+      {head + "  global_batch_size: 99999999999999999999\n",
+       "c.yaml:7:3: data.global_batch_size: found \"99999999999999999999\" (it does not fit in 64 "
+       "bits); "
+       "allowed: an integer, 1 to 16777216"},
+      {head + "  global_batch_size:\n",
+       "c.yaml:7:3: data.global_batch_size: found no value; allowed: an integer, 1 to 16777216"},
+      {head + "  global_batch_size: {}\n",
+       "c.yaml:7:3: data.global_batch_size: found a section; allowed: an integer, 1 to 16777216"},
+      {head + "  global_batch_size: [1, 2]\n",
+       "c.yaml:7:3: data.global_batch_size: found the list [1, 2]; allowed: an integer, 1 to "
+       "16777216"},
+      {head + "  tokenizer:\n    allow_unk: yes\n",
+       "c.yaml:8:5: data.tokenizer.allow_unk: found \"yes\"; allowed: true or false"},
+      {head + "  tokenizer:\n    type: bytes\n",
+       "c.yaml:8:5: data.tokenizer.type: found \"bytes\"; allowed: byte, char, sentencepiece, "
+       "huggingface or none; did you mean \"byte\"?"},
+      {head + "  global_bacth_size: 4\n",
+       "c.yaml:7:3: data.global_bacth_size is not a key; did you mean \"data.global_batch_size\"?"},
+      {head + "precison:\n  compute_dtype: bfloat16\n",
+       "c.yaml:8:3: precison.compute_dtype is not a key; did you mean "
+       "\"precision.compute_dtype\"?"},
+      {head + "precision: bfloat16\n",
+       "c.yaml:7:1: precision is a section: found \"bfloat16\"; did you mean "
+       "\"precision.compute_dtype\"?"},
+      {head + "precision:\n  compute_dtype: fp16\n",
+       "c.yaml:8:3: precision.compute_dtype: found \"fp16\"; allowed: float64, float32, bfloat16 "
+       "or float16; did you mean \"float16\"?"},
+      {head + "  seq_length: 8192\nprecision:\n  compute_dtype: float16\n"
+              "  loss_scale:\n    init_scale: 2\n",
+       "c.yaml:11:5: precision.loss_scale.init_scale: found 2; with 65536 tokens a step "
+       "(data.global_batch_size x "
+       "data.seq_length) all gradients underflow float16; wanted at least 4"},
+      {head + "  seq_length: 1022\nparallel:\n  context_parallel_size: 2\n",
+       "c.yaml:7:3: data.seq_length is 1022, which does not divide by 2 x "
+       "parallel.context_parallel_size = 4; a "
+       "context rank reads a piece from either end of a segment"},
+      {head + "parallel:\n  zero_stage: 3\n",
+       "c.yaml:8:3: parallel.zero_stage: found \"3\"; allowed: an integer, 0 to 2"},
+      {head + "parallel:\n  data_parallel_size: 3\n",
+       "c.yaml:8:3: data.global_batch_size is 8, which does not divide by "
+       "parallel.data_parallel_size = 3; a data rank takes "
+       "whole streams"},
+      {head + "run:\n  seed: 4\n", "c.yaml:7:1: run is given twice, first at c.yaml:1:1"},
+      {head + "  train: again.txt\n", "c.yaml:7:3: data.train is given twice, first at c.yaml:6:3"},
+      {head + "checkpoint:\n  keep_latest: &k 2\nmetrics:\n  log_interval: *k\n",
+       "c.yaml:8:16: found an anchor; allowed: plain values\n"
+       "c.yaml:10:17: found an alias; allowed: the value written out"},
+      {head + "data.global_batch_size: 4\n",
+       "c.yaml:7:1: found the key \"data.global_batch_size\"; allowed: sections nested, not joined "
+       "by dots"},
+      {head + "run\n",
+       "c.yaml:7:1: not valid YAML: a line is not indented like those above it, or more follows a "
+       "value"},
+  };
+  for (const auto& [text, message] : cases) EXPECT_EQ(error_of(text), message) << text;
+}
+
+// What a model of these sections could not be built with is told before one is.
+TEST(Configuration, WhatNoModelCanBeBuiltWithIsToldWithItsPlace) {
+  const auto decoder = [](const std::string& model, const std::string& rest = "") {
+    return error_of(
+        fmt::format("run: {{output_dir: r}}\n"
+                    "model:\n  family: decoder\n{}"
+                    "data: {{train: t}}\n{}",
+                    model,
+                    rest));
+  };
+  const std::string of_lsh =
+      "  attention:\n    layer_types: [lsh]\n    lsh:\n      self_attention_score: -5e4\n";
+  EXPECT_EQ(decoder("  position_embedding_type: learned\n  max_position_embeddings: 128\n"),
+            "c.yaml:5:3: data.seq_length is 256, longer than model.max_position_embeddings = 128");
+  EXPECT_EQ(decoder("  position_embedding_type: relative\n"
+                    "  attention:\n    layer_types: [full, lsh]\n"),
+            "c.yaml:4:3: model.position_embedding_type: found relative with lsh in "
+            "model.attention.layer_types, which knows no "
+            "distances; set it to sinusoidal or learned");
+  EXPECT_EQ(decoder("  position_embedding_type: relative_bias\n"
+                    "  relative_attention_max_distance: 16\n"),
+            "c.yaml:5:3: model.relative_attention_max_distance is 16 with "
+            "model.relative_attention_num_buckets = 32, whose nearer "
+            "half have one distance each; set it to more than 16 (T5: 128)");
+  EXPECT_EQ(decoder("  position_embedding_type: relative_bias\n"
+                    "  relative_attention_num_buckets: 7\n"),
+            "c.yaml:5:3: model.relative_attention_num_buckets is 7, wanted an even number");
+  EXPECT_EQ(decoder("  position_embedding_type: relative_bias\n"
+                    "  relative_attention_max_distance: 128\n"
+                    "  attention:\n    layer_types: [linear]\n"),
+            "c.yaml:4:3: model.position_embedding_type: found relative_bias with linear in "
+            "model.attention.layer_types, which "
+            "knows no distances; set it to sinusoidal or learned");
+  EXPECT_EQ(
+      decoder("  attention:\n    scale_attn_weights: false\n    layer_types: [full, linear]\n"),
+      "c.yaml:5:5: model.attention.scale_attn_weights is set with linear in "
+      "model.attention.layer_types, which has no such "
+      "softmax; full, sliding_window and the other kinds that are a mask can");
+  EXPECT_EQ(decoder("  attention:\n    scale_attn_weights: false\n"
+                    "  adaptive_span:\n    type: adaptive\n"),
+            "c.yaml:7:5: model.adaptive_span.type goes with no model.attention.scale_attn_weights; "
+            "set one of them otherwise");
+  EXPECT_EQ(decoder("  scale_decoder_outputs: true\n  tie_word_embeddings: false\n"),
+            "c.yaml:4:3: model.scale_decoder_outputs is true with model.tie_word_embeddings: "
+            "false, whose output "
+            "layer has a table of its own; set model.scale_decoder_outputs to false");
+  EXPECT_EQ(decoder("  adaptive_span:\n    type: adaptive\n"
+                    "  attention:\n    layer_types: [full, lsh]\n"),
+            "c.yaml:5:5: model.adaptive_span.type: found adaptive with lsh in "
+            "model.attention.layer_types, which knows no "
+            "distances; set it to none");
+  EXPECT_EQ(decoder("  num_attention_heads: 8\n", "parallel: {tensor_parallel_size: 3}\n"),
+            "c.yaml:4:3: model.num_attention_heads is 8, which does not divide by "
+            "parallel.tensor_parallel_size = 3");
+  EXPECT_EQ(decoder("", "parallel: {tensor_parallel_size: 3}\n"),
+            "c.yaml:5:12: model.num_attention_heads is 8, which does not divide by "
+            "parallel.tensor_parallel_size = 3");
+  EXPECT_EQ(decoder("  attention:\n    layer_types: [full, lsh]\n  num_attention_heads: 2\n",
+                    "parallel:\n  tensor_parallel_size: 2\n  context_parallel_size: 2\n"),
+            "c.yaml:6:3: model.num_attention_heads is 2: attention lsh divides heads over tensor "
+            "and context "
+            "ranks, of which there are 2 x 2");
+  EXPECT_EQ(decoder("  num_attention_heads: 2\n",
+                    "parallel:\n  tensor_parallel_size: 2\n  context_parallel_size: 2\n"),
+            "no error");
+  EXPECT_EQ(decoder(of_lsh),
+            "c.yaml:7:7: model.attention.lsh.self_attention_score is -50000: sums in 32 bits lose "
+            "the gradient of a "
+            "token that sees only itself below -10000");
+  EXPECT_EQ(decoder(of_lsh, "precision: {compute_dtype: float64}\n"), "no error");
+  EXPECT_EQ(decoder("  attention:\n    lsh:\n      self_attention_score: -5e4\n"), "no error");
+  EXPECT_EQ(
+      decoder("  attention:\n    layer_types: [strided]\n    stride: 512\n"),
+      "c.yaml:6:5: model.attention.stride is 512, but data.seq_length is 256: strided attention "
+      "would see nothing but the query itself");
+  EXPECT_EQ(decoder("  attention:\n    layer_types: [global_local]\n    sliding_window: [4]\n"
+                    "    global_local:\n      global_positions: [900]\n"),
+            "c.yaml:8:7: model.attention.global_local.global_positions has position 900, but "
+            "data.seq_length is 256");
+  EXPECT_EQ(decoder("  num_hidden_layers: 4\n",
+                    "memory:\n  recompute_granularity: full\n  recompute_num_layers: 5\n"),
+            "c.yaml:8:3: memory.recompute_num_layers is 5, but model.num_hidden_layers is 4; set "
+            "it to at most that "
+            "many");
+  EXPECT_EQ(
+      decoder("  residual:\n    type: reversible\n", "memory:\n  recompute_granularity: full\n"),
+      "c.yaml:8:3: memory.recompute_granularity is full, but model.residual.type: reversible "
+      "computes every "
+      "layer again anyway; set memory.recompute_granularity to none");
+  EXPECT_EQ(decoder("", "memory: {reconstruction_check_interval: 3}\n"),
+            "c.yaml:5:10: memory.reconstruction_check_interval is 3, but only model.residual.type: "
+            "reversible rebuilds anything; set it to 0");
+  EXPECT_EQ(decoder("", "training: {gradient_accumulation_steps: 3}\n"),
+            "c.yaml:5:12: training.gradient_accumulation_steps is 3, which does not divide "
+            "data.global_batch_size = 8");
+  EXPECT_EQ(
+      decoder("",
+              "training: {gradient_accumulation_steps: 8}\nparallel: {data_parallel_size: 2}\n"),
+      "c.yaml:5:12: training.gradient_accumulation_steps is 8, which does not divide the 4 streams "
+      "of a data "
+      "rank (data.global_batch_size 8 over 2 data ranks)");
+}
+
+TEST(Configuration, WhatDependsOnTheSegmentKnowsOfAMemory) {
+  const auto problem = [](const std::string& family) {
+    return error_of(good,
+                    {"model.family=" + family,
+                     "model.attention.layer_types=[dilated]",
+                     "model.attention.dilation=300"});
+  };
+  EXPECT_EQ(problem("transformer_xl"), "no error");
+  EXPECT_EQ(problem("decoder"),
+            "--set: model.attention.dilation is 300, but data.seq_length is 256: dilated attention "
+            "would see nothing but the query itself");
+  EXPECT_EQ(error_of(good, {"model.family=transformer_xl", "model.attention.layer_types=[lsh]"}),
+            "--set: model.attention.layer_types has lsh, which sorts the tokens of a segment: it "
+            "cannot be "
+            "with a memory of earlier segments");
+}
+
+TEST(Configuration, AMistakeHidesNoOther) {
+  EXPECT_EQ(error_of(good,
+                     {"data.seq_length=abc",
+                      "model.attention.layer_types=[lsh/sliding_window]",
+                      "parallel.tensor_parallel_size=3",
+                      "parallel.context_parallel_size=5",
+                      "memory.recompute_granularity=full",
+                      "memory.recompute_num_layers=7"}),
+            "--set: data.seq_length: found \"abc\"; allowed: an integer, 1 to 68719476736\n"
+            "--set: model.attention.layer_types has lsh in \"lsh/sliding_window\": queries and "
+            "keys are one projection "
+            "there, so a layer has it alone\n"
+            "--set: model.num_attention_heads is 8, which does not divide by "
+            "parallel.tensor_parallel_size = 3\n"
+            "--set: memory.recompute_num_layers is 7, but model.num_hidden_layers is 6; set it to "
+            "at most that "
+            "many");
+}
+
+// Of a training's file, for a job that only reads what it saved.
+TEST(Configuration, OfAnotherJobTheLayoutDoesNotCount) {
+  const std::string saved = std::string(good) +
+                            "parallel: {tensor_parallel_size: 2, context_parallel_size: 2, "
+                            "data_parallel_size: 3}\n";
+  const auto read = [&](std::vector<std::string> set) {
+    return configure(
+        {.file = "c.yaml", .text = saved, .settings = std::move(set), .of_another_job = true});
+  };
+  EXPECT_EQ(read({})->parallel.tensor, 1);
+  EXPECT_EQ(read({})->parallel.context, 1);
+  EXPECT_FALSE(read({})->parallel.data);
+  EXPECT_EQ(read({"parallel.context_parallel_size=4"})->parallel.context, 4);
+  EXPECT_THROW(read({"parallel.tensor_parallel_size=3"}), ConfigurationError);
+  const auto lsh = read({"model.attention.layer_types=[lsh]",
+                         "model.num_attention_heads=2",
+                         "parallel.tensor_parallel_size=2"});
+  EXPECT_EQ(lsh->parallel.tensor, 2);
+}
+
+TEST(Configuration, AllMistakesOfFileAndCommandLineComeAtOnce) {
+  EXPECT_EQ(
+      error_of(std::string(good) + "  global_batch_size: none\n  global_batch_size: 4\nzebra: 1\n",
+               {"run.sead=1", "run.seed", "run.num_threads=-1"}),
+      "c.yaml:7:3: data.global_batch_size: found \"none\"; allowed: an integer, 1 to 16777216\n"
+      "c.yaml:8:3: data.global_batch_size is given twice, first at c.yaml:7:3\n"
+      "c.yaml:9:1: zebra is not a key; the sections are run, model, data, ppo, training, "
+      "parallel, memory, precision, checkpoint, metrics\n"
+      "--set: found \"run.seed\"; allowed: key=value\n"
+      "--set: run.sead is not a key; did you mean \"run.seed\"?\n"
+      "--set: run.num_threads: found \"-1\"; allowed: an integer, 0 to 4096");
+}
+
+TEST(Configuration, AKeyOfAnotherFamilySaysWhoseItIs) {
+  EXPECT_EQ(error_of(good, {"model.same_length=true"}),
+            "--set: model.same_length is a key of family transformer_xl, not of decoder");
+}
+
+TEST(Configuration, TheResolvedTextReadsBackToTheSameValues) {
+  std::mt19937_64 random(5);
+  for (const char* family : {"decoder", "transformer_xl"}) {
+    for (int round = 0; round < 50; ++round) {
+      std::string path = "p";
+      static const std::vector<std::string> pieces = {
+          "a",       " ",    ":",  "#",        "\"",
+          "'",       "\\",   "\n", "\t",       "\x01",
+          "\x7f",    "-",    "{",  "]",        ",",
+          "&",       "*",    "!",  "%",        "@",
+          "~",       "null", "1",  "\xc3\xa9", "\xe2\x80\xa8",
+          "\xc2\x85"};
+      for (int i = 0; i < 12; ++i) path += pieces[random() % pieces.size()];
+      const double limit = std::ldexp(static_cast<double>(random() >> 11), -45) + 1e-9;
+      const auto first = from(good,
+                              {fmt::format("model.family={}", family),
+                               fmt::format("run.collective_timeout_seconds={}", limit)});
+      first->data.train = path;
+      const std::string resolved = first->table.resolved();
+      const auto second = from(resolved);
+      EXPECT_EQ(second->data.train, path);
+      EXPECT_EQ(second->run.time_limit, limit);
+      const auto before = first->table.values();
+      const auto after = second->table.values();
+      ASSERT_EQ(before.size(), after.size());
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        EXPECT_EQ(before[i].key, after[i].key);
+        EXPECT_EQ(before[i].text, after[i].text);
+      }
+      const ConfigurationChange change = compare(*second, resolved);
+      EXPECT_TRUE(change.differences.empty()) << change.differences.front();
+    }
+  }
+}
+
+TEST(Configuration, AChangeSaysWhichKeysDifferAndWhichTheWeightsForbid) {
+  const std::string saved = from(good, {"model.num_hidden_layers=3"})->table.resolved();
+  const auto now = from(good, {"model.num_hidden_layers=4", "run.seed=9"});
+  const ConfigurationChange change = compare(*now, saved + "zebra:\n  stripes: 7\n");
+  EXPECT_EQ(change.refused,
+            std::vector<std::string>{
+                "model.num_hidden_layers: the checkpoint has 3, the configuration 4 (--set)"});
+  EXPECT_EQ(change.differences,
+            (std::vector<std::string>{
+                "run.seed: the checkpoint has 1, the configuration 9 (--set)",
+                "model.num_hidden_layers: the checkpoint has 3, the configuration 4 (--set)",
+                "zebra.stripes: the checkpoint has 7, the configuration no such key"}));
+}
+
+// A layer of lsh has no projection of keys.
+TEST(Configuration, LayersThatBecomeLshAreAnotherModel) {
+  const auto refused = [](const std::string& before, const std::string& after) {
+    const auto saved = from(good, {"model.attention.layer_types=" + before})->table.resolved();
+    return compare(*from(good, {"model.attention.layer_types=" + after}), saved).refused;
+  };
+  EXPECT_TRUE(refused("[full]", "[sliding_window]").empty());
+  EXPECT_TRUE(refused("[lsh]", "[lsh, lsh]").empty());
+  EXPECT_TRUE(refused("[lsh, full]", "[lsh, sliding_window]").empty());
+  for (const auto& [before, after] :
+       {std::pair("[full]", "[lsh]"), {"[lsh]", "[full]"}, {"[lsh, full]", "[full, lsh]"}})
+    EXPECT_EQ(
+        refused(before, after),
+        std::vector<std::string>{fmt::format(
+            "model.attention.layer_types: the checkpoint has {}, the configuration {} (--set)",
+            before,
+            after)});
+}
+
+TEST(Configuration, ProjectionsOfGlobalPositionsAreAnotherModel) {
+  const auto refused = [](const std::string& before, const std::string& after, bool at_first) {
+    const auto with = [](const std::string& kinds, bool projections) {
+      return from(good,
+                  {"model.attention.layer_types=" + kinds,
+                   fmt::format("model.attention.global_local.separate_global_projections={}",
+                               projections)});
+    };
+    return compare(*with(after, true), with(before, at_first)->table.resolved()).refused;
+  };
+  EXPECT_TRUE(refused("[global_local, full]", "[global_local, sliding_window]", true).empty());
+  EXPECT_EQ(
+      refused("[global_local]", "[global_local]", false),
+      std::vector<std::string>{
+          "model.attention.global_local.separate_global_projections: the checkpoint has false, "
+          "the configuration true (--set)"});
+  EXPECT_EQ(refused("[global_local, full]", "[full, global_local]", true),
+            std::vector<std::string>{
+                "model.attention.layer_types: the checkpoint has [global_local, full], the "
+                "configuration [full, global_local] (--set)"});
+}
+
+TEST(Configuration, HintsKnowTheFieldsNames) {
+  const auto hint = [](const std::string& setting) {
+    const std::string error = error_of(good, {setting});
+    return error.substr(error.find(';') + 2);
+  };
+  for (const auto& [setting, key] :
+       {std::pair("training.lr=1", "training.learning_rate"),
+        {"lr=1", "training.learning_rate"},
+        {"learning_rate=1", "training.learning_rate"},
+        {"model.optimizer.lr=1", "training.learning_rate"},
+        {"training.batch_size=1", "data.global_batch_size"},
+        {"model.d_model=1", "model.hidden_size"},
+        {"model.width=1", "model.hidden_size"},
+        {"model.hiddenSize=1", "model.hidden_size"},
+        {"model.hiden_size=1", "model.hidden_size"},
+        {"model.n_embd=1", "model.hidden_size"},
+        {"model.n_layer=1", "model.num_hidden_layers"},
+        {"training.gradient_accumulation=1", "training.gradient_accumulation_steps"},
+        {"training.grad_accum=1", "training.gradient_accumulation_steps"},
+        {"training.max_iters=1", "training.max_steps"},
+        {"training.steps=1", "training.max_steps"},
+        {"training.adam_eps=1", "training.optimizer.eps"},
+        {"model.rms_norm_eps=1", "model.norm.eps"},
+        {"model.weight_tying=true", "model.tie_word_embeddings"},
+        {"training.warmup_steps=1", "training.lr_scheduler.warmup_steps"},
+        {"model.norm.epsilon=1", "model.norm.eps"},
+        {"model.norm.kind=rms", "model.norm.type"},
+        {"model.norm=rmsnorm", "model.norm.type"},
+        {"training.optimizer=adamw", "training.optimizer.type"},
+        {"model.attention.type=full", "model.attention.layer_types"},
+        {"checkpoint.interval=1", "checkpoint.save_interval"},
+        {"parallel.tp=1", "parallel.tensor_parallel_size"},
+        {"checkpoint.save_total_limit=1", "checkpoint.keep_latest"},
+        {"metrics.logging_steps=1", "metrics.log_interval"}})
+    EXPECT_TRUE(hint(setting).ends_with(fmt::format("did you mean \"{}\"?", key)))
+        << setting << ": " << hint(setting);
+  EXPECT_NE(hint("model.use_flash_attention=true").find("as FlashAttention does"),
+            std::string::npos);
+  EXPECT_NE(hint("training.nucleus=1").find("longspan generate --top-p"), std::string::npos);
+  for (const auto& [setting, value] : {std::pair("precision.compute_dtype=bf16", "bfloat16"),
+                                       {"precision.compute_dtype=fp16", "float16"},
+                                       {"model.norm.type=rms_norm", "rmsnorm"},
+                                       {"run.task=causal_lm", "language_modeling"},
+                                       {"training.lr_scheduler.type=noam", "inverse_sqrt"},
+                                       {"run.device=gpu", "cuda"}})
+    EXPECT_TRUE(hint(setting).ends_with(fmt::format("did you mean \"{}\"?", value))) << setting;
+}
+
+TEST(Configuration, TextOfAProgramHasNoLines) {
+  const auto error = [](const std::string& text) -> std::string {
+    try {
+      ConfigurationText source = {"configuration", text, {}};
+      source.has_lines = false;
+      configure(source);
+    } catch (const ConfigurationError& problem) {
+      return problem.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error(std::string(good) + "  global_batcch_size: 3\n"),
+            "configuration: data.global_batcch_size is not a key; did you mean "
+            "\"data.global_batch_size\"?");
+}
+
+TEST(Configuration, WarnsOfKeysThatOthersLeaveWithoutEffect) {
+  const auto warned = [](const std::string& setting, std::vector<std::string> set) {
+    set.push_back(setting);
+    const std::string begin =
+        fmt::format("--set: {} is set, but ", setting.substr(0, setting.find('=')));
+    return std::ranges::any_of(
+        from(good, std::move(set))->table.warnings(),
+        [&](const std::string& warning) { return warning.starts_with(begin); });
+  };
+  const std::string decoder = "model.family=decoder";
+  for (const char* const kind : {"rope", "sinusoidal", "alibi", "relative"})
+    EXPECT_TRUE(warned("model.max_position_embeddings=512",
+                       {decoder, fmt::format("model.position_embedding_type={}", kind)}))
+        << kind;
+  EXPECT_FALSE(warned("model.max_position_embeddings=512",
+                      {decoder, "model.position_embedding_type=learned"}));
+  struct Case {
+    std::string setting;
+    std::vector<std::string> idle, read;
+  };
+  const std::vector<std::string> pairs = {"run.task=translation",
+                                          "model.family=encoder_decoder",
+                                          "data.train_target=b.txt",
+                                          "training.scheduled_sampling.method=parallel"};
+  const auto with = [](std::vector<std::string> set, const std::string& more) {
+    set.push_back(more);
+    return set;
+  };
+  const std::vector<Case> cases = {
+      {"training.lr_scheduler.min_lr=1e-5", {"training.lr_scheduler.type=constant"}, {}},
+      {"training.lr_scheduler.total_steps=10", {"training.lr_scheduler.type=inverse_sqrt"}, {}},
+      {"training.lr_scheduler.after_end=restart", {}, {"training.lr_scheduler.total_steps=10"}},
+      {"training.lr_scheduler.warmup_init_lr=1e-5", {}, {"training.lr_scheduler.warmup_steps=10"}},
+      {"training.validation.interval=5", {}, {"data.validation=a.txt"}},
+      {"training.validation.max_batches=5", {}, {"data.validation=a.txt"}},
+      {"training.label_smoothing_style=fairseq", {}, {"training.label_smoothing=0.1"}},
+      {"training.scheduled_sampling.num_passes=3", {}, pairs},
+      {"training.scheduled_sampling.warmup_steps=3",
+       with(pairs, "training.scheduled_sampling.schedule=linear"),
+       pairs},
+      {"training.scheduled_sampling.min_gold_prob=0.1",
+       pairs,
+       with(pairs, "training.scheduled_sampling.schedule=linear")},
+      {"data.tokenizer.allow_unk=true", {}, {"data.tokenizer.type=char"}},
+      {"precision.allow_tf32=true", {"run.device=cpu"}, {}}};
+  for (const Case& each : cases) {
+    EXPECT_TRUE(warned(each.setting, each.idle)) << each.setting;
+    EXPECT_FALSE(warned(each.setting, each.read)) << each.setting;
+  }
+  EXPECT_TRUE(warned("data.train_alignments=a.txt", {}));
+  EXPECT_TRUE(
+      warned("data.documents.sample_by=line", {"run.task=classification", "model.family=encoder"}));
+  EXPECT_TRUE(warned("model.use_crf=true", {"run.task=classification", "model.family=encoder"}));
+  EXPECT_FALSE(warned("model.use_crf=true", {"run.task=tagging", "model.family=encoder"}));
+  EXPECT_TRUE(warned("model.pooling=mean", {"run.task=tagging", "model.family=encoder"}));
+}
+
+TEST(Configuration, WhatNoLayerReadsIsAWarning) {
+  const std::vector<std::string> both = {
+      "c.yaml:6:5: model.attention.sliding_window is set, but no layer of "
+      "model.attention.layer_types has sliding_window, dilated or global_local",
+      "--set: model.attention.lsh.num_hashes is set, but no layer of model.attention.layer_types "
+      "has lsh"};
+  std::string text(good);
+  text.insert(text.find("data:"), "  attention:\n    sliding_window: [256]\n");
+  EXPECT_EQ(from(text, {"model.attention.lsh.num_hashes=4"})->table.warnings(), both);
+  const auto warnings = [](std::vector<std::string> set) {
+    return from(good, std::move(set))->table.warnings().size();
+  };
+  EXPECT_EQ(warnings({}), 0u);
+  EXPECT_EQ(warnings({"model.attention.layer_types=[sliding_window]",
+                      "model.attention.global_local.global_positions=[0, 3]"}),
+            1u);
+  EXPECT_EQ(warnings({"model.attention.lsh.num_hashes=2",
+                      "model.attention.global_local.num_random_blocks=0"}),
+            0u);
+  for (const std::string kind : {"linear", "performer", "rfa"})
+    EXPECT_EQ(
+        warnings({"model.attention.layer_types=[" + kind + "]", "model.attention.dropout=0.1"}), 1u)
+        << kind;
+  EXPECT_EQ(warnings({"model.attention.layer_types=[linear, full]", "model.attention.dropout=0.1"}),
+            0u);
+  EXPECT_EQ(warnings({"model.attention.layer_types=[lsh]", "model.attention.lsh.num_hashes=4"}),
+            0u);
+  const std::string of_synthesizer = "model.attention.layer_types=[synthesizer]";
+  for (const auto& [key, scores] :
+       {std::pair("model.attention.synthesizer.dense_hidden_size=7", "dense"),
+        {"model.attention.synthesizer.factorized_rank=7", "factorized_random"}}) {
+    EXPECT_EQ(warnings({key}), 1u);
+    EXPECT_EQ(from(good, {of_synthesizer, "model.attention.synthesizer.variants=[random]", key})
+                  ->table.warnings(),
+              std::vector<std::string>{fmt::format(
+                  "--set: {} is set, but model.attention.synthesizer.variants has no {}",
+                  std::string(key).substr(0, std::string(key).find('=')),
+                  scores)});
+    EXPECT_EQ(warnings({of_synthesizer,
+                        fmt::format("model.attention.synthesizer.variants=[{}]", scores),
+                        key}),
+              0u);
+  }
+  const auto of_decoder = [&](const std::string& positions) {
+    return warnings({"model.family=decoder",
+                     "model.relative_attention_max_distance=8",
+                     "model.position_embedding_type=" + positions});
+  };
+  EXPECT_EQ(of_decoder("sinusoidal"), 1u);
+  EXPECT_EQ(of_decoder("relative"), 0u);
+  EXPECT_EQ(of_decoder("alibi"), 1u);
+  EXPECT_EQ(warnings({"model.family=decoder", "model.relative_attention_num_buckets=8"}), 1u);
+  EXPECT_EQ(warnings({"model.family=decoder",
+                      "model.relative_attention_num_buckets=8",
+                      "model.position_embedding_type=relative_bias"}),
+            0u);
+}
+
+TEST(Configuration, AWindowTooWideToCountIsRefused) {
+  EXPECT_NE(error_of(good, {"model.attention.sliding_window=[4000000000000000001]"}), "no error");
+  EXPECT_NE(error_of(good, {"model.attention.dilation=4000000000000000000"}), "no error");
+  EXPECT_NE(error_of(good, {"model.attention.summary.num_patterns=4000000000000000000"}),
+            "no error");
+}
+
+}  // namespace
+}  // namespace longspan::configuration_test

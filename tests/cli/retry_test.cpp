@@ -1,0 +1,269 @@
+#include "launch/cli/retry.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+
+#include "checkpoints/checkpoint.h"
+#include "checkpoints/files.h"
+#include "framework/core/error.h"
+#include "framework/training_loop/run_state.h"
+#include "launch/cli/run_record.h"
+#include "tests/support/temporary_directory.h"
+
+namespace longspan::retry_test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::TemporaryDirectory;
+
+// Attempts that do by themselves what a job would do to the directory of the run.
+class Retry : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    pthread_sigmask(SIG_SETMASK, nullptr, &before_);
+    block_signals();
+    fs::create_directories(run_);
+  }
+  void TearDown() override { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  // `attempt` is given the command line and the number of the attempt, and returns the exit code.
+  int code_of(std::vector<std::string> options,
+              const std::function<int(const RunCommandLine&, int)>& attempt) {
+    const RunCommandLine line = {.ranks = 3,
+                                 .options = std::move(options),
+                                 .command = {"train", "run.yaml"},
+                                 .retry = {.most = retries_, .wait = 0, .letting_go = 0}};
+    const ConfigurationText source = {
+        "run.yaml",
+        "{model: {family: decoder, num_hidden_layers: 2, hidden_size: 16, "
+        "num_attention_heads: 4}, "
+        "data: {train: none.txt, global_batch_size: 6, seq_length: 32}}",
+        {"run.output_dir=" + run_.string(),
+         "run.collective_timeout_seconds=0.1",
+         "run.device=cpu",
+         "checkpoint.resume_from=" + resume_}};
+    return run_with_retries(line, source, [&](const RunCommandLine& each) {
+      return JobResult{.code = attempt(each, ++attempts_), .was_asked = is_asked_};
+    });
+  }
+
+  // Words by which hosts are asked by a script with this body; "$1" is the host.
+  std::vector<std::string> asking(const std::string& body, const std::string& hosts) const {
+    const fs::path agent = directory_.path() / "agent";
+    std::ofstream(agent) << "#!/bin/sh\ncd " << directory_.path().string() << "\n" << body << "\n";
+    fs::permissions(agent, fs::perms::owner_all);
+    return {"--mca", "plm_rsh_agent", agent.string(), "--host", hosts};
+  }
+
+  void touch(const std::string& name) const { std::ofstream(directory_.path() / name) << "\n"; }
+  void log_step(int step) const {
+    std::ofstream(run_ / metrics_file) << "{\"step\": " << step << ", \"loss\": 1.0}\n";
+  }
+  std::string told() const {
+    std::stringstream text;
+    text << std::ifstream(run_ / log_file).rdbuf();
+    return text.str();
+  }
+
+  TemporaryDirectory directory_;
+  fs::path run_ = directory_.path() / "run";
+  std::string resume_ = "auto";
+  int attempts_ = 0;
+  int retries_ = 3;
+  bool is_asked_ = false;  // each attempt, to save and stop
+  sigset_t before_ = {};
+};
+
+TEST_F(Retry, EndsWithTheCodeOfAStopWhereASignalComesWhileHostsAreAsked) {
+  const auto options = asking("[ ! -e slow ] || sleep 60", "0.0.0.1");
+  const auto begin = std::chrono::steady_clock::now();
+  const int code = code_of(options, [&](const RunCommandLine&, int) {
+    touch("slow");
+    ::raise(SIGTERM);
+    return static_cast<int>(ExitCode::failure);
+  });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::stopped));
+  EXPECT_EQ(attempts_, 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(9));
+}
+
+TEST_F(Retry, StartsNothingWhereASignalCameBefore) {
+  ::raise(SIGTERM);
+  const int code = code_of(asking("sleep 60", "0.0.0.1"), [](const RunCommandLine&, int) {
+    return static_cast<int>(ExitCode::ok);
+  });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::stopped));
+  EXPECT_EQ(attempts_, 0);
+}
+
+TEST_F(Retry, GivesUpWhereTheDirectoryStaysHeld) {
+  Descriptor lock;
+  const int code = code_of({}, [&](const RunCommandLine&, int attempt) {
+    lock = Descriptor(::open((run_ / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+    EXPECT_EQ(::flock(lock.get(), LOCK_EX), 0);
+    return attempt == 1 ? 128 + SIGKILL : static_cast<int>(ExitCode::configuration);
+  });
+  EXPECT_EQ(code, 128 + SIGKILL);
+  EXPECT_EQ(attempts_, 1);
+  EXPECT_THAT(told(), HasSubstr("starts again in 0 s (time 3 of 3)"));
+  EXPECT_THAT(told(), HasSubstr("run is still held by a rank of the attempt before\n"));
+}
+
+TEST_F(Retry, TakesNoHostForGoneWhereNoneCouldEverBeAsked) {
+  const auto options = asking("exit 255", "0.0.0.1,localhost");
+  std::vector<std::string> started;
+  const int code = code_of(options, [&](const RunCommandLine& line, int attempt) {
+    started.push_back(line.options.back());
+    return static_cast<int>(attempt == 1 ? ExitCode::rank_failed : ExitCode::failure);
+  });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::failure));
+  EXPECT_THAT(started, ElementsAre("0.0.0.1,localhost", "0.0.0.1,localhost"));
+  const std::string text = told(), sentence = "nor has another machine answered before";
+  const std::size_t first = text.find(sentence);
+  ASSERT_NE(first, text.npos) << text;
+  EXPECT_EQ(text.find(sentence, first + 1), text.npos) << text;
+}
+
+TEST_F(Retry, LeavesARankOfFewForTheLastHost) {
+  const auto options = asking("[ ! -e \"gone-$1\" ]", "0.0.0.1:*,0.0.0.2:*,0.0.0.3:*,0.0.0.4:*");
+  RunCommandLine second;
+  const int code = code_of(options, [&](const RunCommandLine& line, int attempt) {
+    second = line;
+    if (attempt == 2) return static_cast<int>(ExitCode::ok);
+    for (const char* host : {"gone-0.0.0.1", "gone-0.0.0.2", "gone-0.0.0.4"}) touch(host);
+    return static_cast<int>(ExitCode::failure);
+  });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::ok)) << told();
+  EXPECT_EQ(second.ranks, 1);
+  EXPECT_EQ(second.options.back(), "0.0.0.3:*");
+}
+
+TEST_F(Retry, CountsNoStepsOfAnEarlierRunThatSavedNone) {
+  log_step(500);
+  fs::last_write_time(run_ / metrics_file,
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
+  const int code = code_of({}, [&](const RunCommandLine&, int attempt) {
+    log_step(10 * attempt);
+    return 128 + SIGKILL;
+  });
+  EXPECT_EQ(code, 128 + SIGKILL);
+  EXPECT_EQ(attempts_, 4);
+  EXPECT_THAT(told(), Not(HasSubstr("came no further")));
+  EXPECT_THAT(told(), HasSubstr("attempt 1 ended with code 137 after step 10, with nothing saved"));
+}
+
+// Where the first attempt is not to begin with what the directory has.
+TEST_F(Retry, GoesOnFromWhatItHasSavedItselfAndFromNothingElse) {
+  const std::string own = "checkpoint.resume_from=auto";
+  fs::create_directories(run_ / "checkpoints" / step_name(4));  // of an earlier run
+  resume_ = "../other";
+  std::vector<std::string> last;
+  const int code = code_of({}, [&](const RunCommandLine& line, int attempt) {
+    last.push_back(line.command.back());
+    if (attempt == 2) fs::create_directories(run_ / "checkpoints" / step_name(12));
+    return attempt == 3 ? static_cast<int>(ExitCode::diverged) : 128 + SIGKILL;
+  });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::diverged));
+  EXPECT_THAT(last, ElementsAre("run.yaml", "run.yaml", own));
+  EXPECT_THAT(told(), HasSubstr("attempt 2 starts on 3 ranks\n"));
+  EXPECT_THAT(told(),
+              HasSubstr("attempt 3 starts on 3 ranks, with checkpoint.resume_from: auto\n"));
+  EXPECT_THAT(told(),
+              HasSubstr("checkpoint.resume_from: ../other was for what began the run: start again "
+                        "with checkpoint.resume_from: auto to go on\n"));
+}
+
+TEST_F(Retry, SaysHowANewRunIsStartedAgainThatWasStopped) {
+  resume_ = "never";
+  for (const bool has_saved : {false, true}) {
+    attempts_ = 0;
+    const int code = code_of({}, [&](const RunCommandLine&, int) {
+      if (has_saved) fs::create_directories(run_ / "checkpoints" / step_name(12));
+      ::raise(SIGTERM);
+      return 128 + SIGKILL;
+    });
+    EXPECT_EQ(code, static_cast<int>(ExitCode::stopped));
+    EXPECT_THAT(told(),
+                HasSubstr(has_saved ? "start again with checkpoint.resume_from: auto to go on\n"
+                                    : "nothing is saved yet: start again to begin as it began\n"));
+  }
+}
+
+TEST_F(Retry, GoesOnWhereTheCheckpointsCannotBeRead) {
+  const fs::path checkpoints = run_ / "checkpoints";
+  const int code = code_of({}, [&](const RunCommandLine&, int attempt) {
+    if (attempt == 3) return static_cast<int>(ExitCode::ok);
+    log_step(10 * attempt);
+    if (attempt == 1) {
+      fs::create_directories(checkpoints / step_name(10));
+    } else {
+      fs::remove_all(checkpoints);
+      fs::create_symlink("checkpoints", checkpoints);  // a circle
+    }
+    return 128 + SIGKILL;
+  });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::ok));
+  EXPECT_THAT(told(),
+              HasSubstr("attempt 2 ended with code 137 after step 10, of which step 10 is saved"));
+}
+
+// As where memory runs out while the last step finishes or saves.
+TEST_F(Retry, ReportsARankKilledAfterAStopRequest) {
+  is_asked_ = true;
+  for (const int retries : {0, 3}) {
+    retries_ = retries;
+    attempts_ = 0;
+    EXPECT_EQ(code_of({}, [](const RunCommandLine&, int) { return 130; }), 130);
+    EXPECT_THAT(told(), Not(HasSubstr("signal 2 (Interrupt) ended a rank")));
+    fs::remove(run_ / log_file);
+    EXPECT_EQ(code_of({}, [](const RunCommandLine&, int) { return 137; }), 137);
+    EXPECT_THAT(told(), HasSubstr("signal 9 (Killed) ended a rank"));
+    fs::remove(run_ / log_file);
+    EXPECT_EQ(attempts_, 2);
+  }
+}
+
+TEST_F(Retry, ReportsAKilledRunOnlyWhereTheJobMarkedIt) {
+  retries_ = 0;
+  log_step(3);
+  const auto mark = [this] { std::ofstream(run_ / lock_name) << to_text(RunMark{}); };
+  mark();
+  EXPECT_EQ(code_of({}, [](const RunCommandLine&, int) { return 1; }), 1);
+  EXPECT_EQ(told(), "");
+  ::usleep(20'000);  // longer than the clock of files takes
+  const auto train = [&](const RunCommandLine&, int) {
+    mark();
+    return 1;
+  };
+  EXPECT_EQ(code_of({}, train), 1);
+  EXPECT_THAT(told(), HasSubstr("error longspan run: "));
+}
+
+TEST_F(Retry, LeavesTheHostFileToMpirunWithoutRetries) {
+  retries_ = 0;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], "one\n", 4), 4);
+  ::close(ends[1]);
+  EXPECT_EQ(code_of({"--hostfile", fmt::format("/dev/fd/{}", ends[0])},
+                    [](const RunCommandLine&, int) { return 0; }),
+            0);
+  char text[8];
+  EXPECT_EQ(::read(ends[0], text, sizeof text), 4);
+  ::close(ends[0]);
+}
+
+}  // namespace
+}  // namespace longspan::retry_test

@@ -1,0 +1,231 @@
+// What of a configuration does not fit to a task or its family.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "launch/cli/configuration.h"
+#include "launch/cli/generate_lines.h"
+
+namespace longspan::translation_configuration_test {
+namespace {
+
+constexpr const char* good =
+    "run: {output_dir: r, task: translation}\n"
+    "model: {family: encoder_decoder}\n"
+    "data: {train: a, train_target: b}\n";
+
+std::string refusal(const std::vector<std::string>& settings, const std::string& text = good) {
+  try {
+    configure({.file = "c.yaml", .text = text, .settings = settings});
+  } catch (const ConfigurationError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TranslationConfiguration, AGoodOneIsTaken) {
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({"data.validation=c", "data.validation_target=d"}), "");
+  EXPECT_EQ(refusal({"data.tokenizer.type=sentencepiece", "data.tokenizer.model_type=char"}), "");
+  EXPECT_EQ(refusal({"data.tokenizer.type=huggingface",
+                     "data.tokenizer.model=t.json",
+                     "data.tokenizer.decoder_start_token=</s>",
+                     "data.tokenizer.forced_bos_token=<s>"}),
+            "");
+}
+
+TEST(TranslationConfiguration, AFirstTokenIsNotForWordsThatAreSaidAtOnce) {
+  const auto warnings = [](const std::string& decoder) {
+    return configure({.file = "c.yaml",
+                      .text = good,
+                      .settings = {"data.tokenizer.type=huggingface",
+                                   "data.tokenizer.model=t.json",
+                                   "data.tokenizer.forced_bos_token=<s>",
+                                   "model.decoder_type=" + decoder}})
+        ->table.warnings()
+        .size();
+  };
+  EXPECT_EQ(warnings("autoregressive"), 0u);
+  EXPECT_EQ(warnings("non_autoregressive"), 1u);
+}
+
+TEST(TranslationConfiguration, AFamilyLearnsItsTasks) {
+  EXPECT_EQ(refusal({"model.family=decoder"}),
+            "--set: model.family: decoder learns run.task: language_modeling or behavior_cloning, "
+            "found translation");
+  EXPECT_EQ(refusal({"run.task=language_modeling"}),
+            "c.yaml:2:9: model.family: encoder_decoder learns run.task: translation, found "
+            "language_modeling\nc.yaml:3:18: data.train_target is for run.task: translation, and "
+            "run.task is language_modeling; set one of them");
+  EXPECT_EQ(
+      refusal({"run.task=translate"}),
+      "--set: run.task: found \"translate\"; allowed: language_modeling, translation, "
+      "tagging, classification, image_generation, behavior_cloning or reinforcement_learning");
+}
+
+// The mistakes of the encoder's attention are told by its own keys.
+TEST(TranslationConfiguration, TheEncoderMayHaveOtherAttention) {
+  EXPECT_EQ(refusal({"model.attention.encoder_layer_types=[linformer]"}), "");
+  EXPECT_EQ(refusal({"model.attention.encoder_layer_types=[nearby]", "model.num_hidden_layers=2"})
+                .substr(0, 70),
+            "--set: model.attention.encoder_layer_types has \"nearby\", wanted one of");
+  EXPECT_EQ(refusal({"model.attention.encoder_layer_types=[full, sliding_window, sliding_window]",
+                     "model.num_encoder_layers=2"}),
+            "--set: model.attention.encoder_layer_types has 3 elements, more than "
+            "model.num_encoder_layers = 2");
+  EXPECT_EQ(refusal({"model.attention.encoder_layer_types=[linformer]",
+                     "model.position_embedding_type=relative"}),
+            "--set: model.position_embedding_type: found relative with linformer in "
+            "model.attention.encoder_layer_types, "
+            "which knows no distances; set it to sinusoidal or learned");
+  EXPECT_EQ(refusal({"model.attention.encoder_layer_types=[linformer]",
+                     "model.attention.scale_attn_weights=false"}),
+            "--set: model.attention.scale_attn_weights is set with linformer in "
+            "model.attention.encoder_layer_types, which has no "
+            "such softmax; full, sliding_window and the other kinds that are a mask can");
+  // What both have in common is told once.
+  const std::string of_both = refusal({"model.attention.layer_types=[nearby]"});
+  EXPECT_EQ(std::ranges::count(of_both, '\n'), 0) << of_both;
+  const std::string alone = refusal({"model.attention.layer_types=[linformer]"});
+  EXPECT_EQ(std::ranges::count(alone, '\n'), 0) << alone;
+  // Its decoder is to write.
+  EXPECT_EQ(
+      refusal({"model.attention.layer_types=[routing]"}),
+      "--set: model.attention.layer_types: found routing, which cannot read on from kept keys, as "
+      "a "
+      "decoder of pairs does when it writes; it may be in model.attention.encoder_layer_types");
+  // Keys of a kind that the encoder alone has are not without effect.
+  const auto configuration =
+      configure({.file = "c.yaml",
+                 .text = good,
+                 .settings = {"model.attention.encoder_layer_types=[linformer]",
+                              "model.attention.linformer.projected_length=64"}});
+  EXPECT_EQ(configuration->table.warnings(), std::vector<std::string>{});
+}
+
+TEST(TranslationConfiguration, BothSidesAreNamed) {
+  const char* without =
+      "run: {output_dir: r, task: translation}\n"
+      "model: {family: encoder_decoder}\n"
+      "data: {train: a}\n";
+  EXPECT_EQ(
+      refusal({}, without),
+      "c.yaml:3:8: data.train is set without data.train_target; run.task: translation reads both");
+  EXPECT_EQ(refusal({"data.validation=c"}),
+            "--set: data.validation is set without data.validation_target; run.task: translation "
+            "reads both");
+  EXPECT_EQ(refusal({"data.test_target=c"}),
+            "--set: data.test_target is set without data.test; run.task: translation reads both");
+}
+
+TEST(TranslationConfiguration, CharactersAreOfOneSide) {
+  EXPECT_EQ(
+      refusal({"data.tokenizer.type=char"}),
+      "--set: data.tokenizer.type is char, which are those of data.train alone; with "
+      "run.task: translation set it to sentencepiece (data.tokenizer.model_type: char) or byte");
+}
+
+TEST(TranslationConfiguration, SamplingSubwordsNeedsAUnigramModel) {
+  const auto warned = [](std::vector<std::string> settings) {
+    settings.push_back("data.tokenizer.sampling_alpha=0.1");
+    return configure({.file = "c.yaml", .text = good, .settings = settings})->table.warnings();
+  };
+  EXPECT_EQ(warned({"data.tokenizer.type=sentencepiece"}).size(), 0u);
+  EXPECT_EQ(warned({"data.tokenizer.type=sentencepiece",
+                    "data.tokenizer.model_type=bpe",
+                    "data.tokenizer.model=m.model"})
+                .size(),
+            1u);  // of data.tokenizer.model_type, which the model says
+  for (const auto& [setting, reason] :
+       {std::pair("data.tokenizer.type=byte", "data.tokenizer.type is not sentencepiece"),
+        std::pair("data.tokenizer.model_type=bpe", "data.tokenizer.model_type is not unigram")}) {
+    const auto found = warned({"data.tokenizer.type=sentencepiece", setting});
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_NE(found[0].find(reason), std::string::npos) << found[0];
+  }
+}
+
+TEST(TranslationConfiguration, StacksThatDoNotFit) {
+  EXPECT_EQ(refusal({"model.cross_attention.layer_mapping=same", "model.num_encoder_layers=3"}),
+            "--set: cross-attention same needs as many layers in the encoder as in the decoder, "
+            "found 3 and 6");
+  EXPECT_EQ(refusal({"memory.recompute_granularity=full",
+                     "memory.recompute_num_layers=2",
+                     "model.num_encoder_layers=1"}),
+            "--set: memory.recompute_num_layers is 2, but model.num_encoder_layers is 1; set it to "
+            "at most "
+            "that many");
+  EXPECT_EQ(refusal({"model.attention.layer_types=lsh"}),
+            "--set: model.attention.layer_types has lsh, whose hashes know no padding: it cannot "
+            "be with padded "
+            "batches, which this family reads");
+}
+
+// The configuration that a run writes names every key, also those that nobody set.
+TEST(TranslationConfiguration, AlignmentsAreSetWhereTheyNameAFile) {
+  EXPECT_EQ(refusal({"data.train_alignments="}), "");
+  EXPECT_EQ(refusal({"data.train_alignments=links.txt"}),
+            "--set: data.train_alignments is set, and model.guided_attention.type is not "
+            "alignment; set one to the "
+            "other");
+  EXPECT_EQ(refusal({"model.guided_attention.type=alignment"}),
+            "--set: model.guided_attention.type is alignment, and data.train_alignments is not "
+            "set; set it to the "
+            "file that has them");
+  EXPECT_EQ(refusal({"model.guided_attention.type=alignment", "data.train_alignments=links.txt"}),
+            "");
+}
+
+// The kinds' own sentences, of what says how long these sequences are.
+TEST(TranslationConfiguration, KindsThatSequencesAreTooShortFor) {
+  EXPECT_EQ(
+      refusal({"model.attention.layer_types=strided", "data.max_length=64"}),
+      "--set: model.attention.stride is 128, but by data.max_length a sequence has at most 72 "
+      "positions: strided attention would see nothing but the query itself");
+  EXPECT_EQ(refusal({"model.attention.layer_types=global_local",
+                     "model.attention.global_local.global_positions=[0, 90]",
+                     "data.max_length=64"}),
+            "--set: model.attention.global_local.global_positions has position 90, but by "
+            "data.max_length a sequence has at "
+            "most 72 positions");
+  EXPECT_EQ(refusal({"model.attention.layer_types=strided", "data.max_length=200"}), "");
+}
+
+TEST(TranslationConfiguration, LinesAndTheResultsOfEach) {
+  const auto said = [](const std::string& task, const std::function<void(LineArguments&)>& change) {
+    RunConfig settings;
+    settings.task = task;
+    LineArguments arguments;
+    arguments.input = "lines.txt";
+    change(arguments);
+    try {
+      check_lines(arguments, settings);
+    } catch (const ConfigurationError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said("translation", [](LineArguments&) {}), "");
+  EXPECT_EQ(said("translation",
+                 [](LineArguments& arguments) {
+                   arguments.decoding.options.beam = 2;
+                   arguments.decoding.options.n_best = 3;
+                 }),
+            "longspan generate: --n-best is 3, but --beam 2 finds at most as many results");
+  EXPECT_EQ(said("translation",
+                 [](LineArguments& arguments) {
+                   arguments.decoding.sample = true;
+                   arguments.decoding.options.beam = 2;
+                   arguments.decoding.options.n_best = 3;
+                 }),
+            "");
+  EXPECT_EQ(said("translation", [](LineArguments& arguments) { arguments.input = ""; }),
+            "longspan generate: a model of run.task: translation makes something of lines; give "
+            "them by --input FILE, or by --input - from standard input");
+  EXPECT_EQ(said("language_modeling", [](LineArguments&) {}),
+            "longspan generate: --input is for models of other tasks; this one is of "
+            "language_modeling, which goes on with --prompt or --prompt-file");
+}
+
+}  // namespace
+}  // namespace longspan::translation_configuration_test

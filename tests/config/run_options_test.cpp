@@ -1,0 +1,107 @@
+#include "framework/config/run_options.h"
+
+#include <gtest/gtest.h>
+
+#include "framework/optim/precision_options.h"
+#include "framework/options/options.h"
+
+namespace longspan::run_options_test {
+namespace {
+
+std::string refusal(const ParallelOptions& options, int ranks) {
+  try {
+    mesh_shape(options, ranks);
+  } catch (const ConfigurationError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RunOptions, TheDataAxisFillsTheRanks) {
+  ParallelOptions options;
+  EXPECT_EQ(mesh_shape(options, 6), (MeshShape{6, 1, 1}));
+  options.tensor = 2;
+  EXPECT_EQ(mesh_shape(options, 6), (MeshShape{3, 1, 2}));
+  options.data = 3;
+  EXPECT_EQ(mesh_shape(options, 6), (MeshShape{3, 1, 2}));
+}
+
+TEST(RunOptions, RanksThatDoNotFitAreRefused) {
+  ParallelOptions options;
+  options.tensor = 4;
+  EXPECT_EQ(refusal(options, 6),
+            "the job has 6 ranks, which do not divide by parallel.context_parallel_size 1 x "
+            "parallel.tensor_parallel_size 4; "
+            "start it with \"longspan run -n 8 -- ...\" or \"mpirun -n 8 longspan ...\", or set "
+            "these to fewer");
+  options.data = 2;
+  EXPECT_EQ(refusal(options, 4),
+            "parallel.data_parallel_size 2 x parallel.context_parallel_size 1 x "
+            "parallel.tensor_parallel_size 4 is 8 ranks; the job has 4; "
+            "start it with \"longspan run -n 8 -- ...\" or \"mpirun -n 8 longspan ...\", or set "
+            "them so that their product is 4");
+}
+
+// The complaint about keys that are given, each on a line of a.yaml.
+std::string complaint(const std::vector<std::pair<std::string, std::string>>& settings) {
+  ParallelOptions parallel;
+  PrecisionOptions precision;
+  OptionTable table;
+  declare(table, parallel);
+  declare(table, precision);
+  std::vector<Assignment> assignments;
+  for (const auto& [key, text] : settings)
+    assignments.push_back({key,
+                           Assignment::Kind::scalar,
+                           {{text, false}},
+                           {"a.yaml", static_cast<int>(assignments.size()) + 1, 1}});
+  table.assign(assignments);
+  try {
+    table.finish();
+  } catch (const ConfigurationError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RunOptions, WhatHasNothingToActOnIsRefused) {
+  EXPECT_EQ(complaint({{"parallel.sequence_parallel", "true"}}),
+            "a.yaml:1:1: parallel.sequence_parallel: found true with parallel.tensor_parallel_size "
+            "1; it divides "
+            "activations over the tensor ranks, of which it needs at least 2");
+  const std::string only = ", but only precision.compute_dtype: float16 scales the loss";
+  EXPECT_EQ(complaint({{"precision.compute_dtype", "bfloat16"},
+                       {"precision.loss_scale.init_scale", "1024"}}),
+            "a.yaml:2:1: precision.loss_scale.init_scale: found 1024" + only);
+  EXPECT_EQ(complaint({{"precision.loss_scale.growth_interval", "10"}}),
+            "a.yaml:1:1: precision.loss_scale.growth_interval: found 10" + only);
+  EXPECT_EQ(complaint({{"precision.loss_scale.hysteresis", "1"}}),
+            "a.yaml:1:1: precision.loss_scale.hysteresis: found 1" + only);
+  // What a resolved configuration says of every run.
+  EXPECT_EQ(complaint({{"precision.loss_scale.init_scale", "65536"}}), "");
+}
+
+TEST(RunOptions, ALossScaleIsAPowerOfTwo) {
+  EXPECT_EQ(complaint({{"precision.compute_dtype", "float16"},
+                       {"precision.loss_scale.init_scale", "1024"}}),
+            "");
+  EXPECT_EQ(complaint({{"precision.compute_dtype", "float16"},
+                       {"precision.loss_scale.init_scale", "1000"}}),
+            "a.yaml:2:1: precision.loss_scale.init_scale: found 1000; wanted a power of two, which "
+            "rounds "
+            "nothing");
+}
+
+TEST(RunOptions, NarrowGradientsOfFloat64AreRefused) {
+  EXPECT_EQ(complaint({{"precision.compute_dtype", "float64"},
+                       {"precision.grad_reduce_dtype", "bfloat16"}}),
+            "a.yaml:2:1: precision.grad_reduce_dtype: found bfloat16 with precision.compute_dtype: "
+            "float64, whose "
+            "gradients it would round to 8 bits; set it to float32, which leaves them as they are");
+  EXPECT_EQ(complaint({{"precision.compute_dtype", "float64"},
+                       {"precision.grad_reduce_dtype", "float32"}}),
+            "");
+}
+
+}  // namespace
+}  // namespace longspan::run_options_test

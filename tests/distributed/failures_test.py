@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Jobs of which one rank fails: the exit code, the one sentence, the time, and what is left behind.
+
+    tests/distributed/failures_test.py build/tests/comm_failing_job
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from jobs import MPIRUN, errors_of_ranks, left_behind, processes_with
+
+PLACE = r"at tests/distributed/failing_job\.cpp:\d+"
+REDUCE = rf"all_reduce of 100 f32 {PLACE}"
+SILENT = (r"rank \d: rank {} did not answer within 1 s: it was killed, stopped or hangs; this rank waited "
+          rf'[\d.]+ s in collective \d+ on "world" \({REDUCE}\)')
+DIFFER = r'rank \d: collective \d+ on "world": rank 1 called {}, ranks 0 and 2 called ' + REDUCE
+NOT_COME = r'rank {} has not come to it and waits in collective \d+ on "{}" \({}\)'
+
+# Failure, rank, exit code, what standard error is (None: not looked at).
+CASES = [
+    ("none", 0, 0, ""),
+    ("stop", 1, 5, SILENT.format(1)),
+    ("stop", 0, 5, SILENT.format(0)),
+    ("hang", 1, 5, SILENT.format(1)),
+    ("kill", 1, 137, ""),
+    ("kill", 0, 137, ""),
+    ("crash", 1, 139, None),
+    ("throw", 1, 3, r"rank 1: train\.txt: line 7 is not text"),
+    ("all", 0, 2, r"rank \d: config\.yaml:3:1: unknown key `modell`"),
+    ("mismatch", 1, 5, DIFFER.format(rf"broadcast of 10 f32 from rank 0 {PLACE}")),
+    ("shorter", 1, 5, DIFFER.format(rf"all_reduce of 99 f32 {PLACE}")),
+    # Either the end of rank 1's Session speaks, or another rank's main, which names its rank.
+    ("return", 1, 5, "(longspan|rank [02]): " + DIFFER.removeprefix(r"rank \d: ").format(r"barrier at framework/distributed/session\.cpp:\d+")),
+    ("elsewhere", 1, 5,
+     r"rank \d: this rank waited [\d.]+ s in collective \d+ on \"(other|world)\" .*" +
+     "(" + NOT_COME.format(1, "other", rf"all_reduce of 1 f64 {PLACE}") +
+     "|" + NOT_COME.format(0, "world", REDUCE) + ").*"),
+    ("exit", 1, 1, None),
+]
+# The same on GPUs whose tensors NCCL carries.
+BY_NCCL = rf'this rank waited [\d.]+ s in collective \d+ on "data" \({REDUCE}\)'
+NCCL_CASES = [
+    ("stop", 1, 5, r"rank \d: rank 1 did not answer within 1 s: it was killed, stopped or hangs; " + BY_NCCL),
+    ("absent", 1, 5, r"rank \d: rank 1 did not answer within 1 s: it was killed, stopped or hangs; this rank waited "
+     r'[\d.]+ s in collective \d+ on "data" \(all_reduce of 1 f32 at framework/distributed/gpu_collectives\.cpp:\d+\)'),
+    # The others wait within CUDA, where nobody looks.
+    ("blocks", 1, 5, r'rank \d: NCCL reports on "data": it was ended, as this rank did not come back from a call into '
+     r"CUDA; rank 1 did not answer within 1 s: it was killed, stopped or hangs; " + BY_NCCL),
+    # So does rank 1, within a call to NCCL.
+    ("call", 1, 5, r'rank 1: NCCL reports on "data": it was ended, as this rank did not come back from a call into '
+     r"CUDA; " + BY_NCCL + "|rank [02]: rank 1 did not answer within 1 s: it was killed, stopped or hangs; " + BY_NCCL),
+    ("refuses", 1, 5, r'rank 1: NCCL reports on "data": unhandled system error \(made for a test\); this rank waited '
+     r'[\d.]+ s in collective \d+ on "data" \(all_reduce of 1 f32 at framework/distributed/gpu_collectives\.cpp:\d+\); '
+     r"parallel\.gpu_backend: mpi needs no NCCL"),
+    ("throw", 1, 3, r"rank 1: train\.txt: line 7 is not text"),
+    ("mismatch", 1, 5, DIFFER.format(rf"broadcast of 10 f32 from rank 0 {PLACE}").replace("world", "data")),
+    # Rank 0 may be a collective behind.
+    ("error", 1, 5, r'rank 1: NCCL reports on "data": unhandled system error \(made for a test\); ' + BY_NCCL
+     + r"(; rank 0 has not come to it and waits in [^\n]*)?"),
+]
+# The limit of a collective is 2 s and the grace 1 s; mpirun takes a second or two to end stopped
+# processes. The rest is for busy machines.
+MOST_SECONDS = 30
+
+
+def check(condition, problems, text):
+    if not condition:
+        problems.append(text)
+
+
+def run_case(program, failure, rank, code, wanted, transport, number):
+    mark = f"LONGSPAN_TEST_JOB={os.getpid()}-{number}"
+    name, value = mark.split("=")
+    problems = []
+    with tempfile.TemporaryDirectory() as directory:
+        environment = {**os.environ, name: value, "TMPDIR": directory, "LONGSPAN_TIME_LIMIT": "60"}
+        begin = time.monotonic()
+        job = subprocess.run([MPIRUN, "3", program, failure, str(rank), *transport],
+                             env=environment, capture_output=True, text=True, timeout=120, check=False)
+        seconds = time.monotonic() - begin
+        check(job.returncode == code, problems, f"exit code {job.returncode}, expected {code}")
+        if wanted is not None:
+            errors = errors_of_ranks(job.stderr)
+            check(re.fullmatch(wanted, errors.strip()), problems,
+                  f"standard error is\n{errors}\nexpected to match\n{wanted}")
+        check(seconds < MOST_SECONDS, problems, f"took {seconds:.1f} s")
+        check(not (found := left_behind(mark)), problems, f"still running: {found}")
+    return seconds, problems
+
+
+def ended_mpirun(program):
+    """When mpirun itself is killed, its ranks end and leave no shared memory."""
+    mark = f"LONGSPAN_TEST_JOB={os.getpid()}-mpirun"
+    name, value = mark.split("=")
+    before = set(os.listdir("/dev/shm"))
+    with tempfile.TemporaryDirectory() as directory:
+        environment = {**os.environ, name: value, "TMPDIR": directory}
+        with subprocess.Popen([MPIRUN, "3", program, "hang", "1"], env=environment,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
+            time.sleep(1)
+            for process, command in processes_with(mark):
+                if command.startswith("mpirun"):
+                    os.kill(process, signal.SIGKILL)
+            job.wait(timeout=60)
+        problems = []
+        check(not (found := left_behind(mark)), problems, f"still running: {found}")
+        rest = set(os.listdir("/dev/shm")) - before
+        rest = {file for file in rest if os.stat(f"/dev/shm/{file}").st_uid == os.getuid()}
+        check(not rest, problems, f"left in /dev/shm: {sorted(rest)}")
+    return problems
+
+
+def main():
+    program = sys.argv[1]
+    failed = 0
+    number = 0
+    for transport, cases in ([], CASES), (["--messages"], CASES), (["--nccl"], NCCL_CASES):
+        for failure, rank, code, wanted in cases:
+            number += 1
+            seconds, problems = run_case(program, failure, rank, code, wanted, transport, number)
+            title = " ".join([failure, f"on rank {rank}", *transport])
+            print(f"{'FAILED' if problems else 'ok':6} {title} ({seconds:.1f} s)", flush=True)
+            failed += bool(problems)
+            for problem in problems:
+                print(f"       {problem}")
+    problems = ended_mpirun(program)
+    print(f"{'FAILED' if problems else 'ok':6} mpirun killed")
+    for problem in problems:
+        print(f"       {problem}")
+    return 1 if failed or problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

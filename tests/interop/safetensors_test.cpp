@@ -1,0 +1,240 @@
+// Files of safetensors: what is read, what is written, what is refused.
+#include <sys/resource.h>
+
+#include <ctime>
+#include <limits>
+
+#include "tests/interop/safetensors_file.h"
+#include "tests/support/sanitizers.h"
+
+namespace longspan::testing::safetensors_test {
+namespace {
+
+class Safetensors : public ::testing::Test {
+ protected:
+  std::filesystem::path path() const { return directory_.path() / "model.safetensors"; }
+  std::string refusal(const std::string& bytes) const {
+    write_bytes(path(), bytes);
+    const std::string sentence = refusal_of([&] { SafetensorsFile file(path()); });
+    const std::string place = path().string() + ": ";
+    EXPECT_TRUE(sentence.starts_with(place)) << sentence;
+    EXPECT_EQ(sentence.find('\n'), std::string::npos);
+    EXPECT_LT(sentence.size(), place.size() + 400);
+    return sentence.substr(std::min(place.size(), sentence.size()));
+  }
+  std::string refusal_of_header(const std::string& header, std::size_t bytes = 0) const {
+    return refusal(file_of(header, std::string(bytes, 'x')));
+  }
+  std::vector<float> values(const std::string& name) const {
+    const Tensor tensor = SafetensorsFile(path()).read(name);
+    const auto span = tensor.span<float>();
+    return {span.begin(), span.end()};
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(Safetensors, EveryDTypeOfWeightsIsRead) {
+  const std::string header = R"({"__metadata__":{"format":"pt"},)"
+                             R"("wide":{"dtype":"F64","shape":[2],"data_offsets":[0,16]},)"
+                             R"("plain":{"dtype":"F32","shape":[1,2],"data_offsets":[16,24]},)"
+                             R"("brain":{"dtype":"BF16","shape":[2,1],"data_offsets":[24,28]},)"
+                             R"("half":{"dtype":"F16","shape":[2],"data_offsets":[28,32]},)"
+                             R"("none":{"dtype":"F32","shape":[0,7],"data_offsets":[32,32]},)"
+                             R"("scalar":{"dtype":"F32","shape":[],"data_offsets":[32,36]},)"
+                             R"("mask":{"dtype":"BOOL","shape":[3],"data_offsets":[36,39]}}   )";
+  write_bytes(path(),
+              file_of(header,
+                      bytes_of<double>({0.1, -3}) + bytes_of<float>({0.25F, 1e-40F}) +
+                          bytes_of<std::uint16_t>({0x3f80, 0xc040}) +
+                          bytes_of<std::uint16_t>({0x3c00, 0x0001}) + bytes_of<float>({7}) +
+                          std::string(3, '\1')));
+  EXPECT_EQ(values("wide"), (std::vector<float>{0.1F, -3}));
+  EXPECT_EQ(values("plain"), (std::vector<float>{0.25F, 1e-40F}));
+  EXPECT_EQ(values("brain"), (std::vector<float>{1, -3}));
+  EXPECT_EQ(values("half"), (std::vector<float>{1, 0x1p-24F}));
+  EXPECT_EQ(values("none"), std::vector<float>{});
+  EXPECT_EQ(values("scalar"), std::vector<float>{7});
+  const SafetensorsFile file(path());
+  EXPECT_EQ(file.read("plain").shape(), (Shape{1, 2}));
+  EXPECT_EQ(file.read("none").shape(), (Shape{0, 7}));
+  EXPECT_EQ(refusal_of([&] { file.read("mask"); }),
+            path().string() + ": tensor \"mask\" is of BOOL; wanted F64, F32, BF16 or F16");
+  EXPECT_EQ(refusal_of([&] { file.read("other"); }),
+            path().string() + ": there is no tensor \"other\"");
+}
+
+TEST_F(Safetensors, NumbersBeyondFloat32AreRefused) {
+  write_bytes(path(),
+              file_of(R"({"a":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}})",
+                      bytes_of<double>({1, 1e300})));
+  EXPECT_EQ(refusal_of([&] { values("a"); }),
+            path().string() + ": tensor \"a\": found 1e+300, too large for float32");
+}
+
+TEST_F(Safetensors, WhatIsWrittenIsReadBackToTheBit) {
+  const std::vector<float> numbers = {1, -0.0F, 1e-45F, 3.4e38F, 0.1F, 65504};
+  const Tensor tensor = Tensor::from<float>(numbers, {2, 3}, Device::cpu());
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    std::filesystem::remove(path());
+    SafetensorsWriter writer(path(), {{"a", {2, 3}}, {"b", {6}}}, dtype);
+    writer.write("a", tensor);
+    writer.write("b", tensor.reshape({6}));
+    writer.finish();
+    for (const char* name : {"a", "b"})
+      EXPECT_EQ(bytes_of(values(name)), bytes_of(numbers)) << name << name_of(dtype);
+    EXPECT_EQ(SafetensorsFile(path()).tensors().at("a").shape, (std::vector<std::int64_t>{2, 3}));
+  }
+}
+
+TEST_F(Safetensors, NarrowNumbersAreRoundedAndRoundTrip) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    std::vector<float> numbers = {1, 1.00390625F, 0.1F, -65504, 0x1p-24F, 0};
+    std::vector<std::vector<float>> rounds;
+    for (int round = 0; round < 2; ++round) {
+      std::filesystem::remove(path());
+      SafetensorsWriter writer(path(), {{"a", {6}}}, dtype);
+      writer.write("a", Tensor::from<float>(numbers, {6}, Device::cpu()));
+      writer.finish();
+      EXPECT_EQ(std::filesystem::file_size(path()) % 4, 0U);
+      rounds.push_back(numbers = values("a"));
+    }
+    EXPECT_EQ(rounds[0], rounds[1]);
+    EXPECT_EQ(rounds[0][1], dtype == DType::bf16 ? 1 : 1.00390625F);
+  }
+}
+
+TEST_F(Safetensors, ANumberThatDoesNotFitIsRefusedAndNotMadeInfinite) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const Tensor large = Tensor::from<float>(std::vector<float>{infinity, 65520}, {2}, Device::cpu());
+  SafetensorsWriter writer(path(), {{"a", {2}}}, DType::f16);
+  EXPECT_EQ(refusal_of([&] { writer.write("a", large); }),
+            "tensor \"a\": its element 1 is 65520, too large for F16");
+}
+
+TEST_F(Safetensors, FilesThatAreNoneAreRefused) {
+  EXPECT_EQ(refusal(""), "is empty");
+  EXPECT_EQ(refusal("1234567"), "has 7 bytes; wanted a file of safetensors, which has more");
+  EXPECT_EQ(refusal(length_text(3) + "{}"),
+            "says that its header has 3 bytes, and 2 are left of the file: it is cut off or no "
+            "file of safetensors");
+  EXPECT_EQ(refusal(length_text(UINT64_MAX) + "{}"),
+            "says that its header has 18446744073709551615 bytes, and 2 are left of the file: it "
+            "is cut off or no file of safetensors");
+  EXPECT_EQ(refusal_of_header(""), "the header is not JSON at its byte 1");
+  EXPECT_EQ(refusal_of_header("{}x"), "the header is not JSON at its byte 3");
+  EXPECT_EQ(refusal_of_header("[]"), "header: found a list; wanted an object");
+  EXPECT_EQ(refusal_of_header("3"), "header: found 3; wanted an object");
+  EXPECT_EQ(refusal_of_header("{}", 1), "1 bytes lie behind the last tensor, which no tensor has");
+  EXPECT_NE(refusal_of([&] {
+              SafetensorsFile file(directory_.path());
+            }).find(directory_.path().string() + ": is not a regular file but a directory"),
+            std::string::npos);
+  EXPECT_NE(refusal_of([&] {
+              SafetensorsFile file(directory_.path() / "no");
+            }).find("cannot be opened for reading"),
+            std::string::npos);
+}
+
+TEST_F(Safetensors, EntriesThatAreNoneAreRefused) {
+  const auto entry = [&](const std::string& text, std::size_t bytes = 4) {
+    return refusal_of_header("{\"a\":" + text + "}", bytes);
+  };
+  EXPECT_EQ(entry("1"), "tensor \"a\": found 1; wanted an object");
+  EXPECT_EQ(entry("[1]"), "tensor \"a\": found a list; wanted an object");
+  EXPECT_EQ(entry("{}"),
+            "tensor \"a\": \"dtype\", \"shape\" and \"data_offsets\" are not all there");
+  EXPECT_EQ(entry(R"({"dtype":"F33","shape":[1],"data_offsets":[0,4]})"),
+            "tensor \"a\": found dtype \"F33\", which the format does not have");
+  EXPECT_EQ(entry(R"({"dtype":32,"shape":[1],"data_offsets":[0,4]})"),
+            "tensor \"a\": found 32 in \"dtype\"; wanted the name of a dtype");
+  EXPECT_EQ(entry(R"({"dtype":"F32","shape":[-1],"data_offsets":[0,4]})"),
+            "tensor \"a\": found -1 in \"shape\"; wanted integers from 0");
+  EXPECT_EQ(entry(R"({"dtype":"F32","shape":[1.5],"data_offsets":[0,4]})"),
+            "tensor \"a\": found 1.5 in \"shape\"; wanted integers from 0");
+  EXPECT_EQ(entry(R"({"dtype":"F32","shape":[[1]],"data_offsets":[0,4]})"),
+            "tensor \"a\": found a list in \"shape\"; wanted integers from 0");
+  EXPECT_EQ(entry(R"({"dtype":"F32","shape":{"a":1},"data_offsets":[0,4]})"),
+            "tensor \"a\": found an object in \"shape\"; wanted integers from 0");
+  EXPECT_EQ(entry(R"({"dtype":"F32","shape":1,"data_offsets":[0,4]})"),
+            "tensor \"a\": found 1 in \"shape\"; wanted integers from 0");
+  EXPECT_EQ(entry(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4,8]})"),
+            "tensor \"a\": found 3 numbers in \"data_offsets\"; wanted two");
+  EXPECT_EQ(entry(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1})"),
+            "tensor \"a\": found \"x\"; wanted \"dtype\", \"shape\" and \"data_offsets\"");
+  EXPECT_EQ(entry(R"({"dtype":"F32","shape":[1],"shape":[1],"data_offsets":[0,4]})"),
+            "tensor \"a\": \"shape\" is there twice");
+  EXPECT_EQ(entry(R"({"dtype":"F32","shape":[2],"data_offsets":[0,4]})"),
+            "tensor \"a\": its offsets are 0 to 4, and F32 of shape [2] takes 8 bytes");
+  EXPECT_EQ(entry(R"({"dtype":"F32","shape":[1],"data_offsets":[4,0]})"),
+            "tensor \"a\": its offsets are 4 to 0, and F32 of shape [1] takes 4 bytes");
+  // 2^62 elements of 4 bytes, whose number of bytes is 0 again in 64 bits.
+  EXPECT_EQ(entry(R"({"dtype":"F32","shape":[2147483648,2147483648],"data_offsets":[0,0]})", 0),
+            "tensor \"a\": its shape overflows");
+  EXPECT_EQ(entry(R"({"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]})"),
+            "tensor \"a\": found 18446744073709551615 in \"shape\"; wanted at most 2^60");
+  EXPECT_EQ(refusal_of_header(R"({"__metadata__":{"format":1}})"),
+            "tensor \"__metadata__\": found 1; wanted text");
+}
+
+TEST_F(Safetensors, TensorsFillTheFileOneAfterAnother) {
+  const auto two = [&](const std::string& first, const std::string& second, std::size_t bytes) {
+    return refusal_of_header(fmt::format(R"({{"a":{{"dtype":"F32","shape":[1],"data_offsets":{}}},)"
+                                         R"("b":{{"dtype":"F32","shape":[1],"data_offsets":{}}}}})",
+                                         first,
+                                         second),
+                             bytes);
+  };
+  EXPECT_EQ(two("[0,4]", "[0,4]", 4),
+            "tensor \"b\": begins at byte 0, within the one before it, which ends at 4");
+  EXPECT_EQ(two("[2,6]", "[0,4]", 6),
+            "tensor \"a\": begins at byte 2, within the one before it, which ends at 4");
+  EXPECT_EQ(
+      two("[0,4]", "[8,12]", 12),
+      "tensor \"b\": begins at byte 8, behind a gap after the one before it, which ends at 4");
+  EXPECT_EQ(
+      two("[4,8]", "[8,12]", 12),
+      "tensor \"a\": begins at byte 4, behind a gap after the one before it, which ends at 0");
+  EXPECT_EQ(two("[0,4]", "[4,8]", 7),
+            "tensor \"b\": ends at byte 8 of the elements, and the file has 7 of them");
+  EXPECT_EQ(two("[0,4]", "[4,8]", 9), "1 bytes lie behind the last tensor, which no tensor has");
+  EXPECT_EQ(refusal_of_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                              R"("a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+                              8),
+            "tensor \"a\": is there twice");
+}
+
+std::int64_t peak_megabytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss / 1024;
+}
+
+// Each is refused in a second and takes little more memory than the bytes that were read.
+TEST_F(Safetensors, LongHeadersTakeLittleTimeAndMemory) {
+  constexpr std::size_t most = most_header_bytes;
+  const auto expect_refusal = [&](const std::string& header, const std::string& refusal) {
+    write_bytes(path(), file_of(header));
+    const std::int64_t before = peak_megabytes();
+    const std::clock_t begin = std::clock();
+    EXPECT_EQ(refusal_of([&] { SafetensorsFile file(path()); }), path().string() + ": " + refusal);
+    if (sanitized) return;
+    EXPECT_LT(std::clock() - begin, 1 * CLOCKS_PER_SEC) << refusal;
+    EXPECT_LT(peak_megabytes() - before, 100) << refusal;
+  };
+  expect_refusal(std::string(100'000'000, ' '),
+                 "says that its header has 100000000 bytes; wanted at most 16777216");
+  expect_refusal(std::string(most, ' '), "the header is not JSON at its byte 16777217");
+  expect_refusal(std::string(most, '['), "header: found a list; wanted an object");
+  std::string nested;
+  for (std::size_t i = 0; i < most / 5; ++i) nested += "{\"a\":";
+  expect_refusal(nested,
+                 "tensor \"a\": found \"a\"; wanted \"dtype\", \"shape\" and \"data_offsets\"");
+  std::string many = "{";
+  for (std::size_t i = 0; many.size() + 70 < most; ++i)
+    many += fmt::format(R"("{:x}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}},)", i);
+  expect_refusal(many + "\"\":{}}", "header: found more than 262144 tensors");
+}
+
+}  // namespace
+}  // namespace longspan::testing::safetensors_test

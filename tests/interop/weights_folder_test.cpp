@@ -1,0 +1,130 @@
+// Folders of weights in one file and in several.
+#include "tests/interop/safetensors_file.h"
+
+namespace longspan::testing::weights_folder_test {
+namespace {
+
+class Folder : public ::testing::Test {
+ protected:
+  std::filesystem::path path(const std::string& name = "") const {
+    return directory_.path() / name;
+  }
+  void write_shard(const std::string& name, const std::string& tensor, float value) const {
+    write_bytes(path(name),
+                file_of("{\"" + tensor + R"(":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+                        bytes_of<float>({value})));
+  }
+  void write_index(const std::string& map) const {
+    write_bytes(path(index_name), R"({"metadata":{"total_size":8},"weight_map":)" + map + "}");
+  }
+  // What is refused of two shards that hold "a" and "b", with this index.
+  std::string refusal(const std::string& index) const {
+    write_shard("one.safetensors", "a", 1);
+    write_shard("two.safetensors", "b", 2);
+    write_bytes(path(index_name), index);
+    const std::string sentence = refusal_of([&] { WeightsFolder folder(path()); });
+    const std::string place = path(index_name).string() + ": ";
+    EXPECT_TRUE(sentence.starts_with(place)) << sentence;
+    return sentence.substr(std::min(place.size(), sentence.size()));
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(Folder, ShardsAreReadAsTheIndexSays) {
+  write_shard("one.safetensors", "a", 1);
+  write_shard("two.safetensors", "b", 2);
+  write_index(R"({"a":"one.safetensors","b":"two.safetensors"})");
+  const WeightsFolder folder(path());
+  EXPECT_EQ(folder.names(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(folder.read("a").span<float>()[0], 1);
+  EXPECT_EQ(folder.read("b").span<float>()[0], 2);
+  EXPECT_EQ(folder.find("c"), nullptr);
+  // Links, as caches of models have them.
+  std::filesystem::rename(path("one.safetensors"), path("blob"));
+  std::filesystem::create_symlink("blob", path("one.safetensors"));
+  EXPECT_EQ(WeightsFolder(path()).read("a").span<float>()[0], 1);
+}
+
+TEST_F(Folder, AnIndexThatSaysOtherwiseIsRefused) {
+  const auto map = [&](const std::string& text) {
+    return refusal(R"({"weight_map":)" + text + "}");
+  };
+  EXPECT_EQ(map(R"({"a":"two.safetensors","b":"two.safetensors"})"),
+            "tensor \"a\" is said to be in two.safetensors, which has it not");
+  EXPECT_EQ(map(R"({"a":"one.safetensors","a":"two.safetensors"})"), "tensor \"a\" is there twice");
+  EXPECT_EQ(map(R"({"a":"../one.safetensors"})"),
+            "tensor \"a\" is said to be in \"../one.safetensors\"; wanted the name of a file of "
+            "the folder");
+  EXPECT_EQ(map("[]"), "\"weight_map\": found a list; wanted the name of a file for each tensor");
+  EXPECT_EQ(map(R"({"a":1})"),
+            "\"weight_map\": found a number; wanted the name of a file for each tensor");
+  EXPECT_EQ(map(R"({"a":{"b":{}}})"), "found objects that lie too deep in one another");
+  EXPECT_EQ(refusal("{}"), "\"weight_map\" is missing");
+  EXPECT_EQ(refusal("3"), "found a number; wanted an object");
+  EXPECT_EQ(refusal("{"), "it is not JSON at byte 2");
+}
+
+TEST_F(Folder, NamesThatWouldBreakAMessageAreNoneOfFiles) {
+  for (const std::string& name :
+       {std::string("a\\n"), std::string("\\u001b[2J"), std::string(300, 'a')}) {
+    write_index(R"({"a":")" + name + R"("})");
+    const std::string sentence = refusal_of([&] { WeightsFolder folder(path()); });
+    EXPECT_NE(sentence.find("wanted the name of a file of the folder"), std::string::npos);
+    EXPECT_EQ(sentence.find_first_of("\n\x1b"), std::string::npos);
+    EXPECT_LT(sentence.size(), path().string().size() + 400);
+  }
+}
+
+TEST_F(Folder, ATensorThatTheIndexDoesNotKnowIsRefused) {
+  write_bytes(path("one.safetensors"),
+              file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                      R"("b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+                      bytes_of<float>({1, 2})));
+  write_index(R"({"a":"one.safetensors"})");
+  EXPECT_EQ(refusal_of([&] { WeightsFolder folder(path()); }),
+            path(index_name).string() +
+                ": tensor \"b\" is in one.safetensors, and the index does not have it");
+}
+
+TEST_F(Folder, OneKindOfWeightsIsThere) {
+  EXPECT_EQ(refusal_of([&] { WeightsFolder folder(path()); }),
+            path().string() + ": has neither model.safetensors nor model.safetensors.index.json");
+  write_bytes(path("pytorch_model.bin"), "x");
+  EXPECT_NE(refusal_of([&] {
+              WeightsFolder folder(path());
+            }).find("pytorch_model.bin is there, which Longspan does not read"),
+            std::string::npos);
+  write_shard("model.safetensors", "a", 1);
+  EXPECT_EQ(WeightsFolder(path()).read("a").span<float>()[0], 1);
+  write_index("{}");
+  EXPECT_EQ(refusal_of([&] { WeightsFolder folder(path()); }),
+            path().string() +
+                ": has both model.safetensors and model.safetensors.index.json; leave the one "
+                "that is meant");
+}
+
+TEST_F(Folder, ShardsAreWrittenNoLargerThanAsked) {
+  const SafetensorsWriter::Tensors tensors = {{"a", {2}}, {"b", {1}}, {"c", {5}}, {"d", {1}}};
+  for (const auto& [most, files] :
+       {std::pair{12, 3}, std::pair{36, 1}, std::pair{35, 2}, std::pair{1, 4}}) {
+    const TemporaryDirectory directory;
+    WeightsFolderWriter writer(directory.path(), tensors, DType::f32, most);
+    for (const auto& [name, shape] : tensors)
+      writer.write(name,
+                   Tensor::from<float>(std::vector<float>(static_cast<std::size_t>(shape[0]), 3),
+                                       {shape[0]},
+                                       Device::cpu()));
+    writer.finish();
+    const WeightsFolder folder(directory.path());
+    EXPECT_EQ(folder.names(), (std::vector<std::string>{"a", "b", "c", "d"}));
+    EXPECT_EQ(folder.read("c").elements(), 5);
+    int found = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
+      found += entry.path().extension() == ".safetensors" ? 1 : 0;
+    EXPECT_EQ(found, files) << most;
+  }
+}
+
+}  // namespace
+}  // namespace longspan::testing::weights_folder_test

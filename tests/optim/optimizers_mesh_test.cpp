@@ -1,0 +1,69 @@
+// Every optimizer on every kind of layout: the training of one process. What an update asks of a
+// tensor, such as its norm, is asked of the whole, however it is cut.
+#include "framework/optim/kinds.h"
+#include "tests/models/layouts_testing.h"
+
+namespace longspan::optimizers_mesh_test {
+namespace {
+
+using testing::Case;
+using testing::expect_same_training;
+
+// Attention without biases: the gradient of a bias of keys is 0 but for rounding, and what goes by
+// signs or by the gradient's own size makes a step of it.
+Case case_of(const OptimizerOptions& optimizer, double learning_rate) {
+  const auto make = [](const ModelBuildOptions& setting) {
+    TransformerXlOptions options;
+    options.common = testing::dropped_options(NormPosition::pre);
+    options.memory = 3;
+    options.share_position_biases = false;
+    return make_transformer_xl(options, setting);
+  };
+  Case result = {.name = entry_of(optimizer.kind).name, .make = make};
+  result.optimizer = optimizer;
+  result.optimizer.weight_decay = 0.1;
+  result.learning_rate = learning_rate;
+  result.separate_masters = entry_of(optimizer.kind).separate_masters;
+  return result;
+}
+
+std::vector<Case> cases() {
+  const AdafactorOptions scheduled = {
+      .relative_step = false, .scale_by_weights = false, .largest_update = 0.5};
+  return {case_of({.kind = OptimizerKind::lamb}, 0.01),
+          case_of({.kind = OptimizerKind::adafactor}, 0.01),
+          case_of({.kind = OptimizerKind::adafactor, .beta1 = 0.9, .adafactor = scheduled}, 0.01),
+          case_of({.kind = OptimizerKind::adagrad, .grad_clip = 0.03}, 0.01),
+          case_of({.kind = OptimizerKind::radam, .beta2 = 0.6}, 0.01),
+          case_of({.kind = OptimizerKind::lion}, 0.001),
+          case_of({.kind = OptimizerKind::muon}, 0.01),
+          case_of({.kind = OptimizerKind::schedule_free}, 0.01)};
+}
+
+void expect_same_on(int zero, const std::vector<MeshShape>& layouts) {
+  for (Case c : cases()) {
+    const testing::Trained expected = testing::train(c, ProcessMesh());
+    c.zero = zero;
+    testing::for_each_layout(
+        layouts, [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
+  }
+}
+
+TEST(Optimizers, TrainTheSameOnEveryLayout) {
+  expect_same_on(0,
+                 {{.data = 2, .tensor = 2},
+                  {.tensor = 4},
+                  {.tensor = 2, .sequence = true},
+                  {.data = 2, .context = 2}});
+}
+
+TEST(Optimizers, TrainTheSameWhereTheirStateIsSharedOut) {
+  expect_same_on(1, {{.data = 4}, {.data = 2, .tensor = 2, .sequence = true}});
+}
+
+TEST(Optimizers, TrainTheSameWhereGradientsAreSharedOut) {
+  expect_same_on(2, {{.data = 2, .tensor = 2}, {.context = 2, .tensor = 2, .sequence = true}});
+}
+
+}  // namespace
+}  // namespace longspan::optimizers_mesh_test

@@ -1,0 +1,405 @@
+// What a model does is what its learner reads, and a run goes on from wherever a rollout is.
+#include "framework/rl/rollouts.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/nn/layer_testing.h"
+#include "tests/rl/rollouts_testing.h"
+#include "tests/support/temporary_directory.h"
+
+namespace longspan::rollouts_test {
+namespace {
+
+using testing::acting_model;
+using testing::acting_options;
+using testing::integers;
+using testing::reals;
+using testing::rollouts_in;
+
+Environment world(const std::string& text) { return parse_environment(text, "world"); }
+
+Tensor scores_of(const Model& model, const Batch& batch) {
+  const NoGradGuard unrecorded;
+  return model
+      .scores({.fields = batch.fields,
+               .carried = *batch.carried,
+               .longest_memory = model.body().longest_memory()},
+              ForwardContext())
+      .scores.value();
+}
+
+// With lambda 0 a return is the reward and what is expected then: of the next step's sight, be it
+// in the next rollout, by weights that have not changed.
+void expect_returns(const Batch& batch,
+                    const Tensor& scores,
+                    const Batch& next,
+                    const Tensor& next_scores,
+                    std::size_t actions) {
+  const auto returns = reals(batch, "returns"), reward = reals(batch, "reward");
+  const auto episodes = integers(batch, "episodes"), earlier = integers(next, "earlier");
+  const std::size_t steps = returns.size() / earlier.size();
+  const auto value = [&](const Tensor& of, std::size_t i) {
+    return of.span<double>()[i * (actions + 1) + actions];
+  };
+  for (std::size_t i = 0; i < returns.size(); ++i) {
+    const std::size_t row = i / steps;
+    const bool is_last = i % steps == steps - 1;
+    const bool goes_on = is_last ? earlier[row] > 0 : episodes[i + 1] == episodes[i];
+    if (!goes_on) continue;
+    const double given = is_last ? reals(next, "reward")[row * steps] : reward[i + 1];
+    const double expected = is_last ? value(next_scores, row * steps) : value(scores, i + 1);
+    EXPECT_NEAR(returns[i], given + 0.9 * expected, 1e-9);
+  }
+}
+
+// Episodes of 5 in rollouts of 4 and 7, with memory and without, and under windows:
+// the logarithms of the actions' probabilities, and the values.
+TEST(RolloutSource, TheLearnerReadsWhatTheActorDid) {
+  for (const std::string text : {"corridor length 3", "memory_maze side 3 steps 11"})
+    for (const std::int64_t segment : {4, 7})
+      for (const auto& [memory, same_length] :
+           {std::pair<std::int64_t, bool>{9, false}, {3, false}, {0, false}, {6, true}}) {
+        SCOPED_TRACE(fmt::format("{} segment {} memory {}", text, segment, memory));
+        TransformerXlOptions options = acting_options(memory);
+        options.same_length = same_length;
+        const auto model = acting_model(options, world(text), segment);
+        RolloutSource source(
+            rollouts_in(world(text), 3, segment, {.discount = 0.9, .lambda = 0, .epochs = 1}),
+            *model);
+        const std::size_t actions = world(text).actions.size();
+        Batch next = source.next();
+        Tensor next_scores = scores_of(*model, next);
+        for (int rollout = 0; rollout < 4; ++rollout) {
+          const Batch batch = std::exchange(next, source.next());
+          const Tensor scores = std::exchange(next_scores, scores_of(*model, next));
+          expect_returns(batch, scores, next, next_scores, actions);
+          const auto chosen = integers(batch, "actions");
+          const auto before = reals(batch, "log_probabilities");
+          for (std::size_t i = 0; i < chosen.size(); ++i) {
+            const auto row = scores.span<double>().subspan(i * (actions + 1), actions);
+            double sum = 0;
+            for (const double logit : row) sum += std::exp(logit);
+            EXPECT_NEAR(row[static_cast<std::size_t>(chosen[i])] - std::log(sum), before[i], 1e-9);
+          }
+        }
+      }
+}
+
+// An episode that time has ended is worth what its last sight promises, one that has ended for good
+// nothing more.
+TEST(RolloutSource, TimeEndsAnEpisodeWithItsLastSight) {
+  const Environment maze = world("memory_maze side 2 steps 3"),
+                    corridor = world("corridor length 1");
+  for (const Environment& environment : {maze, corridor}) {
+    SCOPED_TRACE(environment.description);
+    const auto model = acting_model(acting_options(4), environment, 4);
+    const RolloutSetting setting =
+        rollouts_in(environment, 4, 4, {.discount = 0.5, .lambda = 0, .epochs = 1});
+    RolloutSource source(setting, *model);
+    const Batch batch = source.next();
+    // The same lives again, up to the end of their first episode.
+    VectorEnv lives(setting.lives);
+    IncrementalReader reader(*model, 4);
+    std::vector<EnvStep> outcomes;
+    for (int step = 0; step < 3; ++step)
+      outcomes = lives.step(lives.choose(reader.read(lives.observations())));
+    const std::vector<ActionSample> last = lives.choose(reader.prefill(lives.observations()));
+    for (std::size_t row = 0; row < 4; ++row) {
+      const bool by_time = outcomes[row].ending == Termination::time;
+      EXPECT_EQ(by_time, environment.actions.size() == 4);
+      EXPECT_NEAR(reals(batch, "returns")[row * 4 + 2],
+                  outcomes[row].reward + (by_time ? 0.5 * last[row].value : 0),
+                  1e-12);
+      EXPECT_EQ(integers(batch, "earlier")[row], 0);
+    }
+  }
+}
+
+// The first rollout's episodes are then read by themselves, from their first step.
+TEST(RolloutSource, EpisodesOfARolloutAreAsIfApart) {
+  const Environment corridor = world("corridor length 2");
+  const auto model = acting_model(acting_options(6), corridor, 8);
+  RolloutSource source(rollouts_in(corridor, 2, 8, {.epochs = 1}), *model);
+  source.next();
+  const Batch batch = source.next();
+  const std::vector<std::int64_t> episodes = integers(batch, "episodes");
+  EXPECT_EQ(std::vector<std::int64_t>(episodes.begin(), episodes.begin() + 8),
+            (std::vector<std::int64_t>{0, 0, 0, 0, 1, 1, 1, 1}));
+  Batch second;
+  for (const auto& [name, field] : batch.fields) {
+    if (name == "earlier" || name == "episodes") continue;
+    const Tensor part = Tensor::empty({2, 4}, field.dtype(), Device::cpu());
+    for (std::int64_t row = 0; row < 2; ++row)
+      part.slice(row, row + 1)
+          .copy_from(field.slice(row, row + 1).reshape({8}).slice(4, 8).reshape({1, 4}));
+    second.fields[name] = part;
+  }
+  second.carried = RecurrentState();
+  const Tensor whole = scores_of(*model, batch), apart = scores_of(*model, second);
+  for (std::int64_t row = 0; row < 2; ++row)
+    for (std::int64_t i = 0; i < 4 * 3; ++i)
+      EXPECT_NEAR(whole.data<double>()[(row * 8 + 4) * 3 + i],
+                  apart.data<double>()[row * 4 * 3 + i],
+                  1e-12);
+}
+
+TEST(RolloutSource, RecordWhatWasSeenDoneAndGiven) {
+  const Environment corridor = world("corridor length 1");
+  const auto model = acting_model(acting_options(4), corridor, 7);
+  RolloutSource source(rollouts_in(corridor, 5, 7, {.discount = 0.9, .lambda = 0, .epochs = 2}),
+                       *model);
+  const Batch batch = source.next(), again = source.next();
+  EXPECT_EQ(integers(batch, "actions"), integers(again, "actions")) << "another epoch of the same";
+  const auto tokens = integers(batch, "tokens"), actions = integers(batch, "actions");
+  const auto previous = integers(batch, "previous_action"), episodes = integers(batch, "episodes");
+  const auto reward = reals(batch, "reward");
+  double mean = 0, square = 0;
+  for (const double advantage : reals(batch, "advantages")) {
+    mean += advantage / 35;
+    square += advantage * advantage / 35;
+  }
+  EXPECT_NEAR(mean, 0, 1e-12);
+  EXPECT_NEAR(square, 1, 1e-6);
+  double ended = 0, sum = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::size_t step = i % 7, of_episode = step % 3;
+    EXPECT_EQ(episodes[i], static_cast<std::int64_t>(step / 3));
+    if (of_episode == 0) {
+      EXPECT_TRUE(tokens[i] == 'L' || tokens[i] == 'R');
+    }
+    if (of_episode == 1) {
+      EXPECT_EQ(tokens[i], '.');
+    }
+    if (of_episode == 2) {
+      EXPECT_EQ(tokens[i], '?');
+    }
+    EXPECT_EQ(previous[i], of_episode == 0 ? no_action : actions[i - 1]);
+    EXPECT_EQ(reward[i], 0) << "the reward at the end is of an episode that nobody reads on";
+    if (step != 5) continue;  // the last that ended
+    ended += 1;
+    sum += (tokens[i - 2] == 'L') == (actions[i] == 0) ? 1 : -1;
+  }
+  const auto figures = source.metric_values();
+  ASSERT_EQ(figures.size(), 3u);
+  EXPECT_EQ(figures[0].second, 2 * ended) << "two of each environment";
+  EXPECT_DOUBLE_EQ(figures[1].second, sum / ended);
+  EXPECT_DOUBLE_EQ(figures[2].second, 100 * (sum + ended) / 2 / ended);
+  EXPECT_EQ(integers(source.next(), "earlier"), (std::vector<std::int64_t>(5, 1)));
+}
+
+// The losses of a policy, of values and of entropy, with two episodes in a row and memory.
+TEST(RolloutSource, GradientsOfTheLossAreThoseOfDifferences) {
+  const Environment maze = world("memory_maze side 2 steps 5");
+  const auto model = acting_model(acting_options(5), maze, 4);
+  RolloutSource source(rollouts_in(maze, 3, 4, {.epochs = 1}), *model);
+  source.next();
+  const Batch batch = source.next();
+  // Probabilities that were others, some of them beyond the clip.
+  const Tensor before = batch.field("log_probabilities");
+  for (std::int64_t i = 0; i < before.elements(); ++i)
+    before.data<double>()[i] += 0.11 * static_cast<double>(i % 7 - 3) + 0.013;
+  for (const std::size_t term : {0, 1, 2})
+    testing::expect_layer_gradients(
+        model->parameters(),
+        [&](const std::vector<Variable>&) {
+          const Losses losses = model->losses(
+              {.fields = batch.fields, .carried = *batch.carried, .longest_memory = 5},
+              {.training = true, .random = Random(1)});
+          EXPECT_EQ(losses.terms.size(), 3u);
+          return losses.terms[term].values;
+        },
+        {},
+        {.directions = 1, .elements = 1});
+}
+
+// A trainer with its rollouts, as a run has them.
+struct Learner {
+  std::unique_ptr<Trainer> trainer;
+  std::unique_ptr<RolloutSource> source;
+
+  explicit Learner(const Environment& environment,
+                   const RolloutOptions& rollouts = {.epochs = 2, .minibatches = 3},
+                   std::int64_t memory = 6) {
+    TrainingOptions options;
+    options.steps = 12;
+    options.learning_rate = 0.01;
+    trainer = std::make_unique<Trainer>(
+        acting_model(acting_options(memory), environment, 4), options, Random(1).child("steps"));
+    source =
+        std::make_unique<RolloutSource>(rollouts_in(environment, 6, 4, rollouts), trainer->model());
+  }
+  std::vector<double> steps(int count) {
+    std::vector<double> losses;
+    for (int i = 0; i < count; ++i) losses.push_back(trainer->step(source->next()).loss);
+    return losses;
+  }
+  void save(const std::filesystem::path& directory) const {
+    TrainingState state;
+    trainer->save(state, source->cursor_rows());
+    source->save_state(state);
+    CheckpointInfo info;
+    info.run_id = "r";
+    save_checkpoint(directory, info, state, Communicator());
+  }
+  // From what `other` saved in that directory.
+  void go_on(const Learner& other, const std::filesystem::path& directory) {
+    const Checkpoint checkpoint = Checkpoint::open(directory / step_name(0));
+    trainer->restore(checkpoint, source->cursor_rows(), 6);
+    source->restore(other.source->cursors());
+    source->load_state(checkpoint);
+  }
+};
+
+TEST(RolloutSource, GoOnFromACheckpointWithinOneAndBetweenTwo) {
+  const Environment pad = world("number_pad side 2 sequence 2 steps 7");
+  Learner whole(pad);
+  const std::vector<double> expected = whole.steps(15);
+  for (const int stopped : {4, 6, 11}) {
+    SCOPED_TRACE(stopped);
+    const testing::TemporaryDirectory directory;
+    Learner first(pad);
+    first.steps(stopped);
+    TrainingState state;
+    first.trainer->save(state, first.source->cursor_rows());
+    first.source->save_state(state);
+    CheckpointInfo info;
+    info.run_id = "r";
+    info.step = stopped;
+    const auto path = save_checkpoint(directory.path(), info, state, Communicator());
+    const Tensor cursors = first.source->cursors();
+    const auto figures = first.source->metric_values();
+    Learner second(pad);
+    second.steps(3);  // what was there is forgotten
+    const Checkpoint checkpoint = Checkpoint::open(path);
+    second.trainer->restore(checkpoint, second.source->cursor_rows(), 6);
+    second.source->restore(cursors);
+    second.source->load_state(checkpoint);
+    EXPECT_EQ(second.source->metric_values(), figures);
+    EXPECT_EQ(second.steps(15 - stopped),
+              (std::vector<double>(expected.begin() + stopped, expected.end())));
+  }
+}
+
+TEST(RolloutSource, OnlyBetweenTwoMayOneBeLearntFromOtherwise) {
+  const Environment corridor = world("corridor length 3");
+  for (const int stopped : {4, 6}) {
+    SCOPED_TRACE(stopped);
+    const testing::TemporaryDirectory directory;
+    Learner first(corridor);
+    first.steps(stopped);
+    first.save(directory.path());
+    // As many batches in all, and so that the place would be there.
+    for (const RolloutOptions& other : {RolloutOptions{.epochs = 3, .minibatches = 2},
+                                        RolloutOptions{.epochs = 4, .minibatches = 3}}) {
+      Learner second(corridor, other);
+      if (stopped == 6)
+        EXPECT_NO_THROW(second.go_on(first, directory.path()));
+      else
+        EXPECT_THROW(second.go_on(first, directory.path()), DataError);
+    }
+  }
+}
+
+TEST(RolloutSource, AnotherEnvironmentIsNotGoneOnIn) {
+  const testing::TemporaryDirectory directory;
+  Learner first(world("corridor length 3"));
+  first.steps(6);
+  first.save(directory.path());
+  // Where the lives stand is a place in it too.
+  Learner second(world("corridor length 4"));
+  EXPECT_THROW(second.go_on(first, directory.path()), DataError);
+}
+
+// A model that goes on with less memory acts by what its learner sees.
+TEST(RolloutSource, GoOnWithLessMemory) {
+  const Environment pad = world("number_pad side 2 sequence 2 steps 7");
+  for (const int stopped : {6, 10}) {
+    SCOPED_TRACE(stopped);
+    const testing::TemporaryDirectory directory;
+    Learner first(pad);
+    first.steps(stopped);
+    first.save(directory.path());
+    Learner second(pad, {.epochs = 2, .minibatches = 3}, 3);
+    second.go_on(first, directory.path());
+    if (stopped == 10) {
+      EXPECT_EQ(second.source->next().carried->length(), 4) << "what the rollout began with";
+      second.source->next();
+    }
+    const Batch batch = second.source->next();
+    EXPECT_EQ(batch.carried->length(), 3);
+    const Tensor scores = scores_of(second.trainer->model(), batch);
+    const auto chosen = integers(batch, "actions");
+    const auto before = reals(batch, "log_probabilities");
+    const std::size_t actions = pad.actions.size();
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      const auto row = scores.span<double>().subspan(i * (actions + 1), actions);
+      double sum = 0;
+      for (const double logit : row) sum += std::exp(logit);
+      EXPECT_NEAR(row[static_cast<std::size_t>(chosen[i])] - std::log(sum), before[i], 1e-9);
+    }
+  }
+}
+
+// Rounded to bf16 the logits would say less than a step of training changes.
+TEST(RolloutSource, WhatIsLikelyIsNotRoundedAsComputingIs) {
+  const Environment corridor = world("corridor length 3");
+  const auto model = acting_model(acting_options(4), corridor, 4, {}, DType::bf16);
+  const Tensor scores =
+      scores_of(*model, RolloutSource(rollouts_in(corridor, 3, 4), *model).next());
+  int finer = 0;
+  for (const double score : scores.span<double>()) {
+    int exponent = 0;
+    const double digits = std::ldexp(std::frexp(score, &exponent), 8);  // of bf16
+    finer += digits != std::round(digits) ? 1 : 0;
+  }
+  EXPECT_GT(finer, std::ssize(scores.span<double>()) / 2);
+}
+
+TEST(RolloutSource, BeginInTheMiddleOfEpisodes) {
+  const Environment corridor = world("corridor length 6");
+  const auto model = acting_model(acting_options(4), corridor, 4);
+  RolloutSetting setting = rollouts_in(corridor, 4, 4);
+  setting.staggered = true;
+  const Batch batch = RolloutSource(setting, *model).next();
+  EXPECT_EQ(integers(batch, "earlier"), (std::vector<std::int64_t>{0, 2, 4, 6}));
+  EXPECT_EQ(integers(batch, "episodes"),
+            (std::vector<std::int64_t>{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1}));
+}
+
+TEST(RolloutSource, MinibatchesAreOfEnvironments) {
+  const Environment corridor = world("corridor length 1");
+  const auto model = acting_model(acting_options(4), corridor, 3);
+  RolloutSource whole(rollouts_in(corridor, 6, 3, {.epochs = 1}), *model);
+  RolloutSource parts(rollouts_in(corridor, 6, 3, {.epochs = 1, .minibatches = 2}), *model);
+  whole.next();
+  parts.next();
+  parts.next();
+  const Batch all = whole.next(), even = parts.next(), odd = parts.next();
+  ASSERT_EQ(even.rows(), 3);
+  for (std::int64_t row = 0; row < 6; ++row) {
+    const Batch& of = row % 2 == 0 ? even : odd;
+    const auto same = [&](const Tensor& whole_rows, const Tensor& some) {
+      const Tensor a = whole_rows.slice(row, row + 1), b = some.slice(row / 2, row / 2 + 1);
+      return std::equal(a.bytes(), a.bytes() + a.byte_size(), b.bytes());
+    };
+    for (const auto& [name, field] : all.fields) EXPECT_TRUE(same(field, of.field(name))) << name;
+    for (std::size_t layer = 0; layer < 2; ++layer)
+      EXPECT_TRUE(same(all.carried->tensors[layer].tensor, of.carried->tensors[layer].tensor));
+  }
+  EXPECT_THROW(RolloutSource(rollouts_in(corridor, 6, 3, {.minibatches = 4}), *model),
+               ConfigurationError);
+}
+
+TEST(RolloutSource, ACheckpointOfAnotherWorldIsRefused) {
+  const Environment corridor = world("corridor length 9"), shorter = world("corridor length 1");
+  const auto model = acting_model(acting_options(4), corridor, 4);
+  RolloutSource source(rollouts_in(corridor, 2, 4), *model);
+  source.next();
+  RolloutSource other(rollouts_in(shorter, 2, 4), *model);
+  EXPECT_THROW(other.restore(source.cursors()), DataError);
+  RolloutSource maze(rollouts_in(world("memory_maze"), 2, 4), *model);
+  EXPECT_THROW(maze.restore(source.cursors()), DataError);
+}
+
+}  // namespace
+}  // namespace longspan::rollouts_test
