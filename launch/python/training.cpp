@@ -125,7 +125,7 @@ ExitCode train_and_log(Session& session,
   session.set_listener({});
   try {
     const KeptHandlers handlers;
-    const ExitCode code = longspan::trainer(session, source, hooks);
+    const ExitCode code = longspan::train(session, source, hooks);
     session.set_listener({});  // what fails later is not this run's failure
     return code;
   } catch (const Error& error) {

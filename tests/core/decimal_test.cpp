@@ -1,11 +1,11 @@
+#include "framework/core/decimal.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
-
-#include "framework/core/decimal.h"
 
 namespace longspan::decimal_test {
 namespace {
