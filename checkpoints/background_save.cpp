@@ -75,14 +75,14 @@ struct BackgroundSave::State {
 void BackgroundSave::State::copy_and_write(const std::stop_token& stop) noexcept {
   std::optional<TrainingState> copy;
   try {
-    const Span span({.kind = ActivityKind::saving, .name = "copying the state"});
+    const Span span({.kind = ActivityKind::saving, .name = "copy state"});
     copy = host_copy(live);
   } catch (const std::exception&) {
     // Without the memory for it the training waits until all is written.
   }
   if (copy) may_change.set_value();
   {
-    const Span span({.kind = ActivityKind::saving, .name = "writing the checkpoint"});
+    const Span span({.kind = ActivityKind::saving, .name = "write checkpoint"});
     save.write(copy ? *copy : live, stop);
   }
   written = true;
@@ -106,7 +106,7 @@ BackgroundSave::~BackgroundSave() = default;
 
 void BackgroundSave::wait_for_copy() {
   if (!state_->changeable.valid()) return;
-  const Span span({.kind = ActivityKind::wait, .name = "the copy of what is saved"});
+  const Span span({.kind = ActivityKind::idle, .name = "wait for the state copy"});
   state_->changeable.get();
   // Here and not on the thread: who holds a tensor alone may write into it.
   state_->live = {};
@@ -117,7 +117,7 @@ bool BackgroundSave::written() const { return state_->written; }
 std::filesystem::path BackgroundSave::commit() {
   wait_for_copy();
   {
-    const Span span({.kind = ActivityKind::wait, .name = "the checkpoint to be written"});
+    const Span span({.kind = ActivityKind::idle, .name = "wait for the checkpoint write"});
     state_->thread.join();
   }
   return state_->save.commit();

@@ -68,9 +68,9 @@ class Overlaps {
         const Box& next = *group[j];
         if (begin_of(next, 0) >= end_of(box, 0)) break;
         if (overlap(box, next))
-          return fmt::format("the pieces {} and {} overlap", box.to_string(), next.to_string());
+          return fmt::format("pieces {} and {} overlap", box.to_string(), next.to_string());
         if (--left_ < 0)
-          return fmt::format("{} pieces lie as no layout divides a tensor", group.size());
+          return fmt::format("no layout divides a tensor into these {} pieces", group.size());
       }
     return {};
   }
@@ -183,7 +183,7 @@ std::string coverage_problem(const Shape& whole, std::span<const Box> boxes) {
   for (const Box& box : boxes) covered += box.shape.elements();
   if (covered == whole.elements()) return {};
   return fmt::format(
-      "{} of its {} elements are in no piece", whole.elements() - covered, whole.elements());
+      "no piece covers {} of its {} elements", whole.elements() - covered, whole.elements());
 }
 
 Shape chunk_shape(const Shape& piece, std::size_t element_bytes) {

@@ -24,8 +24,7 @@ struct Checkpoint::State {
 
 const ManifestTensor& Checkpoint::State::tensor(const std::string& name) const {
   const auto found = manifest.tensors.find(name);
-  if (found == manifest.tensors.end())
-    throw DataError("{}: there is no tensor \"{}\"", place(), name);
+  if (found == manifest.tensors.end()) throw DataError("{}: no such tensor \"{}\"", place(), name);
   return found->second;
 }
 
@@ -56,17 +55,17 @@ void check_matches(const StateTensor& wanted,
                    const std::string& place) {
   check_piece(wanted);
   if (found.dtype != wanted.tensor.dtype())
-    throw DataError("{}: tensor \"{}\" is {}, the run wants {}",
+    throw DataError("{}: tensor \"{}\": expected dtype {}, found {}",
                     place,
                     wanted.name,
-                    name_of(found.dtype),
-                    name_of(wanted.tensor.dtype()));
+                    name_of(wanted.tensor.dtype()),
+                    name_of(found.dtype));
   if (found.shape != wanted.global_shape)
-    throw DataError("{}: tensor \"{}\" has shape {}, the run wants {}",
+    throw DataError("{}: tensor \"{}\": expected shape {}, found {}",
                     place,
                     wanted.name,
-                    found.shape.to_string(),
-                    wanted.global_shape.to_string());
+                    wanted.global_shape.to_string(),
+                    found.shape.to_string());
 }
 
 // What to read from each file, so that each is opened and each piece read once.
@@ -100,11 +99,11 @@ Checkpoint Checkpoint::open(const std::filesystem::path& path, ReadProgress watc
   if (!path.has_filename()) state->path = path.parent_path();  // "step-000000500/"
   std::error_code error;
   if (!std::filesystem::is_directory(path, error))
-    throw DataError("{}: found no such directory, a checkpoint is one", path.string());
+    throw DataError("{}: no such directory", path.string());
   state->manifest = read_manifest(path);
   const auto entry = step_entry(state->path.filename().string());
   if (entry && entry->use == StepUse::saved && entry->step != state->manifest.info.step)
-    throw DataError("{}: the directory is named for another step than its manifest's {}",
+    throw DataError("{}: expected the directory name of step {}, as in its manifest",
                     path.string(),
                     state->manifest.info.step);
   for (const ManifestFile& file : state->manifest.files) open_rank_file(path, file);
@@ -165,11 +164,11 @@ void Checkpoint::read(std::span<const StateTensor> tensors) const {
   }
   for (std::size_t i = 0; i < tensors.size(); ++i)
     if (filled[i] != tensors[i].tensor.elements())
-      throw DataError("{}: tensor \"{}\": {} elements were found for a piece of {}",
+      throw DataError("{}: tensor \"{}\": expected {} elements in the piece, found {}",
                       state_->place(),
                       tensors[i].name,
-                      filled[i],
-                      tensors[i].tensor.elements());
+                      tensors[i].tensor.elements(),
+                      filled[i]);
   for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].tensor.copy_from(here[i]);
 }
 

@@ -21,7 +21,7 @@ Hash Hash::from_string(std::string_view text, const std::string& place) {
   }
   // Printing it again refuses capitals, signs and whatever else is no digit.
   if (hash.to_string() != text)
-    throw DataError("{}: found the hash {}, 32 hexadecimal digits are wanted", place, quote(text));
+    throw DataError("{}: expected a hash of 32 hexadecimal digits, found {}", place, quote(text));
   return hash;
 }
 

@@ -18,7 +18,7 @@ std::string error_of(F&& f) noexcept try {
 } catch (const std::exception& error) {
   return error.what();
 } catch (...) {
-  return "an unknown error";
+  return "unknown error";
 }
 
 // Throws the same Failure on every rank when any of them has an error.
@@ -44,7 +44,7 @@ struct CheckpointSave::State {
   std::string id;
   LockFile lock;          // rank 0's
   bool in_place = false;  // the step is; what it replaced may be where it was
-  std::string error = "nothing was written";
+  std::string error = "no data was written";
   RankFileReport report;
   std::vector<DeclaredTensor> declared;
 
@@ -58,7 +58,7 @@ struct CheckpointSave::State {
 
 void CheckpointSave::State::begin() {
   require(info.step >= 0 && info.step <= most_steps,
-          "a step from 0 to {} can be saved, found {}",
+          "expected a step from 0 to {}, found {}",
           most_steps,
           info.step);
   std::filesystem::create_directories(directory);
@@ -89,7 +89,8 @@ CheckpointSave::CheckpointSave(const std::filesystem::path& directory,
   state_->world = world;
   std::string error;
   if (world.size() != info.layout.size())
-    error = fmt::format("{} ranks do not make the layout's {}", world.size(), info.layout.size());
+    error =
+        fmt::format("expected {} ranks for the layout, found {}", info.layout.size(), world.size());
   else if (world.rank() == 0)
     error = error_of([&] { state_->begin(); });
   agree(error, directory / step_name(info.step), world);

@@ -83,7 +83,7 @@ std::vector<std::pair<std::int64_t, std::string>> steps_moved_aside(
   for (const StepEntry& entry : entries_in(directory))
     if (entry.use == StepUse::replaced && !is_real_directory(directory / step_name(entry.step)))
       steps.emplace_back(entry.step,
-                         fmt::format("{}: it was moved aside and could not be put back",
+                         fmt::format("{}: was moved aside and could not be restored",
                                      (directory / entry.name()).string()));
   return steps;
 }
@@ -118,7 +118,7 @@ void remove_old_checkpoints(const std::filesystem::path& directory,
                             std::int64_t last_good,
                             int keep,
                             std::optional<std::int64_t> best) {
-  require(keep >= 1, "at least one checkpoint is kept, found {}", keep);
+  require(keep >= 1, "expected at least 1 retained checkpoint, found {}", keep);
   std::vector<std::int64_t> steps = steps_in(directory);
   std::erase_if(steps, [&](std::int64_t step) { return step >= last_good || step == best; });
   const auto most = static_cast<std::size_t>(keep - 1);

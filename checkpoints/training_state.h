@@ -18,8 +18,9 @@ namespace longspan {
 // fills the elements in place.
 struct StateTensor {
   // Components of letters, digits, '_', '-' and '.', joined by '/', such as
-  // "layers/0/attention/query/weight" or "optimizer/first/layers/0/attention/query/weight". No name
-  // is the folder of another. One rank may hold several pieces of one tensor under the same name.
+  // "layers/0/attention/query/weight" or "optimizer/exp_avg/layers/0/attention/query/weight". No
+  // name is the folder of another. One rank may hold several pieces of one tensor under the same
+  // name.
   std::string name;
   Tensor tensor;
   Shape global_shape;                // as many dimensions as the piece

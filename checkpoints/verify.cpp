@@ -60,7 +60,7 @@ void find_strangers(const std::filesystem::path& path,
   for (const std::string& name : list_directory(path))
     if (!expected.contains(name))
       problems.push_back(
-          {fmt::format("{}: it does not belong to the checkpoint", (path / name).string()), false});
+          {fmt::format("{}: unexpected file in the checkpoint", (path / name).string()), false});
 }
 
 // This rank's share.
@@ -123,12 +123,12 @@ Problems verify_checkpoint(const std::filesystem::path& path,
                            const ReadProgress& watch) {
   Json mine = Json::array();
   for (const auto& [sentence, prevents] : verify_share(path, world, judge, watch))
-    mine.push_back({{"sentence", sentence}, {"prevents_reading", prevents}});
+    mine.push_back({{"message", sentence}, {"prevents_reading", prevents}});
   Problems problems;
   for (const std::string& text :
        world.all_gather(mine.dump(-1, ' ', false, Json::error_handler_t::replace)))
     for (const Json& entry : Json::parse(text)) {
-      const auto sentence = entry.at("sentence").get<std::string>();
+      const auto sentence = entry.at("message").get<std::string>();
       // All ranks find the same fault of the manifest.
       if (std::ranges::find(problems, sentence, &CheckpointProblem::message) == problems.end())
         problems.push_back({sentence, entry.at("prevents_reading").get<bool>()});

@@ -46,15 +46,15 @@ class AdaptiveSpanStack {
   // The attention of the next layer, in the scope of its attention.
   std::unique_ptr<AttentionOp> add_layer(const Scope& attention, const AttentionPattern& pattern);
 
-  // The penalty of spans of heads: the sum over the layers of their mean, as the term "span"; none
-  // of spans of tokens, whose layers tell theirs. Collective over the tensor ranks, as what
-  // follows.
+  // The penalty of spans of heads: the sum over the layers of their mean, as the term
+  // "adaptive_span"; none of spans of tokens, whose layers report theirs. Collective over the
+  // tensor ranks, as what follows.
   std::vector<LossTerm> terms() const;
   // The memory that no head of any layer sees beyond, and some slack in which spans may grow: where
   // nothing is computed that of the initial spans, of spans of tokens the limit.
   std::int64_t longest_memory() const;
-  // The mean and the longest span of all heads of all layers, in keys: "span_mean" and
-  // "span_longest". None of spans of tokens, which the weights alone do not tell.
+  // The mean and the longest span of all heads of all layers, in keys: "adaptive_span_mean" and
+  // "adaptive_span_max". None of spans of tokens, which the weights alone do not tell.
   std::vector<std::pair<std::string, double>> figures() const;
 
  private:

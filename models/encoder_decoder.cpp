@@ -230,11 +230,11 @@ BackboneFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
 }
 
 Family encoder_decoder_family() {
-  return {
-      "encoder_decoder",
-      "an encoder and a decoder that looks at it (Vaswani et al. 2017); for run.task: translation",
-      {"translation"},
-      declared(encoder_decoder_body)};
+  return {"encoder_decoder",
+          "encoder and decoder with cross-attention (Vaswani et al. 2017), for run.task: "
+          "translation",
+          {"translation"},
+          declared(encoder_decoder_body)};
 }
 
 }  // namespace longspan

@@ -21,13 +21,11 @@ FamilyTraits traits_of(const ImageGrid& grid) {
 PixelSequence sequence_of(const ImageTransformerOptions& options,
                           const ModelBuildOptions& setting) {
   if (!setting.image)
-    throw ConfigurationError(
-        "model.family: image_transformer learns images of a shape that the data say; it is for "
-        "run.task: image_generation");
+    throw ConfigurationError("model.family: image_transformer requires run.task: image_generation");
   if (options.values == PixelValues::mixtures && setting.image->channels != 1 &&
       setting.image->channels != 3)
     throw ConfigurationError(
-        "model.pixel_distribution: logistic_mixture is for 1 or 3 channels, the images have {}",
+        "model.pixel_distribution: logistic_mixture requires images of 1 or 3 channels, found {}",
         setting.image->channels);
   PixelOrder order = {.whole_pixels = options.values == PixelValues::mixtures,
                       .shift_each_block = options.shift_each_block};
@@ -238,7 +236,7 @@ class ImageTransformer : public Backbone {
         if (label.data<std::int64_t>()[row] < 0 &&
             (length == reading.fields.end() || length->second.data<std::int64_t>()[row] > 0))
           throw DataError(
-              "model.class_conditional is true, and an image has no class; name the file of labels "
+              "model.class_conditional: an image has no class; set the file of labels "
               "(data.train_target and so on, or --data-target), or set it to false");
     });
     const std::int64_t columns = pluralize(pass.time.inside());
@@ -266,16 +264,15 @@ class ImageTransformer : public Backbone {
 // Rows without an image, which a batch may have, would count.
 std::string norm_problem(const ImageTransformerOptions& options) {
   return options.common.norm_kind == NormKind::power
-             ? "model.norm.type: found powernorm, which model.family: image_transformer does not "
-               "have; "
-               "layernorm and rmsnorm can be"
+             ? "model.norm.type: model.family: image_transformer does not support powernorm; set "
+               "it to layernorm or rmsnorm"
              : "";
 }
 
 std::string tied_problem(const ImageTransformerOptions& options) {
   return options.common.tied_embeddings
-             ? "model.tie_word_embeddings: image_transformer reads 256 ids for each channel and "
-               "predicts 256 values; set it to false"
+             ? "model.tie_word_embeddings: model.family: image_transformer does not support it "
+               "(256 input ids per channel, 256 output values); set it to false"
              : "";
 }
 
@@ -287,14 +284,14 @@ void declare(OptionTable& table,
   declare(table, options.common, planned, traits_of({}));
   table.add("model.pixel_distribution",
             options.values,
-            "what a position predicts: one of the 256 values of a channel, or a pixel with all of "
-            "its channels under a mixture of logistics (Salimans et al. 2017), which makes a "
-            "sequence of colours a third as long",
+            "output distribution: categorical (256 values of one channel) or logistic_mixture "
+            "(all channels of a pixel, Salimans et al. 2017), which makes a sequence of RGB "
+            "values a third as long",
             {{"categorical", PixelValues::categories}, {"logistic_mixture", PixelValues::mixtures}},
             affects_weights());
   table.add("model.num_mixtures",
             options.mixtures,
-            "logistics of such a mixture",
+            "number of logistic components. Only with model.pixel_distribution: logistic_mixture",
             between(1, 1 << 10),
             affects_weights());
   table.warn("model.num_mixtures", [&options]() -> std::string {
@@ -303,31 +300,28 @@ void declare(OptionTable& table,
   table.add(
       "model.pixel_position_embedding_type",
       options.positions,
-      "position embedding of the row and the column of a value, the values of a pixel's channels "
-      "being columns of their own: sines and cosines of each in one half of the features, or "
-      "a learned vector for each row and each column",
+      "embedding of row and column, with the channels of a pixel as separate columns: sinusoidal "
+      "(each in half of the features) or learned (a vector per row and per column)",
       {{"sinusoidal", PixelPositions::sinusoidal}, {"learned", PixelPositions::learned}},
       affects_weights());
   table.add("model.right_shift_blockwise",
             options.shift_each_block,
-            "with local_2d, the first value of a block is predicted from what is around the block "
-            "alone (tensor2tensor), so that no later block reads the last value of a block; false: "
-            "from the last value of the block before it too",
+            "prediction of a block's first value from the block's surroundings only "
+            "(tensor2tensor); false: also from the last value of the previous block. Only with "
+            "layer type local_2d",
             affects_weights());
   table.warn("model.right_shift_blockwise", [&options]() -> std::string {
     return has_kind(options.common.attention, "local_2d")
                ? ""
-               : "no layer of model.attention.layer_types has local_2d, whose blocks they are";
+               : "no layer of model.attention.layer_types has local_2d";
   });
   table.add("model.class_conditional",
             options.of_classes,
-            "a learned vector of an image's class is added at each position, so that images of a "
-            "class can be asked for",
+            "learned class embedding at each position, for class-conditional generation",
             affects_weights());
   table.check({"model.tie_word_embeddings"}, [&options] { return tied_problem(options); });
   table.check({"model.norm.type"}, [&options] { return norm_problem(options); });
-  table.warn("model.vocab_size",
-             []() -> std::string { return "the values of images have ids of their own"; });
+  table.warn("model.vocab_size", []() -> std::string { return "pixel values have their own ids"; });
 }
 
 BackboneFactory image_transformer_body(const ImageTransformerOptions& options) {
@@ -343,8 +337,8 @@ BackboneFactory image_transformer_body(const ImageTransformerOptions& options) {
 
 Family image_transformer_family() {
   return {"image_transformer",
-          "the values of images predicted one after another, by local attention in one or two "
-          "dimensions (Parmar et al. 2018); for run.task: image_generation",
+          "autoregressive image model with 1D or 2D local attention (Parmar et al. 2018), for "
+          "run.task: image_generation",
           {"image_generation"},
           declared(image_transformer_body)};
 }

@@ -44,35 +44,38 @@ void declare(OptionTable& table,
              const PlannedBuildOptions& planned) {
   table.add("model.intermediate_losses.schedule",
             options.inner,
-            "whether inner layers predict too, each with a classifier of its own, in training: not "
-            "at all; until they end one after another (drop); or so and less and less (decay) "
-            "(Al-Rfou et al. 2018)",
+            "training losses of intermediate layers, each with its own classifier (Al-Rfou et al. "
+            "2018): none, drop (one layer ends after another) or decay (also with falling weight)",
             {{"none", Inner::none}, {"drop", Inner::drop}, {"decay", Inner::decay}},
             affects_weights([](const std::string& text) -> std::string {
               return text == "none" ? "none" : "some";
             }));
   table.add("model.intermediate_losses.end_fraction",
             options.end,
-            "the loss of layer l of n ends after this part of training x l / n",
+            "end of the intermediate losses, as a fraction e of training: that of layer l of n "
+            "ends at e l / n. Only with model.intermediate_losses.schedule: drop or decay",
             more_than(0.0),
             at_most(1.0));
   table.add("model.intermediate_losses.weight",
             options.weight,
-            "of the inner layers' losses beside the last one's",
+            "weight of the intermediate losses relative to that of the last layer. Only with "
+            "model.intermediate_losses.schedule: drop or decay",
             at_least(0.0));
   table.add("model.intermediate_losses.reduction",
             options.total,
-            "inner losses count as their sum, which shrinks as they end, or as their mean",
+            "reduction over the intermediate losses: sum, which shrinks as they end, or mean. "
+            "Only with model.intermediate_losses.schedule: drop or decay",
             {{"sum", Total::sum}, {"mean", Total::mean}});
   table.add("model.num_future_tokens",
             options.targets,
-            "how many tokens ahead each position predicts in training, each with a classifier of "
-            "its own",
+            "number of future tokens that each position predicts in training, each with its own "
+            "classifier",
             between(1, 64),
             affects_weights());
   table.add("model.future_token_loss_weight",
             options.target_weight,
-            "of the losses of tokens behind the next one, beside that one's",
+            "weight of the losses of tokens after the next one, relative to the next one's. Only "
+            "with model.num_future_tokens above 1",
             at_least(0.0));
   for (const std::string key : {"end_fraction", "weight", "reduction"})
     table.warn("model.intermediate_losses." + key, [&options]() -> std::string {
@@ -93,16 +96,11 @@ std::string auxiliary_problem(const AuxiliaryLossOptions& options,
                               const ModelOptions& common,
                               std::int64_t segment) {
   if (options.inner != Inner::none && common.layers == 1)
-    return "model.intermediate_losses.schedule is set and model.num_hidden_layers is 1; an inner "
-           "layer needs another one "
-           "behind it";
+    return "model.intermediate_losses.schedule requires model.num_hidden_layers of at least 2";
   if (segment > 0 && options.targets > segment)
-    return fmt::format(
-        "model.num_future_tokens is {}, wanted at most data.seq_length = {}: no position of a "
-        "segment has a "
-        "token so far ahead",
-        options.targets,
-        segment);
+    return fmt::format("model.num_future_tokens: expected at most data.seq_length = {}, found {}",
+                       segment,
+                       options.targets);
   return "";
 }
 

@@ -48,8 +48,8 @@ PositionOptions positions_of_embedding(const PositionOptions& positions,
 // What halting gave, for the family to make a term of.
 using GivePondered = std::function<void(const ActResult&)>;
 
-// What a family says of it: the term "pondering" and the watched "steps", with `prefix` before
-// their names, over the batch's count `count`.
+// What a family reports of it: the term "ponder_cost" and the metric "act_steps", with `prefix`
+// before their names, over the batch's count `count`.
 struct PonderedNames {
   std::string prefix = {};
   std::string count = "tokens";

@@ -382,8 +382,8 @@ void require_inputs(const Saved& saved) {
               value == shared.with(3, value[3]) && saved.value.dtype() == saved.shared.dtype() &&
               saved.buckets.dtype() == DType::i32 &&
               buckets == Shape{shared[0], shared[2], buckets[2], shared[1]} && buckets[2] > 0,
-          "hash attention: shared is {}, value {} and buckets {} {}, wanted [batch, time, heads, "
-          "dim] and i32 [batch, heads, rounds, time]",
+          "hash attention: expected shared and value [batch, time, heads, dim] and i32 buckets "
+          "[batch, heads, rounds, time], found {}, {} and {} {}",
           shared,
           value,
           name_of(saved.buckets.dtype()),
@@ -391,14 +391,14 @@ void require_inputs(const Saved& saved) {
   const LshAttentionOptions& options = saved.options;
   require(!options.hidden.defined() || (options.hidden.dtype() == DType::u8 &&
                                         options.hidden.shape() == Shape{shared[0], shared[1]}),
-          "hash attention: hidden is {}, wanted u8 [batch, time]",
+          "hash attention: expected hidden u8 [batch, time], found {}",
           options.hidden.shape().to_string());
   const std::int64_t seen = 1 + options.look_back + options.look_ahead;
   require(saved.chunks() == 1 || saved.chunks() >= seen,
-          "hash attention: {} chunks of {}, fewer than the {} that a query sees",
+          "hash attention: expected at least {} chunks, found {} of length {}",
+          seen,
           saved.chunks(),
-          options.chunk,
-          seen);
+          options.chunk);
 }
 
 }  // namespace

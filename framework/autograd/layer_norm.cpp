@@ -98,7 +98,7 @@ ResidualNorm norm_of_sum_by(const NormForm& form,
                             double rate,
                             const Random& random,
                             const ShardPlacement& placement) {
-  require(a.shape() == x.shape(), "shapes {} and {} cannot be added", a.shape(), x.shape());
+  require(a.shape() == x.shape(), "cannot add shapes {} and {}", a.shape(), x.shape());
   const Variable added = std::move(x);
   const Tensor sum = a.value().empty_like();
   // The variable itself is the one holder of its value.

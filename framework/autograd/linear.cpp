@@ -17,9 +17,9 @@ void multiply(const Matmul& product) {
 
 void require_width(const Variable& x, const Variable& weight) {
   require(x.shape().width() == weight.shape()[1],
-          "input has {} features, weight expects {}",
-          x.shape().width(),
-          weight.shape()[1]);
+          "expected {} input features, found {}",
+          weight.shape()[1],
+          x.shape().width());
 }
 
 Tensor product_like(const Variable& x, const Variable& weight) {
@@ -106,7 +106,7 @@ Variable linear_of_two(const Variable& a,
   require_width(a, a_weight);
   require_width(b, b_weight);
   require(a.shape().rows() == b.shape().rows(),
-          "shapes {} and {} have not as many rows",
+          "expected equal numbers of rows, found shapes {} and {}",
           a.shape(),
           b.shape());
   Tensor y = product_of(a, a_weight, bias);

@@ -28,7 +28,8 @@ class Parts {
     if (shares_ && call_.causal) {
       call_.parts = SequenceSlots::rows_of(shares_->queries[shares_->local_index()]);
       require(shares_->memory == 0 && pluralize(call_.parts) == query[1],
-              "linear attention: {} rows for {} positions after {} others",
+              "linear attention: expected a position for each of the {} rows, found {} positions "
+              "after {} others",
               query[1],
               pluralize(call_.parts),
               shares_->memory);
@@ -183,10 +184,9 @@ Variable linear_attention(const Variable& query,
                           const LinearAttentionOptions& options,
                           const std::optional<SequenceShards>& shares) {
   require(!options.softmax_keys || (!options.causal && options.divisor == Divisor::none),
-          "linear attention: keys that sum to 1 over the positions are all seen, and there is no "
-          "other divisor");
+          "linear attention: softmax_keys does not support causal attention or a divisor");
   require(!shares || (!options.first.defined() && !options.last.defined()),
-          "linear attention: ranks that share a sequence carry no state");
+          "linear attention: context parallelism does not support recurrent states");
   LinearAttention call = {.query = query.value(),
                           .key = key.value(),
                           .value = value.value(),

@@ -86,8 +86,8 @@ StabilizedFeatures random_features(const Variable& x,
   const Shape& shape = value.shape();
   require(shape.dimensions() == 4 && projection.shape().dimensions() == 2 &&
               projection.shape()[1] == shape[3],
-          "random features: x is {} and the projection {}, wanted [batch, time, heads, dim] and "
-          "[count, dim]",
+          "random features: expected x [batch, time, heads, dim] and a projection [count, dim], "
+          "found {} and {}",
           shape,
           projection.shape());
   const Tensor weights = to_dtype(projection, value.dtype());

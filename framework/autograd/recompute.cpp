@@ -79,9 +79,7 @@ Variable recompute_chunked(const ChunkFunction& function,
                            std::int64_t pieces,
                            ChunkFunction again) {
   const Shape shape = x.shape();
-  require(shape.dimensions() == 3,
-          "what is computed in pieces needs three axes, found shape {}",
-          shape);
+  require(shape.dimensions() == 3, "chunked computation requires 3 axes, found shape {}", shape);
   const std::int64_t rows = shape.rows();
   const std::vector<RowChunk> all = split_rows(shape[0], shape[1], pieces);
   // A step of the tape like the one below: gradients of leaves arrive in the order in which they do

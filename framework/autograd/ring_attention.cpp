@@ -63,10 +63,10 @@ class Ring {
     form_.value = call_.value.shape();
     for (const Ranges& ranges : shares_.keys) form_.rows = std::max(form_.rows, pluralize(ranges));
     require(pluralize(own_keys()) == form_.key[1] && form_.value[1] == form_.key[1],
-            "ring attention: {} keys and {} values for {} positions",
+            "ring attention: expected keys and values for {} positions, found {} and {}",
+            pluralize(own_keys()),
             form_.key[1],
-            form_.value[1],
-            pluralize(own_keys()));
+            form_.value[1]);
     queries_ = pieces_of(call_.query, own_queries());
     if (call_.span && call_.span->span.shape().dimensions() == 3)
       spans_ =
@@ -359,21 +359,20 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
 
 void check(const AttentionMask& mask, const AttentionTerms& terms, const SequenceShards& shares) {
   require(!mask.sorted || !mask.sorted->causal,
-          "attention over {} context ranks cannot have a sorted sequence",
+          "attention over {} context ranks does not support sorted causal sequences",
           shares.ranks.size());
   require(!terms.hash,
-          "attention over {} context ranks has relative positions, slopes, biases by distance and "
-          "spans, no other term",
+          "attention over {} context ranks does not support the terms of hash attention",
           shares.ranks.size());
   require(std::ssize(shares.queries) == shares.ranks.size() &&
               std::ssize(shares.keys) == shares.ranks.size(),
-          "ring attention: {} ranks, shares of {} and {}",
+          "ring attention: expected query and key ranges for {} ranks, found {} and {}",
           shares.ranks.size(),
           shares.queries.size(),
           shares.keys.size());
   require(cover_once(shares.queries, {shares.memory, shares.memory + shares.queries_total}) &&
               cover_once(shares.keys, {0, shares.keys_total}),
-          "ring attention: the shares of {} ranks do not hold {} queries after {} and {} keys once",
+          "ring attention: the ranges of {} ranks do not partition {} queries after {} and {} keys",
           shares.ranks.size(),
           shares.queries_total,
           shares.memory,

@@ -29,11 +29,11 @@ Groups groups_of(const Tensor& position, std::int64_t batch, std::int64_t heads)
   const Shape& shape = position.shape();
   require(shape.dimensions() == 4 && shape[0] == batch && shape[2] == heads &&
               position.dtype() == DType::i32,
-          "positions of groups are {} {}, wanted i32 [{}, groups, {}, width]",
-          name_of(position.dtype()),
-          shape,
+          "routed attention: expected group positions i32 [{}, groups, {}, width], found {} {}",
           batch,
-          heads);
+          heads,
+          name_of(position.dtype()),
+          shape);
   return {position};
 }
 
@@ -161,7 +161,7 @@ Variable routed_attention(const Variable& query,
   const Groups seen = groups_of(options.key_position, batch, heads);
   const std::int64_t count = batch * asking.groups();
   require(seen.groups() == asking.groups() && !(options.memory_key.defined() && options.self_score),
-          "routed attention: {} clusters of queries and {} of keys",
+          "routed attention: invalid combination of {} query clusters and {} key clusters",
           asking.groups(),
           seen.groups());
   const bool same = options.query_position.bytes() == options.key_position.bytes();

@@ -93,15 +93,15 @@ Variable project_sequence(const Variable& x, const Variable& weight, const Range
   const Shape& shape = x.shape();
   const Shape& sets = weight.shape();
   require(sets.dimensions() == 3 && pluralize(positions) == shape[1] && shape[0] % sets[0] == 0,
-          "project_time: {} positions and a weight {} for x {}",
+          "project_time: {} positions and a weight {} do not match x {}",
           pluralize(positions),
           sets,
           shape);
   for (const Range& range : positions)
     require(0 <= range.begin && range.end <= sets[1],
-            "a sequence reaches position {}, but its projection has {}",
-            range.end,
-            sets[1]);
+            "project_time: expected at most {} positions, found {}",
+            sets[1],
+            range.end);
   Tensor y = Tensor::empty(shape.with(1, sets[2]), x.value().dtype(), x.value().device());
   if (shape[1] == 0) y.zero();
   for_pieces(shape[0], positions, [&](std::int64_t n, const Range& range, std::int64_t row) {
@@ -147,7 +147,7 @@ Variable batched_matmul(const Variable& a, const Variable& b, bool transpose_b) 
   const std::int64_t count = std::max(left[0], right[0]);
   require(left.dimensions() == 3 && right.dimensions() == 3 && count % left[0] == 0 &&
               count % right[0] == 0 && left[2] == right[transpose_b ? 2 : 1],
-          "matrices {} and {} cannot be multiplied",
+          "cannot multiply matrices {} and {}",
           left,
           right);
   Tensor y = Tensor::empty(
@@ -190,7 +190,7 @@ Variable mask_padding(const Variable& x,
                       const Tensor& padding) {
   if (!length.defined() && !padding.defined()) return x;
   require(pluralize(positions) == x.shape()[1],
-          "hide_rows: {} positions for x {}",
+          "hide_rows: {} positions do not match x {}",
           pluralize(positions),
           x.shape());
   Tensor y = x.value().empty_like();

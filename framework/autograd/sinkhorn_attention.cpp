@@ -38,11 +38,11 @@ struct Extents {
         blocks(time / options.block),
         top(std::max<std::int64_t>(options.top, 1)) {
     require(time % block == 0 && blocks > 0,
-            "sinkhorn attention: {} tokens are no whole blocks of {}",
-            time,
-            block);
+            "sinkhorn attention: expected a multiple of {} tokens, found {}",
+            block,
+            time);
     require(options.top <= blocks && (!options.causal || options.top > 0),
-            "sinkhorn attention: {} of {} blocks are to be chosen",
+            "sinkhorn attention: cannot choose {} of {} blocks",
             options.top,
             blocks);
   }
@@ -333,7 +333,7 @@ SortedBlocks sorted_blocks(const Variable& query,
                            const SinkhornAttention& options) {
   const Extents at(query, options);
   require(key.shape() == query.shape() && value.shape() == query.shape(),
-          "sinkhorn attention: query {}, key {} and value {} are to be alike",
+          "sinkhorn attention: expected equal shapes of query, key and value, found {}, {} and {}",
           query.shape(),
           key.shape(),
           value.shape());

@@ -79,7 +79,7 @@ struct Fold {
 HeadMasks folded_rules(const HeadMasks& rules, std::int64_t heads, std::int64_t stride) {
   if (rules.one_for_all()) return rules;
   require(rules.size() == heads,
-          "folded attention: {} heads were given rules for {}",
+          "folded attention: expected rules for {} heads, found {}",
           heads,
           rules.size());
   std::vector<Mask> table;
@@ -194,9 +194,10 @@ Variable strided_attention(const Variable& query,
                            const Variable& value,
                            const StridedKeys& keys,
                            const std::optional<AttentionDropout>& dropout) {
-  require(keys.stride > 0, "folded attention: the stride is {}, wanted 1 or more", keys.stride);
+  require(
+      keys.stride > 0, "folded attention: expected a stride of at least 1, found {}", keys.stride);
   require(query.shape()[1] == key.shape()[1],
-          "folded attention: {} queries and {} keys are not one sequence",
+          "folded attention: expected as many keys as queries, found {} queries and {} keys",
           query.shape()[1],
           key.shape()[1]);
   FoldedCall call = {.query = query.value(),

@@ -14,7 +14,7 @@ class TimeShares {
   TimeShares(const std::vector<std::int64_t>& rows, const Communicator& communicator)
       : rows_(rows), communicator_(communicator), most_(*std::ranges::max_element(rows)) {
     require(static_cast<int>(rows.size()) == communicator.size(),
-            "time is divided into {} shares for {} ranks",
+            "expected a time range for each rank, found {} for {} ranks",
             rows.size(),
             communicator.size());
   }
@@ -82,7 +82,7 @@ class TimeShares {
   }
   static void require_rows(const Tensor& x, std::int64_t rows) {
     require(x.shape().dimensions() == 3 && x.shape()[1] == rows,
-            "a share of {} positions has shape {}",
+            "expected {} positions, found shape {}",
             rows,
             x.shape());
   }
@@ -116,7 +116,7 @@ class HeadExchange {
   HeadExchange(const std::vector<Ranges>& positions, const Communicator& communicator)
       : positions_(positions), communicator_(communicator) {
     require(std::ssize(positions) == communicator.size(),
-            "time is divided into {} shares for {} ranks",
+            "expected a time range for each rank, found {} for {} ranks",
             positions.size(),
             communicator.size());
     for (const Ranges& ranges : positions) {
@@ -131,9 +131,8 @@ class HeadExchange {
     require_rows(x, pluralize(own()));
     if (shape[2] % ranks() != 0)
       throw ConfigurationError(
-          "the {} heads of a tensor rank do not divide by parallel.context_parallel_size = {}; "
-          "attention of this "
-          "kind reads whole sequences, a part of the heads on each context rank",
+          "parallel.context_parallel_size: expected a divisor of the {} heads per tensor rank, "
+          "found {}; this attention type shards heads over context ranks",
           shape[2],
           ranks());
     const Parts parts(x, shape[2] / ranks(), *this);
@@ -175,7 +174,7 @@ class HeadExchange {
 
   static void require_rows(const Tensor& x, std::int64_t rows) {
     require(x.shape().dimensions() == 4 && x.shape()[1] == rows,
-            "{} positions were given in a tensor of shape {}",
+            "expected {} positions, found shape {}",
             rows,
             x.shape());
   }

@@ -103,11 +103,11 @@ class Tape {
     result.edge_ = std::make_shared<Edge>(result.value_, gradient_dtype);
     if (gradient.defined()) {
       require(gradient.dtype() == gradient_dtype && gradient.elements() == result.value_.elements(),
-              "a gradient buffer of {} {} does not fit a leaf of {} {}",
-              name_of(gradient.dtype()),
-              gradient.shape(),
+              "expected a gradient buffer of {} {}, found {} {}",
               name_of(gradient_dtype),
-              result.shape());
+              result.shape(),
+              name_of(gradient.dtype()),
+              gradient.shape());
       result.edge_->gradient = std::move(gradient);
       result.edge_->keeps_buffer = true;
     }
@@ -140,17 +140,17 @@ class Tape {
   static void note(LeafRecorder& watch, const std::vector<Variable>& inputs) {
     for (const Variable& input : inputs) {
       if (!input.edge_) continue;
-      require(!input.edge_->producer,
-              "a function that is computed again reads a variable of shape {} that is neither its "
-              "input nor a leaf",
-              input.shape());
+      require(
+          !input.edge_->producer,
+          "a recomputed function reads a variable of shape {} that is neither its input nor a leaf",
+          input.shape());
       const auto known = [&](const Variable& leaf) { return leaf.edge_ == input.edge_; };
       if (std::ranges::none_of(watch.leaves_, known)) watch.leaves_.push_back(input);
     }
   }
 
   static Edge& leaf_edge(const Variable& variable) {
-    require(variable.edge_ && !variable.edge_->producer, "only a leaf has a gradient to read");
+    require(variable.edge_ && !variable.edge_->producer, "only leaves have a gradient");
     return *variable.edge_;
   }
 
@@ -176,9 +176,9 @@ class Tape {
 
   static void give(Edge& edge, Tensor gradient) {
     require(gradient.elements() == edge.shape.elements(),
-            "a gradient of shape {} was given to a variable of shape {}",
-            gradient.shape(),
-            edge.shape);
+            "expected a gradient of shape {}, found {}",
+            edge.shape,
+            gradient.shape());
     take_buffer(edge);
     if (edge.started) {
       add_to(edge, gradient);
@@ -246,7 +246,7 @@ Tape::Plan Tape::plan(const std::vector<Variable>& roots) {
 }
 
 void Tape::run(Node& node) {
-  require(static_cast<bool>(node.backward), "a tape can be walked back only once");
+  require(static_cast<bool>(node.backward), "backward can run only once on a graph");
   std::vector<Tensor> outputs;
   bool any = false;
   for (const auto& weak : node.outputs) {
@@ -269,7 +269,10 @@ void Tape::run(Node& node) {
 void Tape::walk(const std::vector<Variable>& roots,
                 std::vector<Tensor> seeds,
                 const BackwardOptions& options) {
-  require(roots.size() == seeds.size(), "{} roots were given {} seeds", roots.size(), seeds.size());
+  require(roots.size() == seeds.size(),
+          "expected a seed for each of {} roots, found {}",
+          roots.size(),
+          seeds.size());
   Plan order = plan(roots);
   for (std::size_t i = 0; i < roots.size(); ++i)
     if (seeds[i].defined()) seed(roots[i], std::move(seeds[i]));
@@ -313,7 +316,7 @@ void Variable::clear_gradient() const {
 void Variable::zero_gradient() const {
   Edge& edge = Tape::leaf_edge(*this);
   Tape::take_buffer(edge);
-  require(edge.keeps_buffer, "a leaf without a buffer has no gradient to fill with zeros");
+  require(edge.keeps_buffer, "zero_gradient requires a leaf with a gradient buffer");
   edge.gradient.zero();
   edge.started = true;
 }
@@ -383,7 +386,7 @@ void backward(const std::vector<Variable>& roots,
 
 void backward(const Variable& root, const BackwardOptions& options) {
   require(root.value().elements() == 1,
-          "the root of a backward pass without a seed has one element, found shape {}",
+          "backward without a seed requires a one-element root, found shape {}",
           root.shape());
   std::vector<Tensor> seeds;
   seeds.push_back(

@@ -122,8 +122,7 @@ void count(MemoryCount& count, std::int64_t bytes) {
 std::string address_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
-  return fmt::format(" under \"ulimit -v\", which allows {}",
-                     format_bytes(static_cast<double>(limit.rlim_cur)));
+  return fmt::format(" (ulimit -v allows {})", format_bytes(static_cast<double>(limit.rlim_cur)));
 }
 
 [[noreturn]] void refuse_addresses(MemoryReport report, std::size_t bytes, MemoryTag tag) {
@@ -133,8 +132,8 @@ std::string address_limit() {
   count(report.total, size);
   throw OutOfAddressSpace(
       fmt::format(
-          "a rank of this run needs more than {}, for which a process has no addresses{}; "
-          "use more ranks, shorter sequences, a smaller batch or a smaller model.hidden_size",
+          "a rank requires more than {}, which exceeds the address space of a process{}; use more "
+          "ranks, shorter sequences, a smaller batch or a smaller model.hidden_size",
           format_bytes(static_cast<double>(report.reserved)),
           address_limit()),
       report);
@@ -152,7 +151,7 @@ std::string address_limit() {
                            table.empty() ? "" : ", ",
                            name_of(static_cast<MemoryTag>(i)),
                            format_bytes(static_cast<double>(live)));
-  throw OutOfMemory(fmt::format("out of {}memory: {} asked for {} beside {}",
+  throw OutOfMemory(fmt::format("out of {}memory: {} requested for {}, already allocated: {}",
                                 backing == AllocatorKind::gpu      ? "GPU "
                                 : backing == AllocatorKind::pinned ? "pinned "
                                                                    : "",
@@ -167,7 +166,7 @@ std::string address_limit() {
 
 std::string_view name_of(MemoryTag tag) {
   constexpr std::string_view names[memory_tags] = {
-      "weights", "gradients", "optimizer", "activations", "memory", "workspace"};
+      "weights", "gradients", "optimizer", "activations", "recurrent state", "workspace"};
   return names[static_cast<std::size_t>(tag)];
 }
 

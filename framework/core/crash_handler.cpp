@@ -25,7 +25,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::string_view no_memory = "the machine has no memory left";
+constexpr std::string_view no_memory = "out of memory";
 constexpr int code_of_libraries = -1;
 
 // The log of a run; an empty path where there is none yet.
@@ -110,20 +110,20 @@ void say(std::initializer_list<std::string_view> parts) noexcept {
 [[noreturn]] void end_by_exception() noexcept {
   try {
     if (std::current_exception()) throw;
-    say({"the program has ended itself, which is a defect"});
+    say({"internal error: the program aborted"});
   } catch (const std::bad_alloc&) {
     say({no_memory});
   } catch (const std::exception& error) {
     say({error.what()});
   } catch (...) {
-    say({"an unknown error has ended the program"});
+    say({"internal error: unknown exception"});
   }
   end_with_failure();
 }
 
 void end_by_library(int code, void*) {
   if (code != code_of_libraries) return;
-  say({no_memory, ", or a library has ended the program for another reason"});
+  say({no_memory, ", or a library aborted the program"});
   end_with_failure();
 }
 
@@ -148,8 +148,8 @@ constexpr std::string_view name_of(int number) {
 // The signal is sent again, for which nothing is set any more (SA_RESETHAND).
 void end_by_signal(int number) {
   say({name_of(number),
-       " ends this process: a disk or ",
-       "the memory is full, or it is a defect of the program or of a library"});
+       ": a disk or the memory is full, ",
+       "or the program or a library has a bug"});
   ::raise(number);
 }
 

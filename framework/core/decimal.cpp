@@ -72,8 +72,8 @@ bool has_leading_zero(const Decimal& decimal) {
 }
 
 constexpr const char* leading_zero = "leading zeros are not allowed";
-constexpr const char* not_whole = "it is not a whole number";
-constexpr const char* too_large = "it does not fit in 64 bits";
+constexpr const char* not_whole = "not an integer";
+constexpr const char* too_large = "out of range for 64 bits";
 
 template <typename T>
 ParsedNumber<T> refused(std::string problem) {
@@ -119,7 +119,7 @@ ParsedNumber<double> parse_number(std::string_view text) {
   double value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
   if (result.ec != std::errc{}) {
-    return refused<double>("it is too large or too small for double precision");
+    return refused<double>("out of range for float64");
   }
   return {true, value, ""};
 }

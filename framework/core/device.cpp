@@ -42,7 +42,7 @@ Device Device::meta(Processor processor) {
 
 Device Device::cuda(int index) {
   if (std::ranges::count(gpu::usable(), index) == 0)
-    throw ConfigurationError("there is no GPU {}: {}", index, gpu::unavailable_reason());
+    throw ConfigurationError("no such GPU: {}; {}", index, gpu::unavailable_reason());
   return Device(std::make_shared<DeviceState>(Processor::gpu, AllocatorKind::gpu, index));
 }
 
@@ -51,7 +51,7 @@ void DeviceState::wait() {
   PendingCopies& copies = get_or_create<PendingCopies>();
   const std::vector<Tensor> copied = copies.take();
   CUstream_st* const stream = cuda().stream;
-  const Span span({.kind = ActivityKind::wait, .name = "the GPU"});
+  const Span span({.kind = ActivityKind::idle, .name = "the GPU"});
   try {
     if (waiting_ && std::this_thread::get_id() == waiting_->thread)
       waiting_->wait(stream);

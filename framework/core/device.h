@@ -170,7 +170,7 @@ void dispatch_or_meta(const Device& device,
 template <typename F>
 void dispatch_on_host(const Device& device, F&& f) {
   if (device.state().is_meta()) return;
-  require(!device.on_gpu(), "memory of a GPU was to be written or read by the host");
+  require(!device.on_gpu(), "the host cannot access GPU memory");
   f();
 }
 

@@ -106,6 +106,13 @@ constexpr std::string_view name_of(DType dtype) {
   return names[static_cast<std::size_t>(dtype)];
 }
 
+// As in configurations, such as bfloat16.
+constexpr std::string_view config_name_of(DType dtype) {
+  constexpr std::string_view names[] = {
+      "float64", "float32", "bfloat16", "float16", "int64", "int32", "uint8"};
+  return names[static_cast<std::size_t>(dtype)];
+}
+
 // The dtype with that name; throws DataError.
 DType dtype_named(std::string_view name);
 
@@ -145,7 +152,7 @@ decltype(auto) with_floating_type(DType dtype, F&& f) {
     case DType::f16:
       return f(TypeTag<Float16>{});
     default:
-      throw Failure("a floating dtype is needed, found {}", name_of(dtype));
+      throw Failure("expected a floating-point dtype, found {}", name_of(dtype));
   }
 }
 

@@ -39,7 +39,7 @@ int open_for_reading(const char* path) {
 }
 
 constexpr const char* of_one_process =
-    "; only the process that is given a pipe can read it: with several ranks write it to a file";
+    "; write it to a file: with several ranks only one process can read a pipe";
 
 // The descriptor that a path such as /dev/stdin or /dev/fd/3 names; -1 for another path.
 int own_descriptor(const std::string& path) {
@@ -57,7 +57,7 @@ int own_descriptor(const std::string& path) {
 struct stat status_of(int descriptor, const ConfigPath& path) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0)
-    throw DataError("{}: cannot be examined: {}", path.describe(), errno_message());
+    throw DataError("{}: stat failed: {}", path.describe(), errno_message());
   return status;
 }
 
@@ -85,10 +85,7 @@ void wait_for_bytes(int descriptor, int patience, const ConfigPath& path) {
   // A terminal has a user, and a pipe without a name a writer from the start.
   const bool has_name = S_ISFIFO(status.st_mode) && own_descriptor(path) < 0;
   if (has_name && ::poll(&waited, 1, patience) == 0)
-    throw DataError(
-        "{}: is a named pipe to which nothing is written; start what writes to it "
-        "first",
-        path.describe());
+    throw DataError("{}: named pipe without a writer; start its writer first", path.describe());
 }
 
 // A descriptor of a temporary file with all that `read` gives, as the constructor has it.
@@ -98,7 +95,8 @@ int copied(const ConfigPath& path, const std::function<std::size_t(std::span<cha
   const auto require_written = [&](bool is_written) {
     if (is_written) return;
     throw Failure(
-        "{}: a temporary file for {} cannot be written: {}; set TMPDIR to a folder with room",
+        "{}: a temporary file for {} cannot be written: {}; set TMPDIR to a directory with free "
+        "space",
         folder,
         path.text(),
         errno_message());
@@ -153,10 +151,10 @@ int copied_stream(int descriptor, int patience, const ConfigPath& path) {
 std::int64_t size_of(int descriptor, const ConfigPath& path) {
   const struct stat status = status_of(descriptor, path);
   if (!S_ISREG(status.st_mode))
-    throw DataError("{}: is not a regular file{}",
+    throw DataError("{}: expected a regular file{}",
                     path.describe(),
                     S_ISDIR(status.st_mode)
-                        ? fmt::format(" but a directory; name its files, as {}/*", path.text())
+                        ? fmt::format(", found a directory; write {}/* for its files", path.text())
                     : own_descriptor(path) >= 0 ? of_one_process
                                                 : "");
   if (status.st_size == 0) throw DataError("{}: is empty", path.describe());
@@ -207,7 +205,7 @@ InputFile::~InputFile() {
 }
 
 void InputFile::drop_first(std::int64_t bytes) {
-  require(bytes <= size_, "{}: {} bytes to drop of {}", path_, bytes, size_);
+  require(bytes <= size_, "{}: cannot drop {} of {} bytes", path_, bytes, size_);
   if (bytes == size_) throw DataError("{}: is empty", path_.describe());
   dropped_ += bytes;
   size_ -= bytes;
@@ -216,7 +214,7 @@ void InputFile::drop_first(std::int64_t bytes) {
 void InputFile::copy(std::int64_t offset, std::span<char> out) const {
   const auto length = static_cast<std::int64_t>(out.size());
   require(offset >= 0 && offset + length <= size_,
-          "{}: bytes {} to {} were asked for of {}",
+          "{}: bytes {} to {} are out of range ({} bytes)",
           path_,
           offset,
           offset + length,
@@ -227,7 +225,7 @@ void InputFile::copy(std::int64_t offset, std::span<char> out) const {
     if (copied < 0)
       throw DataError("{}: byte {} cannot be read: {}", path_, offset, errno_message());
     if (copied == 0)
-      throw DataError("{}: has become shorter while it was read: {} bytes when opened, {} now",
+      throw DataError("{}: truncated while reading ({} bytes when opened, {} now)",
                       path_,
                       dropped_ + size_,
                       status_of(descriptor_, path_).st_size);
@@ -242,7 +240,7 @@ void InputFile::copy(std::int64_t offset, std::span<std::byte> out) const {
 
 std::string InputFile::text(std::int64_t most) const {
   if (size_ > most)
-    throw DataError("{}: found {} bytes; wanted at most {}", path_.describe(), size_, most);
+    throw DataError("{}: expected at most {} bytes, found {}", path_.describe(), most, size_);
   std::string text(static_cast<std::size_t>(size_), '\0');
   copy(0, std::span(text));
   return text;

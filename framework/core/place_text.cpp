@@ -62,8 +62,8 @@ std::vector<std::string_view> parts_of(std::string_view name) {
 std::string format_source_location(const std::source_location& place) {
   std::string_view file = place.file_name();
   std::size_t begin = 0;
-  for (const std::string_view room : {"framework/", "models/", "checkpoints/", "launch/", "tests/"})
-    for (auto at = file.rfind(room); at != file.npos && at > begin; at = file.npos)
+  for (const std::string_view top : {"framework/", "models/", "checkpoints/", "launch/", "tests/"})
+    for (auto at = file.rfind(top); at != file.npos && at > begin; at = file.npos)
       if (file[at - 1] == '/') begin = at;
   return fmt::format("{}:{}", file.substr(begin), place.line());
 }

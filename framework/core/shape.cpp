@@ -13,11 +13,11 @@ Shape::Shape(std::initializer_list<std::int64_t> extents)
 
 Shape::Shape(std::span<const std::int64_t> extents) {
   require(extents.size() <= max_dimensions,
-          "a shape has at most {} dimensions, found {}",
+          "expected at most {} dimensions, found {}",
           max_dimensions,
           extents.size());
   for (const auto extent : extents) {
-    require(extent >= 0, "an extent is at least 0, found {}", extent);
+    require(extent >= 0, "expected an extent of at least 0, found {}", extent);
     extents_[static_cast<std::size_t>(dimensions_++)] = extent;
   }
   check_size();
@@ -31,9 +31,8 @@ void Shape::check_size() const {
     if (__builtin_mul_overflow(product, std::max<std::int64_t>(extent, 1), &product) ||
         product > most)
       throw ConfigurationError(
-          "a tensor of shape {} is larger than any memory; make the model, the batch or its "
-          "sequences "
-          "smaller",
+          "a tensor of shape {} exceeds the address space; reduce the model, the batch or the "
+          "sequence length",
           to_string());
 }
 

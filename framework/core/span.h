@@ -17,7 +17,7 @@ enum class ActivityKind : std::uint8_t {
   op,          // of the tape
   kernel,      // a computation on the device
   collective,  // from its start until it is complete, beside what else the thread does
-  wait,        // in vain: for other ranks, a batch, a GPU, another thread
+  idle,        // waits for other ranks, a batch, a GPU, another thread
   reading,     // of data
   saving,      // of a checkpoint
 };

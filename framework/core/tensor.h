@@ -60,7 +60,7 @@ class Tensor {
   template <typename T>
   T* data() const {
     require(defined() && DTypeOf<T>::value == dtype_,
-            "a tensor of {} was read as {}",
+            "a tensor of {} cannot be read as {}",
             defined() ? name_of(dtype_) : "nothing",
             name_of(DTypeOf<T>::value));
     return reinterpret_cast<T*>(data_);

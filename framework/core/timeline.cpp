@@ -16,7 +16,7 @@ std::int64_t steady_nanoseconds() {
 
 std::string_view name_of(ActivityKind kind) {
   constexpr std::string_view names[] = {
-      "step", "phase", "layer", "op", "kernel", "collective", "wait", "reading", "saving"};
+      "step", "phase", "layer", "op", "kernel", "collective", "idle", "reading", "saving"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -24,7 +24,7 @@ namespace {
 
 // What an op consists of: such spans do not divide one op from the next.
 bool is_part_of_op(ActivityKind kind) {
-  return kind == ActivityKind::kernel || kind == ActivityKind::wait;
+  return kind == ActivityKind::kernel || kind == ActivityKind::idle;
 }
 
 // For profilers of a GPU's maker, which copy the name. That of a layer need not end with a zero,

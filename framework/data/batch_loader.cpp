@@ -85,7 +85,7 @@ Batch BatchLoader::next() {
   }
   Ready ready;
   {
-    const Span span({.kind = ActivityKind::wait, .name = "a batch"});
+    const Span span({.kind = ActivityKind::idle, .name = "a batch"});
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !ready_.empty(); });
     ready = std::move(ready_.front());

@@ -82,7 +82,7 @@ std::future<std::string> start(std::function<std::string(const ProgressCallback&
       [work = std::move(work), progress, threads = omp_get_max_threads()] {
         omp_set_num_threads(threads);
         return work([&progress](const ScanProgress& told) {
-          if (progress->is_unwanted) throw Failure("{}: nobody waits for it", told.path);
+          if (progress->is_unwanted) throw Failure("{}: canceled, no rank waits for it", told.path);
           progress->set(told);
         });
       });

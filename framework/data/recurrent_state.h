@@ -12,7 +12,7 @@
 namespace longspan {
 
 struct RecurrentStateTensor {
-  std::string name;  // in a checkpoint: "memory/3"
+  std::string name;  // in a checkpoint: "mems/3"
   Tensor tensor;     // [rows, n, ...]
 };
 

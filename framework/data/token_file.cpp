@@ -109,8 +109,8 @@ void TokenFileWriter::add(const SubwordToken& token) {
   State& state = *state_;
   if (token.bytes > most_token_bytes)
     throw DataError(
-        "a token stands for the {} bytes before byte {} of the text; at most {} can be counted, so "
-        "use a model that keeps spaces",
+        "a token covers {} bytes before byte {} of the text, which exceeds {}; use a model that "
+        "preserves spaces",
         token.bytes,
         state.byte + token.bytes,
         most_token_bytes);
@@ -148,7 +148,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
     : file_(std::make_shared<const InputFile>(path.string())),
       id_bytes_(id_bytes_of(key.vocabulary)),
       vocabulary_(key.vocabulary) {
-  const auto refuse = [&path] { throw DataError("{}: is damaged; remove it", path.string()); };
+  const auto refuse = [&path] { throw DataError("{}: is corrupt; delete it", path.string()); };
   Header header;
   if (file_->size() < bytes_of_header) refuse();
   file_->copy(0, {reinterpret_cast<char*>(&header), sizeof(header)});
@@ -194,7 +194,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
 }
 
 void TokenFile::refuse_id(std::int64_t token, std::int64_t id) const {
-  throw DataError("{}: is damaged; remove it: token {} is {}, and the vocabulary has {} ids",
+  throw DataError("{}: is corrupt; delete it: token {} is {}, but the vocabulary has {} ids",
                   file_->path(),
                   token,
                   id,
@@ -224,7 +224,7 @@ CorpusPosition TokenFile::seek(std::int64_t token) const {
 
 std::int64_t TokenFile::document_begin(std::int64_t document) const {
   require(document >= 0 && document <= documents_,
-          "{}: document {} was asked for of {}",
+          "{}: document {} is out of range ({} documents)",
           file_->path(),
           document,
           documents_);

@@ -54,7 +54,7 @@ class BeamState {
   }
 
   std::vector<Hypothesis> best() {
-    require(!finished_.empty(), "input {}: no hypothesis can end", input_.index);
+    require(!finished_.empty(), "input {}: no finished hypothesis", input_.index);
     std::ranges::stable_sort(finished_, std::ranges::greater{}, &Hypothesis::score);
     if (std::ssize(finished_) > options_.n_best)
       finished_.resize(static_cast<std::size_t>(options_.n_best));
@@ -130,17 +130,15 @@ double length_penalty(LengthPenalty kind, double alpha, std::int64_t length) {
 }
 
 std::string problem_of(const BeamOptions& options) {
-  if (options.beam < 1) return fmt::format("a beam of {}; wanted: at least 1", options.beam);
+  if (options.beam < 1) return fmt::format("beam: expected at least 1, found {}", options.beam);
   if (options.n_best < 1 || options.n_best > options.beam)
-    return fmt::format("{} best hypotheses are asked of a beam of {}; wanted: 1 to {}",
-                       options.n_best,
-                       options.beam,
-                       options.beam);
+    return fmt::format(
+        "n-best: expected 1 to the beam of {}, found {}", options.beam, options.n_best);
   if (!std::isfinite(options.alpha))
-    return fmt::format("a length penalty of {}; wanted: a number", options.alpha);
-  if (options.vocabulary.end < 0) return "beam search needs a token that ends a hypothesis";
+    return fmt::format("length penalty: expected a finite number, found {}", options.alpha);
+  if (options.vocabulary.end < 0) return "beam search requires an end token";
   if (std::ranges::count(options.vocabulary.forbidden, options.vocabulary.end))
-    return fmt::format("the token that ends, {}, is forbidden", options.vocabulary.end);
+    return fmt::format("the end token {} is forbidden", options.vocabulary.end);
   return "";
 }
 

@@ -85,7 +85,7 @@ class Reader {
     prompt.read(begin, tokens);
     for (const std::int64_t token : tokens)
       require(token >= 0 && token < model_.readout().part().total,
-              "token {} of the prompt is not in the vocabulary of {}",
+              "prompt token {} is out of range ({} tokens)",
               token,
               model_.readout().part().total);
     return tokens;
@@ -171,22 +171,22 @@ class Reader {
 void check_generation(const Model& model,
                       std::int64_t prompt_tokens,
                       const GenerationOptions& options) {
-  if (prompt_tokens == 0)
-    throw ConfigurationError("the prompt is empty; at least 1 token is needed");
+  if (prompt_tokens == 0) throw ConfigurationError("the prompt is empty; give at least 1 token");
   if (options.tokens < 0 || options.samples < 1 || options.segment < 1)
-    throw ConfigurationError("{} tokens, {} samples, segments of {}: wanted at least 0, 1 and 1",
-                             options.tokens,
-                             options.samples,
-                             options.segment);
+    throw ConfigurationError(
+        "expected at least 0 tokens, 1 sample and a segment length of 1, found {}, {} and {}",
+        options.tokens,
+        options.samples,
+        options.segment);
   check_sampling(options.sampling);
   if (options.memory.value_or(0) < 0)
-    throw ConfigurationError("a memory of {} rows; wanted: at least 0", *options.memory);
+    throw ConfigurationError("memory length: expected at least 0, found {}", *options.memory);
   if (options.memory.value_or(0) > 0 && model.body().recurrent_state_names().empty())
-    throw ConfigurationError("the model has no memory, {} rows were asked for", *options.memory);
+    throw ConfigurationError("the model does not support mem_len > 0, found {}", *options.memory);
   require(options.vocabulary <= model.readout().part().total,
-          "{} ids are to be chosen from, the model has {}",
-          options.vocabulary,
-          model.readout().part().total);
+          "expected at most {} token ids, found {}",
+          model.readout().part().total,
+          options.vocabulary);
 }
 
 std::vector<std::vector<std::int64_t>> generate(const Model& model,

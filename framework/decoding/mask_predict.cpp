@@ -52,7 +52,7 @@ bool take(Tried& one, std::size_t row, const ArgmaxTokens& said, std::int64_t in
   bool changes = false;
   for (const std::int64_t place : one.places) {
     const double score = said.log_probabilities.data<double>()[first + place];
-    require(!std::isnan(score), "input {}: the logits of word {} are not numbers", index, place);
+    require(!std::isnan(score), "input {}: the logits of token {} are NaN", index, place);
     std::int64_t& word = one.row.tokens[static_cast<std::size_t>(place)];
     const std::int64_t now = said.ids.data<std::int64_t>()[first + place];
     changes = changes || word != now;
@@ -114,7 +114,7 @@ std::vector<std::vector<Hypothesis>> mask_predict(const MaskedStep& step,
                                                   std::span<const MaskPredictInput> inputs,
                                                   const MaskPredictOptions& options) {
   if (options.iterations < 1)
-    throw ConfigurationError("{} iterations; wanted: at least 1", options.iterations);
+    throw ConfigurationError("iterations: expected at least 1, found {}", options.iterations);
   std::vector<Tried> candidates = candidates_of(inputs, options);
   std::vector<Tried*> speaking;
   for (Tried& one : candidates) speaking.push_back(&one);

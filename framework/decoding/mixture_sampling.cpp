@@ -26,7 +26,7 @@ void sample_logistic_mixture(std::span<const double> numbers,
                              std::span<std::int64_t> values) {
   const std::int64_t channels = std::ssize(values);
   require(std::ssize(numbers) == mixture_parameters(mixtures, channels),
-          "a mixture of {} numbers for {} channels",
+          "invalid mixture: {} parameters for {} channels",
           numbers.size(),
           channels);
   check_logits(numbers);

@@ -68,7 +68,7 @@ std::vector<std::vector<Hypothesis>> sample(const SearchStep& step,
                                             const SampleOptions& options) {
   check_sampling(options.sampling);
   if (options.samples < 1)
-    throw ConfigurationError("{} samples are asked for; wanted: at least 1", options.samples);
+    throw ConfigurationError("samples: expected at least 1, found {}", options.samples);
   std::vector<std::vector<Hypothesis>> result(
       inputs.size(), std::vector<Hypothesis>(static_cast<std::size_t>(options.samples)));
   std::vector<DrawnSample> drawings = begin(inputs, options, result);

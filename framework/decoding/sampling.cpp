@@ -49,26 +49,24 @@ class SortedAsAsked {
 
 void check_sampling(const SamplingOptions& options) {
   if (!(options.temperature >= 0) || !std::isfinite(options.temperature))
-    throw ConfigurationError("the temperature is {}; wanted: at least 0", options.temperature);
+    throw ConfigurationError("temperature: expected at least 0, found {}", options.temperature);
   if (options.top_k < 0)
-    throw ConfigurationError("top-k is {}; wanted: at least 1, or 0 for all", options.top_k);
+    throw ConfigurationError("top-k: expected at least 1, or 0 for no limit, found {}",
+                             options.top_k);
   if (!(options.top_p > 0 && options.top_p <= 1))
-    throw ConfigurationError("top-p is {}; wanted: more than 0, at most 1", options.top_p);
+    throw ConfigurationError("top-p: expected more than 0 and at most 1, found {}", options.top_p);
 }
 
 void check_logits(std::span<const double> logits) {
   bool possible = false;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (std::isnan(logits[i])) throw InvalidLogits("the logit of token {} is not a number", i);
+    if (std::isnan(logits[i])) throw InvalidLogits("the logit of token {} is NaN", i);
     if (logits[i] > std::numeric_limits<double>::max())
       throw InvalidLogits(
-          "the logit of token {} is infinite; wanted: a number, or -infinity for a token that "
-          "cannot come",
-          i);
+          "the logit of token {} is +infinity; expected a finite number or -infinity", i);
     possible = possible || logits[i] >= std::numeric_limits<double>::lowest();
   }
-  if (!possible)
-    throw InvalidLogits("no token can come: all {} logits are -infinity", logits.size());
+  if (!possible) throw InvalidLogits("all {} logits are -infinity", logits.size());
 }
 
 std::vector<Candidate> candidates(std::span<const double> logits, const SamplingOptions& options) {

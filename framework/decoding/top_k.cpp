@@ -64,17 +64,17 @@ StepLogits::StepLogits(const SearchStep& step,
   require(logits_.defined() && logits_.shape().dimensions() == 2 &&
               logits_.shape()[0] == static_cast<std::int64_t>(rows_) && logits_.shape()[1] > 0 &&
               (logits_.dtype() == DType::f32 || logits_.dtype() == DType::f64),
-          "a step of {} hypotheses gave logits {} of {}; wanted: [{}, vocabulary] of f32 or f64",
+          "expected logits [{}, vocabulary] of f32 or f64 for {} hypotheses, found {} of {}",
+          rows_,
           rows_,
           logits_.defined() ? logits_.shape() : Shape{},
-          logits_.defined() ? name_of(logits_.dtype()) : "nothing",
-          rows_);
+          logits_.defined() ? name_of(logits_.dtype()) : "nothing");
   logits_ = logits_.to_host();
   width_ = static_cast<std::size_t>(logits_.shape()[1]);
   size_ = vocabulary.size > 0 ? static_cast<std::size_t>(vocabulary.size) : width_;
-  require(size_ <= width_, "{} ids are to be chosen from, the model has {}", size_, width_);
+  require(size_ <= width_, "expected at most {} token ids, found {}", width_, size_);
   require(vocabulary.end < static_cast<std::int64_t>(size_),
-          "the token that ends is {}, of {} ids",
+          "the end token {} is out of range ({} tokens)",
           vocabulary.end,
           size_);
 }

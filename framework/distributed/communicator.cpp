@@ -14,13 +14,15 @@ using Place = Communicator::Place;
 
 void require_same_side(const char* what, const Tensor& a, const Tensor& b, const Place& place) {
   if (a.device().on_gpu() == b.device().on_gpu()) return;
-  throw Failure("{} at {}: one tensor is on a GPU, the other is not", what, to_string(place));
+  throw Failure("{} at {}: expected both tensors on the same device, found one on a GPU",
+                what,
+                to_string(place));
 }
 
 void require_same_type(const char* what, const Tensor& a, const Tensor& b, const Place& place) {
   if (a.defined() && b.defined() && a.dtype() == b.dtype())
     return require_same_side(what, a, b, place);
-  throw Failure("{} at {}: one tensor is {}, the other {}",
+  throw Failure("{} at {}: expected tensors of one dtype, found {} and {}",
                 what,
                 to_string(place),
                 a.defined() ? name_of(a.dtype()) : "undefined",
@@ -32,13 +34,12 @@ void require_elements(const char* what,
                       std::int64_t wanted,
                       const Place& place) {
   if (found == wanted) return;
-  throw Failure(
-      "{} at {}: the tensor has {} elements, {} are needed", what, to_string(place), found, wanted);
+  throw Failure("{} at {}: expected {} elements, found {}", what, to_string(place), wanted, found);
 }
 
 void require_rank(const char* what, int rank, int size, const Place& place) {
   if (rank >= 0 && rank < size) return;
-  throw Failure("{} at {}: there is no rank {} among {}", what, to_string(place), rank, size);
+  throw Failure("{} at {}: rank {} is out of range ({} ranks)", what, to_string(place), rank, size);
 }
 
 std::shared_ptr<PendingCollective> operation_of(CollectiveKind kind,
@@ -208,10 +209,10 @@ void Communicator::all_to_all(const Tensor& send, const Tensor& receive, Place p
   require_same_type("all_to_all", send, receive, place);
   require_elements("all_to_all", receive.elements(), send.elements(), place);
   require(send.elements() % size() == 0,
-          "all_to_all at {}: {} elements do not divide by {} ranks",
+          "all_to_all at {}: expected a multiple of {} elements, found {}",
           to_string(place),
-          send.elements(),
-          size());
+          size(),
+          send.elements());
   if (size() == 1) return receive.copy_from(send);
   group_->run(operation_on(
       *group_, CollectiveKind::all_to_all, send, receive, send.elements() / size(), place));

@@ -100,7 +100,7 @@ void LauncherProcess::watch() const {
     if (process != ::getpid()) started.push_back(open_process(process));
   remove_files_of(id_);
   // A daemon ends its ranks and itself when it is asked to. mpirun is, and waits on; asked again,
-  // Open MPI 4.1 crashes. To `longspan run` the signal tells that this is no rank's exit code.
+  // Open MPI 4.1 crashes. To `longspan launch` the signal tells that this is no rank's exit code.
   send_signal(daemon, is_mpirun(id_) ? SIGKILL : SIGTERM);
   if (!ends_within(daemon, time_to_leave)) send_signal(daemon, SIGKILL);
   for (const int process : started) send_signal(process, SIGKILL);

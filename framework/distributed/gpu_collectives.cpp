@@ -36,7 +36,7 @@ std::string shortage(const Communicator& world, const Device& device) {
   std::map<std::string, Machine> machines;
   const std::vector<std::string> places = places_of(world, device);
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    if (places[rank].empty()) return fmt::format("rank {} computes on the CPU", rank);
+    if (places[rank].empty()) return fmt::format("rank {} runs on the CPU", rank);
     const std::size_t end = places[rank].rfind('\n');
     Machine& machine = machines[places[rank].substr(0, end)];
     ++machine.ranks;
@@ -44,7 +44,7 @@ std::string shortage(const Communicator& world, const Device& device) {
   }
   for (const auto& [name, machine] : machines)
     if (std::ssize(machine.gpus) < machine.ranks)
-      return fmt::format("the {} ranks of {} compute on {} GPU{}, and NCCL needs one for each",
+      return fmt::format("NCCL requires a GPU per rank, found {} ranks on {} with {} GPU{}",
                          machine.ranks,
                          name.substr(0, name.find(' ')),
                          machine.gpus.size(),
@@ -57,7 +57,7 @@ std::string absence_of_nccl(const Communicator& world, const Device& device) {
   if (const std::string reason = shortage(world, device); !reason.empty()) return reason;
   const std::vector<std::string> answers = world.all_gather(nccl::unavailable_reason());
   for (std::size_t rank = 0; rank < answers.size(); ++rank)
-    if (!answers[rank].empty()) return fmt::format("on rank {} {}", rank, answers[rank]);
+    if (!answers[rank].empty()) return fmt::format("rank {}: {}", rank, answers[rank]);
   return "";
 }
 
@@ -76,12 +76,12 @@ GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, con
   if (wanted == GpuTransport::mpi)
     absence_ = "parallel.gpu_backend is mpi";
   else if (wanted == GpuTransport::automatic && mesh.world.size() == 1)
-    absence_ = "there is one rank";
+    absence_ = "the job has one rank";
   else
     absence_ = absence_of_nccl(mesh.world, device);
   if (!nccl()) {
     if (wanted != GpuTransport::nccl) return;
-    throw ConfigurationError("parallel.gpu_backend is nccl, but {}", absence_);
+    throw ConfigurationError("parallel.gpu_backend: nccl is not available: {}", absence_);
   }
   std::vector<Communicator> groups = {
       mesh.data, mesh.context, mesh.tensor, mesh.replicas, mesh.time};
@@ -115,12 +115,14 @@ void GpuCollectives::self_test(const Communicator& communicator, bool moves_rows
     const Tensor ones = Tensor::scalar(1, DType::f32, device_);
     communicator.all_reduce(ones, Reduction::sum);
     if (ones.item() != group.size())
-      throw RankError(
-          "NCCL adds {} ones on \"{}\" up to {}", group.size(), group.name, ones.item());
+      throw RankError("NCCL returned a wrong sum on \"{}\": expected {}, found {}",
+                      group.name,
+                      group.size(),
+                      ones.item());
     warm_up(communicator, moves_rows);
   } catch (const RankError& error) {
     if (group.nccl->error().empty()) throw;
-    throw RankError("{}; parallel.gpu_backend: mpi needs no NCCL", error.what());
+    throw RankError("{}; set parallel.gpu_backend to mpi to run without NCCL", error.what());
   }
 }
 
@@ -148,9 +150,11 @@ void GpuCollectives::connect(const Communicator& communicator) {
   nccl::Id id = {};
   if (group.rank == 0)
     if (const nccl::NcclStatus answer = nccl::make_id(id); !answer.error.empty())
-      throw RankError("NCCL cannot begin on \"{}\": {}; parallel.gpu_backend: mpi needs no NCCL",
-                      group.name,
-                      answer.error);
+      throw RankError(
+          "NCCL initialization failed on \"{}\": {}; set parallel.gpu_backend to mpi "
+          "to run without NCCL",
+          group.name,
+          answer.error);
   const std::string bytes = communicator.broadcast(std::string(id.begin(), id.end()), 0);
   std::memcpy(id.data(), bytes.data(), id.size());
   group.nccl = std::make_unique<NcclTransport>(device_, id, group.rank, group.size(), turns_);

@@ -1,4 +1,4 @@
-// What a job tells the process that started it, which is `longspan run`.
+// What a job tells the process that started it, which is `longspan launch`.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@ inline constexpr const char* launcher_variable = "LONGSPAN_LAUNCHER";
 
 // Where this variable is set a rank that ends the job writes a line of its own to standard error:
 // these words and its exit code. mpirun gives a code of its own where a machine cannot be reached.
-inline constexpr const char* end_variable = "LONGSPAN_TELLS_END";
+inline constexpr const char* end_variable = "LONGSPAN_REPORTS_END";
 inline constexpr std::string_view end_words = "longspan ends the job: ";
 
 // Writes that line where it is wanted.

@@ -127,11 +127,12 @@ std::optional<std::string> first_mismatch(const std::string& group,
       for (const RankLedger& ledger : ledgers)
         if (const LedgerRecord* record = ledger.find(sequence);
             record && record->hash != parties[0].record->hash)
-          return fmt::format("rank {} and rank {} differ before collective {} on \"{}\"",
-                             ledger.rank,
-                             parties[0].ranks[0],
-                             sequence,
-                             group);
+          return fmt::format(
+              "rank {} and rank {} called different collectives before collective {} on \"{}\"",
+              ledger.rank,
+              parties[0].ranks[0],
+              sequence,
+              group);
       continue;
     }
     std::string sentence = fmt::format("collective {} on \"{}\":", sequence, group);

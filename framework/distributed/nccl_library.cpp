@@ -26,7 +26,7 @@ void* open_library() {
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   // Sums that switches make differ from call to call (github.com/NVIDIA/nccl/issues/1497).
   setenv("NCCL_NVLS_ENABLE", "0", 0);
-  return open_cuda_library("libnccl.so.2", "collectives between GPUs", LONGSPAN_NCCL_LIBRARIES);
+  return open_cuda_library("libnccl.so.2", "GPU collectives", LONGSPAN_NCCL_LIBRARIES);
 }
 
 struct Library {
@@ -58,7 +58,7 @@ struct Library {
     }
     int found = 0;
     if (unavailable_reason.empty() && (version(&found) != ncclSuccess || found < oldest))
-      unavailable_reason = fmt::format("NCCL is version {}; {} or newer is needed", found, oldest);
+      unavailable_reason = fmt::format("NCCL {} or newer required, found {}", oldest, found);
     const char* const asked_for = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
     keeps_order =
         found >= oldest_in_order && asked_for != nullptr && std::strcmp(asked_for, "1") == 0;
@@ -69,7 +69,7 @@ struct Library {
     const auto find = [&](auto& function, const char* name) {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(opened, name));
       if (function == nullptr && unavailable_reason.empty())
-        unavailable_reason = fmt::format("NCCL has no {}", name);
+        unavailable_reason = fmt::format("NCCL has no function {}", name);
     };
     find(version, "ncclGetVersion");
     find(error_text, "ncclGetErrorString");

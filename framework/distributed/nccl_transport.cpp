@@ -9,8 +9,7 @@
 namespace longspan {
 namespace {
 
-constexpr const char* ended_while_left =
-    "it was ended, as this rank did not come back from a call into CUDA";
+constexpr const char* ended_while_left = "aborted: this rank did not return from a CUDA call";
 
 // Whether the GPU has come past it, as far as it can be known in that time: the question itself may
 // wait for a call into CUDA that another thread does not come back from.

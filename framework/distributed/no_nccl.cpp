@@ -3,7 +3,7 @@
 
 namespace longspan::nccl {
 
-std::string unavailable_reason() { return "this program was built without nccl.h"; }
+std::string unavailable_reason() { return "longspan was built without NCCL"; }
 
 namespace {
 

@@ -88,13 +88,13 @@ void Runtime::begin_mpi() {
   int ready = 0;
   MPI_Initialized(&ready);
   require(!ready || options_.joins_running_mpi,
-          "MPI is already running: a process has one Session in its life");
+          "MPI is already initialized; a process can create only one Session");
   int over = 0;
   MPI_Finalized(&over);
-  if (over) throw RankError("MPI was ended before it was needed: it cannot be started again");
+  if (over) throw RankError("MPI was finalized and cannot be initialized again");
   int level = 0;
   if (!ready && MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
-    throw RankError("MPI could not be started");
+    throw RankError("MPI initialization failed");
   mpi_ = true;
   ends_mpi_ = !ready;
 }
@@ -144,8 +144,8 @@ void Runtime::back_off(std::uint64_t idle) const {
 void Runtime::wait(Group& group, const PendingCollective& operation) {
   if (operation.done) return;
   if (group.failure) throw RankError("{}", *group.failure);
-  require(!finished_, "a collective was waited for after the end of the Session");
-  const Span span(words_of(group, operation, ActivityKind::wait));
+  require(!finished_, "waited for a collective after the end of the Session");
+  const Span span(words_of(group, operation, ActivityKind::idle));
   const auto began = Clock::now();
   wait_until([&] { return operation.done; },
              [&] {
@@ -248,19 +248,17 @@ std::string Runtime::diagnose(const Group& suspect,
     if (std::ranges::count(suspect.members, other) == 0) continue;
     ledgers.push_back(report.ledger);
     if (&suspect == &wait.group && report.ledger.entered() < wait.operation.sequence)
-      elsewhere += fmt::format("; rank {} has not come to it{}",
+      elsewhere += fmt::format("; rank {} has not reached it{}",
                                other,
-                               report.waiting.empty() ? "" : " and waits " + report.waiting);
+                               report.waiting.empty() ? "" : " and is waiting " + report.waiting);
   }
   if (const auto difference = first_mismatch(suspect.name, ledgers)) return *difference;
   std::string sentence;
   if (const std::string error = suspect.error(); !error.empty()) sentence = error + "; ";
   if (!silent.empty())
-    sentence += fmt::format("{} did not answer within {:g} s: {}; ",
+    sentence += fmt::format("{} did not respond within {:g} s (killed, stopped or hung); ",
                             name_ranks(silent),
-                            reply_timeout(),
-                            silent.size() == 1 ? "it was killed, stopped or hangs"
-                                               : "they were killed, stopped or hang");
+                            reply_timeout());
   return fmt::format("{}this rank waited {:.3g} s in collective {} on \"{}\" ({}){}",
                      sentence,
                      wait.waited.count(),
@@ -281,7 +279,7 @@ void Runtime::finish(NcclTransport& transport) {
 
 void Runtime::fail(Group& group, const PendingCollective& operation) {
   fail_collective(group, {group, operation, Seconds(0)}, true);
-  throw Failure("unreachable: a rank gave up and went on");
+  throw Failure("internal error: a rank continued after a failed collective");
 }
 
 bool Runtime::claim_error_report() {

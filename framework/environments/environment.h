@@ -50,7 +50,7 @@ struct Episode {
 // situation to situation until it ends. What happens is a function of the random numbers of the
 // episode, which are the same in all its calls, and of the actions.
 struct Environment {
-  std::string description;           // "corridor of length 10"
+  std::string description;           // "T-maze of length 10"
   std::vector<std::string> actions;  // sorted
   std::int64_t steps = 0;            // of an episode, at most
   std::size_t numbers = 0;           // of a Situation

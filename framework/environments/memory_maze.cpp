@@ -114,10 +114,10 @@ Environment maze_of(std::int64_t side, std::int64_t steps) {
 EnvironmentKind memory_maze() {
   return {.name = "memory_maze",
           .documentation =
-              "cells, seen as small letters, are walked through until the hidden one is met, a "
-              "capital letter, which gives 1; then the walk begins again elsewhere, and asked for "
-              "is each move towards it, along the row first. It is wanted that the place is found "
-              "again",
+              "a walk through cells, seen as lower-case letters, to the hidden goal, an upper-case "
+              "letter, which gives reward 1; then the walk restarts elsewhere, and the expert "
+              "action is each move towards the goal, along the row first. The task is to remember "
+              "the goal",
           .numbers = {{"side", "cells along a side of the square", 4, 2, most_lettered_side},
                       {"steps", "steps of an episode", 80, 2, 1 << 20}},
           .make = [](const EnvironmentNumbers& numbers) {

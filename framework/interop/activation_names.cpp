@@ -43,12 +43,12 @@ std::string from_hf_activation(const ModelConfig& config,
   if (found != activations.end()) return found->here;
   std::vector<std::string> names;
   for (const NamedActivation& each : activations) names.emplace_back(each.there);
-  config.throw_data_error(key, fmt::format("found {}; wanted {}", quote(there), join_or(names)));
+  config.throw_data_error(key, fmt::format("expected {}, found {}", join_or(names), quote(there)));
 }
 
 std::string gated_activation(const std::string& inner) {
   const auto found = std::ranges::find(gated_activations, inner, &GatedActivation::inner);
-  require(found != gated_activations.end(), "{} has no gated form", inner);
+  require(found != gated_activations.end(), "activation {} has no gated variant", inner);
   return found->gated;
 }
 

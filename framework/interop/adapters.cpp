@@ -154,12 +154,13 @@ void export_adapters(const Checkpoint& checkpoint,
   const std::vector<TensorPair> pairs = architecture.tensors(values);
   const std::vector<JoinedAdapter> adapters = joined_adapters(checkpoint, pairs);
   if (adapters.empty())
-    throw ConfigurationError("--adapters: {} has none; leave it out for the whole model",
-                             checkpoint.path().string());
+    throw ConfigurationError(
+        "--adapter-only: {} has no adapters; omit it to export the whole model",
+        checkpoint.path().string());
   if (!values.texts("training.lora.modules_to_save").empty())
     throw ConfigurationError(
-        "--adapters: training.lora.modules_to_save is {}, and such weights are not written with "
-        "adapters; leave it out for the whole model",
+        "--adapter-only cannot be combined with training.lora.modules_to_save: {}; omit it to "
+        "export the whole model",
         values.text("training.lora.modules_to_save"));
   const auto name = [](const JoinedAdapter& each, const char* part) {
     return fmt::format("base_model.model.{}.{}.weight", each.module, part);

@@ -15,12 +15,12 @@ constexpr std::int64_t first_position = 2;
 // Of versions before 4, which made other functions of them.
 void refuse_other_functions(const ModelConfig& config) {
   config.require_encoder_and_decoder();
-  config.require_flag("tie_word_embeddings", true, "source, target and output have one table");
-  config.require_flag("normalize_embedding", true, "what the first layers read is normed");
-  config.require_flag("normalize_before", false, "norms stand behind the sublayers");
-  config.require_flag("add_final_layer_norm", false, "no norm is on top of norms");
-  config.require_flag("static_position_embeddings", false, "positions are learned");
-  config.require_flag("do_blenderbot_90_layernorm", false, "norms stand behind the sublayers");
+  config.require_flag("tie_word_embeddings", true, "source, target and output share one embedding");
+  config.require_flag("normalize_embedding", true, "embeddings are normalized");
+  config.require_flag("normalize_before", false, "norms follow the sublayers");
+  config.require_flag("add_final_layer_norm", false, "there is no final norm");
+  config.require_flag("static_position_embeddings", false, "position embeddings are learned");
+  config.require_flag("do_blenderbot_90_layernorm", false, "norms follow the sublayers");
   config.require_flag("add_bias_logits", false, "logits have no bias");
   if (config.has("extra_pos_embeddings"))
     config.integer("extra_pos_embeddings", first_position, first_position);
@@ -33,11 +33,11 @@ std::int64_t alike(const ModelConfig& config, const std::string& name, std::int6
   if (const std::int64_t other = config.integer(decoder, 1, least_below); other != count)
     config.throw_data_error(
         decoder,
-        fmt::format("found {}; wanted {}, as \"{}\" says: encoder and decoder are alike "
-                    "but for their layers",
-                    other,
+        fmt::format("expected {}, as in \"{}\", found {} (encoder and decoder differ only in their "
+                    "number of layers)",
                     count,
-                    encoder));
+                    encoder,
+                    other));
   return count;
 }
 
@@ -50,14 +50,14 @@ void read_dropouts(const ModelConfig& config, ImportedConfig& meaning) {
       fmt::format("{}", config.number("attention_dropout", 0, of_dropout)));
   if (hidden != dropout)
     meaning.remarks.push_back(
-        fmt::format("\"activation_dropout\" is {} and \"dropout\" {}: in training model.dropout is "
-                    "the latter, for the hidden layers of feed-forward layers too",
+        fmt::format("\"activation_dropout\" is {}, but \"dropout\" is {}: in training, "
+                    "model.dropout uses the latter inside feed-forward layers too",
                     hidden,
                     dropout));
   for (const char* const key : {"encoder_layerdrop", "decoder_layerdrop"})
     if (const double share = config.number(key, 0, of_dropout); share > 0)
       meaning.remarks.push_back(
-          fmt::format("\"{}\" is {}: in training no layers are left out here", key, share));
+          fmt::format("\"{}\" is {}: LayerDrop is not applied in training", key, share));
 }
 
 void read_ids(const ModelConfig& config, std::int64_t vocabulary, ImportedConfig& meaning) {
@@ -88,7 +88,7 @@ ImportedConfig read(const ModelConfig& config) {
   if (width % heads != 0)
     config.throw_data_error(
         "encoder_attention_heads",
-        fmt::format("found {}, which does not divide d_model, {}", heads, width));
+        fmt::format("expected a divisor of d_model ({}), found {}", width, heads));
   const std::int64_t vocabulary = config.integer("vocab_size", 1, std::int64_t{1} << 31);
   const std::int64_t positions = config.integer("max_position_embeddings", 2, 1 << 28);
   ImportedConfig meaning;

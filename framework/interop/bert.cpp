@@ -54,16 +54,16 @@ void remark_dropouts(const BertKind& kind,
   const double of_head = config.number("classifier_dropout", dropout, of_dropout);
   if (of_head != dropout)
     meaning.remarks.push_back(
-        fmt::format("\"classifier_dropout\" is {} and \"hidden_dropout_prob\" {}: model.dropout is "
-                    "the latter, for both",
+        fmt::format("\"classifier_dropout\" is {}, but \"hidden_dropout_prob\" is {}: "
+                    "model.dropout uses the latter for both",
                     of_head,
                     dropout));
   if (dropout == 0) return;
   const bool before = head == Head::classes && !kind.after_padding;
   meaning.remarks.push_back(
-      fmt::format("in training model.dropout drops the hidden layers of feed-forward layers{} "
-                  "too, which {} does not",
-                  before ? " and what the pooler reads" : "",
+      fmt::format("in training, model.dropout also applies inside feed-forward layers{}; {} does "
+                  "not apply it there",
+                  before ? " and to the input of the pooler" : "",
                   kind.name));
 }
 
@@ -71,7 +71,7 @@ void read_positions(const BertKind& kind, const ModelConfig& config, ModelSettin
   if (config.has("position_embedding_type") && config.text("position_embedding_type") != "absolute")
     config.throw_data_error(
         "position_embedding_type",
-        fmt::format("found {}; wanted absolute", quote(config.text("position_embedding_type"))));
+        fmt::format("expected absolute, found {}", quote(config.text("position_embedding_type"))));
   std::int64_t first = 0;
   if (kind.after_padding)
     first = 1 + (config.has("pad_token_id") ? config.integer("pad_token_id", 0, 1 << 16) : 1);

@@ -81,15 +81,15 @@ void read_heads(const LlamaKind& kind,
   if (heads % key_heads != 0)
     config.throw_data_error(
         "num_key_value_heads",
-        fmt::format("found {}, which does not divide num_attention_heads, {}", key_heads, heads));
+        fmt::format("expected a divisor of num_attention_heads ({}), found {}", heads, key_heads));
   std::int64_t dim = kind.head_width;
   if (config.has("head_dim")) dim = config.integer("head_dim", 1, 1 << 16);
   if ((dim == 0 || kind.heads_divide) && width % heads != 0)
     config.throw_data_error("num_attention_heads",
-                            fmt::format("found {}, which does not divide hidden_size, {}{}",
-                                        heads,
+                            fmt::format("expected a divisor of hidden_size ({}), found {}{}",
                                         width,
-                                        kind.heads_divide ? "" : ", and there is no head_dim"));
+                                        heads,
+                                        kind.heads_divide ? "" : "; set head_dim"));
   if (dim == 0) dim = width / heads;
   settings.emplace_back("model.num_attention_heads", fmt::format("{}", heads));
   if (key_heads != heads)
@@ -115,8 +115,8 @@ ImportedConfig read(const LlamaKind& kind, const ModelConfig& config) {
   // "max_position_embeddings".
   config.ignore_keys({"pretraining_tp", "is_llama_config", "max_sequence_length"});
   config.require_number("partial_rotary_factor", 1, "all features of a head are rotated");
-  config.require_flag("use_mrope", false, "a position is one number");
-  config.require_flag("rope_interleaved", false, "the halves of a head's features are turned");
+  config.require_flag("use_mrope", false, "positions are one-dimensional");
+  config.require_flag("rope_interleaved", false, "the two halves of a head are rotated");
   const std::int64_t width = config.integer("hidden_size", 1, most);
   const std::int64_t layers = config.integer("num_hidden_layers", 1, 1 << 16);
   const std::int64_t positions = config.integer("max_position_embeddings", 2, max_positions);
@@ -154,9 +154,7 @@ ImportedConfig read(const LlamaKind& kind, const ModelConfig& config) {
   read_windows(config, kind.windows, layers, kind.window, settings);
   if (segment < positions)
     meaning.remarks.push_back(fmt::format(
-        "data.seq_length is {}, of the {} positions that \"max_position_embeddings\" allows",
-        segment,
-        positions));
+        "data.seq_length is {} (\"max_position_embeddings\" allows {})", segment, positions));
   config.finish();
   return meaning;
 }

@@ -23,7 +23,7 @@ struct NumberRange {
   const char* text = "a number";
 };
 inline constexpr NumberRange from_0 = {.least = 0, .text = "at least 0"};
-inline constexpr NumberRange above_0 = {.least = 1e-300, .text = "more than 0"};
+inline constexpr NumberRange above_0 = {.least = 1e-300, .text = "a number above 0"};
 inline constexpr NumberRange from_1 = {.least = 1, .text = "at least 1"};
 inline constexpr NumberRange of_dropout = {
     .least = 0, .below = 1, .text = "at least 0 and less than 1"};

@@ -60,7 +60,7 @@ void pass_over_other_kinds(const ModelConfig& rope) {
   if (rope.has("rope_type") || rope.has("type")) rope.ignore_keys({"factor"});
   rope.require_number("partial_rotary_factor", 1, "all features of a head are rotated");
   rope.require_number("attn_factor", 1, "\"attention_factor\" scales scores");
-  rope.require_number("extrapolation_factor", 1, "high frequencies are kept");
+  rope.require_number("extrapolation_factor", 1, "high frequencies are not interpolated");
 }
 
 const Scaling& scaling_of(const ModelConfig& rope) {
@@ -75,7 +75,7 @@ const Scaling& scaling_of(const ModelConfig& rope) {
     if (name == each.there) return each;
     names.emplace_back(each.there);
   }
-  rope.throw_data_error(key, fmt::format("found {}; wanted {}", quote(name), join_or(names)));
+  rope.throw_data_error(key, fmt::format("expected {}, found {}", join_or(names), quote(name)));
 }
 
 std::string numbers_text(const std::vector<double>& numbers) {
@@ -110,7 +110,7 @@ ModelSettings read_scaling(const ModelConfig& rope, std::int64_t positions) {
           ? static_cast<double>(rope.integer("original_max_position_embeddings", 2, max_positions))
           : static_cast<double>(positions);
   if (scaling.factor && !rope.has("factor"))
-    rope.throw_data_error("factor", "found nothing; wanted a number");
+    rope.throw_data_error("factor", "expected a number, found nothing");
   // Phi 3 and others leave it out.
   const double factor = rope.number("factor", static_cast<double>(positions) / original, from_1);
   say("model.rope.scaling.factor", factor);
@@ -120,7 +120,7 @@ ModelSettings read_scaling(const ModelConfig& rope, std::int64_t positions) {
   if (scaling.attention) attention = attention_factor(rope, kind == "yarn", factor);
   if (attention) say("model.rope.scaling.attention_factor", *attention);
   if (kind == "yarn") {
-    rope.require_flag("truncate", true, "the ramp begins and ends at whole pairs");
+    rope.require_flag("truncate", true, "ramp bounds are rounded to whole pairs");
     for (const NamedNumber& each : yarn_numbers)
       say(each.here, rope.number(each.there, each.otherwise, above_0));
   }
@@ -168,8 +168,7 @@ void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings&
   const bool newer = config.has("rope_parameters");
   const bool scaled = config.has("rope_scaling");
   if (newer && scaled)
-    config.throw_data_error("rope_scaling",
-                            "is there beside \"rope_parameters\"; wanted one of them");
+    config.throw_data_error("rope_scaling", "cannot be combined with \"rope_parameters\"");
   const double base = config.number("rope_theta", 10000, from_1);
   const auto say_base = [&](double found) {
     settings.emplace_back("model.rope.theta", fmt::format("{}", found));

@@ -27,10 +27,10 @@ inline std::int64_t encoder_layers_of(const ModelValues& values) {
 inline void note_generation_settings(const ModelConfig& config, ImportedConfig& meaning) {
   const std::vector<std::string> wishes = unsupported_generation_settings(config);
   if (wishes.empty()) return;
-  meaning.remarks.push_back(fmt::format(
-      "{}: how results are searched for there; longspan generate and evaluate do as their own "
-      "options say (--beam, --length-penalty, --longest-beyond)",
-      fmt::join(wishes, ", ")));
+  meaning.remarks.push_back(
+      fmt::format("{}: ignored; longspan generate and evaluate use --beam, --length-penalty and "
+                  "--max-extra-length",
+                  fmt::join(wishes, ", ")));
 }
 
 }  // namespace longspan

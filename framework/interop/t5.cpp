@@ -26,12 +26,12 @@ void read_feed_forward(const ModelConfig& config, ModelSettings& settings) {
   if (is_gated && name == "gelu") name = "gelu_new";
   const std::string activation = from_hf_activation(config, key, name);
   // What is derived from it, and saved too.
-  config.require_flag("is_gated_act", is_gated, fmt::format("\"{}\" says so", key));
+  config.require_flag("is_gated_act", is_gated, fmt::format("as in \"{}\"", key));
   if (config.has("dense_act_fn") && from_hf_activation(config, "dense_act_fn") != activation)
     config.throw_data_error(
         "dense_act_fn",
         fmt::format(
-            "found {}; wanted {}, as \"{}\" says", quote(config.text("dense_act_fn")), name, key));
+            "expected {}, as in \"{}\", found {}", name, key, quote(config.text("dense_act_fn"))));
   settings.emplace_back("model.activation", is_gated ? gated_activation(activation) : activation);
 }
 
@@ -64,7 +64,7 @@ void read_dropout(const ModelConfig& config, ImportedConfig& meaning) {
   meaning.settings.emplace_back("model.attention.dropout", dropout);
   if (dropout != "0")
     meaning.remarks.push_back(
-        "in training T5 drops what its last norms give too, which model.dropout does not");
+        "in training, model.dropout does not apply after the final norms; T5 applies it there");
 }
 
 ImportedConfig read(const ModelConfig& config) {
@@ -124,7 +124,7 @@ std::string feed_forward_there(const ModelValues& values) {
 
 nlohmann::ordered_json write(const ModelValues& values) {
   if (!values.is("model.position_embedding_type", "relative_bias"))
-    throw ConfigurationError("model.position_embedding_type is {}, and T5 knows only relative_bias",
+    throw ConfigurationError("T5 requires model.position_embedding_type: relative_bias, found {}",
                              values.text("model.position_embedding_type"));
   const std::int64_t width = values.integer("model.hidden_size");
   const std::int64_t heads = values.integer("model.num_attention_heads");

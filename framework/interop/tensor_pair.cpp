@@ -56,17 +56,17 @@ void copy_part(const TensorPair& pair,
 Shape hf_shape(const TensorPair& pair, const std::vector<Shape>& here) {
   const Shape whole = here.front().with(0, rows_before(here, here.size()));
   for (const Shape& shape : here)
-    require(shape.with(0, whole[0]) == whole, "\"{}\" is of parts of other shapes", pair.hf_name);
+    require(shape.with(0, whole[0]) == whole, "\"{}\": shapes of its parts differ", pair.hf_name);
   if (!pair.shape.empty()) {
     const Shape other(pair.shape);
     require(here.size() == 1 && other.elements() == whole.elements() &&
                 pair.orientation == Orientation::same,
-            "\"{}\" has other elements here",
+            "\"{}\": number of elements differs",
             pair.hf_name);
     return other;
   }
   if (pair.orientation == Orientation::same) return whole;
-  require(whole.dimensions() == 2, "\"{}\" is no matrix", pair.hf_name);
+  require(whole.dimensions() == 2, "\"{}\" is not a matrix", pair.hf_name);
   return {whole[1], whole[0]};
 }
 

@@ -11,7 +11,7 @@ namespace longspan {
 template <typename F>
 decltype(auto) with_accumulator_type(DType dtype, F&& f) {
   if (dtype != DType::f64 && dtype != DType::f32)
-    throw Failure("sums are f32 or f64, found {}", name_of(dtype));
+    throw Failure("expected f32 or f64 sums, found {}", name_of(dtype));
   return dtype == DType::f64 ? f(TypeTag<double>{}) : f(TypeTag<float>{});
 }
 

@@ -9,13 +9,13 @@ namespace longspan {
 inline void require_tensor(
     const char* kernel, const char* name, const Tensor& found, const Shape& shape, DType dtype) {
   require(found.defined() && found.shape() == shape && found.dtype() == dtype,
-          "{}: {} is {} {}, wanted {} {}",
+          "{}: expected {} {} {}, found {} {}",
           kernel,
           name,
-          found.defined() ? name_of(found.dtype()) : "nothing",
-          found.defined() ? found.shape().to_string() : "",
           name_of(dtype),
-          shape.to_string());
+          shape.to_string(),
+          found.defined() ? name_of(found.dtype()) : "nothing",
+          found.defined() ? found.shape().to_string() : "");
 }
 
 }  // namespace longspan

@@ -55,7 +55,7 @@ const char* name_of(BleuTokens tokens) {
 void BleuSums::add(std::string_view hypothesis,
                    std::span<const std::string> references,
                    BleuTokens tokens) {
-  require(!references.empty(), "BLEU: a sentence has no reference");
+  require(!references.empty(), "BLEU requires a reference for every sentence");
   std::vector<std::string_view> texts = {hypothesis};
   texts.insert(texts.end(), references.begin(), references.end());
   const std::vector<Items> items = items_of(texts, tokens);

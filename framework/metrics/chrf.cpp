@@ -60,7 +60,7 @@ double score_of(const Orders& orders, double beta) {
 }  // namespace
 
 void ChrfSums::add(std::string_view hypothesis, std::span<const std::string> references) {
-  require(!references.empty(), "chrF: a sentence has no reference");
+  require(!references.empty(), "chrF requires a reference for every sentence");
   WordNumbers numbers;
   const bool with_words = word_orders() > 0;
   const Items letters = letters_of(hypothesis);

@@ -36,7 +36,7 @@ Edits edits_between(const std::vector<std::string_view>& reference,
 
 void ErrorRate::add(const std::vector<std::string_view>& hypothesis,
                     std::span<const std::vector<std::string_view>> references) {
-  require(!references.empty(), "an error rate: a sequence has no reference");
+  require(!references.empty(), "an error rate requires a reference for every sequence");
   Edits best;
   std::int64_t length = -1;
   for (const auto& reference : references) {

@@ -26,9 +26,9 @@ struct Likelihood {
 inline std::vector<MetricValue> metric_values(const Likelihood& likelihood) {
   const double loss = likelihood.nats / static_cast<double>(likelihood.tokens);
   const double bits = likelihood.nats / std::log(2.0);
-  return {{"loss", loss, "nats a token"},
+  return {{"loss", loss, "nats per token"},
           {"perplexity", std::exp(loss), ""},
-          {"bits_per_byte", bits / static_cast<double>(likelihood.bytes), "bits a byte"}};
+          {"bits_per_byte", bits / static_cast<double>(likelihood.bytes), "bits per byte"}};
 }
 
 }  // namespace longspan

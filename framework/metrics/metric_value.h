@@ -9,7 +9,7 @@ namespace longspan {
 struct MetricValue {
   std::string name;  // "bleu", "word_error_rate", "f1/PERSON"
   double value = 0;
-  std::string unit = {};  // "percent", "tokens", "bits a byte", ...; empty for a plain number
+  std::string unit = {};  // "percent", "tokens", "bits per byte", ...; empty for a plain number
   bool is_count = false;  // a whole number
 
   friend bool operator==(const MetricValue&, const MetricValue&) = default;

@@ -82,7 +82,7 @@ std::string span_remark(const std::vector<std::string>& tags) {
   if (!affix) return "";
   if (!span_scheme_of(tags))
     return *affix == SpanScheme::suffix
-               ? "no span F1: tags with L or U must have them as a prefix, as in \"U-PER\""
+               ? "no span F1: expected L or U as a prefix of tags, as in \"U-PER\""
                : "no span F1: tags mix L or U of BILOU with E or S of BIOES";
   std::string strays;
   for (const std::string& tag : tags) {
@@ -92,7 +92,7 @@ std::string span_remark(const std::vector<std::string>& tags) {
   }
   if (strays.empty()) return "";
   return fmt::format(
-      "tags without a prefix such as B- or I-: {}; span F1 counts them as seqeval does",
+      "tags without a prefix such as B- or I-: {}; span F1 counts them as in seqeval",
       truncated(strays, 100));
 }
 
@@ -147,7 +147,7 @@ std::vector<TagSpan> SpanTags::spans_of(std::span<const std::int64_t> ids) const
   std::vector<Tag> tags;
   tags.reserve(ids.size() + 1);
   for (const std::int64_t id : ids) {
-    require(id < std::ssize(tags_), "spans: tag {} of {}", id, tags_.size());
+    require(id < std::ssize(tags_), "spans: tag {} is out of range ({} tags)", id, tags_.size());
     tags.push_back(id < 0 ? outside_ : tags_[static_cast<std::size_t>(id)]);
   }
   if (scheme_ == SpanScheme::bilou) return bilou_spans(tags);
@@ -182,7 +182,7 @@ void SpanScores::add(const SpanTags& tags,
                      std::span<const std::int64_t> predicted,
                      std::span<const std::int64_t> labels) {
   require(predicted.size() == labels.size(),
-          "spans: {} predictions for {} labels",
+          "spans: expected as many predictions as labels, found {} and {}",
           predicted.size(),
           labels.size());
   std::vector<std::int64_t> found, right;
@@ -197,7 +197,7 @@ void SpanScores::add(const SpanTags& tags,
 std::vector<MetricValue> metric_values(const SpanScores& scores,
                                        const std::vector<std::string>& types) {
   require(types.size() == scores.types().size(),
-          "spans: {} names for {} types",
+          "spans: expected as many names as types, found {} and {}",
           types.size(),
           scores.types().size());
   const RetrievalCounts total = scores.total();

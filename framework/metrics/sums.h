@@ -22,7 +22,7 @@ void append_sums(const Metric& metric, std::vector<double>& sums) {
 template <typename Metric>
 std::span<const double> take_sums(Metric& metric, std::span<const double> sums) {
   Metric::each_sum(metric, [&](auto& sum) {
-    require(!sums.empty(), "a metric was to be read from fewer sums than it has");
+    require(!sums.empty(), "expected more sums for the metrics");
     sum = static_cast<std::remove_reference_t<decltype(sum)>>(sums.front());
     sums = sums.subspan(1);
   });

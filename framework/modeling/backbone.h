@@ -81,7 +81,7 @@ class Backbone {
   // What Reading::guessed has: the scaled embeddings [n, width] of weights [n, this rank's part of
   // the vocabulary]. Collective over the tensor ranks. Nothing is recorded.
   virtual Tensor mixed_embeddings(const Tensor& /*weights*/) const {
-    throw Failure("this family reads no mean of embeddings");
+    throw Failure("this family does not support mean embeddings as decoder input");
   }
 
   // Whether it can read on from kept keys (Pass::kept), a few positions at a time.

@@ -88,7 +88,7 @@ class Classes : public OutputHead {
 
 OutputHeadFactory classification_head() {
   return [](const Scope& scope, const Backbone& body, const ModelBuildOptions& setting) {
-    require(setting.classes > 0, "a readout of classes has no classes");
+    require(setting.classes > 0, "a classification head requires at least 1 class");
     return std::make_unique<Classes>(scope.child("output"), body.end(), setting);
   };
 }

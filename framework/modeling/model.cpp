@@ -44,7 +44,7 @@ void add_losses(Losses& sum, Losses&& more) {
   }
   for (LossTerm& term : more.terms) {
     const auto same = std::ranges::find(sum.terms, term.name, &LossTerm::name);
-    require(same != sum.terms.end(), "the first of several passes has no term `{}`", term.name);
+    require(same != sum.terms.end(), "the first pass has no loss term `{}`", term.name);
     same->values = add(same->values, term.values);
   }
 }

@@ -29,7 +29,7 @@ class OutputHead {
   virtual Tensor predictions(const BackboneOutput&,
                              const ModelInput&,
                              const ForwardContext&) const {
-    throw Failure("this readout makes no choices");
+    throw Failure("this head does not implement predictions()");
   }
   // This rank's part of the scores' last axis.
   virtual const ShardRange& part() const = 0;

@@ -122,8 +122,7 @@ OutputHeadFactory pixel_head() {
     const OutputHeadSpec end = body.end();
     if (!end.pixels)
       throw ConfigurationError(
-          "run.task: image_generation needs a family that predicts the values of images; "
-          "model.family: image_transformer does");
+          "run.task: image_generation requires model.family: image_transformer");
     if (end.mixtures > 0) return std::make_unique<Mixtures>(scope.child("output"), end, setting);
     return std::make_unique<Categories>(scope.child("output"), end, setting);
   };

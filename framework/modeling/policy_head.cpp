@@ -131,7 +131,7 @@ class Policy : public OutputHead {
 
 OutputHeadFactory policy_head() {
   return [](const Scope& scope, const Backbone& body, const ModelBuildOptions& setting) {
-    require(setting.classes > 0, "a policy has no actions");
+    require(setting.classes > 0, "a policy head requires at least 1 action");
     return std::make_unique<Policy>(scope, body.end(), setting);
   };
 }

@@ -14,17 +14,18 @@ struct PolicyOptions {
 inline void declare(OptionTable& table, PolicyOptions& options) {
   table.add("ppo.clip_range",
             options.clip,
-            "how far the probability of an action may move from what it was when it was taken, as "
-            "a part of it, before an advantage counts for no more",
+            "clipping range of the probability ratio between the new and the old policy. Only "
+            "with run.task: reinforcement_learning",
             more_than(0.0),
             at_most(1.0));
   table.add("ppo.vf_coef",
             options.value_weight,
-            "weight of the squared error of the values, halved",
+            "weight of the value loss, half the squared error. Only with run.task: "
+            "reinforcement_learning",
             at_least(0.0));
   table.add("ppo.ent_coef",
             options.entropy_weight,
-            "weight of the policy's entropy, which keeps it trying",
+            "weight of the entropy bonus. Only with run.task: reinforcement_learning",
             at_least(0.0));
 }
 

@@ -245,19 +245,18 @@ double ScheduledSampling::gold_share(std::int64_t step) const {
 std::string problem_of(const ScheduledSampling& options) {
   if (options.mixing == ScheduledSamplingMethod::none) return "";
   if (options.mixing != ScheduledSamplingMethod::two_pass && !is_a_word(options.guess))
-    return "training.scheduled_sampling.prediction is a mean of embeddings, which "
-           "training.scheduled_sampling.method: two_pass "
-           "reads alone; set it to sample or argmax";
+    return "training.scheduled_sampling.prediction: mean embeddings require "
+           "training.scheduled_sampling.method: two_pass; set it to sample or argmax";
   const double decay = options.decays();
   if (options.schedule == GoldProbabilitySchedule::exponential && decay > 1)
     return fmt::format(
-        "training.scheduled_sampling.decay is {}; training.scheduled_sampling.schedule: "
-        "exponential wants at most 1",
+        "training.scheduled_sampling.decay: expected at most 1 with "
+        "training.scheduled_sampling.schedule: exponential, found {}",
         decay);
   if (options.schedule == GoldProbabilitySchedule::inverse_sigmoid && decay < 1)
     return fmt::format(
-        "training.scheduled_sampling.decay is {}; training.scheduled_sampling.schedule: "
-        "inverse_sigmoid wants at least 1",
+        "training.scheduled_sampling.decay: expected at least 1 with "
+        "training.scheduled_sampling.schedule: inverse_sigmoid, found {}",
         decay);
   return "";
 }
@@ -321,7 +320,7 @@ void warn_of_unread(OptionTable& table, const ScheduledSampling& options) {
       "training.scheduled_sampling.num_passes",
       "training.scheduled_sampling.method is not parallel",
       [](const ScheduledSampling& of) { return of.mixing == ScheduledSamplingMethod::parallel; });
-  constexpr const char* other = "training.scheduled_sampling.schedule is one that does not read it";
+  constexpr const char* other = "training.scheduled_sampling.schedule does not use it";
   for (const char* const key : {"training.scheduled_sampling.initial_gold_prob",
                                 "training.scheduled_sampling.min_gold_prob"})
     unless(key, other, [](const ScheduledSampling& of) {
@@ -343,18 +342,19 @@ void declare(OptionTable& table, ScheduledSampling& options) {
   table.add(
       "training.scheduled_sampling.method",
       options.mixing,
-      "with run.task: translation, whether training reads in place of some true words what "
-      "the model would say: asked once a word (Bengio et al. 2015), once in all (Mihaylova & "
-      "Martins 2019), or training.scheduled_sampling.num_passes times (Duckworth et al. 2019)",
+      "scheduled sampling: none, sequential (one pass per token, Bengio et al. 2015), two_pass "
+      "(one pass, Mihaylova and Martins 2019) or parallel (training.scheduled_sampling.num_passes "
+      "passes, Duckworth et al. 2019). Only with run.task: translation",
       {{"none", ScheduledSamplingMethod::none},
        {"sequential", ScheduledSamplingMethod::sequential},
        {"two_pass", ScheduledSamplingMethod::two_pass},
        {"parallel", ScheduledSamplingMethod::parallel}});
   table.add("training.scheduled_sampling.prediction",
             options.guess,
-            "what is read of its scores: a word that is drawn, or the likeliest; with two_pass "
-            "also a mean of embeddings by their softmax, the same with Gumbel noise, of the five "
-            "likeliest words, or by their sparsemax",
+            "decoder input made of the predictions: sample or argmax (a token); with two_pass "
+            "also softmax, gumbel (softmax with Gumbel noise), top5 (softmax of the five most "
+            "likely) or sparsemax (a mean of embeddings). Only with "
+            "training.scheduled_sampling.method other than none",
             {{"sample", ScheduledSamplingPrediction::sample},
              {"argmax", ScheduledSamplingPrediction::argmax},
              {"softmax", ScheduledSamplingPrediction::softmax},
@@ -363,35 +363,48 @@ void declare(OptionTable& table, ScheduledSampling& options) {
              {"sparsemax", ScheduledSamplingPrediction::sparsemax}});
   table.add("training.scheduled_sampling.temperature",
             options.temperature,
-            "what logits are divided by before: below 1 sharpens, above 1 flattens",
+            "temperature of the prediction, which divides the logits. Only with "
+            "training.scheduled_sampling.prediction other than argmax",
             more_than(0.0));
   table.add("training.scheduled_sampling.num_passes",
             options.passes,
-            "with training.scheduled_sampling.method: parallel, how often the model is asked",
+            "number of prediction passes. Only with training.scheduled_sampling.method: parallel",
             between(1, 1 << 16));
   table.add("training.scheduled_sampling.schedule",
             options.schedule,
-            "the share of true words at step i, from 0: max(min_gold_prob, initial_gold_prob "
-            "- decay i); decay^i; k / (k + exp(i / k)) with k decay; or 1 - max_sampling_prob "
-            "0.001^(max(0, w - i) / w) with w warmup_steps",
+            "probability of feeding the gold token at step i, from 0: linear, max(min_gold_prob, "
+            "initial_gold_prob - decay i); exponential, decay^i; inverse_sigmoid, k / (k + exp(i "
+            "/ k)) with k = decay; or warmup, 1 - max_sampling_prob 0.001^(max(0, w - i) / w) "
+            "with w = warmup_steps. Only with training.scheduled_sampling.method other than none",
             {{"linear", GoldProbabilitySchedule::linear},
              {"exponential", GoldProbabilitySchedule::exponential},
              {"inverse_sigmoid", GoldProbabilitySchedule::inverse_sigmoid},
              {"warmup", GoldProbabilitySchedule::warmup}});
   table.add("training.scheduled_sampling.initial_gold_prob",
             options.start,
-            "as training.scheduled_sampling.schedule says",
+            "initial probability of feeding the gold token. Only with "
+            "training.scheduled_sampling.schedule: linear",
             at_least(0.0));
-  table.add("training.scheduled_sampling.min_gold_prob", options.least, "likewise", between(0, 1));
+  table.add("training.scheduled_sampling.min_gold_prob",
+            options.least,
+            "lowest probability of feeding the gold token, 0 to 1. Only with "
+            "training.scheduled_sampling.schedule: linear",
+            between(0, 1));
   table.add("training.scheduled_sampling.decay",
             options.decay,
-            "likewise; none: 1e-4 (linear), 0.9999 (exponential) or 1000 (inverse_sigmoid)",
+            "decay of the schedule; none: 1e-4 for linear, 0.9999 for exponential, 1000 for "
+            "inverse_sigmoid. Only with training.scheduled_sampling.schedule: linear, exponential "
+            "or inverse_sigmoid",
             at_least(0.0));
-  table.add(
-      "training.scheduled_sampling.max_sampling_prob", options.most, "likewise", between(0, 1));
+  table.add("training.scheduled_sampling.max_sampling_prob",
+            options.most,
+            "highest probability of feeding a predicted token, 0 to 1. Only with "
+            "training.scheduled_sampling.schedule: warmup",
+            between(0, 1));
   table.add("training.scheduled_sampling.warmup_steps",
             options.warmup,
-            "likewise, in steps",
+            "steps until the highest probability of feeding a predicted token. Only with "
+            "training.scheduled_sampling.schedule: warmup",
             at_least(1));
   warn_of_unread(table, options);
   table.check({"training.scheduled_sampling.prediction",

@@ -53,7 +53,7 @@ class PairReadout : public OutputHead {
     if (!options_.copies) return;
     if (setting.smoothing.share > 0)
       throw ConfigurationError(
-          "copying from the source has one target for each word, found label smoothing of {}",
+          "model.use_pointer_generator cannot be combined with training.label_smoothing, found {}",
           setting.smoothing.share);
     gate_.emplace(scope.child("copy"), body.end());
   }
@@ -78,7 +78,7 @@ class PairReadout : public OutputHead {
     const bool by_links = options_.guide == GuidedAttentionType::alignments;
     const bool moves_on = options_.guide == GuidedAttentionType::monotonic;
     terms.push_back(
-        {.name = "guide",
+        {.name = "guided_attention",
          .values = moves_on ? moved_on(states, reading) : guided(states, reading, by_links),
          .count = moves_on ? "tokens" : (by_links ? "linked" : "cells"),
          .weight = options_.guide_weight});
@@ -106,7 +106,7 @@ class PairReadout : public OutputHead {
                      const ForwardContext&) const override {
     const NoGradGuard unrecorded;
     require(lengths_.has_value() && !states.encoder_outputs.empty(),
-            "this reading says no lengths");
+            "this head does not predict lengths");
     return argmax_classes(length_scores(states, reading).value());
   }
 

@@ -6,7 +6,8 @@
 
 namespace longspan {
 
-// Terms: "loss", and in training "coverage" and "guide" where OutputHeadSpec::source asks for them.
+// Terms: "loss", and in training "coverage" and "guided_attention" where OutputHeadSpec::source
+// asks for them.
 // Fields beside those of the vocabulary's readout: `source`, `source_length` and `length`; with a
 // guide of alignments `links` [rows, n, 2], pairs of a position of the source and one of the
 // targets, -1 where a row has fewer. Counts: "tokens"; "cells", of a row's source length times its

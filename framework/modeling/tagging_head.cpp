@@ -161,7 +161,7 @@ class Tags : public OutputHead {
 
 OutputHeadFactory tagging_head() {
   return [](const Scope& scope, const Backbone& body, const ModelBuildOptions& setting) {
-    require(setting.classes > 0, "a readout of tags has no tags");
+    require(setting.classes > 0, "a tagging head requires at least 1 tag");
     return std::make_unique<Tags>(scope.child("output"), body.end(), setting);
   };
 }

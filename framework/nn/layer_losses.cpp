@@ -7,7 +7,7 @@ namespace longspan {
 void LayerLossCollector::add(const std::string& name, double weight, const Tensor& total) {
   const auto [sum, fresh] = sums_.try_emplace(name, Sum{total, weight});
   if (fresh) return;
-  require(sum->second.weight == weight, "the inner loss \"{}\" has two weights", name);
+  require(sum->second.weight == weight, "intermediate loss \"{}\" has two weights", name);
   on(total.device(), [&](auto backend) { accumulate(backend, 1.0, total, sum->second.total); });
 }
 

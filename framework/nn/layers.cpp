@@ -26,7 +26,7 @@ ForwardContext of_piece(ForwardContext pass, const RowChunk& piece, std::int64_t
 ShardPlacement placement_of(const Shape& shape,
                             const ForwardContext& pass,
                             const std::optional<ShardRange>& part) {
-  require(shape.dimensions() == 3, "dropout needs three axes, found shape {}", shape);
+  require(shape.dimensions() == 3, "dropout requires 3 axes, found shape {}", shape);
   const bool placed = pass.time.total > 0;
   const Ranges rows = !placed ? Ranges() : (part ? pass.time.inside() : pass.time.outside());
   return {.outer_begin = pass.first_stream,
@@ -78,10 +78,10 @@ Linear::Linear(const Scope& scope, const Options& options)
 void Linear::check_width(const Variable& x) const {
   const Shape& weight = weight_->variable.shape();
   require(x.shape().width() == weight[1],
-          "Linear \"{}\": input has {} features, weight expects {}",
+          "Linear \"{}\": expected {} input features, found {}",
           name_,
-          x.shape().width(),
-          weight[1]);
+          weight[1],
+          x.shape().width());
 }
 
 Variable Linear::bias() const {
@@ -96,7 +96,9 @@ Variable Linear::product(const Variable& x, const ForwardContext* pass) const {
 }
 
 Variable Linear::operator()(const Variable& x) const {
-  require(split_ != ParallelMode::rows, "Linear \"{}\": a row split leaves its region", name_);
+  require(split_ != ParallelMode::rows,
+          "Linear \"{}\": row parallelism requires a reduction of the output",
+          name_);
   return product(x, nullptr);
 }
 
@@ -105,7 +107,9 @@ Variable Linear::operator()(const Variable& x, const ForwardContext& pass) const
 }
 
 Variable Linear::share(const Variable& x, const ForwardContext& pass) const {
-  require(split_ == ParallelMode::rows, "Linear \"{}\": only a row split leaves a region", name_);
+  require(split_ == ParallelMode::rows,
+          "Linear \"{}\": only row parallelism reduces its output",
+          name_);
   return product(x, &pass);
 }
 

@@ -14,13 +14,13 @@ std::int64_t rank_of(const Scope& scope, std::int64_t out, std::int64_t in) {
   const std::int64_t rank = *scope.parameters().tuning().adapters.rank;
   if (rank > std::min(out, in))
     throw ConfigurationError(
-        "training.lora.rank is {}, above the narrower side of the linear layer {}, whose "
-        "weight is [{}, {}]; wanted at most {}",
-        rank,
+        "training.lora.rank: expected at most {} for linear layer {} with "
+        "weight [{}, {}], found {}",
+        std::min(out, in),
         scope.path(),
         out,
         in,
-        std::min(out, in));
+        rank);
   return rank;
 }
 

@@ -86,7 +86,7 @@ Weight Parameters::add(const std::string& name,
                        bool inside,
                        const std::optional<ValueBounds>& range) {
   auto parameter = std::make_shared<Parameter>();
-  require(by_name_.emplace(name, parameter).second, "there are two parameters \"{}\"", name);
+  require(by_name_.emplace(name, parameter).second, "duplicate parameter \"{}\"", name);
   parameter->name = name;
   parameter->global_shape = global_shape;
   parameter->shape = global_shape;
@@ -178,7 +178,7 @@ void Parameters::clear_gradients() const {
 
 const Parameter& Parameters::named(const std::string& name) const {
   const auto found = by_name_.find(name);
-  require(found != by_name_.end(), "there is no parameter \"{}\"", name);
+  require(found != by_name_.end(), "no such parameter: \"{}\"", name);
   return *found->second;
 }
 
@@ -239,7 +239,7 @@ Weight Scope::inside_weight_of_model(const std::string& name,
                                      const Initializer& initial) const {
   if (Weight known = parameters_->find(name)) {
     require(known->global_shape == global_shape,
-            "parameter \"{}\" of shape {} was asked for with shape {}",
+            "parameter \"{}\": expected shape {}, found {}",
             name,
             known->global_shape,
             global_shape);

@@ -13,7 +13,7 @@ class QKNorm {
   QKNorm(const Scope& scope, std::int64_t dim, const NormOptions& form)
       : epsilon_(form.epsilon),
         weight_(scope.replicated_weight("weight", {dim}, Initializer::constant(1))) {
-    require(form.kind != NormKind::power, "queries and keys have norms of each row alone");
+    require(form.kind != NormKind::power, "QK norm does not support powernorm");
     if (form.kind == NormKind::layer)
       bias_ = scope.replicated_weight("bias", {dim}, Initializer::constant(0));
   }

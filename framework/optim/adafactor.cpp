@@ -22,8 +22,8 @@ class Adafactor : public OptimizerRule {
       : options_(options),
         parameters_(parameters),
         factored_(parameters),
-        second_("second", parameters, is_vector) {
-    if (options.beta1) first_.emplace("first", parameters);
+        second_("exp_avg_sq", parameters, is_vector) {
+    if (options.beta1) first_.emplace("exp_avg", parameters);
   }
 
   double learning_rate(double scheduled, std::int64_t update) const override {
@@ -53,8 +53,8 @@ class Adafactor : public OptimizerRule {
   }
 
   std::string state_signature() const override {
-    return first_ ? "the factored squares and the moment of adafactor"
-                  : "the factored squares of adafactor";
+    return first_ ? "the factored second moments and the first moment of adafactor"
+                  : "the factored second moments of adafactor";
   }
   void add_to(TrainingState& state) const override {
     factored_.add_to(state);

@@ -23,7 +23,7 @@ class Adagrad : public OptimizerRule {
         update_range(range_of(run, step, options_.weight_decay), sum_.of(run));
   }
 
-  std::string state_signature() const override { return "the sums of adagrad"; }
+  std::string state_signature() const override { return "the squared sums of adagrad"; }
   void add_to(TrainingState& state) const override { sum_.add_to(state); }
 
  private:

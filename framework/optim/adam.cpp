@@ -26,8 +26,8 @@ class Adam : public OptimizerRule {
   Adam(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options),
         parameters_(parameters),
-        first_("first", parameters),
-        second_("second", parameters) {}
+        first_("exp_avg", parameters),
+        second_("exp_avg_sq", parameters) {}
 
   void update(const UpdateStep& step) override {
     const double beta2 = options_.beta2.value_or(0.999);

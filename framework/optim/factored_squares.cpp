@@ -159,8 +159,8 @@ void FactoredSecondMoment::add_to(TrainingState& state) const {
     const Parameter& parameter = *parameters_.trained()[i];
     if (!means_[i].rows.defined() || !parameters_.reads(parameter)) continue;
     const std::string& name = parameter.name;
-    state.add("optimizer/rows/" + name, means_[i].rows, owned);
-    state.add("optimizer/columns/" + name, means_[i].columns, owned);
+    state.add("optimizer/exp_avg_sq_row/" + name, means_[i].rows, owned);
+    state.add("optimizer/exp_avg_sq_col/" + name, means_[i].columns, owned);
   }
 }
 

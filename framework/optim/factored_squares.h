@@ -23,8 +23,8 @@ class FactoredSecondMoment {
   // v[r, c] is row r's mean times column c's over the mean of the rows.
   void divide_by_root(std::size_t index, double factor) const;
 
-  // "optimizer/rows/PARAMETER", the shape without the last axis, and "optimizer/columns/PARAMETER",
-  // without the last but one.
+  // "optimizer/exp_avg_sq_row/PARAMETER", the shape without the last axis, and
+  // "optimizer/exp_avg_sq_col/PARAMETER", without the last but one.
   void add_to(TrainingState& state) const;
 
  private:

@@ -15,8 +15,8 @@ class Lamb : public OptimizerRule {
   Lamb(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options),
         parameters_(parameters),
-        first_("first", parameters),
-        second_("second", parameters) {}
+        first_("exp_avg", parameters),
+        second_("exp_avg_sq", parameters) {}
 
   void update(const UpdateStep& step) override {
     for (const auto& parameter : parameters_.trained())

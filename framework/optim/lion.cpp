@@ -8,7 +8,7 @@ namespace {
 class Lion : public OptimizerRule {
  public:
   Lion(const OptimizerOptions& options, const Parameters& parameters)
-      : options_(options), parameters_(parameters), first_("first", parameters) {}
+      : options_(options), parameters_(parameters), first_("exp_avg", parameters) {}
 
   void update(const UpdateStep& step) override {
     for (const FlatParameterRun& run : parameters_.runs())

@@ -21,9 +21,9 @@ class Muon : public OptimizerRule {
       : options_(options),
         parameters_(parameters),
         rounds_(parameters, is_hidden),
-        momentum_("momentum", parameters, is_hidden),
-        first_("first", parameters, is_other),
-        second_("second", parameters, is_other) {}
+        momentum_("momentum_buffer", parameters, is_hidden),
+        first_("exp_avg", parameters, is_other),
+        second_("exp_avg_sq", parameters, is_other) {}
 
   void update(const UpdateStep& step) override {
     for (const auto& parameter : parameters_.trained())
@@ -38,7 +38,7 @@ class Muon : public OptimizerRule {
   }
 
   std::string state_signature() const override {
-    return "the momentum of muon and moments beside it";
+    return "the momentum of muon and the moments of adamw";
   }
   void add_to(TrainingState& state) const override {
     momentum_.add_to(state);

@@ -34,8 +34,8 @@ class Optimizer {
   void use_eval_weights() const;
   void use_train_weights() const;
 
-  // Adds what it keeps under "optimizer/WHAT/NAME" to a state. The scalars "optimizer/updates",
-  // "optimizer/keeps" and others of some kinds are set by `save` and taken by `restore`.
+  // Adds what it keeps under "optimizer/WHAT/NAME" to a state. The scalars "optimizer/num_updates",
+  // "optimizer/state_signature" and others of some kinds are set by `save` and taken by `restore`.
   void add_to(TrainingState& state) const { rule_->add_to(state); }
   void save(Scalars& scalars) const;
   void restore(const Scalars& scalars);

@@ -16,9 +16,9 @@ class ScheduleFree : public OptimizerRule {
   ScheduleFree(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options),
         parameters_(parameters),
-        fast_("fast", parameters),
-        second_("second", parameters) {
-    require(parameters.separate_masters(), "schedule_free needs masters of their own");
+        fast_("z", parameters),
+        second_("exp_avg_sq", parameters) {
+    require(parameters.separate_masters(), "schedule_free_adamw requires separate master weights");
   }
 
   void update(const UpdateStep& step) override {
@@ -73,7 +73,7 @@ class ScheduleFree : public OptimizerRule {
   }
 
  private:
-  static constexpr const char* rates_name = "optimizer/sum_of_squared_rates";
+  static constexpr const char* rates_name = "optimizer/sum_squared_lr";
 
   double beta1() const { return options_.beta1.value_or(0.9); }
 

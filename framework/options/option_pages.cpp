@@ -29,13 +29,13 @@ std::string details(const OptionDescription& option) {
   std::string text = option.type;
   // A choice's type goes without saying.
   if (!option.allowed.empty()) {
-    text = option.type == "text" && option.allowed != "not empty"
+    text = option.type == "string" && option.allowed != "not empty"
                ? option.allowed
                : fmt::format("{}, {}", option.type, option.allowed);
   }
-  text += option.default_value.empty() ? "; must be given" : "; default " + option.default_value;
+  text += option.default_value.empty() ? "; required" : "; default " + option.default_value;
   if (!option.set_to.empty())
-    text += fmt::format("; here {}, set at {}", option.set_to, on_one_line(option.set_at));
+    text += fmt::format("; current value {}, set at {}", option.set_to, on_one_line(option.set_at));
   return text;
 }
 
@@ -119,9 +119,10 @@ std::string markdown(std::span<const OptionDescription> reference) {
     }
     section = own;
     std::string standard =
-        option.default_value.empty() ? "must be given" : fmt::format("`{}`", option.default_value);
+        option.default_value.empty() ? "required" : fmt::format("`{}`", option.default_value);
     if (!option.set_to.empty())
-      standard += fmt::format("; here `{}`, set at {}", option.set_to, on_one_line(option.set_at));
+      standard +=
+          fmt::format("; current value `{}`, set at {}", option.set_to, on_one_line(option.set_at));
     text += fmt::format("| `{}` | {} | {} | {} | {} |\n",
                         option.key,
                         option.type,

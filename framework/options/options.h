@@ -123,7 +123,7 @@ inline Constraint affects_weights(std::function<std::string(const std::string& t
 // A key as the reference shows it.
 struct OptionDescription {
   std::string key;
-  std::string type;           // "integer", "list of text", ...
+  std::string type;           // "integer", "list of strings", ...
   std::string allowed;        // "at least 1"; empty when every value of the type is
   std::string default_value;  // the default as it would be written; empty for a required key
   std::string documentation;
@@ -216,12 +216,12 @@ class OptionTable {
   // the first of `keys` that was given.
   void check(std::vector<std::string> keys, std::function<std::string()> sentence);
 
-  // A key that others may leave without effect: `reason` returns why, or nothing. It goes on after
-  // "KEY is set, but ".
+  // A key that others may leave without effect: `reason` returns why, or nothing. The warning is
+  // "KEY is ignored: REASON".
   void warn(const std::string& key, std::function<std::string()> reason);
 
-  // A key that exists under other circumstances: using it gives `sentence`, which goes on after the
-  // key ("is a key of family transformer_xl, not of decoder").
+  // A key of another model family: using it gives `sentence` after the key ("requires model.family
+  // transformer_xl, found decoder").
   void note_other_family(const std::string& key, std::string sentence);
 
   // What "~" stands for in paths; without it they may not begin so.

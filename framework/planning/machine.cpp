@@ -191,7 +191,7 @@ MachineProfile read_machine(const std::string& path) {
     const auto read = [&](const char* key, auto& value, int least = 0) {
       json.at(key).get_to(value);
       if (!(value >= least))
-        throw DataError("{}: {} is {}, wanted {} or more", path, key, value, least);
+        throw DataError("{}: {}: expected at least {}, found {}", path, key, least, value);
     };
     read("memory", machine.memory);
     read("flops", machine.flops);
@@ -208,7 +208,7 @@ MachineProfile read_machine(const std::string& path) {
   } catch (const nlohmann::json::exception& error) {
     // After "[json.exception.parse_error.101] ".
     const std::string_view reason = error.what();
-    throw DataError("{}: is no table of a machine, which longspan plan --calibrate writes: {}",
+    throw DataError("{}: invalid machine file: {}; run longspan plan --calibrate to write one",
                     path,
                     truncated(reason.substr(reason.find("] ") + 2), 200));
   }

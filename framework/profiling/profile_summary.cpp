@@ -115,20 +115,19 @@ std::vector<std::string> table_of(const ProfileSummary& lines,
     steps += line.second.calls;
   }
   if (steps == 0)
-    return {fmt::format("where the time went: no step from step {} on is recorded whole",
-                        of.first_step)};
+    return {fmt::format("Profile: no step from step {} on was recorded completely", of.first_step)};
   std::ranges::stable_sort(
       dearest, std::greater<>(), [](const auto* line) { return line->second.self_time; });
   dearest.resize(std::min(most, dearest.size()));
   const auto parts = static_cast<double>(steps);
   std::vector<std::string> table = {
-      fmt::format("where the time went from step {} to step {}: {:.3f} ms a step{}, of which by "
-                  "own time",
+      fmt::format("Profile of steps {} to {}: {:.3f} ms per step{}, by self time",
                   of.first_step,
                   of.last_step,
                   milliseconds(whole, parts),
                   of.ranks > 1 ? fmt::format(" on {} ranks", of.ranks) : ""),
-      fmt::format("{:>10} {:>6} {:>10} {:>8}  {}", "own ms", "share", "total ms", "calls", "what")};
+      fmt::format(
+          "{:>10} {:>6} {:>10} {:>8}  {}", "self ms", "share", "total ms", "calls", "name")};
   for (const auto* line : dearest) {
     const auto& [key, sums] = *line;
     table.push_back(fmt::format(

@@ -10,9 +10,9 @@
 
 namespace longspan {
 
-// What is made of others: seconds of a step in which it was neither reading, waiting, saving nor
-// validating. Only where the lines have these.
-inline constexpr const char* computing_seconds = "computing_seconds";
+// Derived: seconds of a step outside of data loading, waits for communication, checkpoints and
+// validation. Only where the lines have these.
+inline constexpr const char* compute_seconds = "compute_seconds";
 
 // How a column ends, and where it has gaps.
 struct ColumnEnd {

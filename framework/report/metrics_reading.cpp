@@ -13,8 +13,10 @@ constexpr std::size_t most_texts = 24;
 constexpr std::size_t most_text_bytes = 4000;
 constexpr double longest_seconds = 1e10;  // between two lines; three centuries
 
-constexpr std::array<std::string_view, 4> parts_of_a_step = {
-    "reading_seconds", "waiting_seconds", "saving_seconds", "validating_seconds"};
+constexpr std::array<std::string_view, 4> parts_of_a_step = {"data_loading_seconds",
+                                                             "communication_wait_seconds",
+                                                             "checkpoint_seconds",
+                                                             "validation_seconds"};
 
 }  // namespace
 
@@ -81,7 +83,7 @@ void MetricsParser::add(std::int64_t step) {
     }
   }
   if (computing && is_divided)
-    add_value(column_of(computing_seconds), step, std::max(0.0, *computing));
+    add_value(column_of(compute_seconds), step, std::max(0.0, *computing));
 }
 
 std::size_t MetricsParser::column_of(std::string_view name) {

@@ -1,4 +1,4 @@
-// What `longspan attention` wrote of a run: what heads look at in a text.
+// What `longspan attention-maps` wrote for a run: the attention of heads on a text.
 #pragma once
 
 #include <cstddef>

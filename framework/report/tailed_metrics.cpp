@@ -38,9 +38,7 @@ bool TailedMetrics::poll() {
 void TailedMetrics::take() {
   file_.read([&](std::string_view line, std::uintmax_t offset) {
     if (!reading_.take(line, offset))
-      throw DataError("{}:{}: found something else than a line of metrics",
-                      file_.path().string(),
-                      file_.lines());
+      throw DataError("{}:{}: expected a line of metrics", file_.path().string(), file_.lines());
   });
 }
 

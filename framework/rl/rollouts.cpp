@@ -45,9 +45,9 @@ RolloutSource::RolloutSource(const RolloutSetting& setting, const Model& model)
   const std::int64_t rows = setting_.lives.rows.count(), groups = setting_.options.minibatches;
   if (rows % groups != 0)
     throw ConfigurationError(
-        "ppo.num_minibatches is {}, which does not divide the {} environments of a data rank",
-        groups,
-        rows);
+        "ppo.num_minibatches: expected a divisor of the {} environments per data rank, found {}",
+        rows,
+        groups);
   if (!setting_.staggered) return;
   const std::int64_t steps = setting_.lives.environment.steps;
   for (std::int64_t row = 0; row < rows; ++row)
@@ -66,7 +66,7 @@ Batch RolloutSource::next() {
   batch.carried = groups == 1 ? begun_ : select_rows(begun_, rows);
   batch.counts = {{"tokens", std::ssize(rows) * setting_.segment}, {"rows", std::ssize(rows)}};
   batch.first_row = first / groups;
-  batch.place = fmt::format("in minibatch {} of epoch {} of a rollout that ended after action {}",
+  batch.place = fmt::format("at minibatch {} of epoch {} of the rollout that ended at action {}",
                             group,
                             made_ / groups,
                             lives_.rows().front().actions);
@@ -197,8 +197,8 @@ std::vector<std::pair<std::string, double>> RolloutSource::metric_values() const
   const auto found = all.span<double>();
   if (found[1] == 0) return {};
   return {{"episodes", found[0]},
-          {"episode_reward", found[2] / found[1]},
-          {"episode_success", 100 * found[3] / found[1]}};
+          {"episode_reward_mean", found[2] / found[1]},
+          {"success_rate", 100 * found[3] / found[1]}};
 }
 
 }  // namespace longspan

@@ -19,8 +19,8 @@ class AuxiliaryMetricSums {
   // Of one batch, which counts what each is a mean over. All batches watch the same.
   void add(const std::vector<AuxiliaryMetric>& watched, const Batch& batch);
 
-  // Adds to what was measured, for "steps": the figures "steps_mean" and "steps_largest", the curve
-  // "steps" where positions are known, and words. Collective over all ranks.
+  // Adds to what was measured, for "act_steps": the metrics "act_steps_mean" and "act_steps_max",
+  // the curve "act_steps" where positions are known, and text. Collective over all ranks.
   void give(Measurement& measured) const;
 
  private:

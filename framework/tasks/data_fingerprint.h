@@ -13,8 +13,8 @@ namespace longspan {
 
 // The scalars of a checkpoint. Older ones have the first alone.
 inline constexpr const char* corpus_scalar = "data/fingerprint";
-inline constexpr const char* text_time_scalar = "data/modified";
-inline constexpr const char* text_hash_scalar = "data/hash";
+inline constexpr const char* text_time_scalar = "data/modified_time";
+inline constexpr const char* text_hash_scalar = "data/content_hash";
 
 // As rank 0 sees it.
 struct DataFingerprint {

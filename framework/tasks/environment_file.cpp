@@ -30,11 +30,11 @@ void require_same_actions(const LabelSet& learnt,
                           const Environment& environment,
                           const std::string& place) {
   if (learnt == LabelSet(environment.actions)) return;
-  throw DataError("{}: the actions that are learnt are {}, and a {} has {}",
+  throw DataError("{}: expected the training actions {}, found {} in a {}",
                   place,
                   fmt::join(learnt.names(), ", "),
-                  environment.description,
-                  fmt::join(environment.actions, ", "));
+                  fmt::join(environment.actions, ", "),
+                  environment.description);
 }
 
 std::int64_t episodes_of(const Environment& environment, std::int64_t segment, std::int64_t most) {

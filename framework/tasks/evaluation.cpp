@@ -15,8 +15,7 @@ namespace {
 
 std::int64_t memory_of(const Model& model, const EvaluationOptions& options) {
   if (options.memory.value_or(0) > 0 && model.body().recurrent_state_names().empty())
-    throw ConfigurationError("the model has no memory, evaluation asks for one of {} rows",
-                             *options.memory);
+    throw ConfigurationError("the model does not support mem_len > 0, found {}", *options.memory);
   return options.memory.value_or(model.body().longest_memory());
 }
 
@@ -109,7 +108,7 @@ class Evaluation {
     result_.tokens = mesh_.data.all_reduce(result_.tokens, Reduction::sum);
     result_.bytes = mesh_.data.all_reduce(result_.bytes, Reduction::sum);
     if (result_.tokens == 0)
-      throw DataError("{}: has no document of two tokens, so that there is none to predict", path_);
+      throw DataError("{}: expected a document of at least 2 tokens, found none", path_);
     if (result_.unknown) {
       result_.unknown = mesh_.data.all_reduce(*result_.unknown, Reduction::sum);
       result_.nats += static_cast<double>(*result_.unknown) * unknown_nats_;
@@ -226,7 +225,7 @@ std::string unknown_text(const EvaluationResult& result) {
 std::string watched_text(const EvaluationResult& result) {
   std::string text;
   for (const AuxiliaryMetric& watched : result.watched)
-    text += fmt::format("; {} {:.2f}, at most {}",
+    text += fmt::format("; {} {:.2f} (max {})",
                         watched.name,
                         watched.sum / static_cast<double>(result.tokens),
                         watched.largest);
@@ -254,13 +253,10 @@ EvaluationResult evaluate_sliding_window(const Model& model,
                                          const Corpus& corpus,
                                          std::int64_t context,
                                          const EvaluationOptions& options) {
-  if (context < 1)
-    throw ConfigurationError("a window of {} tokens; at least 1 is needed to predict", context);
+  if (context < 1) throw ConfigurationError("window: expected at least 1 token, found {}", context);
   if (options.stride < 1 || options.stride > context)
     throw ConfigurationError(
-        "windows of {} tokens that move on by {}; wanted a stride of 1 to as long as the window",
-        context,
-        options.stride);
+        "stride: expected 1 to the window length {}, found {}", context, options.stride);
   check_segment(model, context);
   const NoGradGuard unrecorded;
   EvaluationOptions whole_strides = options;

@@ -43,8 +43,7 @@ std::vector<std::vector<std::int64_t>> predict_labels(
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::int64_t tokens = std::ssize(lines[i].tokens);
     if (longest > 0 && tokens > longest)
-      throw DataError(
-          "{}: the line has {} tokens, the model reads at most {}", place(i), tokens, longest);
+      throw DataError("{}: expected at most {} tokens, found {}", place(i), longest, tokens);
     if (tokens > 0) found[i].assign(each_token ? lines[i].places.size() : 1, 0);
     wanted += std::ssize(found[i]);
   }

@@ -26,19 +26,18 @@ TrainingLabels learn_training(const LabeledTaskSpec& kind,
                               const ProgressCallback& listener) {
   const LearnedLabels learned = kind.learn(data, all, listener);
   if (!learned.may_be_swapped()) return {learned.labels};
-  const std::string found = fmt::format(
-      "{}: expected {} on each line, found {} labels of {} "
-      "different {}",
-      data.train,
-      kind.line,
-      learned.labels.size(),
-      *learned.texts,
-      kind.each_token ? "words" : "texts");
+  const std::string found =
+      fmt::format("{}: expected {} on each line, found {} labels for {} different {}",
+                  data.train,
+                  kind.line,
+                  learned.labels.size(),
+                  *learned.texts,
+                  kind.each_token ? "words" : "texts");
   // A word often has several tags, and a few texts may have several classes.
   constexpr std::int64_t most_classes = 50;
   if (!kind.each_token && learned.labels.size() >= most_classes)
-    throw DataError("{}: the columns are in the other order; swap them", found);
-  return {learned.labels, found + "; swap the columns if they are in the other order"};
+    throw DataError("{}; swap the columns", found);
+  return {learned.labels, found + "; swap the columns if their order is reversed"};
 }
 
 // Without a loss where no target has one.
@@ -47,10 +46,11 @@ Measurement measurement(const LabeledTaskSpec& kind,
                         std::vector<MetricValue> figures) {
   Measurement measured;
   if (loss) measured.metric_values = {{"loss", clear_nan_sign(*loss), kind.unit}};
-  measured.text = loss ? fmt::format("loss {:.4f}", measured.metric_values.front().value)
-                       : fmt::format("without a loss: training lacks the {} of all sampled {}s",
-                                     kind.labels,
-                                     kind.example);
+  measured.text =
+      loss ? fmt::format("loss {:.4f}", measured.metric_values.front().value)
+           : fmt::format("loss undefined: the {} of all sampled {}s are missing in training",
+                         kind.labels,
+                         kind.example);
   for (MetricValue& figure : figures) {
     std::string name = figure.name;
     std::ranges::replace(name, '_', ' ');
@@ -72,7 +72,7 @@ void add_left_out(const LabeledTaskSpec& kind,
   if (left_out == 0) return;
   measured.metric_values.push_back({.name = "left_out", .value = left_out, .is_count = true});
   measured.text +=
-      fmt::format("; {:.0f} of {:.0f} {} were not read: errors, and no part of the loss",
+      fmt::format("; {:.0f} of {:.0f} {} not read (counted as errors, excluded from the loss)",
                   left_out,
                   left_out + read,
                   kind.labels);
@@ -137,7 +137,7 @@ std::string unseen_text(const LabeledTaskSpec& kind,
     names += (names.empty() ? "" : ", ") + quote(labels.name(id));
   const std::string all = kind.each_token ? kind.labels : kind.example + "s by their " + kind.label;
   return fmt::format(
-      "; unseen in training: {} of {} {} ({}), counted as errors and left out of the loss",
+      "; unseen in training: {} of {} {} ({}), counted as errors and excluded from the loss",
       counts.unseen,
       counts.all,
       all,
@@ -204,10 +204,8 @@ Measurement measure(const LabeledTaskSpec& kind,
 void require_image(const std::optional<ImageShape>& learnt, const Examples& found) {
   const std::optional<ImageShape> image = found.image();
   if (learnt && image && *learnt != *image)
-    throw DataError("{}: has images of {}, and the model learns images of {}",
-                    found.path(),
-                    to_string(*image),
-                    to_string(*learnt));
+    throw DataError(
+        "{}: expected images of {}, found {}", found.path(), to_string(*learnt), to_string(*image));
 }
 
 // Labels that training did not have matter to a model that reads them.
@@ -271,16 +269,15 @@ class LabelledTask : public Task {
     if (!learnt_.warning.empty()) return {learnt_.warning};
     const std::int64_t examples = data_.examples().size();
     if (kind_.each_token || examples < least_examples || 2 * labels_.size() <= examples) return {};
-    return {fmt::format(
-        "{} has {} {} of {} {}s: most have one example, from which nothing is learnt about others; "
-        "{}",
-        train_,
-        labels_.size(),
-        kind_.labels,
-        examples,
-        kind_.example,
-        data_.examples().image() ? "name the same label for all images of a class"
-                                 : "put the class before the tab, and the text after it")};
+    return {fmt::format("{} has {} {} for {} {}s, most with a single example; {}",
+                        train_,
+                        labels_.size(),
+                        kind_.labels,
+                        examples,
+                        kind_.example,
+                        data_.examples().image()
+                            ? "use the same label for all images of a class"
+                            : "put the class before the tab, and the text after it")};
   }
 
   void save(Scalars& scalars) const override {
@@ -299,14 +296,14 @@ class LabelledTask : public Task {
     };
     const std::string added = only_in(labels_, before);
     throw DataError(
-        "{}: was trained with {} {}, and {} has {} ({} \"{}\"); set data.train as it was, or "
-        "another run.output_dir to begin a new run",
+        "{}: expected the {} {} of the checkpoint, but {} has {} ({} \"{}\"); restore "
+        "data.train, or set another run.output_dir to start a new run",
         place,
         before.size(),
         kind_.labels,
         train_,
         labels_.size(),
-        added.empty() ? "it lacks" : "one that is new is",
+        added.empty() ? "missing" : "new",
         added.empty() ? only_in(before, labels_) : added);
   }
 

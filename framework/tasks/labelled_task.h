@@ -56,7 +56,7 @@ struct LabeledTaskSpec {
   std::string label;                    // "tag"
   std::string labels;                   // "tags"
   std::string example;                  // "sentence"
-  std::string unit;                     // of the loss: "nats a tag"
+  std::string unit;                     // of the loss: "nats per tag"
   std::string line = {};                // content of a line of the file, where it is a text
   std::string count;                    // what the loss is divided by: a count of a batch
   std::string field = "tokens";         // the field that the model reads

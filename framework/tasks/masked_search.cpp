@@ -105,14 +105,12 @@ class MaskedReader {
 
 std::string problem_of(const MaskedSearchOptions& options) {
   if (options.iterations < 1)
-    return fmt::format("{} iterations; wanted: at least 1", options.iterations);
+    return fmt::format("iterations: expected at least 1, found {}", options.iterations);
   if (options.lengths < 1)
-    return fmt::format("a length beam of {}; wanted: at least 1", options.lengths);
+    return fmt::format("length beam: expected at least 1, found {}", options.lengths);
   if (options.n_best < 1 || options.n_best > options.lengths)
-    return fmt::format("{} best results are asked of a length beam of {}; wanted: 1 to {}",
-                       options.n_best,
-                       options.lengths,
-                       options.lengths);
+    return fmt::format(
+        "n-best: expected 1 to the length beam of {}, found {}", options.lengths, options.n_best);
   return "";
 }
 

@@ -47,10 +47,10 @@ Example make_example(const Corpus& corpus, const NeedleOptions& options, std::in
   const std::int64_t text = options.segment - least;
   if (text < 0)
     throw ConfigurationError(
-        "--needles: found segments of {} tokens; wanted at least {}, for the needle and the "
-        "question",
-        options.segment,
-        least);
+        "--needle-in-haystack: expected segments of at least {} tokens for "
+        "the needle and the question, found {}",
+        least,
+        options.segment);
   const std::int64_t depth = index / options.count;
   const std::int64_t before = options.depths == 1 ? 0 : text * depth / (options.depths - 1);
   Ids stretch(static_cast<std::size_t>(text));
@@ -145,20 +145,18 @@ std::vector<NeedlePlace> evaluate_needles(const Model& model,
   check_segment(model, options.segment);
   if (options.count > most_examples / options.depths)
     throw ConfigurationError(
-        "--needles: found {} at each of {} places (--depths); wanted at most {} in all",
+        "--needle-in-haystack: expected at most {} in total, found {} at each "
+        "of {} depths (--num-depths)",
+        most_examples,
         options.count,
-        options.depths,
-        most_examples);
+        options.depths);
   if (corpus.tokenizer().kind() == TokenizerKind::ids)
-    throw DataError(
-        "{}: has tokens of which nobody has said the text, so that no sentence can be "
-        "hidden in it",
-        corpus.path());
+    throw DataError("{}: --needle-in-haystack requires text, found token ids", corpus.path());
   if (corpus.tokens() < options.segment)
-    throw DataError("{}: found {} tokens; wanted at least {}, a segment",
+    throw DataError("{}: expected at least {} tokens (one segment), found {}",
                     corpus.path(),
-                    corpus.tokens(),
-                    options.segment);
+                    options.segment,
+                    corpus.tokens());
   const ProcessMesh& mesh = model.parameters().mesh();
   const StreamRange own =
       streams_of_rank(options.batch, mesh.data_coordinate(), mesh.data.size(), "--batch");

@@ -83,12 +83,12 @@ LabeledTaskSpec tagged_words() {
   LabeledTaskSpec kind;
   kind.task = "tagging";
   kind.documentation =
-      "a tag for each word of a sentence; a word and its tag on every line, an empty line after a "
-      "sentence, as data.tag_format says";
+      "prediction of a tag for each word of a sentence; files have one word and its tag per line, "
+      "as in data.tag_format, and an empty line after each sentence";
   kind.label = "tag";
   kind.labels = "tags";
   kind.example = "sentence";
-  kind.unit = "nats a tag";
+  kind.unit = "nats per tag";
   kind.line = "a word, a tab and its tag";
   kind.count = "tokens";
   kind.target = "targets";

@@ -77,10 +77,7 @@ std::vector<SourceBatch> batches_of(const Model& model,
     if (ids[i].empty()) continue;
     ids[i] = add_special_tokens(frame, std::move(ids[i]), place(i), options.longest_source);
     if (longest > 0 && std::ssize(ids[i]) > longest)
-      throw DataError("{}: the line has {} tokens, the model reads at most {}",
-                      place(i),
-                      ids[i].size(),
-                      longest);
+      throw DataError("{}: expected at most {} tokens, found {}", place(i), longest, ids[i].size());
   }
   // Each keeps keys of some dozens of positions at least.
   constexpr std::int64_t most_hypotheses = 1024;
@@ -140,19 +137,15 @@ std::string decoder_problem(const TranslateOptions& options, bool masked) {
   const TranslateOptions usual;
   if (!masked &&
       (options.iterations != usual.iterations || options.length_beam != usual.length_beam))
-    return "iterations and a length beam are for model.decoder_type: non_autoregressive; this "
-           "model says one word after another";
+    return "iterations and length beam require model.decoder_type: non_autoregressive, found "
+           "autoregressive";
   if (masked && options.sampling)
-    return "samples are drawn one word after another; this model has model.decoder_type: "
-           "non_autoregressive, which says all words at once";
+    return "sampling requires model.decoder_type: autoregressive, found non_autoregressive";
   if (masked && options.beam != usual.beam && options.beam != 1)
-    return "a beam is for words that are said one after another; this model has "
-           "model.decoder_type: non_autoregressive, which tries as many lengths as --length-beam "
-           "says";
+    return "beam requires model.decoder_type: autoregressive, found non_autoregressive; use "
+           "--length-beam";
   if (masked && (options.alpha != usual.alpha || options.penalty != usual.penalty))
-    return "a length penalty is for words that are said one after another; this model has "
-           "model.decoder_type: non_autoregressive, whose results are ranked by the mean of their "
-           "words";
+    return "length penalty requires model.decoder_type: autoregressive, found non_autoregressive";
   return "";
 }
 
@@ -166,10 +159,8 @@ void check(const Model& model,
   if (masked) {
     if (masked->masking == NatObjective::all && options.iterations > 1 &&
         options.iterations != TranslateOptions().iterations)
-      throw ConfigurationError(
-          "{} iterations are asked of a model of model.nat.objective: vanilla, which says all "
-          "words once",
-          options.iterations);
+      throw ConfigurationError("iterations: expected 1 with model.nat.objective: vanilla, found {}",
+                               options.iterations);
     throw_if_error(problem_of(masked_of(tokenizer, options, special)));
     return;
   }
@@ -179,7 +170,7 @@ void check(const Model& model,
   }
   check_sampling(*options.sampling);
   if (options.n_best < 1)
-    throw ConfigurationError("{} samples are asked for; wanted: at least 1", options.n_best);
+    throw ConfigurationError("samples: expected at least 1, found {}", options.n_best);
 }
 
 std::vector<std::vector<Hypothesis>> search(const Model& model,

@@ -128,8 +128,8 @@ void add_decoded(Measurement& measured,
                                measured.find("word_error_rate").value_or(0));
   if (rounds_to_zero(score) && bleu_tokenizer != BleuTokens::characters && lack_spaces(targets))
     measured.text +=
-        "; BLEU counts words, and the references have no spaces between words: set "
-        "data.bleu_tokenizer to char, or for Chinese to zh";
+        "; BLEU counts words, but the references have no spaces; set data.bleu_tokenizer to char, "
+        "or to zh for Chinese";
 }
 
 class TranslationTask : public Task {
@@ -225,11 +225,10 @@ class TranslationTask : public Task {
 
 std::string pairs_problem(const DataOptions& data) {
   if (data.tokenizer == TokenizerKind::characters)
-    return "data.tokenizer.type is char, which are those of data.train alone; with run.task: "
-           "translation set it to sentencepiece (data.tokenizer.model_type: char) or byte";
+    return "data.tokenizer.type: run.task: translation does not support char; set it to "
+           "sentencepiece (data.tokenizer.model_type: char) or byte";
   if (!data.train_alignments.empty() && data.buckets.subword_sampling > 0)
-    return "data.train_alignments counts the tokens of a line, which data.tokenizer.sampling_alpha "
-           "changes; set one of them";
+    return "data.train_alignments cannot be combined with data.tokenizer.sampling_alpha";
   const std::pair<const ConfigPath*, const ConfigPath*> sides[] = {
       {&data.train, &data.train_target},
       {&data.validation, &data.validation_target},
@@ -238,7 +237,7 @@ std::string pairs_problem(const DataOptions& data) {
   for (std::size_t i = 0; i < 3; ++i) {
     if (sides[i].first->empty() == sides[i].second->empty()) continue;
     const bool lacks_target = sides[i].second->empty();
-    return fmt::format("data.{0}{1} is set without data.{0}{2}; run.task: translation reads both",
+    return fmt::format("data.{0}{1} requires data.{0}{2} with run.task: translation",
                        names[i],
                        lacks_target ? "" : "_target",
                        lacks_target ? "_target" : "");
@@ -276,8 +275,8 @@ std::vector<BatchShape> planned_batches(const DataOptions& data,
 Measurement evaluate_pairs(const EvaluateRequest& request) {
   const Communicator& world = request.model.parameters().mesh().world;
   if (request.target.empty())
-    throw ConfigurationError(
-        "{}: its targets are not named; --data-target names them beside --data", request.file);
+    throw ConfigurationError("{}: targets are missing; set --data-target together with --data",
+                             request.file);
   const auto examples = open_parallel_corpus(request.file,
                                              request.target,
                                              request.tokenizer,
@@ -338,7 +337,7 @@ std::vector<std::string> write_targets(const PredictRequest& request) {
 
 TaskSpec translation_task() {
   return {.name = "translation",
-          .documentation = "a line of one file from the same line of another",
+          .documentation = "translation of each line of a file into the same line of another",
           .has_samples = true,
           .problem = pairs_problem,
           .readout = seq2seq_head(),

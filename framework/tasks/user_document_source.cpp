@@ -78,12 +78,13 @@ void SuppliedSource::check_document(const std::vector<std::int64_t>& document,
   const auto wrong = std::ranges::find_if(
       document, [&](std::int64_t id) { return id < 0 || id >= reading_.vocabulary; });
   if (wrong == document.end()) return;
-  throw DataError("the program's data: document {} of epoch {}: token {} is {}; wanted 0 to {}",
-                  place.document,
-                  place.epoch,
-                  wrong - document.begin(),
-                  *wrong,
-                  reading_.vocabulary - 1);
+  throw DataError(
+      "the program's data: document {} of epoch {}: token {}: expected 0 to {}, found {}",
+      place.document,
+      place.epoch,
+      wrong - document.begin(),
+      reading_.vocabulary - 1,
+      *wrong);
 }
 
 // The next document that has a token.
@@ -93,15 +94,13 @@ std::vector<std::int64_t> SuppliedSource::take() {
       reader_ = reading_.open(next_);
       if (!reader_)
         throw EndOfDocuments(
-            "the program's data ended before the last step, and what is read only once, as an "
-            "iterator is, cannot begin again; give a list, or a function of a place, or fewer "
-            "training.max_steps");
+            "the program's data ended before the last step and can be read only once; pass a list "
+            "or a function of a position, or reduce training.max_steps");
       has_tokens_ = next_.document > 0;
     }
     std::optional<std::vector<std::int64_t>> document = reader_();
     if (!document) {
-      if (!has_tokens_)
-        throw DataError("the program's data: epoch {} has no token to learn from", next_.epoch);
+      if (!has_tokens_) throw DataError("the program's data: epoch {} has no tokens", next_.epoch);
       next_ = {next_.epoch + 1, 0};
       reader_ = {};
       continue;
@@ -160,8 +159,8 @@ void SuppliedSource::check_ranks_agree() const {
   const auto found = bounds.span<std::int64_t>();
   if (found[0] == -found[1]) return;
   throw DataError(
-      "the program's data: ranks were given different documents up to document {} of epoch {}; "
-      "wanted the same ones on every rank",
+      "the program's data: ranks received different documents up to document {} of "
+      "epoch {}; pass the same documents on every rank",
       std::max<std::int64_t>(next_.document - 1, 0),
       next_.epoch);
 }
@@ -169,8 +168,7 @@ void SuppliedSource::check_ranks_agree() const {
 Batch SuppliedSource::next() {
   const std::int64_t segment = reading_.layout.segment;
   Batch batch;
-  batch.place =
-      fmt::format("with document {} of epoch {} still to be taken", next_.document, next_.epoch);
+  batch.place = fmt::format("at document {} of epoch {}", next_.document, next_.epoch);
   if (!end_) {
     fill_all();
     check_ranks_agree();
@@ -214,11 +212,11 @@ void SuppliedSource::restore(const Tensor& cursors) {
   const Shape wanted = {range_.count(), table_columns};
   if (cursors.dtype() != DType::i64 || cursors.shape() != wanted)
     throw DataError(
-        "cursors of shape {} do not fit {} streams of documents that the program gives; {} is "
-        "needed. Was the checkpoint trained on files?",
-        cursors.shape().to_string(),
+        "expected data positions of shape {} for {} streams of the program's "
+        "documents, found {}; check that the checkpoint was not trained on files",
+        wanted.to_string(),
         range_.count(),
-        wanted.to_string());
+        cursors.shape().to_string());
 }
 
 void SuppliedSource::save_state(TrainingState& state) const {
@@ -240,10 +238,11 @@ void SuppliedSource::load_state(const Checkpoint& checkpoint) {
   const std::int64_t streams = reading_.layout.streams;
   const Shape wanted = {streams + 1, table_columns};
   if (!checkpoint.has(table_name) || checkpoint.shape_of(table_name) != wanted)
-    throw DataError("{}: has no table \"{}\" of {} streams; was it trained on files?",
-                    checkpoint.path().string(),
-                    table_name,
-                    streams);
+    throw DataError(
+        "{}: has no table \"{}\" of {} streams; check that the checkpoint was not trained on files",
+        checkpoint.path().string(),
+        table_name,
+        streams);
   const Tensor table = Tensor::empty(wanted, DType::i64, reading_.host, MemoryTag::workspace);
   checkpoint.read({.name = table_name, .tensor = table, .global_shape = wanted, .offset = {0, 0}});
   const auto values = table.span<std::int64_t>();
@@ -254,7 +253,7 @@ void SuppliedSource::load_state(const Checkpoint& checkpoint) {
     const bool is_row = stream < streams;
     const bool is_place = place.epoch >= 0 && line[2] >= 0 && (place.document >= 0 || is_row);
     if (!is_place || place.document < no_document)
-      throw DataError("{}: \"{}\": found document {} of epoch {} at token {}, which is no place",
+      throw DataError("{}: \"{}\": invalid position: document {} of epoch {} at token {}",
                       checkpoint.path().string(),
                       table_name,
                       place.document,
@@ -278,7 +277,7 @@ void SuppliedSource::replay() {
     if (place.document == no_document) continue;
     begin = std::min(begin, place);
     if (!stream_of.emplace(place, stream).second)
-      throw DataError("the program's data: two streams are in document {} of epoch {}",
+      throw DataError("the program's data: two streams read document {} of epoch {}",
                       place.document,
                       place.epoch);
   }
@@ -295,8 +294,8 @@ void SuppliedSource::replay() {
     const std::int64_t offset = -row.left;
     if (place != first->first || offset >= std::ssize(document))
       throw DataError(
-          "the program's data: a stream is to go on at token {} of document {} of epoch {}, which "
-          "is not there; are they the documents that the checkpoint was trained on?",
+          "the program's data: a stream resumes at token {} of document {} of epoch {}, which does "
+          "not exist; pass the documents that the checkpoint was trained on",
           offset,
           first->first.document,
           first->first.epoch);
@@ -306,7 +305,7 @@ void SuppliedSource::replay() {
     stream_of.erase(first);
   }
   if (next_ != end)
-    throw DataError("the program's data: document {} of epoch {} is to be the next, found {} of {}",
+    throw DataError("the program's data: expected document {} of epoch {} next, found {} of {}",
                     end.document,
                     end.epoch,
                     next_.document,

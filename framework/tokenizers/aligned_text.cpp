@@ -13,7 +13,7 @@ AlignedWriter::AlignedWriter(const TextPiece& from)
     : from_(from), to_(TextPiece{{}, from.begin, nullptr, from.begin}) {
   const std::int64_t bytes = from.end_of(from.text.size()) - from.begin;
   if (bytes > UINT32_MAX)
-    throw DataError("a stretch of {} bytes, which the tokenizer changes as a whole, is too long",
+    throw DataError("a chunk of {} bytes, which the tokenizer normalizes as a whole, is too long",
                     bytes);
   to_.text_.reserve(from.text.size());
   to_.ends_.reserve(from.text.size());

@@ -21,14 +21,14 @@ BpeTrainer::BpeTrainer(std::vector<std::string> symbols, PairRules rules)
     : rules_(std::move(rules)), texts_(std::move(symbols)) {
   for (std::size_t id = 0; id < texts_.size(); ++id)
     ids_.set(texts_[id], static_cast<std::int32_t>(id));
-  require(ids_.size() == texts_.size(), "a symbol is there twice");
+  require(ids_.size() == texts_.size(), "duplicate symbol");
   frequencies_.resize(texts_.size());
   pairs_of_.resize(texts_.size());
 }
 
 void BpeTrainer::add_word(std::span<const std::int32_t> symbols, std::int64_t count) {
   if (places_.size() + symbols.size() > INT32_MAX)
-    throw DataError("its different words have more than {} symbols", INT32_MAX);
+    throw DataError("its distinct words have more than {} symbols", INT32_MAX);
   const auto word = static_cast<std::int32_t>(counts_.size());
   counts_.push_back(count);
   for (std::size_t i = 0; i < symbols.size(); ++i) {

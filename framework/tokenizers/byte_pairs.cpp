@@ -75,7 +75,7 @@ BytePairs::BytePairs(const JsonCursor& json, const WordVocabulary& vocabulary, b
       ignores_merges_(json["ignore_merges"].flag(false)) {
   const JsonCursor dropout = json["dropout"];
   if (dropout.is_there() && dropout.number() != 0)
-    dropout.throw_data_error("null: each text has one encoding");
+    dropout.throw_data_error("null or 0, as dropout is not supported");
   const JsonCursor unknown = json["unk_token"];
   if (unknown.is_there()) {
     unknown_ = ids_.find(unknown.text());
@@ -112,12 +112,12 @@ void BytePairs::read_merges(const JsonCursor& json, const WordVocabulary& vocabu
       json[i].throw_data_error("two pieces");
     }
     if (right.size() < prefix_.size())
-      json[i].throw_data_error("pieces that begin as they go on in a word");
+      json[i].throw_data_error("a second piece that begins with the continuing-subword prefix");
     const std::int32_t left_id = vocabulary.ids.find(left);
     const std::int32_t right_id = vocabulary.ids.find(right);
     const std::int32_t whole = vocabulary.ids.find(left + right.substr(prefix_.size()));
     if (left_id < 0 || right_id < 0 || whole < 0)
-      json[i].throw_data_error("two pieces of the vocabulary, whose merge is one too");
+      json[i].throw_data_error("two pieces of the vocabulary whose merge is in it too");
     merges_.set(pair_key(left_id, right_id), static_cast<std::uint32_t>(i), whole);
     if (right.starts_with(space_letter) && !left.ends_with(space_letter)) cuts_words_ = false;
   }

@@ -12,7 +12,7 @@ namespace {
 using Texts = std::vector<std::string>;
 
 constexpr std::string_view known_decoders =
-    "ByteLevel, Metaspace, WordPiece, BPEDecoder, ByteFallback, Fuse, Strip, Replace and Sequence";
+    "ByteLevel, Metaspace, WordPiece, BPEDecoder, ByteFallback, Fuse, Strip, Replace or Sequence";
 
 std::string joined(const Texts& texts) {
   return std::accumulate(texts.begin(), texts.end(), std::string());

@@ -28,12 +28,12 @@ constexpr std::size_t part_bytes = std::size_t{1} << 16;  // at least, of a part
 
 nlohmann::json parse(const std::string& text, const std::string& place) {
   if (text.size() > most_json_bytes)
-    throw DataError("{}: has {} bytes; a tokenizer.json is needed", place, text.size());
+    throw DataError("{}: expected a tokenizer.json, found {} bytes", place, text.size());
   check_json_limits(text, place, false);
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& error) {
-    throw DataError("{}: is not JSON: {}", place, truncated(error.what(), 200));
+    throw DataError("{}: invalid JSON: {}", place, truncated(error.what(), 200));
   }
 }
 
@@ -100,7 +100,7 @@ JsonTokenizer::Loaded::Loaded(std::string text, const std::string& place) : byte
     for (const std::int64_t id : *ids)
       if (id >= static_cast<std::int64_t>(texts.size()))
         throw DataError(
-            "{}.post_processor: found id {}; wanted one below {}", place, id, texts.size());
+            "{}.post_processor: expected an id below {}, found {}", place, texts.size(), id);
 }
 
 void JsonTokenizer::Loaded::add_tokens(const JsonCursor& json) {
@@ -111,13 +111,14 @@ void JsonTokenizer::Loaded::add_tokens(const JsonCursor& json) {
     const auto id = static_cast<std::size_t>(token.id);
     const std::int32_t known = model.vocabulary.ids.find(token.content);
     if (known >= 0 && known != token.id)
-      json[i]["id"].throw_data_error(fmt::format("{}, as the vocabulary has it", known));
+      json[i]["id"].throw_data_error(fmt::format("{}, as in the vocabulary", known));
     // The package numbers what is behind a gap anew.
     if (id > texts.size())
       json[i]["id"].throw_data_error(fmt::format("at most {}, the next id", texts.size()));
     if (id == texts.size()) texts.emplace_back();
     if (!texts[id].empty() && texts[id] != token.content)
-      json[i].throw_data_error(fmt::format("another id: {} is that of {}", id, quote(texts[id])));
+      json[i].throw_data_error(
+          fmt::format("another id, as {} belongs to {}", id, quote(texts[id])));
     texts[id] = token.content;
     model.vocabulary.ids.set(token.content, token.id);
   }
@@ -320,8 +321,10 @@ void JsonTokenizer::encode(std::string_view text,
                            std::int64_t begin) const {
   const std::size_t valid = valid_utf8_bytes(text);
   if (valid != text.size())
-    throw DataError("{}: byte {}: is not UTF-8", place, begin + static_cast<std::int64_t>(valid));
-  require(begin == 0 || loaded_->whole_goes_by_parts, "a part of a text that must be whole");
+    throw DataError("{}: byte {}: expected UTF-8", place, begin + static_cast<std::int64_t>(valid));
+  require(begin == 0 || loaded_->whole_goes_by_parts,
+          "the tokenizer does not support encoding a "
+          "document in parts");
   try {
     Encoding(*loaded_, sink).add(TextPiece{text, begin});
   } catch (const DataError& error) {

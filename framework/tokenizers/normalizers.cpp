@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view known_normalizers =
     "NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, BertNormalizer, Strip, Replace, Prepend, Nmt, "
-    "ByteLevel, Precompiled and Sequence";
+    "ByteLevel, Precompiled or Sequence";
 
 // f(character, text) says what a character becomes; false: it stays.
 template <typename F>

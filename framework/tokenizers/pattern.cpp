@@ -44,7 +44,7 @@ TextPattern TextPattern::regex(const std::string& expression, const std::string&
   if (!compiled->code) {
     std::array<PCRE2_UCHAR, 256> message{};
     pcre2_get_error_message(error, message.data(), message.size());
-    throw DataError("{}: found {}; wanted a regular expression: {}",
+    throw DataError("{}: expected a regular expression, found {}: {}",
                     place,
                     quote(expression),
                     reinterpret_cast<const char*>(message.data()));
@@ -94,7 +94,7 @@ int PatternScan::match_at(std::size_t from) const {
                         data,
                         nullptr);
   if (found < 0 && found != PCRE2_ERROR_NOMATCH)
-    throw DataError("{}: the expression takes too many steps on a text of {} bytes (PCRE2: {})",
+    throw DataError("{}: the regular expression exceeds the step limit on {} bytes (PCRE2: {})",
                     compiled.place,
                     text_.size(),
                     found);

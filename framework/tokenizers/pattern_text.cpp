@@ -37,12 +37,10 @@ class PatternWriter {
 
  private:
   [[noreturn]] void refuse(std::string_view what) const {
-    throw DataError(
-        "{}: found {} in {}; wanted an expression without it: it may mean something "
-        "else here",
-        place_,
-        quote(what),
-        quote(expression_));
+    throw DataError("{}: does not support {} in the regular expression {}",
+                    place_,
+                    quote(what),
+                    quote(expression_));
   }
   void copy(std::size_t count) {
     text_ += expression_.substr(at_, count);

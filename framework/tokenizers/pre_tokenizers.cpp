@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view known_pre_tokenizers =
     "ByteLevel, Split, Metaspace, Whitespace, WhitespaceSplit, BertPreTokenizer, Punctuation, "
-    "Digits, CharDelimiterSplit and Sequence";
+    "Digits, CharDelimiterSplit or Sequence";
 
 // What becomes of matches.
 enum class CutBehavior : std::uint8_t { removed, isolated, with_previous, with_next, contiguous };
@@ -25,7 +25,7 @@ CutBehavior behavior_of(const JsonCursor& json, CutBehavior otherwise) {
   if (text == "MergedWithPrevious") return CutBehavior::with_previous;
   if (text == "MergedWithNext") return CutBehavior::with_next;
   if (text == "Contiguous") return CutBehavior::contiguous;
-  json.unknown("Removed, Isolated, MergedWithPrevious, MergedWithNext and Contiguous");
+  json.unknown("Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
 }
 
 // As PatternScan; matches are the characters of a kind, one by one.
@@ -182,7 +182,7 @@ PreTokenizer read_metaspace(const JsonCursor& json) {
   const JsonCursor prepend = json["prepend_scheme"];
   if (prepend.is_there()) scheme = prepend.text();
   if (scheme != "always" && scheme != "never" && scheme != "first")
-    prepend.unknown("always, first and never");
+    prepend.unknown("always, first or never");
   PreTokenizer cut;
   if (json["split"].flag(true))
     cut = at_pattern(TextPattern::literal(letter), CutBehavior::with_next, false);

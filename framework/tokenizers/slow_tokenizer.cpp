@@ -96,7 +96,7 @@ std::map<std::string, std::string> usual_special_tokens(SlowKind kind) {
     case SlowKind::t5:
       return {{"eos", "</s>"}, {"unk", "<unk>"}, {"pad", "<pad>"}};
   }
-  throw Failure("a kind of slow tokenizer without special tokens");
+  throw Failure("slow tokenizer type without special tokens");
 }
 
 std::string to_base64(std::string_view bytes) {
@@ -121,7 +121,7 @@ nlohmann::json parsed(const NamedText& file) {
     if (!found.is_object()) throw DataError("{}: expected a JSON object", file.place);
     return found;
   } catch (const nlohmann::json::exception& error) {
-    throw DataError("{}: is not JSON: {}", file.place, truncated(error.what(), 200));
+    throw DataError("{}: invalid JSON: {}", file.place, truncated(error.what(), 200));
   }
 }
 
@@ -202,8 +202,7 @@ std::optional<SlowKind> SlowTokenizer::said_kind() const {
     const auto known = std::ranges::find(slow_classes, name, &SlowName::name);
     if (known == std::end(slow_classes) || vocabulary_of(known->kind) != files_.kind)
       throw DataError(
-          "{}: \"tokenizer_class\": found {}, of which {} is not read; save the tokenizer as "
-          "tokenizer.json",
+          "{}: \"tokenizer_class\": {} does not support {}; save the tokenizer as tokenizer.json",
           *place,
           quote(named.text()),
           files_.vocabulary.place);
@@ -235,11 +234,11 @@ std::pair<std::string, std::int64_t> SlowTokenizer::special(const char* role) co
   const auto found = special_.find(role);
   if (found == special_.end())
     throw DataError(
-        "{}: there is no {}_token, which a text has around it", files_.vocabulary.place, role);
+        "{}: expected a {}_token for the template, found none", files_.vocabulary.place, role);
   const auto text = found->second["content"].get<std::string>();
   const std::int64_t id = find(text);
   if (id < 0)
-    throw DataError("{}: has no token {}, the {}_token, which a text has around it",
+    throw DataError("{}: has no token {}, the {}_token of the template",
                     files_.vocabulary.place,
                     quote(text),
                     role);
@@ -304,7 +303,7 @@ void SlowTokenizer::read_merges() {
     if (line.empty() || (line_number == 1 && line.starts_with("#version"))) continue;
     const std::size_t blank = line.find(' ');
     if (blank == std::string_view::npos || line.find(' ', blank + 1) != std::string_view::npos)
-      throw DataError("{}:{}: found {}; wanted two pieces with a space between them",
+      throw DataError("{}:{}: expected two pieces with a space between them, found {}",
                       files_.merges.place,
                       line_number,
                       quote(line));
@@ -370,15 +369,15 @@ void SlowTokenizer::read_vocabulary() {
   if (files_.kind == SlowVocabulary::json) return read_merges();
   pieces_ = read_sentencepiece_file(files_.vocabulary.text);
   if (!pieces_)
-    throw DataError("{}: is not a model of SentencePiece; save the tokenizer as tokenizer.json",
+    throw DataError("{}: expected a SentencePiece model; save the tokenizer as tokenizer.json",
                     files_.vocabulary.place);
   const bool is_bpe = pieces_->model_type == SentencePieceFile::ModelType::bpe;
   if ((!is_bpe && pieces_->model_type != SentencePieceFile::ModelType::unigram) ||
       pieces_->space_as_suffix || !pieces_->escape_whitespaces || pieces_->unknown_id < 0 ||
       pieces_->unknown_id >= std::ssize(pieces_->pieces))
     throw DataError(
-        "{}: a SentencePiece model of this kind has no tokenizer.json; set data.tokenizer.type to "
-        "sentencepiece, and data.tokenizer.model to this file",
+        "{}: this SentencePiece model cannot be converted to tokenizer.json; set "
+        "data.tokenizer.type to sentencepiece, and data.tokenizer.model to this file",
         files_.vocabulary.place);
   for (std::size_t id = 0; id < pieces_->pieces.size(); ++id)
     ids_.emplace(pieces_->pieces[id].text, static_cast<std::int64_t>(id));
@@ -451,7 +450,7 @@ void SlowTokenizer::add_tokens() {
     const auto text = token["content"].get<std::string>();
     const auto [entry, is_new] = ids_.try_emplace(text, id);
     if (!is_new && entry->second != id)
-      throw DataError("{}: token {} is said to be {}, and {} in {}",
+      throw DataError("{}: token {} has id {}, but {} in {}",
                       place,
                       quote(text),
                       id,
@@ -518,12 +517,12 @@ void SlowTokenizer::refuse_other_ids() const {
 void SlowTokenizer::add_byte_level() {
   if (has_word_ends_ || !has(gpt2_space))
     throw DataError(
-        "{}: {}; wanted the pieces of GPT-2, which have {} for a space, or of CLIP; a "
-        "tokenizer.json says how other ones are read",
+        "{}: expected the pieces of GPT-2 ({} for a space) or CLIP, found {}; save the tokenizer "
+        "as tokenizer.json",
         files_.vocabulary.place,
-        has_word_ends_ ? "has pieces that end in </w> and no <|startoftext|>"
-                       : "has no piece for a space",
-        quote(gpt2_space));
+        quote(gpt2_space),
+        has_word_ends_ ? "pieces that end in </w> without <|startoftext|>"
+                       : "no piece for a space");
   const bool is_qwen2 = kind_ == SlowKind::qwen2;
   const Json level = {{"type", "ByteLevel"},
                       {"add_prefix_space", flag("add_prefix_space", false)},
@@ -692,7 +691,7 @@ std::string SlowTokenizer::json() {
   try {
     return file_.dump() + "\n";
   } catch (const nlohmann::json::exception&) {
-    throw DataError("{}: is not UTF-8",
+    throw DataError("{}: expected UTF-8",
                     (files_.merges.is_there() ? files_.merges : files_.vocabulary).place);
   }
 }

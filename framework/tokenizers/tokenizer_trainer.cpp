@@ -100,9 +100,9 @@ TokenizerRules checked(TokenizerRules rules) {
   std::set<std::string> seen;
   for (const std::string& token : rules.special) {
     if (token.empty() || valid_utf8_bytes(token) != token.size())
-      throw ConfigurationError("special token {}: wanted a text in UTF-8", quote(token));
+      throw ConfigurationError("special token {}: expected a UTF-8 string", quote(token));
     if (!seen.insert(token).second)
-      throw ConfigurationError("special token {} is there twice", quote(token));
+      throw ConfigurationError("duplicate special token {}", quote(token));
   }
   return rules;
 }
@@ -275,12 +275,11 @@ std::string TokenizerTrainer::train(const WordCounts& words,
   else
     symbols = std::make_unique<CharacterSymbols>(rules_.special, sorted);
   if (std::ssize(symbols->texts()) > rules_.vocabulary)
-    throw DataError(
-        "{}: a vocabulary of {} is too small for it; its {} and the special tokens need {}",
-        place,
-        rules_.vocabulary,
-        rules_.kind == TrainedKind::byte_pairs ? "256 bytes" : "characters",
-        symbols->texts().size());
+    throw DataError("{}: a vocabulary of {} is too small: its {} and the special tokens require {}",
+                    place,
+                    rules_.vocabulary,
+                    rules_.kind == TrainedKind::byte_pairs ? "256 bytes" : "characters",
+                    symbols->texts().size());
   BpeTrainer trainer(symbols->texts(),
                      {.score = rules_.score,
                       .ties = rules_.ties,
@@ -293,11 +292,10 @@ std::string TokenizerTrainer::train(const WordCounts& words,
   }
   const std::vector<PairMerge> merges = trainer.train(rules_.vocabulary, listener);
   if (std::ssize(trainer.symbols()) < rules_.vocabulary)
-    throw DataError(
-        "{}: a vocabulary of {} is too large for it; its pairs that are there twice give {}",
-        place,
-        rules_.vocabulary,
-        trainer.symbols().size());
+    throw DataError("{}: a vocabulary of {} is too large: its repeated pairs yield {}",
+                    place,
+                    rules_.vocabulary,
+                    trainer.symbols().size());
   const ordered_json file = {{"version", "1.0"},
                              {"truncation", nullptr},
                              {"padding", nullptr},

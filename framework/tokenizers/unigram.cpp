@@ -80,7 +80,7 @@ void Unigram::add_unknown(std::string_view word,
   const std::int32_t id = ids_.find(word.substr(begin, end - begin));
   if (id < 0 && !byte_ids_.empty() && add_byte_pieces(word, begin, end, byte_ids_, tokens)) return;
   if (id < 0 && unknown_ < 0)
-    throw DataError("the tokenizer has an id neither for a character nor for unknown ones");
+    throw DataError("the tokenizer has no id for a character and no unknown token");
   tokens.push_back({id < 0 ? unknown_ : id, static_cast<std::uint32_t>(end)});
 }
 

@@ -19,7 +19,7 @@ class WholeWords : public WordModel {
   void encode(std::string_view word, std::vector<WordToken>& tokens) const override {
     const std::int32_t found = ids_.find(word);
     const std::int32_t id = found < 0 ? unknown_ : found;
-    if (id < 0) throw DataError("the tokenizer has an id neither for a word nor for unknown ones");
+    if (id < 0) throw DataError("the tokenizer has no id for a word and no unknown token");
     tokens.push_back({id, static_cast<std::uint32_t>(word.size())});
   }
   bool is_worth_remembering() const override { return false; }
@@ -75,7 +75,7 @@ ReadModel read_word_model(const JsonCursor& json, bool bytes) {
   ReadModel read;
   const JsonCursor pieces = json["vocab"];
   if (kind != "BPE" && kind != "Unigram" && kind != "WordPiece" && kind != "WordLevel")
-    json["type"].unknown("BPE, Unigram, WordPiece and WordLevel");
+    json["type"].unknown("BPE, Unigram, WordPiece or WordLevel");
   read.vocabulary = kind == "Unigram" ? read_piece_list(pieces) : read_word_vocabulary(pieces);
   if (kind == "BPE")
     read.model = read_bpe(json, read.vocabulary, bytes);

@@ -94,7 +94,7 @@ class OpenFile {
     return bytes;
   }
   void cut(std::int64_t size) const {
-    if (::ftruncate(file_, size) != 0) fail_with_errno(path_, "cannot be cut");
+    if (::ftruncate(file_, size) != 0) fail_with_errno(path_, "cannot be truncated");
   }
 
  private:
@@ -136,7 +136,7 @@ std::string record_frame(std::string_view data) {
 
 TensorBoardEventFile::TensorBoardEventFile(const fs::path& path) : path_(path) {
   file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-  if (file_ < 0) fail_with_errno(path_, "cannot be made");
+  if (file_ < 0) fail_with_errno(path_, "cannot be created");
 }
 
 TensorBoardEventFile::~TensorBoardEventFile() { ::close(file_); }

@@ -127,7 +127,7 @@ JsonlFormat metrics_lines() {
   return {.begin = "{\"step\": ",
           .step_key = "step",
           .loss_key = "loss",
-          .norm_key = "gradient_norm",
+          .norm_key = "grad_norm",
           .lines = [](const MetricsRecord& record) { return json_line(record) + "\n"; }};
 }
 

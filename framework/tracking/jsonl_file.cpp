@@ -54,10 +54,7 @@ std::optional<Line> read_line(std::string_view text, const JsonlFormat& kind) {
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, int number, const JsonlFormat& kind) {
-  throw DataError("{}:{}: found something else than {}; move the file away",
-                  path.string(),
-                  number,
-                  kind.a_line);
+  throw DataError("{}:{}: expected {}; move the file away", path.string(), number, kind.a_line);
 }
 
 // The lines of steps up to `last_step`, from the first.
@@ -119,7 +116,7 @@ JsonlFile::JsonlFile(const std::filesystem::path& path, std::int64_t last_step, 
     const auto kept = static_cast<off_t>(
         is_file ? lines_up_to(last_step, read_all(file_, path_), path_, kind_).bytes : 0);
     if (is_file && kept != status.st_size && ::ftruncate(file_, kept) != 0)
-      fail_with_errno(path_, "cannot be cut");
+      fail_with_errno(path_, "cannot be truncated");
   } catch (...) {
     ::close(file_);
     throw;

@@ -110,7 +110,7 @@ struct PrometheusEndpoint::State {
   void set(const std::string& column, double value) const {
     const auto [name, of] = gauge_name(column);
     prometheus::Labels own = labels;
-    if (!of.empty()) own["of"] = of;
+    if (!of.empty()) own["name"] = of;
     prometheus::BuildGauge()
         .Name(name)
         .Help("as in metrics.jsonl")
@@ -141,8 +141,8 @@ PrometheusEndpoint::PrometheusEndpoint(const std::string& address, std::int64_t 
     }
   if (!reason.empty())
     throw ConfigurationError(
-        "metrics.prometheus_port: found {}, and nothing can listen at {} there: {}; set another "
-        "port or metrics.prometheus_address, or 0 for no endpoint",
+        "metrics.prometheus_port: cannot listen on port {} of {}: {}; set another port or "
+        "metrics.prometheus_address, or 0 for no endpoint",
         port,
         address,
         reason);

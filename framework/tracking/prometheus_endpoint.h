@@ -11,7 +11,7 @@ namespace longspan {
 
 // Serves http://ADDRESS:PORT/metrics from threads of its own, which hear no signals. Each number of
 // a record is a gauge: its column of metrics.jsonl after "longspan_", up to a colon or slash, the
-// rest as the label "of", and the run's id as the label "run". Tokens are the counter
+// rest as the label "name", and the run's id as the label "run". Tokens are the counter
 // longspan_tokens_total.
 class PrometheusEndpoint : public MetricsSink {
  public:
@@ -29,7 +29,7 @@ class PrometheusEndpoint : public MetricsSink {
   std::unique_ptr<State> state_;
 };
 
-// The name of a gauge and its label "of", or no label.
+// The name of a gauge and its label "name", or no label.
 struct GaugeName {
   std::string name;
   std::string of;

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 fs::path place_of_events(const fs::path& folder, const TrackedRun& run) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw Failure("{}: cannot be made: {}", folder.string(), error.message());
+  if (error) throw Failure("{}: cannot be created: {}", folder.string(), error.message());
   truncate_events(folder, run.first_step);
   return folder / next_event_file(folder, static_cast<std::int64_t>(seconds_of_the_clock()));
 }

@@ -23,7 +23,7 @@ double weight_of(const LossTerm& term,
                  double repeated) {
   if (term.count.empty()) return term.weight / repeated;
   const auto count = counts.find(term.count);
-  require(count != counts.end(), "the batch does not count `{}`", term.count);
+  require(count != counts.end(), "the batch has no count `{}`", term.count);
   return term.weight / std::max(count->second, 1.0);
 }
 
@@ -172,7 +172,7 @@ std::vector<AuxiliaryMetricResult> Trainer::auxiliary_metrics(const std::vector<
     }
     const AuxiliaryMetric& watched = parts.front().watched[i];
     const auto count = counts.find(watched.count);
-    require(count != counts.end(), "the batch does not count `{}`", watched.count);
+    require(count != counts.end(), "the batch has no count `{}`", watched.count);
     results.push_back({watched.name,
                        mesh().world.all_reduce(sum, Reduction::sum) / std::max(count->second, 1.0),
                        mesh().world.all_reduce(largest, Reduction::maximum)});
@@ -232,7 +232,8 @@ StepResult Trainer::step(const Batch& given, const StepRequest& request) {
   const Batch batch =
       model_->body().prepared(given, random_.child(static_cast<std::uint64_t>(steps_)));
   const std::int64_t parts = std::ssize(carried_);
-  require(batch.rows() % parts == 0, "{} rows do not divide into {} parts", batch.rows(), parts);
+  require(
+      batch.rows() % parts == 0, "expected a multiple of {} rows, found {}", parts, batch.rows());
   if (batch.resets_state) carried_.assign(carried_.size(), {});
   StepResult result = compute(batch, request);
   result.learning_rate = optimizer_.learning_rate(schedule_.at(optimizer_.updates() + 1));
@@ -267,15 +268,14 @@ void Trainer::check_divergence(const Batch& batch, const StepResult& result) {
   if (skipped_in_a_row_ < options_.consecutive_skips) return;
   if (result.loss_scale && std::isfinite(result.loss))
     throw DivergedError(
-        "training diverged: {} steps in a row had gradients that float16 cannot hold even at loss "
-        "scale 1; the last is step {} (loss {}); set precision.compute_dtype to bfloat16 or "
-        "float32",
+        "training diverged: {} consecutive steps had gradients that overflow float16 at loss scale "
+        "1; the last is step {} (loss {}); set precision.compute_dtype to bfloat16 or float32",
         skipped_in_a_row_,
         steps_,
         result.loss);
   throw DivergedError(
-      "training diverged: {} steps in a row had no finite loss and gradient; the last is step {} "
-      "(loss {}, gradient norm {}), whose batch began {}; {}",
+      "training diverged: {} consecutive steps had a non-finite loss or gradient; "
+      "the last is step {} (loss {}, grad norm {}, batch {}); {}",
       skipped_in_a_row_,
       steps_,
       result.loss,
@@ -296,8 +296,8 @@ void Trainer::save(TrainingState& state, const CursorRows& rows) const {
   }
   if (loss_scale_) loss_scale_->save(state.scalars);
   state.scalars.set("trainer/steps", steps_);
-  state.scalars.set("trainer/skipped", skipped_);
-  state.scalars.set("trainer/skipped_in_a_row", skipped_in_a_row_);
+  state.scalars.set("trainer/num_skipped", skipped_);
+  state.scalars.set("trainer/consecutive_skips", skipped_in_a_row_);
   state.scalars.set("trainer/tokens", tokens_);
 }
 
@@ -317,8 +317,8 @@ void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std:
   const Scalars& scalars = checkpoint.scalars();
   optimizer_.restore(scalars);
   if (loss_scale_) loss_scale_->restore(scalars);
-  skipped_ = scalars.get<std::int64_t>("trainer/skipped");
-  skipped_in_a_row_ = scalars.get<std::int64_t>("trainer/skipped_in_a_row");
+  skipped_ = scalars.get<std::int64_t>("trainer/num_skipped");
+  skipped_in_a_row_ = scalars.get<std::int64_t>("trainer/consecutive_skips");
   tokens_ = scalars.get<std::int64_t>("trainer/tokens");
   for (RecurrentState& part : carried_)
     cast_recurrent_state(part, model_->parameters().compute_dtype());

@@ -18,11 +18,10 @@ void resume_best(const TrainingContext& run,
                  const Scalars& scalars) {
   const std::string& wanted = run.settings.checkpoint.keep_best;
   if (const auto before = best_step(scalars); before && before->figure != wanted)
-    run.log.warning(
-        "step {}, the best by {} so far, is kept no longer: checkpoint.best_metric is {}",
-        before->step,
-        before->figure,
-        wanted.empty() ? "not set" : wanted);
+    run.log.warning("Step {} (best {} so far) is no longer retained: checkpoint.best_metric is {}",
+                    before->step,
+                    before->figure,
+                    wanted.empty() ? "not set" : wanted);
   if (!best) return;
   best->restore(scalars);
   if (!best->best()) return;
@@ -30,7 +29,7 @@ void resume_best(const TrainingContext& run,
   std::error_code unused;
   const std::int64_t is_there = run.is_root() && fs::is_directory(path, unused) ? 1 : 0;
   if (run.mesh.world.all_reduce(is_there, Reduction::maximum) == 1) return;
-  run.log.info("the best step by {} is not in {}: the next validation is taken for the best",
+  run.log.info("The best checkpoint by {} is not in {}; the next validation counts as the best",
                best->goal().figure,
                run.directory.checkpoints().string());
   best->forget();
@@ -42,15 +41,15 @@ void resume(TrainingContext& run,
             const fs::path& path) {
   check_resumable(run.resuming(), checkpoint, *run.task, run.loader.cursor_rows());
   restore(run, history, checkpoint);
-  run.log.info("resumed from {} at step {}", path.string(), run.trainer.steps());
+  run.log.info("Resumed from {} at step {}", path.string(), run.trainer.steps());
   resume_best(run, history.best, checkpoint.scalars());
   // One that was named may lie anywhere; this directory need not hold it, or not a good one.
   if (run.settings.checkpoint.resume != "auto") return;
   run.saver.resume_from(run.trainer.steps(), history.best_step());
   if (run.directory.follows_killed() && run.life.diverged.empty())
     run.log.warning(
-        "the run that trained here before did not end by itself (it was killed, a rank failed or a "
-        "machine was lost): what followed its newest checkpoint is computed again");
+        "The previous process of this run did not exit normally (killed, rank failure "
+        "or lost host); recomputing from its newest checkpoint");
 }
 
 void tell_what_is_otherwise(const TrainingContext& run, const Checkpoint& checkpoint) {
@@ -58,7 +57,7 @@ void tell_what_is_otherwise(const TrainingContext& run, const Checkpoint& checkp
     run.log.warning("{}", restored);
   warn_layout_change(run.log, checkpoint, run.layout());
   if (!run.settings.training.start_from.path.empty())
-    run.log.info("training.init_from.path is not used: the run goes on from a checkpoint");
+    run.log.info("training.init_from.path is ignored: the run resumes from a checkpoint");
 }
 
 // What is retained of an import that it starts from.
@@ -108,7 +107,7 @@ RunHistory resume_or_begin_anew(TrainingContext& run) {
 RunHistory resume_or_start(TrainingContext& run) {
   RunHistory history = resume_or_begin_anew(run);
   if (history.skipped.times > 0)
-    run.log.info("passes over {} batches; has gone back {} times ({})",
+    run.log.info("Skipping {} batches; {} rollbacks so far ({})",
                  history.skipped.batches(),
                  history.skipped.times,
                  run.directory.skipped().string());

@@ -69,7 +69,8 @@ bool CheckpointSaver::confirm(double loss) {
 }
 
 void CheckpointSaver::warn_not_saved(std::int64_t step) const {
-  log_.warning("step {} is not saved: its weights give no finite loss or gradient", step);
+  log_.warning("Checkpoint of step {} discarded: its weights give a non-finite loss or gradient",
+               step);
 }
 
 // The first rank removes what all of them write: it is the last one to stop.
@@ -91,8 +92,8 @@ bool CheckpointSaver::copy_fits(const TrainingState& state) {
   copy_fits_ = world_.all_reduce(left, Reduction::minimum) >= 0;
   if (!*copy_fits_)
     log_.warning(
-        "some rank has no memory for a copy of what it saves ({} on the first): training waits for "
-        "each checkpoint",
+        "Not enough memory on some rank to copy the checkpoint ({} on the first): "
+        "training blocks during each save",
         format_bytes(bytes));
   return *copy_fits_;
 }
@@ -106,7 +107,7 @@ void CheckpointSaver::wait_for_copy() {
 
 void CheckpointSaver::finish() {
   if (!beside_) return;
-  require(judged_, "the save of step {} is to be finished before its loss is known", step_);
+  require(judged_, "cannot finish the save of step {} before its loss is known", step_);
   const Stopwatch waited;
   const std::filesystem::path path = beside_->commit();
   beside_.reset();
@@ -114,7 +115,7 @@ void CheckpointSaver::finish() {
 }
 
 void CheckpointSaver::tell(const std::filesystem::path& path, double waited) {
-  log_.info("saved {} in {:.2f} s; training waited {:.3f} s",
+  log_.info("Saved {} in {:.2f} s (training blocked for {:.3f} s)",
             path.string(),
             since_begin_.seconds(),
             waited);
@@ -147,7 +148,7 @@ void CheckpointSaver::remove_older() {
                           try {
                             remove_old_checkpoints(directory, step, keep, best);
                           } catch (const std::exception& error) {
-                            log.warning("older checkpoints were not removed: {}", error.what());
+                            log.warning("Older checkpoints not removed: {}", error.what());
                           }
                         });
 }

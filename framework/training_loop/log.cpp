@@ -72,7 +72,7 @@ Log::Log(const Console& console, const std::filesystem::path& file, LogLevel lea
       in_file = file_sink(file);
       sinks.push_back(in_file);
     } catch (const spdlog::spdlog_ex& error) {
-      throw Failure("the log cannot be written: {}", error.what());
+      throw Failure("cannot write the log: {}", error.what());
     }
   }
   state_ = std::make_shared<State>(

@@ -32,10 +32,8 @@ PlannedMemory planned_memory(const RunConfig& settings,
 }
 
 std::string needs(const StepPlan& plan, const char* at_least) {
-  return fmt::format("a rank of this run needs {}{} ({})",
-                     at_least,
-                     format_bytes(plan.bytes()),
-                     bytes_by_tag(plan));
+  return fmt::format(
+      "a rank requires {}{} ({})", at_least, format_bytes(plan.bytes()), bytes_by_tag(plan));
 }
 
 }  // namespace
@@ -58,8 +56,8 @@ std::string memory_advice(const StepPlan& plan,
   // What the plan that could not be made to its end has is a part only.
   if (chosen != savings.end() && (fits || chosen->plan.bytes() < plan.bytes())) {
     const std::string saving = fmt::format(
-        "with {} it needs {}", fmt::join(chosen->keys, " "), format_bytes(chosen->plan.bytes()));
-    help = fits ? saving : saving + ", the least; " + help;
+        "with {} it requires {}", fmt::join(chosen->keys, " "), format_bytes(chosen->plan.bytes()));
+    help = fits ? saving : saving + ", the minimum; " + help;
   }
   return help;
 }
@@ -78,7 +76,7 @@ void check_memory_fits(const RunConfig& settings,
   const bool whole = planned.refusal.empty();
   if (there.bytes == 0) throw_if_error(planned.refusal);
   if (whole && (there.bytes == 0 || plan.bytes() <= there.bytes)) return;
-  throw ConfigurationError("{}, but only {} of {}memory are free{}; {}",
+  throw ConfigurationError("{}, but only {} of {}memory free{}; {}",
                            needs(plan, whole ? "" : "more than "),
                            format_bytes(there.bytes),
                            on_gpu ? "GPU " : "",
@@ -105,7 +103,7 @@ std::string advice_after(const OutOfMemory& error,
                 ids,
                 error.backing() == AllocatorKind::gpu ? Processor::gpu : Processor::cpu);
   return fmt::format(
-      "; by the plan {}; {}", needs(plan), memory_advice(plan, error.held(), ids, reconfigure));
+      "; by the plan, {}; {}", needs(plan), memory_advice(plan, error.held(), ids, reconfigure));
 } catch (const std::exception&) {
   return "";  // what went wrong is to be said, though no plan can be made
 }

@@ -52,13 +52,13 @@ fs::path step_of_run(const ConfigPath& name, std::int64_t step, const fs::path& 
   const fs::path folder = run / checkpoints_name;
   if (is_folder(folder / step_name(step))) return folder / step_name(step);
   const std::vector<std::int64_t> steps = steps_in(folder);
-  throw DataError("{}{}: there is no {}; {}",
+  throw DataError("{}{}: no checkpoint {}; {}",
                   name.before(),
                   folder.string(),
                   step_name(step),
                   steps.empty()
                       ? "no step is saved there"
-                      : fmt::format("{} there, the newest is {}",
+                      : fmt::format("{} saved there, the newest is {}",
                                     steps.size() == 1 ? "one step is"
                                                       : fmt::format("{} steps are", steps.size()),
                                     step_name(steps.back())));
@@ -78,7 +78,7 @@ std::string meaning_of(const ConfigPath& name, const fs::path& run) {
     } else if (text == best_name) {
       return 'b' + (run / checkpoints_name).string();
     } else if (!is_any(text)) {
-      throw DataError("{}: there is no such checkpoint{}", name.describe(), name.not_found_hint());
+      throw DataError("{}: no such checkpoint{}", name.describe(), name.not_found_hint());
     }
     return 's' + text;
   } catch (const std::exception& error) {
@@ -90,11 +90,9 @@ std::string meaning_of(const ConfigPath& name, const fs::path& run) {
 fs::path best_of_newest(const ConfigPath& name, const Checkpoint& newest, const fs::path& run) {
   const auto best = best_step(newest.scalars());
   if (!best)
-    throw DataError(
-        "{}{}: knows no best step; checkpoint.best_metric names the figure by which a run keeps "
-        "one",
-        name.before(),
-        newest.path().string());
+    throw DataError("{}{}: no best checkpoint; set checkpoint.best_metric to retain one",
+                    name.before(),
+                    newest.path().string());
   return step_of_run(name, best->step, run);
 }
 
@@ -115,11 +113,9 @@ NamedCheckpoint find_checkpoint(const ConfigPath& name,
   if (search.found && meaning[0] == 'b')
     return {best_of_newest(name, open_run_checkpoint(search.found->path, watch), run), {}};
   if (search.found) return {search.found->path, std::move(search.skipped)};
-  if (search.skipped.empty()) throw DataError("{}{}: has no checkpoint yet", name.before(), text);
-  throw DataError("{}{}: no checkpoint can be read; the newest: {}",
-                  name.before(),
-                  text,
-                  search.skipped.front());
+  if (search.skipped.empty()) throw DataError("{}{}: no checkpoint yet", name.before(), text);
+  throw DataError(
+      "{}{}: no valid checkpoint; the newest: {}", name.before(), text, search.skipped.front());
 }
 
 }  // namespace longspan

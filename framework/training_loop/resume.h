@@ -23,8 +23,8 @@ namespace longspan {
 // The tensor by which a checkpoint tells the place of each stream in the text, and the scalars by
 // which it tells how its run was made.
 inline constexpr const char* cursor_name = "data/cursor";
-inline constexpr const char* threads_scalar = "run/threads";
-inline constexpr const char* zero_scalar = "run/zero";
+inline constexpr const char* threads_scalar = "run/num_threads";
+inline constexpr const char* zero_scalar = "run/zero_stage";
 inline constexpr const char* device_scalar = "run/device";
 
 // What decides whether a run goes on bit for bit or to rounding.

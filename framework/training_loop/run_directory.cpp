@@ -47,7 +47,7 @@ std::string take_lock(const ConfigPath& named, Descriptor& lock, bool& made) {
   std::error_code error;
   made = fs::create_directories(path, error);
   if (error)
-    return fmt::format("{} cannot be made: {}{}", it, error.message(), named.not_found_hint());
+    return fmt::format("{} cannot be created: {}{}", it, error.message(), named.not_found_hint());
   lock = Descriptor(open((path / lock_name).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
   if (!lock.defined())
     return fmt::format("{} cannot be written: {}{}", it, errno_message(), named.not_found_hint());
@@ -61,7 +61,7 @@ std::string take_lock(const ConfigPath& named, Descriptor& lock, bool& made) {
 std::string trouble_with(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) return fmt::format("\"{}\" cannot be made: {}", folder.string(), error.message());
+  if (error) return fmt::format("\"{}\" cannot be created: {}", folder.string(), error.message());
   if (access(folder.c_str(), W_OK | X_OK) == 0) return "";
   return fmt::format("\"{}\" cannot be written: {}", folder.string(), errno_message());
 }
@@ -107,7 +107,7 @@ std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& wo
   if (!sentence.empty()) return sentence;
   const std::string first_host = world.broadcast(host_name(), 0);
   if (!finds(file))
-    sentence = fmt::format("rank {} on {} does not find there what rank 0 on {} has written",
+    sentence = fmt::format("rank {} on {} cannot see the files of rank 0 on {}",
                            world.rank(),
                            host_name(),
                            first_host);
@@ -120,8 +120,8 @@ std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& wo
   if (world.rank() == 0) fs::remove(file, error);
   if (lowest == world.size()) return "";
   return world.broadcast(sentence, static_cast<int>(lowest)) +
-         "; each rank writes its part of a checkpoint there, so all machines of a job must share "
-         "it";
+         "; use a directory that all hosts of the job share, where each rank writes its part of a "
+         "checkpoint";
 }
 
 // In place, as the lock is on this file, and in one call: a full disk leaves the mark before, and
@@ -206,10 +206,9 @@ bool RunDirectory::is_lost() const {
 
 void RunDirectory::refuse_lost(std::int64_t step) const {
   throw DataError(
-      "run.output_dir \"{}\": was removed, moved or replaced while the run wrote to it (its .lock "
-      "is "
-      "not the one that the run holds), seen after step {}; nothing is written there any more: put "
-      "it back and start again to go on from its newest checkpoint, or start anew",
+      "run.output_dir \"{}\": removed, moved or replaced while the run was writing to "
+      "it (another .lock), detected after step {}; restore it and run the same command "
+      "to resume, or start over",
       path_.string(),
       step);
 }

@@ -41,7 +41,7 @@ class RunDirectory {
   std::filesystem::path samples() const { return path_ / "samples.jsonl"; }
   std::filesystem::path tensorboard() const { return path_ / "tensorboard"; }
   std::filesystem::path exports() const { return path_ / "export"; }
-  std::filesystem::path skipped() const { return path_ / "skipped.json"; }
+  std::filesystem::path skipped() const { return path_ / "skipped_batches.json"; }
   std::filesystem::path log() const { return path_ / "log.txt"; }
 
   // On rank 0: whether the directory that it locked is no longer the one at this path: it was

@@ -65,9 +65,7 @@ std::string SkippedData::to_json() const {
 
 SkippedData SkippedData::of_json(const std::string& text, const std::string& place) {
   const auto refuse = [&] {
-    throw DataError("{}: found something else than what a run writes there, {}",
-                    place,
-                    R"({"times": 1, "before": {"12": 4}})");
+    throw DataError("{}: expected content like {}", place, R"({"times": 1, "before": {"12": 4}})");
   };
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object() || !json.contains("times") || !json.contains("before")) refuse();
@@ -97,8 +95,7 @@ SkippedData read_skipped_data(const RunDirectory& directory, const Communicator&
     }
   trouble = world.broadcast(trouble, 0);
   if (!trouble.empty())
-    throw DataError("{}; move the file away to pass over no data, or put it back as it was",
-                    trouble);
+    throw DataError("{}; move the file away to skip no data, or restore it", trouble);
   text = world.broadcast(text, 0);
   return text.empty() ? SkippedData() : SkippedData::of_json(text, path.string());
 }

@@ -11,7 +11,7 @@
 namespace longspan {
 
 // The scalar of a checkpoint that has the JSON.
-inline constexpr const char* skipped_data_scalar = "run/skipped_data";
+inline constexpr const char* skipped_data_scalar = "run/skipped_batches";
 
 // It is told by steps, which are the same on every layout, so whatever checkpoint a run goes on
 // from, its steps read the same data.

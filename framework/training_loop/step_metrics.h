@@ -19,10 +19,9 @@ namespace longspan {
 struct StepTiming {
   double tokens_per_second = 0;
   // Of the measured peak of all ranks; none where the steps exceed it.
-  std::optional<double> model_flops_utilisation = {};
+  std::optional<double> mfu = {};
   std::int64_t peak_memory_bytes = 0;  // of the rank that needs most
-  // Of a step, as a mean of those since the record before; as "step_seconds", "reading_seconds",
-  // ...
+  // Means over the steps since the last record, as "step_seconds", "data_loading_seconds", ...
   StepTimes times = {};
 };
 
@@ -37,7 +36,7 @@ struct StepMetrics {
   std::optional<std::int64_t> skipped_batches = {};  // so far, where data were passed over
   std::optional<StepTiming> timing = {};
   std::vector<LossTermValue> terms = {};  // where the loss has several, as "loss_NAME"
-  // As "NAME_mean" and "NAME_largest".
+  // As "NAME_mean" and "NAME_max".
   std::vector<AuxiliaryMetricResult> watched = {};
   std::vector<std::pair<std::string, double>> metric_values =
       {};                                    // of the body's weights, and of data

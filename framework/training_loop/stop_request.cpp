@@ -30,13 +30,13 @@ std::atomic<bool> has_warned{false};  // of mpirun's SIGTERM
 constexpr std::string_view sentence_of(int signal) {
   switch (signal) {
     case SIGTERM:
-      return "SIGTERM: saves and stops after this step";
+      return "SIGTERM: saving and stopping after this step";
     case SIGHUP:
-      return "SIGHUP: saves and stops after this step";
+      return "SIGHUP: saving and stopping after this step";
     case SIGUSR1:
-      return "SIGUSR1: saves and stops after this step";
+      return "SIGUSR1: saving and stopping after this step";
     default:
-      return "SIGUSR2: saves and stops after this step";
+      return "SIGUSR2: saving and stopping after this step";
   }
 }
 
@@ -45,8 +45,8 @@ void answer(int signal) {
     if (has_warned.exchange(true)) return;
     write_once_to_log(
         "warning",
-        "SIGTERM: mpirun ends the job, as it does when a rank was killed (kill -9, no memory left) "
-        "or when it is asked to end. It kills the ranks in about 2 s: a longer step is lost");
+        "SIGTERM: mpirun is ending the job, because a rank was killed (kill -9, out of memory) or "
+        "mpirun was asked to end. It kills the ranks in about 2 s; a longer step is lost");
     return;
   }
   if (has_answered.exchange(true)) return;
@@ -62,7 +62,7 @@ void ask(int signal) {
     return;
   }
   constexpr std::string_view answer =
-      "\nsaves and stops after this step; once more stops at once\n";
+      "\nSaving and stopping after this step; press Ctrl-C again to stop at once\n";
   const int error = errno;
   // Whoever does not read it is asked nothing.
   [[maybe_unused]] const auto written = write(STDERR_FILENO, answer.data(), answer.size());
@@ -99,7 +99,7 @@ void handle_with(void (*handler)(int)) {
 
 StopRequest::StopRequest() : stack_(std::size_t{1} << 16) {
   const stack_t own = {.ss_sp = stack_.data(), .ss_flags = 0, .ss_size = stack_.size()};
-  require(sigaltstack(&own, &outer_) == 0, "there is no stack for signals");
+  require(sigaltstack(&own, &outer_) == 0, "sigaltstack failed");
   stop_asked = false;
   handle_with(ask);
 }

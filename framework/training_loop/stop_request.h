@@ -26,7 +26,7 @@ class StopRequest {
 
   // From now on a line on standard output and in the run's log answers the first of the signals,
   // once for all ranks: steps take their time. SIGINT has its own line on standard error.
-  // `longspan run` answers itself for the ranks that it started.
+  // `longspan launch` answers itself for the ranks that it started.
   void answer_signals() const;
 
  private:

@@ -19,7 +19,7 @@ namespace {
 void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw Failure("{}: cannot be made: {}", folder.string(), error.message());
+  if (error) throw Failure("{}: cannot be created: {}", folder.string(), error.message());
 }
 
 }  // namespace
@@ -57,9 +57,8 @@ void Tracker::begin(const TrackedRun& run, const Task& task, const Model& model,
   if (world_.rank() != 0) return;
   open_files(run);
   if (!endpoint_) return;
-  log.info("Prometheus finds the newest numbers at port {} of {}",
-           options.prometheus_port,
-           options.prometheus_address);
+  log.info(
+      "Prometheus endpoint: port {} of {}", options.prometheus_port, options.prometheus_address);
   endpoint_->begin(run);
   sinks_.push_back(std::move(endpoint_));
 }

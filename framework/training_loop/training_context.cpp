@@ -52,8 +52,7 @@ std::unique_ptr<Task> open_task(const RunConfig& settings,
                                 const DocumentStreamFactory& documents) {
   if (documents && !settings.task_kind().takes_documents)
     throw ConfigurationError(
-        "run.task is {}, which learns from files; documents that a program gives are for "
-        "language_modeling",
+        "run.task: {} does not support documents passed by a program; set it to language_modeling",
         settings.task);
   return settings.task_kind().open({.data = settings.data,
                                     .run = settings.run.directory.text(),

@@ -146,7 +146,7 @@ StepResult TrainingLoop::make_step() {
 void TrainingLoop::after_step(const StepResult& result) {
   stopping_ = result.stop_requested;
   if (result.skipped)
-    run_.log.warning("step {} skipped: loss {}, gradient norm {}{}; batch {}",
+    run_.log.warning("step {} skipped: loss {}, grad norm {}{}; batch {}",
                      step(),
                      result.loss,
                      result.gradient_norm,
@@ -198,7 +198,7 @@ void TrainingLoop::hear_stop() {
 // Of a step that was skipped for the same reason it says nothing.
 void TrainingLoop::judge_reconstruction(const StepResult& result) const {
   if (result.skipped) return;
-  run_.log.info("step {}: the rebuilt streams are {:.2e} of their size from the true ones",
+  run_.log.info("step {}: reversible reconstruction error {:.2e} (relative)",
                 step(),
                 *result.reconstruction_error);
   longspan::check_reconstruction_error(
@@ -242,16 +242,18 @@ double TrainingLoop::loss_of_weights() {
 // Of a step that is not counted, on a batch that has given a finite loss and gradient before: one
 // that never does says nothing of the weights.
 double TrainingLoop::tried_loss() {
-  if (run_.is_root()) notify_launcher(fmt::format("a trial of the weights of step {}", step()));
+  if (run_.is_root())
+    notify_launcher(fmt::format("a trial step with the weights of step {}", step()));
   const Stopwatch stopwatch;
   const StepResult tried = run_.trainer.probe_step(sound_batch_);
   const double seconds = stopwatch.seconds();
   run_.speed.times().saving -= seconds;  // by which it is called
-  run_.log.info("step {}: a trial of the weights took {:.2f} s: loss {:.4f}, gradient norm {:.4f}",
-                step(),
-                seconds,
-                tried.loss,
-                tried.gradient_norm);
+  run_.log.info(
+      "step {}: trial step with the saved weights took {:.2f} s: loss {:.4f}, grad norm {:.4f}",
+      step(),
+      seconds,
+      tried.loss,
+      tried.gradient_norm);
   if (run_.is_root()) notify_launcher(fmt::format("the checkpoint of step {}", step()));
   return tried.can_continue() ? tried.loss : std::numeric_limits<double>::quiet_NaN();
 }
@@ -269,8 +271,9 @@ ExitCode run_life(const RunInputs& given) try {
 } catch (const EndOfDocuments&) {
   // Before the first step.
   if (given.life.diverged.empty()) throw;
-  throw DivergedError("{}; what is read only once cannot go back: start again",
-                      given.life.diverged);
+  throw DivergedError(
+      "{}; cannot roll back data that can be read only once; run the same command to restart",
+      given.life.diverged);
 }
 
 // A clause. One rank alone may ask.
@@ -282,7 +285,7 @@ std::string after_failure(const Failure& failure, const RestartState& life) try 
   const bool is_full = (says(ENOSPC) || says(EDQUOT)) && sentence.find(place) != sentence.npos;
   if (!is_full && steps_in(life.directory->checkpoints()).empty()) return "";
   return fmt::format("; {}{}",
-                     is_full ? "free space on the disk, then start the run again: " : "",
+                     is_full ? "free disk space; " : "",
                      resume_hint(life.directory->checkpoints(), life.resume_request));
 } catch (const std::exception&) {
   return "";

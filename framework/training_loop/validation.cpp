@@ -15,7 +15,7 @@ void take_samples(TrainingContext& run) try {
   if (const std::int64_t count = run.settings.metrics.samples; count > 0)
     run.tracker.take_texts(run.task->samples(model, count));
 } catch (const InvalidLogits& error) {
-  run.log.warning("no samples at step {}: {}", run.trainer.steps(), error.what());
+  run.log.warning("No samples at step {}: {}", run.trainer.steps(), error.what());
 }
 
 }  // namespace

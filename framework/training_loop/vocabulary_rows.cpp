@@ -35,7 +35,8 @@ std::int64_t row_of_token(const Tokenizer& from, const Tokenizer& to, std::int64
 }  // namespace
 
 std::vector<std::int64_t> matching_rows(const VocabularyTable& from, const VocabularyTable& to) {
-  require(from.tokenizer.kind() == to.tokenizer.kind(), "two kinds of tokens have no rows alike");
+  require(from.tokenizer.kind() == to.tokenizer.kind(),
+          "cannot match vocabulary rows of different tokenizer types");
   std::vector<std::int64_t> rows(static_cast<std::size_t>(to.rows), -1);
   if (from.tokenizer == to.tokenizer) {
     const auto both = static_cast<std::ptrdiff_t>(std::min(from.rows, to.rows));

@@ -31,7 +31,7 @@ struct Command {
   std::function<TextAction(CLI::App&)> bind_text = {};
 };
 
-Command run_command();  // its action is empty: launch/cli/run.h
+Command launch_command();  // its action is empty: launch/cli/launch.h
 Command train_command();
 Command evaluate_command();
 Command generate_command();
@@ -40,9 +40,9 @@ Command plan_command();
 Command inspect_command();
 Command verify_command();
 Command report_command();
-Command attention_command();
+Command attention_maps_command();
 Command tokenizer_command();
-Command prepare_command();
+Command tokenize_data_command();
 Command import_command();
 Command export_command();
 Command list_command();

@@ -55,7 +55,7 @@ MetricsLine figures_of(const RunRecord& run) {
   MetricsLine figures = run.last.is_null() ? MetricsLine::object() : run.last;
   if (run.validation.is_null()) return figures;
   for (const auto& [name, value] : run.validation.items())
-    if (name.starts_with("validation_")) figures[name] = value;
+    if (is_validation_metric(name)) figures[name] = value;
   return figures;
 }
 
@@ -89,7 +89,7 @@ std::string comparison_table(const std::vector<RunRecord>& runs) {
   }
   const auto different = differences(runs);
   rows.push_back({});
-  if (different.empty()) rows.push_back({"no key differs"});
+  if (different.empty()) rows.push_back({"no keys differ"});
   for (const auto& [key, values] : different) {
     rows.push_back({key});
     for (const auto& value : values) rows.back().push_back(value.value_or("-"));

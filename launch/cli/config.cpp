@@ -20,7 +20,7 @@ struct ConfigArguments {
   std::vector<std::string> words;
   bool reference = false;
   bool markdown = false;
-  std::string family;  // --new
+  std::string family;  // --template
   bool schema = false;
 
   bool makes() const { return schema || !family.empty(); }
@@ -37,8 +37,8 @@ ExitCode make(const ConfigArguments& arguments, Session& session) {
   const auto& [file, settings] = arguments.configuration;
   if (!file.empty() || !settings.empty() || arguments.reference || arguments.markdown ||
       (arguments.schema && !arguments.family.empty()))
-    throw ConfigurationError("longspan config: {} stands alone, without CONFIG and other options",
-                             arguments.schema ? "--schema" : "--new");
+    throw ConfigurationError("longspan config: {} cannot be combined with CONFIG or other options",
+                             arguments.schema ? "--schema" : "--template");
   print(session,
         arguments.schema ? json_text(configuration_schema()) : config_template(arguments.family));
   return ExitCode::ok;
@@ -57,7 +57,7 @@ ExitCode print_reference(const ConfigArguments& arguments, Session& session) {
   std::vector<OptionDescription> reference;
   if (file.empty()) {
     if (!arguments.configuration.settings.empty())
-      throw ConfigurationError("longspan config: --set with --reference needs a CONFIG to set in");
+      throw ConfigurationError("longspan config: --set with --reference requires CONFIG");
     reference = configuration_reference();
   } else {
     const auto configuration =
@@ -81,10 +81,10 @@ ExitCode run_config(const ConfigArguments& arguments, Session& session) {
   if (arguments.makes()) return make(arguments, session);
   if (arguments.reference || arguments.markdown) return print_reference(arguments, session);
   const auto& [file, settings] = arguments.configuration;
-  if (file.empty()) throw ConfigurationError("longspan config: CONFIG or --reference is required");
+  if (file.empty()) throw ConfigurationError("longspan config: requires CONFIG or --reference");
   if (!arguments.words.empty())
     throw ConfigurationError(
-        "longspan config: found \"{}\" after CONFIG; words to look for go with --reference",
+        "longspan config: unexpected \"{}\" after CONFIG; add --reference to search for it",
         arguments.words.front());
   const auto configuration = configure(read_configuration(file, settings, session.world()));
   print(session, configuration->table.resolved());
@@ -103,7 +103,7 @@ Command config_command() {
           "  longspan config --reference\n"
           "  longspan config --reference model.attention.layer_types\n"
           "  longspan config --reference dropout configs/quickstart.yaml\n"
-          "  longspan config --new decoder > my-run.yaml\n"
+          "  longspan config --template decoder > my-run.yaml\n"
           "  longspan config --schema > longspan.schema.json\n",
           [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<ConfigArguments>();
@@ -119,7 +119,7 @@ Command config_command() {
                          "print every key and what it means; with CONFIG (a name that ends in "
                          ".yaml, .yml or .json, or has a /) those of its family and what it sets");
             app.add_flag("--markdown", arguments->markdown, "the reference as a page of Markdown");
-            app.add_option("--new",
+            app.add_option("--template",
                            arguments->family,
                            "print a small configuration of this family, with a comment for each "
                            "key, that trains once data.train is set (of pairs "

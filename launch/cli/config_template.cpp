@@ -103,13 +103,13 @@ std::string meaning(const OptionDescription& option) {
 std::string introduction(const Family& family) {
   const std::string data = reads_pairs(family) ? "data.train and data.train_target" : "data.train";
   std::string text =
-      comment(fmt::format("{}: {}. A small one: set {}, then train it with longspan train FILE.",
+      comment(fmt::format("{}: {}. Small example: set {}, then run longspan train FILE.",
                           family.name,
                           family.documentation,
                           data),
               0);
   if (family.tasks.size() > 1)
-    text += comment(fmt::format("run.task may also be {}.",
+    text += comment(fmt::format("run.task can also be {}.",
                                 fmt::join(family.tasks.begin() + 1, family.tasks.end(), " or ")),
                     0);
   return text + comment("All other keys: longspan config --reference FILE", 0);
@@ -119,7 +119,7 @@ std::string introduction(const Family& family) {
 
 std::string config_template(const std::string& name) {
   const auto family = std::ranges::find(families(), name, &Family::name);
-  require(family != families().end(), "there is no family {}", name);
+  require(family != families().end(), "no such family: {}", name);
   Configuration configuration;
   declare_all(configuration, &*family);
   std::map<std::string, OptionDescription> options;

@@ -46,7 +46,7 @@ void note_keys_of_others(OptionTable& table, const Family& family) {
     if (table.has(key)) continue;
     table.note_other_family(
         key,
-        fmt::format("is a key of family {}, not of {}", fmt::join(names, " and "), family.name));
+        fmt::format("requires model.family {}, found {}", fmt::join(names, " or "), family.name));
   }
 }
 
@@ -165,7 +165,7 @@ std::vector<Diagnostic> mistakes_under_every_family(const ConfigurationText& sou
     });
     if (!is_one) continue;
     if (mistake.key.starts_with("model.")) {
-      mistake.message = fmt::format("{} is not a key of any family{}",
+      mistake.message = fmt::format("{}: unknown key in every family{}",
                                     mistake.key,
                                     ++to_any > most_told ? "" : key_hint(mistake.key, known));
     }
@@ -235,17 +235,14 @@ ConfigurationChange compare(const Configuration& configuration, const std::strin
     const std::string was = found == before.end() ? "no such key" : found->second;
     if (found != before.end()) before.erase(found);
     if (was == value.text) continue;
-    std::string sentence = fmt::format("{}: the checkpoint has {}, the configuration {} ({})",
-                                       value.key,
-                                       was,
-                                       value.text,
-                                       value.place);
+    std::string sentence = fmt::format(
+        "{}: checkpoint has {}, config has {} ({})", value.key, was, value.text, value.place);
     if (value.other_weights(was)) change.refused.push_back(sentence);
     change.differences.push_back(std::move(sentence));
   }
   for (const auto& [key, text] : before) {
     change.differences.push_back(
-        fmt::format("{}: the checkpoint has {}, the configuration no such key", key, text));
+        fmt::format("{}: checkpoint has {}, config has no such key", key, text));
   }
   return change;
 }

@@ -25,9 +25,9 @@ std::string read_file(const std::string& file) {
   struct stat status {};
   ::fstat(descriptor.get(), &status);
   if (S_ISDIR(status.st_mode))
-    throw ConfigurationError("{}: is a directory; wanted: a YAML file", file);
+    throw ConfigurationError("{}: expected a YAML file, found a directory", file);
   if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
-    throw ConfigurationError("{}: is not a regular file; wanted: a YAML file", file);
+    throw ConfigurationError("{}: expected a YAML file, found a device or socket", file);
   ::fcntl(descriptor.get(), F_SETFL, 0);
   std::string text;
   char block[4096];
@@ -36,9 +36,8 @@ std::string read_file(const std::string& file) {
     if (count < 0) throw ConfigurationError("{}: cannot be read: {}", file, errno_message());
     text.append(block, static_cast<std::size_t>(count));
     if (text.size() > most_configuration_bytes)
-      throw ConfigurationError("{}: more than {} bytes; wanted: a YAML file of at most that many",
-                               file,
-                               most_configuration_bytes);
+      throw ConfigurationError(
+          "{}: expected a YAML file of at most {} bytes", file, most_configuration_bytes);
   }
   return text;
 }

@@ -24,12 +24,12 @@ void add_decoding(CLI::App& app, DecodingArguments& arguments) {
       ->capture_default_str();
   const std::map<std::string, LengthPenalty> kinds = {{"wu", LengthPenalty::wu},
                                                       {"power", LengthPenalty::power}};
-  app.add_option("--length-penalty-kind",
+  app.add_option("--length-penalty-type",
                  options.penalty,
                  "how a length n counts: wu, (5 + n) / 6 (Wu et al. 2016), or power, n")
       ->transform(CLI::CheckedTransformer(kinds).description(""))
       ->default_str("wu");
-  app.add_option("--iterations",
+  app.add_option("--max-iterations",
                  options.iterations,
                  "with model.decoder_type: non_autoregressive, how often words are said, each time "
                  "fewer of the weakest, or "
@@ -42,7 +42,7 @@ void add_decoding(CLI::App& app, DecodingArguments& arguments) {
                  "predicted one")
       ->transform(whole_number<std::int64_t>(1, most_beam))
       ->capture_default_str();
-  app.add_option("--longest-beyond",
+  app.add_option("--max-extra-length",
                  options.max_extra_length,
                  "a result has at most so many tokens more than its line")
       ->transform(whole_number<std::int64_t>(0, 1 << 24))
@@ -61,8 +61,8 @@ void check_unused_options(const DecodingArguments& arguments,
       given.iterations == usual.iterations && given.length_beam == usual.length_beam;
   if (searches || is_usual) return;
   throw ConfigurationError(
-      "longspan {}: --beam, --n-best, --length-penalty, --length-penalty-kind, --longest-beyond, "
-      "--iterations and --length-beam are for run.task: translation; this model is of {}",
+      "longspan {}: --beam, --n-best, --length-penalty, --length-penalty-type, --max-extra-length, "
+      "--max-iterations and --length-beam require run.task: translation, found {}",
       command,
       settings.task);
 }

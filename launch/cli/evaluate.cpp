@@ -33,33 +33,34 @@ void bind_text(CLI::App& app, EvaluateArguments& arguments) {
 // Of a task that reads streams.
 void bind_streams(CLI::App& app, EvaluateArguments& arguments) {
   auto* memory =
-      app.add_option("--memory",
+      app.add_option("--mem-len",
                      arguments.memory,
                      "rows to remember, more or fewer than in training; without it model.mem_len")
           ->transform(whole_number<std::int64_t>(0));
   auto* by_position =
-      app.add_option("--by-position",
+      app.add_option("--loss-by-position",
                      arguments.by_position,
                      "the loss of each of so many parts of a segment too: what more context gives")
           ->transform(whole_number<std::int64_t>(1));
   auto* needles =
-      app.add_option("--needles",
+      app.add_option("--needle-in-haystack",
                      arguments.needles,
                      "hide a sentence that says a number in so many stretches of the text, at each "
-                     "of --depths places, and ask for the number at the end of the segment")
+                     "of --num-depths places, and ask for the number at the end of the segment")
           ->transform(whole_number<std::int64_t>(1))
           ->excludes(memory)
           ->excludes(by_position);
-  app.add_option("--depths",
+  app.add_option("--num-depths",
                  arguments.depths,
-                 "with --needles, the places of the sentence, from the beginning of the segment to "
+                 "with --needle-in-haystack, the places of the sentence, from the beginning of the "
+                 "segment to "
                  "the question")
       ->transform(whole_number<std::int64_t>(1))
       ->capture_default_str()
       ->needs(needles);
   auto* recompute =
       app.add_option(
-             "--recompute-context",
+             "--sliding-window",
              arguments.recompute_context,
              "evaluate as a model without memory must: compute a window of so many tokens anew "
              "for each token")
@@ -69,21 +70,21 @@ void bind_streams(CLI::App& app, EvaluateArguments& arguments) {
           ->excludes(needles);
   app.add_option("--stride",
                  arguments.stride,
-                 "with --recompute-context, move the window on by so many tokens, the last so many "
+                 "with --sliding-window, move the window on by so many tokens, the last so many "
                  "of which count: as much faster; without it 1")
       ->transform(whole_number<std::int64_t>(1))
       ->needs(recompute);
-  app.add_option("--tokens",
+  app.add_option("--max-tokens",
                  arguments.tokens,
                  "predict only so many tokens, rounded up to as many in each stream of the batch")
       ->transform(whole_number<std::int64_t>(1))
       ->excludes(needles);
-  app.add_option("--segment",
+  app.add_option("--seq-length",
                  arguments.segment,
                  "tokens of a stream read in one pass; without it data.seq_length")
       ->transform(whole_number<std::int64_t>(1));
   app.add_option(
-         "--batch",
+         "--batch-size",
          arguments.batch,
          "streams that the text is cut into, or stretches with a needle that are read in one pass; "
          "without it data.global_batch_size")
@@ -110,10 +111,10 @@ Command evaluate_command() {
   return {"evaluate",
           "Measure how well a trained model predicts a text",
           "  longspan evaluate runs/quickstart\n"
-          "  longspan evaluate runs/quickstart --data book.txt --memory 1024\n"
-          "  longspan evaluate runs/quickstart --recompute-context 512 --tokens 100 --json\n"
-          "  longspan evaluate runs/quickstart --segment 1024 --by-position 8\n"
-          "  longspan evaluate runs/quickstart --segment 1024 --needles 16\n",
+          "  longspan evaluate runs/quickstart --data book.txt --mem-len 1024\n"
+          "  longspan evaluate runs/quickstart --sliding-window 512 --max-tokens 100 --json\n"
+          "  longspan evaluate runs/quickstart --seq-length 1024 --loss-by-position 8\n"
+          "  longspan evaluate runs/quickstart --seq-length 1024 --needle-in-haystack 16\n",
           [](CLI::App& app) -> Action {
             const Evaluation measure = bind_evaluation(app);
             const auto json = std::make_shared<bool>(false);

@@ -55,7 +55,7 @@ constexpr std::array<std::string_view, 5> of_training = {"model.dropout",
 Checkpoint opened(const ExportArguments& arguments, Session& session) {
   const RunLocation location = locate_run(arguments.run);
   if (!location.run)
-    throw ConfigurationError("{}: is a configuration; wanted a run's directory or a checkpoint",
+    throw ConfigurationError("{}: expected a run directory or a checkpoint, found a config",
                              arguments.run);
   std::optional<std::string> named;
   if (location.checkpoint) named = location.checkpoint->string();
@@ -63,14 +63,14 @@ Checkpoint opened(const ExportArguments& arguments, Session& session) {
   std::optional<OpenedCheckpoint> found =
       open_checkpoint(named, *location.run, {}, reading_progress(location.run->string(), session));
   if (!found) throw DataError("{}", no_checkpoint_message(*location.run));
-  for (std::string& sentence : found->skipped) warn(session, {"passed over: " + sentence});
+  for (std::string& sentence : found->skipped) warn(session, {"skipped: " + sentence});
   return std::move(found->checkpoint);
 }
 
 std::unique_ptr<Configuration> trained_configuration(const Checkpoint& checkpoint) {
   const std::string place = (checkpoint.path() / "manifest.json").string();
   if (checkpoint.info().configuration.empty())
-    throw DataError("{}: has no configuration that says what model its weights are of", place);
+    throw DataError("{}: missing configuration of the model", place);
   try {
     return configure({.file = place,
                       .text = checkpoint.info().configuration,
@@ -153,18 +153,14 @@ std::vector<std::string> differences(const ModelValues& run,
                                      const Architecture& other) {
   std::vector<std::string> sentences;
   const ModelValues again = model_values(
-      *configure_settings(other.read(written).settings, "the configuration of an import"));
+      *configure_settings(other.read(written).settings, "configuration of the import"));
   for (const auto& [key, value] : again.all()) {
     if (key != "run.task" && !key.starts_with("model.")) continue;
     // Its positions are told by another key.
     if (key == "model.max_position_embeddings" && run.is(key, "none")) continue;
     if (std::ranges::count(of_training, key) > 0 || run.is(key, value)) continue;
     sentences.push_back(
-        fmt::format("{} is {}, and {} knows only {}: this model is none of that kind",
-                    key,
-                    run.text(key),
-                    other.name,
-                    value));
+        fmt::format("{} requires {}: {}, found {}", other.name, key, value, run.text(key)));
   }
   return sentences;
 }
@@ -225,7 +221,8 @@ void write_config(const Architecture& architecture, const Exported& run, const f
 nlohmann::ordered_json special_tokens_of(const Scalars& scalars, const std::string& place) {
   const auto text = scalars.get_or<std::string>(special_tokens_scalar, "{}");
   const auto found = nlohmann::ordered_json::parse(text, nullptr, false);
-  if (!found.is_object()) throw DataError("{}: {} is no JSON object", place, special_tokens_scalar);
+  if (!found.is_object())
+    throw DataError("{}: {}: expected a JSON object", place, special_tokens_scalar);
   return found;
 }
 
@@ -260,7 +257,7 @@ const Architecture& write_fitting(const Exported& run, const fs::path& path) {
       if (error.code() != ExitCode::data && error.code() != ExitCode::configuration) throw;
       // Its config.json cannot say this model, or not so that an import would take it.
       if (refusal.empty())
-        refusal = fmt::format("this model is no {}: {}", each->name, error.what());
+        refusal = fmt::format("{} does not support this model: {}", each->name, error.what());
       remove_configs(path);
       continue;
     }
@@ -275,9 +272,9 @@ const Architecture& write_fitting(const Exported& run, const fs::path& path) {
     if (const std::string each = architecture.family + " (" + architecture.name + ")";
         std::ranges::count(families, each) == 0)
       families.push_back(each);
-  throw ConfigurationError("model.family is {}; Longspan exports {}",
-                           run.values.text("model.family"),
-                           fmt::join(families, ", "));
+  throw ConfigurationError("model.family: expected {}, found {}",
+                           fmt::join(families, ", "),
+                           run.values.text("model.family"));
 }
 
 std::string generation_of_pairs(const Scalars& scalars, const TokenIds& ids) {
@@ -346,10 +343,9 @@ std::string base_of(const ExportArguments& arguments,
   base = configuration.training.start_from.path.text();
   warn(session,
        {base.empty()
-            ? "base_model_name_or_path is null: nothing says which model the adapters are added "
-              "to; name it by --base"
-            : fmt::format("base_model_name_or_path is {}, a run, which peft does not read: export "
-                          "it, and name its folder by --base",
+            ? "base_model_name_or_path is null: unknown base model; set it with --base-model"
+            : fmt::format("base_model_name_or_path is the run {}, which peft cannot read; export "
+                          "it and pass its directory with --base-model",
                           base)});
   return base;
 }
@@ -372,7 +368,7 @@ void export_run(const ExportArguments& arguments, Session& session) {
   const ModelValues values =
       with_image(plain_values(*configuration, checkpoint), image_of(checkpoint.scalars()));
   const DType dtype = dtype_wanted(arguments.dtype, checkpoint);
-  AtomicDirectory folder(arguments.folder, "--to");
+  AtomicDirectory folder(arguments.folder, "--output-dir");
   const std::string place = checkpoint.path().string();
   const Scalars& scalars = checkpoint.scalars();
   const LabelSet labels = labels_of(scalars, place);
@@ -389,7 +385,7 @@ void export_run(const ExportArguments& arguments, Session& session) {
   const Architecture& architecture = write_fitting(exported, folder.inside() / model_config_name);
   const auto tell = [&](const std::string& what) {
     print(session,
-          fmt::format("{}: {} of {} layers in {}, step {} of {}\n",
+          fmt::format("{}: {}, {} layers, {}, step {} of {}\n",
                       arguments.folder,
                       what,
                       values.text("model.num_hidden_layers"),
@@ -426,62 +422,62 @@ void export_run(const ExportArguments& arguments, Session& session) {
 }  // namespace
 
 Command export_command() {
-  return {"export",
-          "Write a model for others to read: config.json and safetensors",
-          "  longspan export runs/gpt2 --to ~/models/mine\n"
-          "  longspan export runs/gpt2 --to ~/models/mine --checkpoint best --dtype bf16\n"
-          "  longspan export runs/tuned --to ~/models/adapters --adapters\n",
-          [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<ExportArguments>();
-            app.add_option("RUN", arguments->run, "a run's directory or one of its checkpoints")
-                ->required()
-                ->check(not_empty_text());
-            app.add_option("--to", arguments->folder, "the folder to make")
-                ->required()
-                ->type_name("FOLDER")
-                ->check(not_empty_text());
-            app.add_option(
-                   "--checkpoint",
-                   arguments->checkpoint,
-                   "the checkpoint to use: its directory, the name or number of a step of "
-                   "the run, or best (checkpoint.best_metric); without it the newest of the "
-                   "run that verifies")
-                ->check(not_empty_text());
-            app.add_option("--dtype",
-                           arguments->dtype,
-                           "of the numbers that are written, rounded to the nearest; without it "
-                           "that in which the run keeps its weights")
-                ->check(CLI::IsMember({"float32", "bf16", "f16", "float64"}));
-            CLI::Option* const adapters =
-                app.add_flag("--adapters",
-                             arguments->adapters,
-                             "the adapters alone (training.lora), as the package peft reads "
-                             "them; without it they are merged into the weights");
-            app.add_option("--base",
-                           arguments->base,
-                           "with --adapters, what adapter_config.json names as the model that they "
-                           "are added to")
-                ->needs(adapters)
-                ->check(not_empty_text());
-            app.add_option("--chat-template",
-                           arguments->chat_template,
-                           "a Jinja file that makes a text of a conversation, as the package "
-                           "transformers reads it; without it the imported one")
-                ->type_name("FILE")
-                ->excludes(adapters)
-                ->check(not_empty_text());
-            app.add_option("--shard",
-                           arguments->shard_gigabytes,
-                           "the most gigabytes (of 10^9 bytes) in one file of weights")
-                ->check(positive_number())
-                ->check(CLI::Range(1e-9, 1e6))
-                ->capture_default_str();
-            return [arguments](Session& session) {
-              session.set_time_limit(patience);  // of the ranks that wait for rank 0
-              if (session.world().rank() == 0) export_run(*arguments, session);
-              return ExitCode::ok;
-            };
-          }};
+  return {
+      "export",
+      "Write a model for others to read: config.json and safetensors",
+      "  longspan export runs/gpt2 --output-dir ~/models/mine\n"
+      "  longspan export runs/gpt2 --output-dir ~/models/mine --checkpoint best --dtype bf16\n"
+      "  longspan export runs/tuned --output-dir ~/models/adapters --adapter-only\n",
+      [](CLI::App& app) -> Action {
+        auto arguments = std::make_shared<ExportArguments>();
+        app.add_option("RUN", arguments->run, "a run's directory or one of its checkpoints")
+            ->required()
+            ->check(not_empty_text());
+        app.add_option("--output-dir", arguments->folder, "the folder to make")
+            ->required()
+            ->type_name("FOLDER")
+            ->check(not_empty_text());
+        app.add_option("--checkpoint",
+                       arguments->checkpoint,
+                       "the checkpoint to use: its directory, the name or number of a step of "
+                       "the run, or best (checkpoint.best_metric); without it the newest of the "
+                       "run that verifies")
+            ->check(not_empty_text());
+        app.add_option("--dtype",
+                       arguments->dtype,
+                       "of the numbers that are written, rounded to the nearest; without it "
+                       "that in which the run keeps its weights")
+            ->check(CLI::IsMember({"float32", "bf16", "f16", "float64"}));
+        CLI::Option* const adapters =
+            app.add_flag("--adapter-only",
+                         arguments->adapters,
+                         "the adapters alone (training.lora), as the package peft reads "
+                         "them; without it they are merged into the weights");
+        app.add_option("--base-model",
+                       arguments->base,
+                       "with --adapter-only, what adapter_config.json names as the model that they "
+                       "are added to")
+            ->needs(adapters)
+            ->check(not_empty_text());
+        app.add_option("--chat-template",
+                       arguments->chat_template,
+                       "a Jinja file that makes a text of a conversation, as the package "
+                       "transformers reads it; without it the imported one")
+            ->type_name("FILE")
+            ->excludes(adapters)
+            ->check(not_empty_text());
+        app.add_option("--max-shard-size",
+                       arguments->shard_gigabytes,
+                       "the most gigabytes (of 10^9 bytes) in one file of weights")
+            ->check(positive_number())
+            ->check(CLI::Range(1e-9, 1e6))
+            ->capture_default_str();
+        return [arguments](Session& session) {
+          session.set_time_limit(patience);  // of the ranks that wait for rank 0
+          if (session.world().rank() == 0) export_run(*arguments, session);
+          return ExitCode::ok;
+        };
+      }};
 }
 
 }  // namespace longspan

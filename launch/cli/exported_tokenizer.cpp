@@ -141,9 +141,9 @@ std::vector<std::string> keep_tokenizer_files(const fs::path& folder, Scalars& s
     if (fits && (is_json ? is_json_object(text) : valid_utf8_bytes(text) == text.size()))
       scalars.set(scalar, text);
     else
-      remarks.push_back(fmt::format("{}: left out, and not in an export: {}",
+      remarks.push_back(fmt::format("{}: not imported and not exported: {}",
                                     path.string(),
-                                    !fits     ? fmt::format("has more than {} bytes", most_bytes)
+                                    !fits     ? fmt::format("expected at most {} bytes", most_bytes)
                                     : is_json ? "expected a JSON object"
                                               : "expected UTF-8"));
   };
@@ -155,7 +155,7 @@ std::vector<std::string> keep_tokenizer_files(const fs::path& folder, Scalars& s
 std::string write_tokenizer_files(const TokenizerExport& from, const fs::path& folder) {
   const std::optional<std::string> text = package_json(from.tokenizer);
   if (!text)
-    return fmt::format("no tokenizer.json stands for data.tokenizer.type: {}",
+    return fmt::format("data.tokenizer.type: {} does not support export as tokenizer.json",
                        name_of(from.tokenizer.kind()));
   const std::string json = with_names(*text, from.tokens);
   write_text_file(folder / "tokenizer.json", json);

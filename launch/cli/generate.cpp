@@ -168,13 +168,13 @@ void bind_generate(CLI::App& app, GenerateArguments& arguments) {
       ->check(not_empty_text())
       ->excludes(prompt);
   app.add_option(
-         "--tokens",
+         "--max-new-tokens",
          options.tokens,
          "tokens of each sample; fewer where the model ends the text (data.documents.end_token, or "
          "eos_token_id of an import)")
       ->transform(whole_number<std::int64_t>(0))
       ->capture_default_str();
-  app.add_option("--samples", options.samples, "texts to write, or images to make")
+  app.add_option("--num-samples", options.samples, "texts to write, or images to make")
       ->transform(whole_number<std::int64_t>(1, most_samples))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "seed of the random numbers")
@@ -194,11 +194,11 @@ void bind_generate(CLI::App& app, GenerateArguments& arguments) {
       ->check(positive_number())
       ->capture_default_str();
   app.add_option(
-         "--memory",
+         "--mem-len",
          options.memory,
          "rows to remember; without it model.mem_len. 0: read the last tokens anew for each")
       ->transform(whole_number<std::int64_t>(0));
-  app.add_option("--segment",
+  app.add_option("--seq-length",
                  arguments.segment,
                  "tokens of the prompt read in one pass, and the window of a model without memory; "
                  "without it data.seq_length")
@@ -210,14 +210,20 @@ void bind_generate(CLI::App& app, GenerateArguments& arguments) {
                            "--n-best",
                            "--sample",
                            "--length-penalty",
-                           "--length-penalty-kind",
-                           "--longest-beyond"})
+                           "--length-penalty-type",
+                           "--max-extra-length"})
     app.get_option(name)->needs(input);
-  CLI::Option* images = app.get_option("--images");
-  for (const char* name :
-       {"--prompt", "--prompt-file", "--tokens", "--samples", "--memory", "--segment", "--images"})
+  CLI::Option* images = app.get_option("--image-sheet");
+  for (const char* name : {"--prompt",
+                           "--prompt-file",
+                           "--max-new-tokens",
+                           "--num-samples",
+                           "--mem-len",
+                           "--seq-length",
+                           "--image-sheet"})
     app.get_option(name)->excludes(input);
-  for (const char* name : {"--prompt", "--prompt-file", "--tokens", "--memory", "--segment"})
+  for (const char* name :
+       {"--prompt", "--prompt-file", "--max-new-tokens", "--mem-len", "--seq-length"})
     app.get_option(name)->excludes(images);
 }
 
@@ -236,12 +242,13 @@ Command generate_command() {
       "generate",
       "Let a trained model go on with a text, translate, classify or tag lines or images, or make "
       "images",
-      "  longspan generate runs/quickstart --prompt \"In the beginning\" --tokens 400\n"
-      "  longspan generate runs/quickstart --temperature 0.8 --top-p 0.95 --samples 3\n"
+      "  longspan generate runs/quickstart --prompt \"In the beginning\" --max-new-tokens 400\n"
+      "  longspan generate runs/quickstart --temperature 0.8 --top-p 0.95 --num-samples 3\n"
       "  longspan generate runs/translation --input verses.en --output verses.es --beam 4\n"
-      "  longspan generate runs/image-generation --images sheet.png --samples 16 --temperature "
+      "  longspan generate runs/image-generation --image-sheet sheet.png --num-samples 16 "
+      "--temperature "
       "0.9\n"
-      "  longspan run -n 2 -- generate runs/large\n",
+      "  longspan launch -n 2 -- generate runs/large\n",
       [](CLI::App& app) -> Action {
         auto arguments = std::make_shared<GenerateArguments>();
         bind_generate(app, *arguments);

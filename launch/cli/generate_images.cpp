@@ -16,10 +16,11 @@ namespace longspan {
 
 void add_images(CLI::App& app, ImageArguments& arguments) {
   auto* sheet =
-      app.add_option("--images",
-                     arguments.sheet,
-                     "with run.task: image_generation, a PNG file for a sheet of --samples images "
-                     "that the model makes")
+      app.add_option(
+             "--image-sheet",
+             arguments.sheet,
+             "with run.task: image_generation, a PNG file for a sheet of --num-samples images "
+             "that the model makes")
           ->check(not_empty_text());
   app.add_option("--class",
                  arguments.labels,
@@ -29,10 +30,11 @@ void add_images(CLI::App& app, ImageArguments& arguments) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->check(not_empty_text())
       ->needs(sheet);
-  app.add_option("--complete",
-                 arguments.complete,
-                 "a PNG file, or an IDX file of images: of the first --samples the lower half is "
-                 "made anew, and the sheet shows each image and what was made of it")
+  app.add_option(
+         "--inpaint",
+         arguments.complete,
+         "a PNG file, or an IDX file of images: of the first --num-samples the lower half is "
+         "made anew, and the sheet shows each image and what was made of it")
       ->check(not_empty_text())
       ->needs(sheet);
 }
@@ -40,14 +42,11 @@ void add_images(CLI::App& app, ImageArguments& arguments) {
 void check_images(const ImageArguments& arguments, const RunConfig& settings) {
   const bool makes_images = static_cast<bool>(settings.task_kind().generate_images);
   if (makes_images && arguments.sheet.empty())
-    throw ConfigurationError(
-        "longspan generate: a model of run.task: {} makes images; say where to by --images "
-        "FILE.png",
-        settings.task);
+    throw ConfigurationError("longspan generate: run.task: {} requires --image-sheet FILE.png",
+                             settings.task);
   if (!makes_images && !arguments.sheet.empty())
     throw ConfigurationError(
-        "longspan generate: --images is for models of run.task: image_generation; this one is of "
-        "{}",
+        "longspan generate: --image-sheet requires run.task: image_generation, found {}",
         settings.task);
 }
 

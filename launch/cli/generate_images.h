@@ -14,7 +14,7 @@ struct ImageArguments {
   std::vector<std::string> labels;  // names of classes, which the images have in turn
   std::string complete;             // a file of images
 };
-// --images, --class and --complete. Keep it alive with the action.
+// --image-sheet, --class and --inpaint. Keep it alive with the action.
 void add_images(CLI::App& app, ImageArguments& arguments);
 
 // What the options need, where the configuration's task makes images or makes none. Throws

@@ -43,29 +43,25 @@ void add_lines(CLI::App& app, LineArguments& arguments) {
 void check_lines(const LineArguments& arguments, const RunConfig& settings) {
   if (settings.task_kind().is_policy)
     throw ConfigurationError(
-        "longspan generate: a model of run.task: {} acts and writes nothing; longspan evaluate has "
-        "it play episodes",
+        "longspan generate does not support run.task: {}; use longspan evaluate to run episodes",
         settings.task);
   const bool has_lines = !arguments.input.empty();
   const bool wants_lines = static_cast<bool>(settings.task_kind().write);
   if (has_lines && !wants_lines)
     throw ConfigurationError(
-        "longspan generate: --input is for models of other tasks; this one is of {}, {}",
+        "longspan generate: --input does not support run.task: {}; use {}",
         settings.task,
-        settings.task_kind().generate_images ? "which makes --images"
-                                             : "which goes on with --prompt or --prompt-file");
+        settings.task_kind().generate_images ? "--image-sheet" : "--prompt or --prompt-file");
   if (!has_lines && wants_lines)
     throw ConfigurationError(
-        "longspan generate: a model of run.task: {} makes something of lines; give them by --input "
-        "FILE, or by --input - from standard input",
+        "longspan generate: run.task: {} requires --input FILE, or --input - for standard input",
         settings.task);
   check_unused_options(arguments.decoding, settings, "generate");
   const TranslateOptions& decoding = arguments.decoding.options;
   if (!arguments.decoding.sample && decoding.n_best > decoding.beam)
-    throw ConfigurationError(
-        "longspan generate: --n-best is {}, but --beam {} finds at most as many results",
-        decoding.n_best,
-        decoding.beam);
+    throw ConfigurationError("longspan generate: --n-best: expected at most --beam {}, found {}",
+                             decoding.beam,
+                             decoding.n_best);
 }
 
 std::vector<std::string> results_of_lines(std::span<const std::string> lines,

@@ -44,11 +44,11 @@ std::string left_out_of(const JsonTokenizer& model) {
   const std::string after = names(model.after());
   if (before.empty() && after.empty()) return "";
   return fmt::format(
-      "puts {}{}{} a text, which training, evaluation and generation leave out; where the model "
-      "was trained with it, write it into the text",
+      "adds {}{}{} each text; training, evaluation and generation do not: if the model was trained "
+      "with these tokens, write them into the text",
       before.empty() ? "" : before + " before",
       before.empty() || after.empty() ? "" : " and ",
-      after.empty() ? "" : after + " behind");
+      after.empty() ? "" : after + " after");
 }
 
 // What is set; `otherwise` where the key is not.
@@ -76,21 +76,23 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
         if (!around.empty()) remarks.push_back(fmt::format("{}: {}", *file, around));
         return Tokenizer::from_huggingface(model);
       }
-      problem = fmt::format(
-          "{}: has {} ids, and the model {} rows for them", *file, model.vocabulary(), vocabulary);
+      problem = fmt::format("{}: expected at most {} ids (rows of the embedding), found {}",
+                            *file,
+                            vocabulary,
+                            model.vocabulary());
     } catch (const DataError& error) {
       problem = error.what();
     }
   } else {
-    problem = fmt::format("{} has no tokenizer.json, nor vocab.json with merges.txt{}",
+    problem = fmt::format("{} has no tokenizer.json, vocab.json with merges.txt{}",
                           folder.string(),
                           other_tokenizer_files(folder.string()));
   }
   const bool is_of_files = task == "language_modeling";
   if (!is_of_files && vocabulary >= task_kind(task).vocabulary({}, {})) {
     remarks.push_back(
-        fmt::format("{}; texts are read as bytes, id n of the model's {} being byte n, which means "
-                    "nothing to a model that learnt from other tokens",
+        fmt::format("{}; texts are read as bytes: byte n is id n of {}, which does not match the "
+                    "tokens that the model was trained on",
                     problem,
                     vocabulary));
     return std::nullopt;
@@ -99,9 +101,9 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
       "{}; the run reads ids from 0 to {} (data.tokenizer.type: none): {}",
       problem,
       vocabulary - 1,
-      is_of_files ? "data are files of ids (data.format: tokens), a prompt is numbers with blanks "
-                    "between them"
-                  : "a text is numbers with blanks between them"));
+      is_of_files ? "data are files of ids (data.format: tokens), a prompt is ids separated by "
+                    "blanks"
+                  : "a text is ids separated by blanks"));
   return Tokenizer::ids(vocabulary);
 }
 
@@ -119,7 +121,7 @@ void add_tokenizer(const Tokenizer& tokenizer, const fs::path& folder, ModelSett
 
 std::int64_t vocabulary_of(const ModelSettings& settings) {
   const std::string found = said_of(settings, "model.vocab_size", "");
-  require(!found.empty(), "an import has no model.vocab_size");
+  require(!found.empty(), "missing model.vocab_size of the import");
   return std::stoll(found);
 }
 
@@ -153,7 +155,7 @@ auto or_of_data(const std::string& place, const Make& make) {
 std::string dtypes_text(const std::map<std::string, std::int64_t>& elements) {
   std::string text;
   for (const auto& [dtype, count] : elements)
-    text += fmt::format("{}{} of {}", text.empty() ? "" : ", ", count, dtype);
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, dtype);
   return text;
 }
 
@@ -168,15 +170,13 @@ void add_remarks(const ImportedWeights& imported,
                  const Architecture& architecture,
                  std::vector<std::string>& remarks) {
   if (!imported.left_out().empty())
-    remarks.push_back(
-        fmt::format("left out, and not in an export: {}, of a head that no model here has",
-                    join_first(imported.left_out())));
+    remarks.push_back(fmt::format("not imported and not exported: {} (unsupported head)",
+                                  join_first(imported.left_out())));
   if (architecture.is_headless)
     remarks.push_back(fmt::format(
-        "the weights are those of a body: a run that starts from them begins {} anew, with "
-        "training.init_from.reinitialize (and where it learns tags, "
-        "training.init_from.allow_config_changes: "
-        "[run.task, model.add_pooling_layer])",
+        "imported a backbone without a head: to fine-tune it, set training.init_from.reinitialize "
+        "to [{}], and for tagging training.init_from.allow_config_changes to [run.task, "
+        "model.add_pooling_layer]",
         fmt::join(imported.missing(), ", ")));
 }
 
@@ -188,18 +188,16 @@ void save_labels(const std::string& place, ImportedConfig& meaning, Scalars& sca
   scalars.set(given_names_scalar, nlohmann::json(labels.given).dump());
   std::vector<std::string> told;
   for (const auto& [name, given] : labels.given)
-    told.push_back(fmt::format("{} for the later of two labels {}", quote(name), quote(given)));
-  meaning.remarks.push_back(fmt::format(
-      "{}: labels are there twice; here stands, until an export gives them their names again, {}",
-      place,
-      join_first(told)));
+    told.push_back(fmt::format("{} for the duplicate of {}", quote(name), quote(given)));
+  meaning.remarks.push_back(
+      fmt::format("{}: duplicate labels, renamed until export: {}", place, join_first(told)));
 }
 
 void import(const ImportArguments& arguments, const Session& session) {
   const fs::path folder = arguments.folder;
   std::error_code unused;
   if (!fs::is_directory(folder, unused))
-    throw DataError("{}: there is no such folder; wanted one with {} and {}",
+    throw DataError("{}: no such directory; name one with {} and {}",
                     folder.string(),
                     model_config_name,
                     single_file_name);
@@ -232,11 +230,11 @@ void import(const ImportArguments& arguments, const Session& session) {
   const auto tensors = std::ssize(weights.names());
   const std::int64_t layers = layers_of(values);
   if (tensors < layers)
-    throw DataError("{}: says {} layers, and {} has {} tensors",
+    throw DataError("{}: expected at least a tensor for each of {} layers, found {} tensors in {}",
                     config.place(),
                     layers,
-                    folder.string(),
-                    tensors);
+                    tensors,
+                    folder.string());
   const auto model = or_of_data(config.place(), [&] {
     // What a body's classes would be nobody knows.
     const std::int64_t classes = architecture.is_headless ? 1 : std::ssize(meaning.labels);
@@ -250,7 +248,7 @@ void import(const ImportArguments& arguments, const Session& session) {
   const ImportedWeights imported(
       weights, architecture, with_image(values, image), weights_state(model->parameters()).tensors);
 
-  AtomicDirectory run(arguments.run, "--to");
+  AtomicDirectory run(arguments.run, "--output-dir");
   TrainingState state = imported.state();
   state.scalars.set(imported_type_scalar, architecture.model_type);
   state.scalars.set(tokenizer_scalar, tokenizer.value_or(Tokenizer()).to_json());
@@ -283,11 +281,10 @@ void import(const ImportArguments& arguments, const Session& session) {
 
   std::vector<std::string> remarks = meaning.remarks;
   add_remarks(imported, architecture, remarks);
-  if (imported.elements().contains("F64"))
-    remarks.push_back("numbers of F64 were rounded to the nearest of float32");
+  if (imported.elements().contains("F64")) remarks.push_back("F64 values were rounded to float32");
   warn(session, remarks);
   print(session,
-        fmt::format("{}: {} of {} layers, {} weights ({})\n",
+        fmt::format("{}: {}, {} layers, {} parameters ({})\n",
                     arguments.run,
                     architecture.name,
                     values.text("model.num_hidden_layers"),
@@ -301,10 +298,10 @@ Command import_command() {
   return {
       "import",
       "Make a run of a model that others trained: config.json and safetensors",
-      "  longspan import ~/models/gpt2 --to runs/gpt2\n"
+      "  longspan import ~/models/gpt2 --output-dir runs/gpt2\n"
       "  longspan evaluate runs/gpt2 --data book.txt\n"
       "  longspan train mine.yaml --set training.init_from.path=runs/gpt2\n"
-      "  longspan export runs/gpt2 --to ~/models/again\n",
+      "  longspan export runs/gpt2 --output-dir ~/models/again\n",
       [](CLI::App& app) -> Action {
         auto arguments = std::make_shared<ImportArguments>();
         app.add_option(
@@ -315,7 +312,7 @@ Command import_command() {
                            join_or(architecture_names())))
             ->required()
             ->check(not_empty_text());
-        app.add_option("--to",
+        app.add_option("--output-dir",
                        arguments->run,
                        "the run's directory to make: config.yaml and the weights as step 0")
             ->required()

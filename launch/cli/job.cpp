@@ -52,7 +52,7 @@ constexpr seconds time_to_abort{8};
 constexpr std::array asking_signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 void say(const std::string& sentence) {
-  std::fprintf(stderr, "longspan run: %s\n", sentence.c_str());
+  std::fprintf(stderr, "longspan launch: %s\n", sentence.c_str());
 }
 
 bool is_ignored(int signal) {
@@ -108,7 +108,7 @@ struct Pipe {
 };
 Pipe open_pipe() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw Failure("longspan run: {}", errno_message());
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Failure("longspan launch: {}", errno_message());
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
@@ -141,7 +141,7 @@ pid_t start(const std::vector<std::string>& command, const Descriptor& errors) {
   const bool takes_input = ::isatty(STDIN_FILENO) == 0;
   std::fflush(nullptr);
   const pid_t child = ::fork();
-  if (child < 0) throw Failure("longspan run: no process can be started: {}", errno_message());
+  if (child < 0) throw Failure("longspan launch: fork failed: {}", errno_message());
   if (child == 0) {
     if (!takes_input)
       if (const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC); nothing >= 0)
@@ -154,7 +154,8 @@ pid_t start(const std::vector<std::string>& command, const Descriptor& errors) {
   int error = 0;
   if (::read(reads.get(), &error, sizeof error) == sizeof error) {
     ::waitpid(child, nullptr, 0);
-    throw Failure("longspan run: {} cannot be started: {}", command.front(), errno_message(error));
+    throw Failure(
+        "longspan launch: {} cannot be started: {}", command.front(), errno_message(error));
   }
   return child;
 }
@@ -164,7 +165,7 @@ std::string room_in(const std::string& folder) {
   const auto space = std::filesystem::space(folder, error);
   return error ? fmt::format("{}: {}", folder, error.message())
                : fmt::format(
-                     "{} has {} left", folder, format_bytes(static_cast<double>(space.available)));
+                     "{}: {} free", folder, format_bytes(static_cast<double>(space.available)));
 }
 
 class JobWatch {
@@ -234,8 +235,8 @@ void JobWatch::ask() {
   if (asked_) return;
   asked_ = spoke_ = Clock::now();
   say(
-      fmt::format("asked to save and stop; waits for {}, then for the checkpoint. Ctrl-C once more "
-                  "ends the job now: what came after its last checkpoint is lost",
+      fmt::format("stop requested; waiting for {}, then for the checkpoint. Press Ctrl-C again to "
+                  "end the job now and lose all work since its last checkpoint",
                   waits_for()));
   passes_later_ = starts_elsewhere();
   if (!passes_later_) ::kill(child_, SIGUSR1);
@@ -253,7 +254,7 @@ void JobWatch::take(int signal) {
   if (signal == SIGINT) std::fputc('\n', stderr);  // after the terminal's ^C
   if (!job_.saves) return end(128 + signal);
   if (asked_ && signal == SIGINT) {
-    say("ends the job now");
+    say("ending the job now");
     return end(128 + signal);
   }
   ask();
@@ -314,9 +315,7 @@ void JobWatch::end_without_mpirun() {
   ended_ = Clock::now();
   const bool is_stop = words_.end_code() == static_cast<int>(ExitCode::stopped);
   end_code_ = is_stop && !asked_ ? static_cast<int>(ExitCode::rank_failed) : *words_.end_code();
-  say(
-      fmt::format("mpirun has not ended {} s after a rank did, as where it cannot reach a machine: "
-                  "ends it",
+  say(fmt::format("mpirun is still running {} s after a rank ended (host unreachable?); killing it",
                   time_to_abort.count()));
   kill_all();
 }
@@ -331,19 +330,19 @@ void JobWatch::look_at_clock() {
   if (failed_ && !job_.is_local && now - *failed_ > time_to_abort) return end_without_mpirun();
   if (hears_ranks() && doing_.empty()) {
     if (asked_ && now - *asked_ > asked_start) {
-      say("no rank has started, so there is nothing to save: ends the job now");
+      say("no rank has started, nothing to save; ending the job now");
       return end(static_cast<int>(ExitCode::stopped));
     }
     if (now - started_ > longest_start) {
-      say(fmt::format("no rank has started after {} s: ends the job", longest_start.count()));
+      say(fmt::format("no rank has started after {} s; ending the job", longest_start.count()));
       return end(static_cast<int>(ExitCode::rank_failed));
     }
     if (!gave_hint_ && now - started_ > start_limit) {
       gave_hint_ = true;
       const char* const temporary = std::getenv("TMPDIR");
       say(
-          fmt::format("no rank has started after {} s; Open MPI needs room in /dev/shm and in "
-                      "TMPDIR ({}; {})",
+          fmt::format("no rank has started after {} s; Open MPI requires free space in /dev/shm "
+                      "and in TMPDIR ({}; {})",
                       start_limit.count(),
                       room_in("/dev/shm"),
                       room_in(temporary ? temporary : "/tmp")));
@@ -356,7 +355,7 @@ void JobWatch::look_at_clock() {
   if (asked_ && now - spoke_ > reminder) {
     spoke_ = now;
     if (!passes_later_) ::kill(child_, SIGUSR1);  // while it started it may have lost the first one
-    say(fmt::format("waits for {} ({} s so far)",
+    say(fmt::format("waiting for {} ({} s so far)",
                     waits_for(),
                     std::chrono::duration_cast<seconds>(now - *asked_).count()));
   }
@@ -366,7 +365,7 @@ int JobWatch::exit_code() const {
   const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
   // A rank is ended by this signal until it listens for it, which is before it trains.
   if (asked_ && !ended_ && code == 128 + SIGUSR1) {
-    say("stopped before training began: there was nothing to save");
+    say("stopped before training started; nothing to save");
     return static_cast<int>(ExitCode::stopped);
   }
   if (ended_) return end_code_;
@@ -387,25 +386,24 @@ int JobWatch::exit_code() const {
     const bool is_of_rank =
         std::ranges::find(of_ranks, static_cast<ExitCode>(code)) != of_ranks.end();
     if (words_.tell_of_a_lost_machine() && !is_of_rank) {
-      say(fmt::format("a machine of the job was lost, cannot be reached or has no Open MPI{}",
-                      job_.saves ? "; the run goes on from its newest checkpoint when it is "
-                                   "started again"
-                                 : ""));
+      say(fmt::format(
+          "a host of the job is lost, unreachable or has no Open MPI{}",
+          job_.saves ? "; run the same command to resume from the newest checkpoint" : ""));
       return static_cast<int>(ExitCode::rank_failed);
     }
     // Asked before it has started its daemons mpirun ends, and with which code is not settled.
     const bool is_own_code = words_.tell_of_a_missing_daemon() || (code > 0 && code < 128);
     if (asked_ && !passes_later_ && doing_.empty() && !is_of_rank && is_own_code) {
-      say("mpirun ended before a rank was heard; what was saved before stays");
+      say("mpirun ended before any rank reported; existing checkpoints are kept");
       return static_cast<int>(ExitCode::stopped);
     }
   }
   // mpirun reports it itself.
   if (code > 128 && !job_.by_mpirun && !job_.caller_reports)
-    say(fmt::format("signal {} ({}) ended a rank{}",
+    say(fmt::format("a rank was killed by signal {} ({}){}",
                     code - 128,
                     ::strsignal(code - 128),
-                    code - 128 == SIGKILL ? ", as where the memory of the machine ran out" : ""));
+                    code - 128 == SIGKILL ? ", which the kernel sends when memory runs out" : ""));
   return code;
 }
 

@@ -21,7 +21,7 @@ struct ListArguments {
 
 std::string list_table(const std::vector<RunRecord>& runs) {
   std::vector<std::vector<std::string>> rows = {
-      {"run", "state", "step", "loss", "validation", "changed (UTC)", "data x context x tensor"}};
+      {"run", "state", "step", "loss", "validation", "modified (UTC)", "data x context x tensor"}};
   std::string notes;
   for (const RunRecord& run : runs) {
     rows.push_back({run.path.string(),
@@ -48,7 +48,7 @@ ExitCode run_list(const ListArguments& arguments, Session& session) {
     for (const RunRecord& record : runs) list.push_back(to_json(record));
     print(session, json_text(list));
   } else if (runs.empty()) {
-    print(session, fmt::format("{}: there are no runs below it\n", arguments.folder));
+    print(session, fmt::format("{}: no runs found\n", arguments.folder));
   } else {
     print(session, list_table(runs));
   }
@@ -74,8 +74,8 @@ Command list_command() {
             app.add_flag(
                 "--json",
                 arguments->json,
-                "print a JSON array with an object for each run: `last` and `validation` are "
-                "its lines of metrics.jsonl");
+                "print a JSON array with an object for each run: `last_metrics` and `validation` "
+                "are its lines of metrics.jsonl");
             return [arguments](Session& session) { return run_list(*arguments, session); };
           }};
 }

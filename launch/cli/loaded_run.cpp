@@ -88,7 +88,7 @@ LoadedRun load_run(const RunArguments& arguments, Session& session, DefaultAxis 
   OpenedCheckpoint& opened = *found;
   if (world.rank() == 0) {
     for (const std::string& sentence : opened.skipped)
-      std::fprintf(stderr, "longspan: passed over: %s\n", sentence.c_str());
+      std::fprintf(stderr, "longspan: skipped: %s\n", sentence.c_str());
   }
 
   // A program may have saved it without one.
@@ -97,7 +97,7 @@ LoadedRun load_run(const RunArguments& arguments, Session& session, DefaultAxis 
         opened.checkpoint,
         change_since(opened.checkpoint,
                      [&](const std::string& saved) { return compare(*configuration, saved); }),
-        "use it with the model that it was trained with");
+        "use the model of the checkpoint");
   Tokenizer tokenizer = tokenizer_of(opened.checkpoint, configuration->data);
   const ProcessMesh mesh(world, layout(*configuration, world.size(), axis));
   const Device device =
@@ -107,8 +107,8 @@ LoadedRun load_run(const RunArguments& arguments, Session& session, DefaultAxis 
   const LabelSet labels = labels_of(opened.checkpoint.scalars(), opened.checkpoint.path().string());
   if (configuration->task_kind().has_labels && labels.size() == 0)
     throw DataError(
-        "{}: has the weights of a body, and no readout of labels: they were imported so; start a "
-        "run from them that learns one (training.init_from.path)",
+        "{}: expected a classification head, found only the weights of a backbone; fine-tune them "
+        "in a run with training.init_from.path",
         opened.checkpoint.path().string());
   const std::optional<ImageShape> image = image_of(opened.checkpoint.scalars());
   const std::int64_t ids = configuration->task_kind().vocabulary(tokenizer, configuration->data);

@@ -1,6 +1,7 @@
 // The only main(): reads the command line, opens the session, runs the subcommand, and turns every
 // exception into one sentence on one rank and the exit code that says why.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <omp.h>
 #include <unistd.h>
 
@@ -24,15 +25,15 @@
 #include "framework/distributed/launcher.h"
 #include "framework/options/field_names.h"
 #include "launch/cli/command.h"
+#include "launch/cli/launch.h"
 #include "launch/cli/reference.h"
-#include "launch/cli/run.h"
 #include "launch/cli/version.h"
 
 namespace longspan {
 namespace {
 
 std::vector<Command> commands() {
-  return {run_command(),
+  return {launch_command(),
           train_command(),
           evaluate_command(),
           generate_command(),
@@ -44,9 +45,9 @@ std::vector<Command> commands() {
           inspect_command(),
           verify_command(),
           report_command(),
-          attention_command(),
+          attention_maps_command(),
           tokenizer_command(),
-          prepare_command(),
+          tokenize_data_command(),
           import_command(),
           export_command(),
           completion_command(),
@@ -101,7 +102,7 @@ std::string not_known(const std::string& word,
                       const std::vector<std::string>& known,
                       const std::string& command) {
   const std::string near = meant_word(word, known);
-  return fmt::format("{} is not known{}; see {} --help",
+  return fmt::format("unknown option {}{}; see {} --help",
                      quote(word),
                      near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near),
                      command);
@@ -110,7 +111,7 @@ std::string not_known(const std::string& word,
 // A word where a command should be: the parser itself would only call it unexpected, or miss the
 // command.
 std::string judge_command(int count, char** words, const std::vector<Command>& known) {
-  if (count < 2) return "a command is missing; see longspan --help";
+  if (count < 2) return "missing command; see longspan --help";
   const std::string word = words[1];
   if (word.starts_with("-")) {
     const std::vector<std::string> flags = {"--help", "--version", "-h"};
@@ -122,9 +123,9 @@ std::string judge_command(int count, char** words, const std::vector<Command>& k
     names.push_back(command.name);
   }
   const std::string near = meant_word(word, names);
-  return fmt::format("{} is not a command; allowed: {}{}",
+  return fmt::format("unknown command {} (choices: {}){}",
                      quote(word),
-                     join_or(names),
+                     fmt::join(names, ", "),
                      near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
 }
 
@@ -191,12 +192,12 @@ CommandLine read_command_line(int count, char** words) {
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (!app.got_subcommand(known[i].name)) continue;
     if (omp_get_max_threads() > most_threads)
-      return mistake(fmt::format("OMP_NUM_THREADS: found {} threads; wanted at most {}",
-                                 omp_get_max_threads(),
-                                 most_threads));
+      return mistake(fmt::format("OMP_NUM_THREADS: expected at most {} threads, found {}",
+                                 most_threads,
+                                 omp_get_max_threads()));
     return texts[i] ? tell(texts[i], app) : CommandLine{std::move(actions[i])};
   }
-  return mistake("a command is missing; see longspan --help");
+  return mistake("missing command; see longspan --help");
 }
 
 // Does not return: the job ends on every rank.
@@ -217,7 +218,7 @@ int run(const Action& action) try {
   } catch (const Error& error) {
     give_up(session, error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    give_up(session, ExitCode::failure, "the machine has no memory left");
+    give_up(session, ExitCode::failure, "out of memory");
   } catch (const std::exception& error) {
     give_up(session, ExitCode::failure, error.what());
   }
@@ -229,12 +230,12 @@ int run(const Action& action) try {
   std::_Exit(static_cast<int>(ExitCode::rank_failed));
 }
 
-// `longspan run`. What the ranks would say of their command line is said before there are any.
+// `longspan launch`. What the ranks would say of their command line is said before there are any.
 int start_ranks(int count, char** words) try {
-  const RunCommandLine line = read_run({words + 2, static_cast<std::size_t>(count - 2)});
+  const LaunchCommandLine line = read_launch({words + 2, static_cast<std::size_t>(count - 2)});
   std::vector<std::string> inner = {"longspan"};
   if (line.wants_help)
-    inner.insert(inner.end(), {"run", "--help"});
+    inner.insert(inner.end(), {"launch", "--help"});
   else
     inner.insert(inner.end(), line.command.begin(), line.command.end());
   std::vector<char*> inner_words;
@@ -264,7 +265,7 @@ int main(int count, char** words) {
   install_crash_handlers();
   occupy_closed_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails instead
-  if (count > 1 && std::string_view(words[1]) == "run") return start_ranks(count, words);
+  if (count > 1 && std::string_view(words[1]) == "launch") return start_ranks(count, words);
   const CommandLine line = read_command_line(count, words);
   return line.action ? run(line.action) : static_cast<int>(line.code);
 }

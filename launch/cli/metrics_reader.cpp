@@ -18,6 +18,7 @@ namespace longspan {
 namespace {
 
 constexpr std::string_view validation_prefix = "validation_";
+constexpr std::string_view validation_time = "validation_seconds";  // a time
 constexpr std::int64_t first_window = 1 << 16;  // bytes; if that is not enough, eight times as many
 constexpr std::int64_t most_searched = 1 << 25;  // bytes, for a validation
 
@@ -42,7 +43,7 @@ Window read_window(const std::filesystem::path& file,
     return errno == ENOENT ? window : fail("cannot be opened: " + errno_message());
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0 || !S_ISREG(status.st_mode))
-    return fail("is no regular file");
+    return fail("expected a regular file");
   const std::int64_t size = status.st_size;
   window.begin = bytes ? std::max<std::int64_t>(0, size - *bytes) : std::min(begin, size);
   window.text.resize(static_cast<std::size_t>(size - window.begin));
@@ -90,9 +91,19 @@ void take_line(std::string_view text,
   if (is_metrics(values))
     part.lines.push_back(std::move(values));
   else if (part.trouble.empty())
-    part.trouble = fmt::format("{}: found something else than a line of metrics at byte {}",
+    part.trouble = fmt::format("{}: expected a line of metrics at byte {}",
                                file.string(),
                                place + static_cast<std::int64_t>(begin));
+}
+
+// Where the last validation metric of the text begins, or npos.
+std::size_t last_validation_metric(std::string_view text) {
+  const std::string begin = fmt::format("\"{}", validation_prefix);
+  const std::string time = fmt::format("\"{}\"", validation_time);
+  std::size_t found = text.rfind(begin);
+  while (found != std::string_view::npos && text.substr(found).starts_with(time))
+    found = found == 0 ? std::string_view::npos : text.rfind(begin, found - 1);
+  return found;
 }
 
 // The end of the last whole line of the text.
@@ -104,8 +115,7 @@ std::size_t end_of_lines(std::string_view text) {
 void judge_rest(const Window& window, const std::filesystem::path& file, MetricsPart& part) {
   const std::size_t end = end_of_lines(window.text);
   if (end < window.text.size() && window.text[end] != '{' && part.trouble.empty())
-    part.trouble =
-        fmt::format("{}: found something else than a line of metrics at its end", file.string());
+    part.trouble = fmt::format("{}: expected a line of metrics at the end", file.string());
 }
 
 }  // namespace
@@ -138,7 +148,7 @@ MetricsPart newest_validation(const std::filesystem::path& file) {
     MetricsPart part = {.lines = {},
                         .end = window.begin + static_cast<std::int64_t>(end),
                         .trouble = window.trouble};
-    const std::size_t found = text.substr(0, end).rfind(fmt::format("\"{}", validation_prefix));
+    const std::size_t found = last_validation_metric(text.substr(0, end));
     if (found == std::string_view::npos) {
       // A run without validations has none further back either, and its file may be large.
       if (!window.trouble.empty() || window.begin == 0 || bytes >= most_searched) return part;
@@ -171,9 +181,13 @@ std::string format_metric(const MetricsLine& line, const std::string& name, int 
   return reason != line.end() && reason->is_string() ? reason->get<std::string>() : "?";
 }
 
+bool is_validation_metric(std::string_view name) {
+  return name.starts_with(validation_prefix) && name != validation_time;
+}
+
 std::string validation_name(const MetricsLine& line) {
   for (const auto& [name, value] : line.items())
-    if (name.starts_with(validation_prefix) && !name.ends_with("_reason")) return name;
+    if (is_validation_metric(name) && !name.ends_with("_reason")) return name;
   return "";
 }
 

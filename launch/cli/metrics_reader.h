@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace longspan {
@@ -33,8 +34,10 @@ MetricsPart metrics_from(const std::filesystem::path& file, std::int64_t begin);
 // A member as text of at most `digits` significant digits: of a number, or why there is none
 // ("nan", "inf", "-inf"); "" where the line has no such member.
 std::string format_metric(const MetricsLine& line, const std::string& name, int digits = 5);
+// Whether a member is a metric of a validation: "validation_loss", not "validation_seconds".
+bool is_validation_metric(std::string_view name);
 // The figure of validation that comes first in the line, which is the one that says how good the
-// model is: "validation_loss", "validation_reward"; "" where there is none.
+// model is: "validation_loss", "validation_episode_reward_mean"; "" where there is none.
 std::string validation_name(const MetricsLine& line);
 
 }  // namespace longspan

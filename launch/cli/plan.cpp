@@ -33,7 +33,7 @@ namespace longspan {
 namespace {
 
 // The table of a machine that --calibrate writes.
-constexpr const char* usual_table = "runs/machine.json";
+constexpr const char* usual_table = "runs/machine-profile.json";
 
 struct PlanArguments {
   ConfigurationArguments configuration;
@@ -68,8 +68,9 @@ MachineProfile known_machine(const std::string& name) {
   for (const MachineProfile& machine : known_gpus())
     if (machine.name == name) return machine;
   throw ConfigurationError(
-      "longspan plan: --device is \"{}\"; known are {}; for another give --memory, --flops and "
-      "--bandwidth, and --set run.device=cuda where it is a GPU",
+      "longspan plan: unknown --device \"{}\" (choices: {}); for other devices set "
+      "--memory-per-rank, "
+      "--flops-per-rank and --bandwidth-per-rank, and for a GPU --set run.device=cuda",
       name,
       known_names());
 }
@@ -98,8 +99,7 @@ Here find_here(const PlanArguments& arguments, const RunConfig& settings, const 
   if (!device.on_gpu()) return {};
   if (arguments.machine && !arguments.calibrate)
     throw ConfigurationError(
-        "longspan plan: --machine is about CPUs, and this run would take a GPU; set "
-        "run.device=cpu");
+        "longspan plan: --machine-profile does not support GPUs; set run.device=cpu");
   // Other ranks than those of this job have a GPU each.
   return {Processor::gpu,
           arguments.ranks && *arguments.ranks != world.size()
@@ -120,21 +120,21 @@ MachineProfile machine_of(const PlanArguments& arguments,
   } else if (is_given(arguments)) {
     machine.name = "given";
   } else if (here.processor == Processor::gpu) {
-    machine.name = "a GPU of this machine";
+    machine.name = "GPU of this machine";
     machine.memory = here.memory;
   } else {
     machine.name = "this machine";
     if (arguments.machine || std::filesystem::exists(usual_table)) {
       const MachineProfile measured = read_machine(arguments.table());
       machine = shared_among(measured, local_ranks, omp_get_max_threads());
-      assumed = fmt::format("{}: measured with {} of {}; here {} share the machine\n",
+      assumed = fmt::format("{}: measured with {} of {}; assumes {} on this machine\n",
                             arguments.table(),
                             pluralize(measured.ranks, "rank"),
                             pluralize(measured.threads, "thread"),
                             pluralize(local_ranks, "rank"));
       if (const int cores = omp_get_num_procs(); measured.ranks * measured.threads < cores)
         assumed += fmt::format(
-            "that was with {} of {} cores: longspan plan --calibrate measures all at once\n",
+            "measured on {} of {} cores; run longspan plan --calibrate to measure all of them\n",
             measured.ranks * measured.threads,
             cores);
     }
@@ -151,12 +151,14 @@ MachineProfile machine_of(const PlanArguments& arguments,
 
 // How times would become known, where they are not.
 std::string without_times(const PlanArguments& arguments, const MachineProfile& machine) {
-  if (is_given(arguments)) return "times need --flops, and --bandwidth between ranks\n";
+  if (is_given(arguments))
+    return "times require --flops-per-rank, and for several ranks --bandwidth-per-rank\n";
   if (machine.processor == Processor::gpu)
-    return fmt::format("times need --flops and --bandwidth of a GPU, or --device: {}\n",
-                       known_names());
-  return "times are not known yet: longspan plan --calibrate measures this machine once, in some "
-         "seconds\n";
+    return fmt::format(
+        "times of a GPU require --flops-per-rank and --bandwidth-per-rank, or --device (choices: "
+        "{})\n",
+        known_names());
+  return "times require a calibration; run longspan plan --calibrate once (takes seconds)\n";
 }
 
 std::string parameters_text(const StepPlan& plan) {
@@ -182,13 +184,12 @@ std::optional<StepPlan> add_own_layout(std::string& text,
   text += describe(plan, needed ? std::optional(needed->total()) : std::nullopt, machine);
   if (settings.task_kind().reads_streams && settings.data.reset_attention_mask)
     text +=
-        "data.documents.reset_attention_mask: FLOPs and times count attention between tokens of "
-        "different "
-        "documents too, which a run leaves out\n";
+        "data.documents.reset_attention_mask: FLOPs and times include attention across documents, "
+        "which a run skips\n";
   if (!fits(plan, machine)) text += savings_text(reconfiguration(source), plan, machine, ids);
   return plan;
 } catch (const ConfigurationError& error) {
-  text += fmt::format("\nnot as the configuration has it: {}\n", error.what());
+  text += fmt::format("\nlayout of the config does not apply: {}\n", error.what());
   return std::nullopt;
 }
 
@@ -207,14 +208,14 @@ std::string layouts_text(const LayoutPlans& layouts,
                        table(layouts.fitting, machine));
   }
   if (layouts.too_large.empty())
-    throw ConfigurationError("{}: the model has no layout of {} ranks; of the last one tried: {}",
+    throw ConfigurationError("{}: no layout of {} ranks supports this model; last one tried: {}",
                              source.file,
                              ranks,
                              layouts.refused);
   const StepPlan& smallest = layouts.too_large.front();
   ConfigurationText as_smallest = source;
   std::ranges::move(layout_settings(smallest), std::back_inserter(as_smallest.settings));
-  return fmt::format("\nno layout of {} ranks fits; the smallest\n{}for the first of them: {}",
+  return fmt::format("\nno layout of {} ranks fits; the smallest\n{}for the first one: {}",
                      ranks,
                      table(layouts.too_large, machine),
                      savings_text(reconfiguration(as_smallest), smallest, machine, ids));
@@ -226,7 +227,7 @@ int ranks_of(const PlanArguments& arguments, const RunConfig& settings, int job)
   const ParallelOptions& parallel = settings.parallel;
   const std::int64_t ranks = parallel.data.value_or(1) * parallel.context * parallel.tensor;
   if (ranks > (1 << 20))
-    throw ConfigurationError("longspan plan: the configuration names {} ranks, more than 2^20",
+    throw ConfigurationError("longspan plan: expected at most 2^20 ranks in parallel.*, found {}",
                              ranks);
   return static_cast<int>(ranks);
 }
@@ -237,16 +238,15 @@ std::string assume_threads(const RunConfig& settings, int local_ranks) {
   const char* const source = settings.run.threads > 0 ? "run.num_threads"
                              : std::getenv("OMP_NUM_THREADS") != nullptr
                                  ? "OMP_NUM_THREADS"
-                                 : "an even share of this machine's cores";
-  return fmt::format(
-      "each rank computes with {}: {}\n", pluralize(omp_get_max_threads(), "thread"), source);
+                                 : "an equal share of the cores";
+  return fmt::format("{} per rank ({})\n", pluralize(omp_get_max_threads(), "thread"), source);
 }
 
 #ifdef LONGSPAN_WITH_CUDA
-constexpr const char* gpu_assumed = "on GPUs; what libraries take for themselves is not in it\n";
+constexpr const char* gpu_assumed = "on GPUs, without the memory that libraries allocate\n";
 #else
 constexpr const char* gpu_assumed =
-    "on GPUs, with the scratch of the CPU's kernels: this program was built without CUDA\n";
+    "on GPUs, with the workspaces of CPU kernels, as this program was built without CUDA\n";
 #endif
 
 // The text, and the bytes of a rank where no layout fits.
@@ -274,14 +274,14 @@ Planned plan(const PlanArguments& arguments,
                                     static_cast<std::uint64_t>(settings.run.seed),
                                     throttled_progress(say));
   std::string text = fmt::format(
-      "{}: {} {} of {} on {}, {}{}\n",
+      "{}: {} {}, {} on {}, {}{}\n",
       source.file,
       settings.family,
-      name_of(settings.precision.compute),
+      config_name_of(settings.precision.compute),
       settings.task_kind().words(settings.data).text,
       pluralize(ranks, "rank"),
       machine.name,
-      machine.memory > 0 ? fmt::format(" with {} for each", format_bytes(machine.memory)) : "");
+      machine.memory > 0 ? fmt::format(" with {} per rank", format_bytes(machine.memory)) : "");
   text += machine.processor == Processor::cpu ? threads : gpu_assumed;
   text += speeds;
   if (machine.flops_of(settings.precision.compute) == 0) text += without_times(arguments, machine);
@@ -313,19 +313,20 @@ void calibrate(const PlanArguments& arguments, const Session& session) {
   if (world.rank() == 0) write_machine(machine, arguments.table());
   const bool is_far_off = machine.least_trial < 0.75 || machine.most_trial > 1.33;
   print(session,
-        fmt::format(
-            "each of {} with {}: {}FLOP/s in float32, {}FLOP/s in bfloat16, {}FLOP/s in float16, "
-            "{}B/s of memory{}; {}{}; written to {}\n",
-            pluralize(world.size(), "rank"),
-            pluralize(machine.threads, "thread"),
-            format_si(machine.flops),
-            format_si(machine.bf16_flops),
-            format_si(machine.f16_flops),
-            format_si(machine.memory_bandwidth),
-            world.size() > 1 ? fmt::format(", {}B/s to others", format_si(machine.bandwidth)) : "",
-            trial_text(machine),
-            is_far_off ? " (if something else ran meanwhile, calibrate again)" : "",
-            arguments.table()));
+        fmt::format("{} with {} each: {}FLOP/s float32, {}FLOP/s bfloat16, {}FLOP/s float16, {}B/s "
+                    "memory{}; {}{}; saved to {}\n",
+                    pluralize(world.size(), "rank"),
+                    pluralize(machine.threads, "thread"),
+                    format_si(machine.flops),
+                    format_si(machine.bf16_flops),
+                    format_si(machine.f16_flops),
+                    format_si(machine.memory_bandwidth),
+                    world.size() > 1
+                        ? fmt::format(", {}B/s between ranks", format_si(machine.bandwidth))
+                        : "",
+                    trial_text(machine),
+                    is_far_off ? " (calibrate again on an idle machine)" : "",
+                    arguments.table()));
 }
 
 ExitCode run_plan(const PlanArguments& arguments, Session& session) {
@@ -337,7 +338,7 @@ ExitCode run_plan(const PlanArguments& arguments, Session& session) {
     if (arguments.configuration.file.empty()) return ExitCode::ok;
   }
   if (arguments.configuration.file.empty())
-    throw ConfigurationError("longspan plan: CONFIG or --calibrate is required");
+    throw ConfigurationError("longspan plan: requires CONFIG or --calibrate");
   const ConfigurationText source =
       read_configuration(arguments.configuration.file, arguments.configuration.settings, world);
   const auto configuration = configure(source);
@@ -349,8 +350,8 @@ ExitCode run_plan(const PlanArguments& arguments, Session& session) {
     print(session, planned.text);
     if (planned.too_large)
       throw ConfigurationError(
-          "{}: expected at most {} for each rank, found {}; set keys that the plan names, use "
-          "more ranks or a smaller model",
+          "{}: expected at most {} per rank, found {}; set the keys listed above, or use more "
+          "ranks or a smaller model",
           source.file,
           format_bytes(planned.memory),
           format_bytes(planned.too_large->bytes()));
@@ -371,9 +372,10 @@ Command plan_command() {
       .examples =
           "  longspan plan configs/quickstart.yaml\n"
           "  longspan plan configs/gpt2-124m.yaml --ranks 64 --device h100\n"
-          "  longspan plan configs/gpt2-124m.yaml --ranks 8 --memory 16GiB --flops 5e13 "
-          "--bandwidth 1e10\n"
-          "  longspan run -n 2 -- plan --calibrate\n",
+          "  longspan plan configs/gpt2-124m.yaml --ranks 8 --memory-per-rank 16GiB "
+          "--flops-per-rank 5e13 "
+          "--bandwidth-per-rank 1e10\n"
+          "  longspan launch -n 2 -- plan --calibrate\n",
       .bind = [](CLI::App& app) -> Action {
         const auto arguments = std::make_shared<PlanArguments>();
         add_configuration(app, arguments->configuration, false);
@@ -384,14 +386,17 @@ Command plan_command() {
         auto* device = app.add_option(
             "--device", arguments->device, "what each rank runs on: " + known_names());
         device->check(not_empty_text());
-        app.add_option("--memory", arguments->memory, "bytes of a rank, as in 16GiB, 80GB or 80e9")
+        app.add_option(
+               "--memory-per-rank", arguments->memory, "bytes of a rank, as in 16GiB, 80GB or 80e9")
             ->transform(CLI::AsNumberWithUnit(byte_units()))
             ->check(positive_number());
-        app.add_option("--flops", arguments->flops, "FLOP/s of a rank")->check(positive_number());
-        app.add_option("--bandwidth", arguments->bandwidth, "bytes a second from a rank to others")
+        app.add_option("--flops-per-rank", arguments->flops, "FLOP/s of a rank")
             ->check(positive_number());
         app.add_option(
-               "--machine",
+               "--bandwidth-per-rank", arguments->bandwidth, "bytes a second from a rank to others")
+            ->check(positive_number());
+        app.add_option(
+               "--machine-profile",
                arguments->machine,
                fmt::format("the table of this machine that --calibrate writes; without it {}",
                            usual_table))

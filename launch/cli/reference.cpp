@@ -89,7 +89,7 @@ std::vector<OptionDescription> reference_of(const Configuration& configuration) 
   std::vector<OptionDescription> reference = configuration.table.reference();
   const std::vector<OptionValue> values = configuration.table.values();
   for (std::size_t i = 0; i < reference.size(); ++i) {
-    require(reference[i].key == values[i].key, "the reference has another order than the values");
+    require(reference[i].key == values[i].key, "reference and values differ in order");
     if (values[i].place == "default") continue;
     reference[i].set_to = values[i].text;
     reference[i].set_at = values[i].place;
@@ -104,9 +104,9 @@ std::vector<OptionDescription> search(std::vector<OptionDescription> reference,
     if (found.empty()) {
       std::vector<std::string> keys;
       for (const OptionDescription& option : reference) keys.push_back(option.key);
-      throw ConfigurationError("no key{} has {} in its name or meaning{}",
-                               &word == &words.front() ? "" : " of those found before",
+      throw ConfigurationError("no key matches {}{}{}",
                                quote(word),
+                               &word == &words.front() ? "" : " and the words before it",
                                key_hint(lower(word), keys));
     }
     reference = std::move(found);

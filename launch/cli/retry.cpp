@@ -54,8 +54,8 @@ std::string failure_of(int code) {
   if (code == static_cast<int>(ExitCode::rank_failed)) return "a rank failed or hung";
   const int signal = code - 128;
   if (signal >= 1 && signal < NSIG)
-    return fmt::format("signal {} ({}) ended a rank", signal, ::strsignal(signal));
-  return "mpirun itself failed, as where it loses a host";
+    return fmt::format("a rank was killed by signal {} ({})", signal, ::strsignal(signal));
+  return "mpirun failed (host lost?)";
 }
 
 // How far a run is, as its directory tells.
@@ -66,13 +66,13 @@ struct Progress {
 
 // What the next attempt is started with.
 struct Turn {
-  std::optional<RunCommandLine> line = {};  // nothing while no host answers
-  std::string trouble = {};                 // why there can be no further attempt
+  std::optional<LaunchCommandLine> line = {};  // nothing while no host answers
+  std::string trouble = {};                    // why there can be no further attempt
 };
 
 class Attempts {
  public:
-  Attempts(const RunCommandLine& line, const ConfigurationText& source, const StartJob& start);
+  Attempts(const LaunchCommandLine& line, const ConfigurationText& source, const StartJob& start);
   int run();
   int run_once();
 
@@ -95,9 +95,9 @@ class Attempts {
   int give_up(const std::string& reason, int code) const;
   int stopped() const;
 
-  const RunCommandLine& line_;
+  const LaunchCommandLine& line_;
   const StartJob& start_;
-  std::optional<RetryHosts> hosts_;  // only with --retry: a list of hosts may be a pipe
+  std::optional<RetryHosts> hosts_;  // only with --max-restarts: a list of hosts may be a pipe
   fs::path directory_;
   ConfigPath resume_;              // checkpoint.resume_from
   std::int64_t saved_before_ = 0;  // the newest step in the directory before the first attempt
@@ -112,7 +112,7 @@ class Attempts {
   int doublings_ = 0;         // of the wait
 };
 
-Attempts::Attempts(const RunCommandLine& line,
+Attempts::Attempts(const LaunchCommandLine& line,
                    const ConfigurationText& source,
                    const StartJob& start)
     : line_(line), start_(start) {
@@ -130,7 +130,7 @@ Attempts::Attempts(const RunCommandLine& line,
 
 // In the log too, once there is the directory that it lies in.
 void Attempts::say(LogLevel level, const std::string& sentence) const {
-  const std::string told = "longspan run: " + sentence;
+  const std::string told = "longspan launch: " + sentence;
   std::fprintf(stderr, "%s\n", told.c_str());
   std::error_code error;
   if (!fs::is_directory(directory_, error)) return;
@@ -139,13 +139,13 @@ void Attempts::say(LogLevel level, const std::string& sentence) const {
 }
 
 int Attempts::give_up(const std::string& reason, int code) const {
-  say(LogLevel::error, "gives up: " + reason);
+  say(LogLevel::error, "giving up: " + reason);
   return ended_with(code);
 }
 
 int Attempts::stopped() const {
   say(LogLevel::info,
-      fmt::format("stopped on request before attempt {}; {}", attempts_ + 1, how_to_go_on()));
+      fmt::format("stopped before attempt {} as requested; {}", attempts_ + 1, how_to_go_on()));
   return static_cast<int>(ExitCode::stopped);
 }
 
@@ -156,8 +156,8 @@ bool Attempts::goes_on_from_own() const {
 }
 
 std::string Attempts::how_to_go_on() const {
-  if (!goes_on_from_own()) return "nothing is saved yet: start again to begin as it began";
-  return fmt::format("start again{} to go on", resume_instructions(resume_));
+  if (!goes_on_from_own()) return "nothing is saved yet; run the same command to restart";
+  return fmt::format("run the same command{} to resume", resume_instructions(resume_));
 }
 
 // Of an attempt that took checkpoint.resume_from: auto in place of what the user has set, and said
@@ -165,7 +165,7 @@ std::string Attempts::how_to_go_on() const {
 int Attempts::ended_with(int code) const {
   if (code != 0 && attempts_ > 1 && resume_ != "auto" && goes_on_from_own())
     say(LogLevel::info,
-        fmt::format("checkpoint.resume_from: {} was for what began the run: {}",
+        fmt::format("checkpoint.resume_from: {} applied to the first attempt only; {}",
                     resume_.text(),
                     how_to_go_on()));
   return code;
@@ -215,19 +215,19 @@ std::string Attempts::take_progress() {
   best_ = {std::max(best_.saved, now.saved), std::max(best_.logged, now.logged)};
   return fmt::format(
       "{}, {}",
-      now.logged > 0 ? fmt::format("after step {}", now.logged) : "before a step was logged",
-      now.saved > 0 ? fmt::format("of which step {} is saved", now.saved) : "with nothing saved");
+      now.logged > 0 ? fmt::format("after step {}", now.logged) : "before the first logged step",
+      now.saved > 0 ? fmt::format("newest checkpoint at step {}", now.saved) : "no checkpoint");
 }
 
 std::string Attempts::limit_reached() const {
   if (without_progress_ >= most_without_progress)
-    return fmt::format("{} attempts in a row came no further than step {}",
+    return fmt::format("{} consecutive attempts made no progress beyond step {}",
                        without_progress_,
                        std::max(best_.saved, best_.logged));
   if (restarts_ < line_.retry.most) return "";
   if (is_held_)
-    return fmt::format("{} is still held by a rank of the attempt before", directory_.string());
-  return fmt::format("it was started again {}, which is all that --retry allows",
+    return fmt::format("{} is still locked by a rank of the previous attempt", directory_.string());
+  return fmt::format("restarted {}, the limit of --max-restarts",
                      restarts_ == 1 ? "once" : fmt::format("{} times", restarts_));
 }
 
@@ -239,7 +239,7 @@ bool Attempts::wait() {
   ++restarts_;
   say(LogLevel::info,
       fmt::format(
-          "starts again in {} s (time {} of {})", time.count(), restarts_, line_.retry.most));
+          "restarting in {} s (restart {} of {})", time.count(), restarts_, line_.retry.most));
   return !is_asked_within(time) && wait_for_directory();
 }
 
@@ -249,7 +249,7 @@ bool Attempts::wait_for_directory() {
   is_held_ = is_running(directory_);
   if (!is_held_) return true;
   say(LogLevel::info,
-      fmt::format("waits for {}, which a rank of the attempt before still holds",
+      fmt::format("waiting for {}, still locked by a rank of the previous attempt",
                   directory_.string()));
   const std::chrono::duration<double> limit(time_limit_ + line_.retry.letting_go);
   const auto end = Clock::now() + limit;
@@ -267,13 +267,13 @@ Turn Attempts::look_for_places() {
     say(LogLevel::warning, silence_of(silent));
     return {};
   }
-  RunCommandLine line = line_;
+  LaunchCommandLine line = line_;
   const bool changes_resume = resume_ != "auto" && goes_on_from_own();
   if (changes_resume) add_settings(line, {"checkpoint.resume_from=auto"});
   const PlacedCommand found = hosts_->place_command(std::move(line), silent);
   if (!found.trouble.empty()) return {.trouble = found.trouble};
   say(LogLevel::info,
-      fmt::format("attempt {} starts on {}{}{}",
+      fmt::format("starting attempt {} on {}{}{}",
                   attempts_ + 1,
                   found.line.ranks ? pluralize(*found.line.ranks, "rank") : "the ranks",
                   found.describe,
@@ -307,7 +307,7 @@ int Attempts::run_once() {
 }
 
 int Attempts::run() {
-  RunCommandLine line = line_;
+  LaunchCommandLine line = line_;
   silent_hosts();  // whether there is a way to ask them: the first attempt has all of them
   if (was_asked_) return stopped();
   while (true) {
@@ -336,7 +336,7 @@ int Attempts::run() {
 
 }  // namespace
 
-int run_with_retries(const RunCommandLine& line,
+int run_with_retries(const LaunchCommandLine& line,
                      const ConfigurationText& source,
                      const StartJob& start) {
   Attempts attempts(line, source, start);

@@ -5,11 +5,11 @@
 
 #include "launch/cli/configuration_text.h"
 #include "launch/cli/job.h"
-#include "launch/cli/run.h"
+#include "launch/cli/launch.h"
 
 namespace longspan {
 
-using StartJob = std::function<JobResult(const RunCommandLine&)>;
+using StartJob = std::function<JobResult(const LaunchCommandLine&)>;
 
 // Runs the training by `start`, and again, up to `line.retry.most` times, where a rank failed, hung
 // or was ended by a signal, or where a host is gone: on the hosts named by mpirun's options that
@@ -24,7 +24,7 @@ using StartJob = std::function<JobResult(const RunCommandLine&)>;
 //
 // Returns the exit code of the last attempt, or that of a stop on request where a signal came in
 // between. Each attempt, why and on what, is told on standard error and in the log of the run.
-int run_with_retries(const RunCommandLine& line,
+int run_with_retries(const LaunchCommandLine& line,
                      const ConfigurationText& source,
                      const StartJob& start);
 

@@ -42,13 +42,11 @@ std::int64_t share_of(std::int64_t ranks, std::int64_t part, std::int64_t whole)
 }  // namespace
 
 std::string silence_of(const std::vector<std::string>& hosts) {
-  return fmt::format("{} {} not answer within {} s",
-                     fmt::join(hosts, ", "),
-                     hosts.size() == 1 ? "does" : "do",
-                     time_to_answer.count());
+  return fmt::format(
+      "no answer from {} within {} s", fmt::join(hosts, ", "), time_to_answer.count());
 }
 
-RetryHosts::RetryHosts(const RunCommandLine& line, const ConfigurationText& source)
+RetryHosts::RetryHosts(const LaunchCommandLine& line, const ConfigurationText& source)
     : line_(line), source_(source), hosts_(named_hosts(line.options)) {}
 
 UnreachableHosts RetryHosts::ask() {
@@ -60,8 +58,8 @@ UnreachableHosts RetryHosts::ask() {
     return {.hosts = std::move(answers.unreachable), .was_asked = answers.signal.has_value()};
   if (std::exchange(told_of_doubt_, true)) return {};
   return {.hosts = {},
-          .doubt = fmt::format("{}, nor has another machine answered before: whether a host is "
-                               "gone will not be known until one does",
+          .doubt = fmt::format("{}; no other host has answered yet, so lost hosts cannot be "
+                               "detected",
                                silence_of(answers.unreachable))};
 }
 
@@ -90,10 +88,10 @@ std::optional<std::int64_t> RetryHosts::ranks_left(const std::vector<NamedHost>&
 void RetryHosts::leave_out(const std::vector<std::string>& silent, PlacedCommand& found) const {
   std::vector<NamedHost> left = hosts_;
   std::erase_if(left, [&](const NamedHost& host) { return is_among(silent, host.name); });
-  RunCommandLine& line = found.line;
+  LaunchCommandLine& line = found.line;
   line.options = without_hosts(line_.options, silent, folder_.path());
   const auto usual = usual_ranks(), ranks = ranks_left(left);
-  found.describe += fmt::format(" of {}, since {}", names_of(left), silence_of(silent));
+  found.describe += fmt::format(" of {} ({})", names_of(left), silence_of(silent));
   if (!usual || !ranks || *ranks >= *usual) return;
   const bool is_here =
       std::ranges::all_of(left, [&](const NamedHost& host) { return is_among(here_, host.name); });
@@ -101,7 +99,7 @@ void RetryHosts::leave_out(const std::vector<std::string>& silent, PlacedCommand
   const ChosenLayout layout =
       choose_layout_of_fewer(source_, most, is_here ? std::optional(most) : std::nullopt);
   if (layout.ranks == 0) {
-    found.trouble = fmt::format("{}, and no layout of the {} that are left fits{}{}",
+    found.trouble = fmt::format("{}; no layout of the remaining {} fits{}{}",
                                 silence_of(silent),
                                 pluralize(*ranks, "rank"),
                                 layout.reason.empty() ? "" : ": ",
@@ -110,14 +108,13 @@ void RetryHosts::leave_out(const std::vector<std::string>& silent, PlacedCommand
   }
   line.ranks = layout.ranks;
   add_settings(line, layout.settings);
-  found.describe += fmt::format(
-      ": there is room for {} of {}, which divide the same data.global_batch_size by {}",
-      *ranks,
-      pluralize(*usual, "rank"),
-      fmt::join(layout.settings, ", "));
+  found.describe += fmt::format(": {} of {} fit, with the same data.global_batch_size and {}",
+                                *ranks,
+                                pluralize(*usual, "rank"),
+                                fmt::join(layout.settings, ", "));
 }
 
-PlacedCommand RetryHosts::place_command(RunCommandLine line,
+PlacedCommand RetryHosts::place_command(LaunchCommandLine line,
                                         const std::vector<std::string>& silent) const {
   PlacedCommand found = {.line = std::move(line)};
   if (!silent.empty())

@@ -8,7 +8,7 @@
 
 #include "launch/cli/configuration_text.h"
 #include "launch/cli/host_list.h"
-#include "launch/cli/run.h"
+#include "launch/cli/launch.h"
 #include "launch/cli/temporary_folder.h"
 
 namespace longspan {
@@ -22,7 +22,7 @@ struct UnreachableHosts {
 
 // A command line for the hosts that answer.
 struct PlacedCommand {
-  RunCommandLine line;
+  LaunchCommandLine line;
   std::string describe = {};  // on which hosts and in what layout, as words behind "on 4 ranks"
   std::string trouble = {};   // why nothing fits there
 };
@@ -33,7 +33,7 @@ std::string silence_of(const std::vector<std::string>& hosts);
 // Those that mpirun's options name. `line` and `source` outlive it.
 class RetryHosts {
  public:
-  RetryHosts(const RunCommandLine& line, const ConfigurationText& source);
+  RetryHosts(const LaunchCommandLine& line, const ConfigurationText& source);
 
   // Where no other machine has ever answered there may be no way for this process to reach any:
   // then none of them counts as silent.
@@ -44,14 +44,14 @@ class RetryHosts {
 
   // The line without these hosts, and where the others have fewer places on a layout of fewer
   // ranks. `line` is that of the constructor, with settings of its own at most.
-  PlacedCommand place_command(RunCommandLine line, const std::vector<std::string>& silent) const;
+  PlacedCommand place_command(LaunchCommandLine line, const std::vector<std::string>& silent) const;
 
  private:
   void leave_out(const std::vector<std::string>& silent, PlacedCommand& found) const;
   std::optional<std::int64_t> usual_ranks() const;
   std::optional<std::int64_t> ranks_left(const std::vector<NamedHost>& left) const;
 
-  const RunCommandLine& line_;
+  const LaunchCommandLine& line_;
   const ConfigurationText& source_;
   std::vector<NamedHost> hosts_;
   TemporaryFolder folder_;

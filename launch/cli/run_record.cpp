@@ -69,11 +69,11 @@ std::string error_in(std::string_view line) {
 // What a log says last.
 struct LogEnd {
   std::string error;      // its last line, where that is an error
-  bool is_error_of_rank;  // the last line that is not of `longspan run`
+  bool is_error_of_rank;  // the last line that is not of `longspan launch`
 };
 
 LogEnd log_end(const fs::path& log) {
-  constexpr std::string_view launcher = " longspan run: ";
+  constexpr std::string_view launcher = " longspan launch: ";
   std::string text = end_of(log);
   LogEnd end = {};
   for (bool is_last = true; !text.empty(); is_last = false) {
@@ -170,11 +170,11 @@ void take_end(RunRecord& run, std::int64_t saved, const std::optional<RunMark>& 
   if (run.state != RunState::killed || !run.ended_by.empty()) return;
   if (shows_locks(run.path, *mark))
     run.ended_by =
-        "the run was killed, or its machine was lost; start it again to resume from its newest "
+        "the run was killed or its host was lost; run the same command to resume from the newest "
         "checkpoint";
   else
     run.ended_by =
-        fmt::format("the run was killed, or is still running{}, where locks cannot be seen",
+        fmt::format("the run was killed or is still running{} (its locks are not visible here)",
                     mark->host.empty() ? "" : " on " + mark->host);
 }
 
@@ -230,10 +230,9 @@ bool is_run(const fs::path& directory) {
 
 RunsBelow runs_below(const fs::path& directory) {
   std::error_code error;
-  if (!fs::exists(directory, error))
-    throw DataError("{}: there is no such directory", directory.string());
+  if (!fs::exists(directory, error)) throw DataError("{}: no such directory", directory.string());
   if (!fs::is_directory(directory, error))
-    throw DataError("{}: is a file; wanted: a directory with runs below it", directory.string());
+    throw DataError("{}: expected a directory of runs, found a file", directory.string());
   RunsBelow found;
   if (is_run(directory)) found.runs.push_back(directory);
   std::vector<fs::path> folders = {directory};
@@ -261,7 +260,7 @@ RunRecord read_run_record(const fs::path& path) {
   run.configuration = saved_configuration(path / configuration_file);
   std::error_code error;
   if (!fs::exists(path / configuration_file, error))
-    run.errors.push_back(fmt::format("{}: is not there", (path / configuration_file).string()));
+    run.errors.push_back(fmt::format("{}: no such file", (path / configuration_file).string()));
   else if (!run.configuration.trouble.empty())
     run.errors.push_back(run.configuration.trouble);
   run.steps = number_of(run.configuration, "training.max_steps");
@@ -283,13 +282,12 @@ RunRecord read_run_record(const fs::path& path) {
 
 RunRecord read_named_run(const fs::path& path) {
   std::error_code error;
-  if (!fs::exists(path, error)) throw DataError("{}: there is no such directory", path.string());
+  if (!fs::exists(path, error)) throw DataError("{}: no such directory", path.string());
   if (!fs::is_directory(path, error))
-    throw DataError("{}: is a file; wanted: the directory of a run", path.string());
+    throw DataError("{}: expected a run directory, found a file", path.string());
   if (!is_run(path))
     throw DataError(
-        "{}: no run is here; wanted: the directory of a run (longspan list {} tells of "
-        "those below it)",
+        "{}: expected a run directory, found no run; run longspan list {} to list its runs",
         path.string(),
         path.string());
   return read_run_record(path);
@@ -324,16 +322,16 @@ nlohmann::ordered_json to_json(const RunRecord& run) {
   return {{"run", run.path.string()},
           {"state", name_of(run.state)},
           {"step", run.step},
-          {"steps", number(run.steps)},
-          {"last", run.last},
+          {"max_steps", number(run.steps)},
+          {"last_metrics", run.last},
           {"validation", run.validation},
-          {"changed_at", run.changed_at},
+          {"modified_at", run.changed_at},
           {"layout",
            {{"data", number(run.data)},
             {"context", number(run.context)},
             {"tensor", number(run.tensor)}}},
-          {"ended_by", run.ended_by},
-          {"troubles", run.errors}};
+          {"end_reason", run.ended_by},
+          {"errors", run.errors}};
 }
 
 std::string json_text(const nlohmann::ordered_json& json) {

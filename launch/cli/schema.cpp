@@ -153,7 +153,7 @@ Json model_of(const Family& family) {
   section["properties"]["family"] = {{"const", family.name}};
   for (const OptionDescription& option : table.reference()) {
     require(option.key.starts_with(prefix),
-            "family {}: the key {} stands in another section than {}",
+            "family {}: key {} is not in section {}",
             family.name,
             option.key,
             family_section);
@@ -166,7 +166,7 @@ Json model_of(const Family& family) {
 
 Json configuration_schema() {
   Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-                 {"title", "Configuration of a run of Longspan"}};
+                 {"title", "Longspan run configuration"}};
   schema.update(empty_section());
   schema["type"] = "object";
   Configuration shared;

@@ -46,8 +46,10 @@ void add_sentence_tokens(const TokenIds& ids,
   const auto add = [&](const char* key, const TokenIds::value_type& id) {
     const std::string name = model ? model->token(id.second) : fmt::format("{}", id.second);
     if (model && (name.empty() || model->id_of(name) != id.second))
-      throw DataError(
-          "{}: {} is {}, which is no token of tokenizer.json", place, quote(id.first), id.second);
+      throw DataError("{}: {}: expected the id of a token of tokenizer.json, found {}",
+                      place,
+                      quote(id.first),
+                      id.second);
     settings.emplace_back(key, yaml_word(name));
   };
   auto begin = ids.find("decoder_start_token_id");
@@ -64,7 +66,7 @@ TokenIds token_ids_of(const Scalars& scalars, const Tokenizer& tokenizer, const 
     try {
       return nlohmann::json::parse(scalars.get<std::string>(token_ids_scalar)).get<TokenIds>();
     } catch (const nlohmann::json::exception& error) {
-      throw DataError("the scalar {} of the checkpoint is none of ids: {}",
+      throw DataError("checkpoint scalar {}: expected token ids: {}",
                       token_ids_scalar,
                       truncated(error.what(), 200));
     }

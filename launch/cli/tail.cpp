@@ -45,7 +45,7 @@ std::string row_of(const MetricsLine& line) {
   return row({format_metric(line, "step"),
               format_metric(line, "loss"),
               format_metric(line, "learning_rate", 4),
-              format_metric(line, "gradient_norm", 4),
+              format_metric(line, "grad_norm", 4),
               format_metric(line, "tokens_per_second", 4),
               validation});
 }
@@ -59,7 +59,7 @@ void follow(const std::filesystem::path& run, MetricsPart shown, const Session& 
     const MetricsPart part = metrics_from(file, shown.end);
     if (part.end < shown.end)
       inform(session,
-             fmt::format("{}: was cut: the run goes on from an earlier step", file.string()));
+             fmt::format("{}: truncated, as the run resumed from an earlier step", file.string()));
     std::string text;
     for (const MetricsLine& line : part.lines) text += row_of(line);
     if (!text.empty()) print(session, text);

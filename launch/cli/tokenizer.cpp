@@ -76,8 +76,10 @@ std::vector<std::int64_t> read_ids(std::string_view line,
     std::int64_t id = -1;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (error != std::errc() || end != word.data() + word.size() || id < 0 || id >= vocabulary)
-      throw DataError(
-          "{}: found {}; wanted ids from 0 to {}", place, quote(std::string(word)), vocabulary - 1);
+      throw DataError("{}: expected ids from 0 to {}, found {}",
+                      place,
+                      vocabulary - 1,
+                      quote(std::string(word)));
     ids.push_back(id);
     line.remove_prefix(word.size());
   }
@@ -89,34 +91,34 @@ SentencePieceModelType kind_of(const std::string& name) {
                                             SentencePieceModelType::characters,
                                             SentencePieceModelType::words})
     if (name == name_of(kind)) return kind;
-  throw ConfigurationError("--kind: found {}; a .model file is of kind unigram, bpe, char or word",
-                           quote(name));
+  throw ConfigurationError(
+      "--model-type: expected unigram, bpe, char or word for a .model file, found {}", quote(name));
 }
 
 bool is_json(const std::string& path) { return path.ends_with(".json"); }
 
 // What a .model file has no use for.
 void require_none_of_json(const TokenizerArguments& arguments) {
-  for (const auto& [name, is_set] : {std::pair("--special", !arguments.special.empty()),
-                                     std::pair("--cut", !arguments.cut.empty()),
-                                     std::pair("--score", !arguments.score.empty()),
-                                     std::pair("--ties", !arguments.ties.empty()),
+  for (const auto& [name, is_set] : {std::pair("--special-tokens", !arguments.special.empty()),
+                                     std::pair("--pre-tokenizer", !arguments.cut.empty()),
+                                     std::pair("--merge-score", !arguments.score.empty()),
+                                     std::pair("--tie-break", !arguments.ties.empty()),
                                      std::pair("--cased", arguments.cased)})
     if (is_set)
-      throw ConfigurationError("{} is of a tokenizer.json, and --output is {}; name it FILE.json",
-                               name,
-                               quote(arguments.output));
+      throw ConfigurationError(
+          "{} requires --output FILE.json, found {}", name, quote(arguments.output));
 }
 
 TokenizerRules json_rules(const TokenizerArguments& arguments) {
   if (!arguments.kind.empty() && arguments.kind != "bpe" && arguments.kind != "wordpiece")
-    throw ConfigurationError("--kind: found {}; a tokenizer.json is of kind bpe or wordpiece",
-                             quote(arguments.kind));
+    throw ConfigurationError(
+        "--model-type: expected bpe or wordpiece for a tokenizer.json, found {}",
+        quote(arguments.kind));
   const bool of_pieces = arguments.kind == "wordpiece";
   if (of_pieces && !arguments.cut.empty())
-    throw ConfigurationError("--cut is of --kind bpe; WordPiece cuts as BERT does");
+    throw ConfigurationError("--pre-tokenizer requires --model-type bpe");
   if (!of_pieces && arguments.cased)
-    throw ConfigurationError("--cased is of --kind wordpiece; bpe keeps what it reads");
+    throw ConfigurationError("--cased requires --model-type wordpiece");
   TokenizerRules rules =
       usual_rules(of_pieces ? TrainedKind::word_pieces : TrainedKind::byte_pairs);
   rules.vocabulary = arguments.vocabulary;
@@ -147,7 +149,7 @@ void train_json(const TokenizerArguments& arguments, const Session& session) {
       train_json_tokenizer(texts_of(arguments), form_of(arguments).field, rules);
   write_json_tokenizer(tokenizer, arguments.output);
   print(session,
-        fmt::format("{}: {} tokens of kind {}\n",
+        fmt::format("{}: {} tokens ({})\n",
                     arguments.output,
                     tokenizer.vocabulary(),
                     rules.kind == TrainedKind::byte_pairs ? "bpe" : "wordpiece"));
@@ -160,8 +162,7 @@ void train(const TokenizerArguments& arguments, const Session& session) {
   const SentencePieceModel model = train_subwords_of_documents(
       texts_of(arguments), form_of(arguments), kind_of(kind), arguments.vocabulary);
   write_subword_model(model, arguments.output);
-  print(session,
-        fmt::format("{}: {} pieces of kind {}\n", arguments.output, model.vocabulary(), kind));
+  print(session, fmt::format("{}: {} pieces ({})\n", arguments.output, model.vocabulary(), kind));
 }
 
 // Of a file tokenizer.json or a folder, or of a .model file.
@@ -199,25 +200,25 @@ void bind_json_rules(CLI::App& sub, TokenizerArguments& arguments) {
   };
   // One word at a time: CLI11 takes "[CLS]" for a list where an option takes several.
   sub.add_option(
-         "--special",
+         "--special-tokens",
          arguments.special,
          "of a tokenizer.json: a token that stands for no text; given again for each one. "
          "They have the first ids. Without it <|endoftext|>, or BERT's [PAD], [UNK], [CLS], "
          "[SEP] and [MASK]")
       ->allow_extra_args(false)
       ->take_all();
-  one_of("--cut",
+  one_of("--pre-tokenizer",
          arguments.cut,
          "of a tokenizer.json of kind bpe: how words are cut, as GPT-2 does (without it) or as "
          "Llama 3",
          {"gpt2", "llama3"});
   one_of(
-      "--score",
+      "--merge-score",
       arguments.score,
       "of a tokenizer.json: which pair is merged next, the most frequent one, which is usual for "
       "bpe, or the one whose frequency is largest for those of its two parts, for wordpiece",
       {"frequency", "likelihood"});
-  one_of("--ties",
+  one_of("--tie-break",
          arguments.ties,
          "of a tokenizer.json: which of several such pairs, that of smaller bytes (without it) or "
          "that of smaller ids, as the package tokenizers takes them",
@@ -236,10 +237,10 @@ void bind_train(CLI::App& app, TokenizerArguments& arguments) {
                   "a .model file; all of a text is a document to a tokenizer.json")
       ->required()
       ->check(not_empty_text());
-  sub->add_option("--vocabulary", arguments.vocabulary, "the number of ids")
+  sub->add_option("--vocab-size", arguments.vocabulary, "the number of ids")
       ->required()
       ->transform(whole_number<std::int64_t>(least_subword_vocabulary, most_subword_vocabulary));
-  sub->add_option("--kind",
+  sub->add_option("--model-type",
                   arguments.kind,
                   "what the pieces are: of a .model file unigram (without it), bpe, char or word; "
                   "of a tokenizer.json bpe (without it) or wordpiece")
@@ -277,26 +278,27 @@ ExitCode run_tokenizer(const TokenizerArguments& arguments, Session& session) {
 }  // namespace
 
 Command tokenizer_command() {
-  return {"tokenizer",
-          "Make a subword model of a text, or apply one",
-          "  longspan tokenizer train book.txt --vocabulary 8000 --kind bpe --output book.model\n"
-          "  longspan tokenizer train book.txt --vocabulary 8000 --kind wordpiece --output "
-          "tokenizer.json\n"
-          "  longspan tokenizer encode book.model < book.txt > book.ids\n"
-          "  longspan tokenizer decode book.model < book.ids\n",
-          [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<TokenizerArguments>();
-            app.require_subcommand(1);
-            bind_train(app, *arguments);
-            bind_coding(
-                app, *arguments, "encode", "Print the ids of standard input, line by line", encode);
-            bind_coding(app,
-                        *arguments,
-                        "decode",
-                        "Print the text of the ids in standard input, line by line",
-                        decode);
-            return [arguments](Session& session) { return run_tokenizer(*arguments, session); };
-          }};
+  return {
+      "tokenizer",
+      "Make a subword model of a text, or apply one",
+      "  longspan tokenizer train book.txt --vocab-size 8000 --model-type bpe --output book.model\n"
+      "  longspan tokenizer train book.txt --vocab-size 8000 --model-type wordpiece --output "
+      "tokenizer.json\n"
+      "  longspan tokenizer encode book.model < book.txt > book.ids\n"
+      "  longspan tokenizer decode book.model < book.ids\n",
+      [](CLI::App& app) -> Action {
+        auto arguments = std::make_shared<TokenizerArguments>();
+        app.require_subcommand(1);
+        bind_train(app, *arguments);
+        bind_coding(
+            app, *arguments, "encode", "Print the ids of standard input, line by line", encode);
+        bind_coding(app,
+                    *arguments,
+                    "decode",
+                    "Print the text of the ids in standard input, line by line",
+                    decode);
+        return [arguments](Session& session) { return run_tokenizer(*arguments, session); };
+      }};
 }
 
 }  // namespace longspan

@@ -52,22 +52,22 @@ ExitCode run_verify(const std::string& path, Session& session) {
     const auto problems =
         verify_checkpoint(step, session.world(), judged, reading_progress(step.string(), session));
     if (!problems.empty() && is_gone(step, session.world())) {
-      print(session, fmt::format("{}: removed meanwhile\n", step.string()));
+      print(session, fmt::format("{}: removed during verification\n", step.string()));
       continue;
     }
     ++checked;
     std::string text =
-        fmt::format("{}: {}\n", step.string(), problems.empty() ? "good" : "damaged");
+        fmt::format("{}: {}\n", step.string(), problems.empty() ? "valid" : "corrupt");
     for (const CheckpointProblem& problem : problems) {
       text += fmt::format("  {}{}\n",
                           problem.message,
-                          problem.prevents_reading ? "" : " (Longspan can still read the rest)");
+                          problem.prevents_reading ? "" : " (does not prevent reading)");
     }
     print(session, text);
     if (!problems.empty()) ++damaged;
   }
   if (damaged > 0) {
-    throw DataError("{}: {} of {} checkpoints damaged", path, damaged, checked);
+    throw DataError("{}: {} of {} checkpoints corrupt", path, damaged, checked);
   }
   return ExitCode::ok;
 }
@@ -79,7 +79,7 @@ Command verify_command() {
           "Check every byte of a checkpoint, or of all checkpoints of a run",
           "  longspan verify runs/quickstart\n"
           "  longspan verify runs/quickstart/checkpoints/step-000000900\n"
-          "  longspan run -n 4 -- verify runs/quickstart\n",
+          "  longspan launch -n 4 -- verify runs/quickstart\n",
           [](CLI::App& app) -> Action {
             auto path = std::make_shared<std::string>();
             app.add_option("PATH", *path, "a checkpoint, or a run")->required();

@@ -82,7 +82,7 @@ void bind_checkpoint(nb::module_& module) {
                      return std::tuple(layout.data, layout.context, layout.tensor);
                    })
       .def_prop_ro("scalars", [](const Checkpoint& self) { return self.scalars().values(); })
-      .def("tensors", &tensors, "Name, dtype and shape of each.")
+      .def("tensors", &tensors, "Name, dtype and shape of each tensor.")
       .def("read", &read, nb::arg("name"));
 }
 

@@ -4,7 +4,7 @@
 
 NB_MODULE(_longspan, module) {
   using namespace longspan::python;
-  module.attr("__doc__") = "What the package longspan calls; its functions are for that alone.";
+  module.attr("__doc__") = "Internal functions of the package longspan.";
   translate_errors();
   bind_session(module);
   bind_checkpoint(module);

@@ -127,7 +127,7 @@ std::map<std::string, Column> metrics(const std::string& file) {
 }  // namespace
 
 void bind_run(nb::module_& module) {
-  module.def("record", &record, nb::arg("path"), "What `longspan list --json` prints of a run.");
+  module.def("record", &record, nb::arg("path"), "The output of `longspan list --json` for a run.");
   module.def("written_values",
              &written_values,
              nb::arg("text"),

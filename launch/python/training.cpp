@@ -97,9 +97,8 @@ void raise_again(Callback& callback, const Communicator& world) {
   if (callback.raised) std::rethrow_exception(std::exchange(callback.raised, nullptr));
   for (std::size_t rank = 0; rank < told.size(); ++rank)
     if (!told[rank].empty())
-      throw Failure("rank {}: on_step raised {}; the training stopped with a checkpoint saved",
-                    rank,
-                    told[rank]);
+      throw Failure(
+          "rank {}: on_step raised {}; training stopped, checkpoint saved", rank, told[rank]);
 }
 
 // A file is read; the text of what is none is rank 0's.
@@ -161,9 +160,8 @@ std::string train(Session& session,
   const ExitCode code = train_and_log(session, source, hooks);
   raise_again(callback, session.world());
   if (code == ExitCode::stopped)
-    throw Error(
-        ExitCode::stopped,
-        directory + ": stopped on request with a checkpoint saved; train again to go on from it");
+    throw Error(ExitCode::stopped,
+                directory + ": stopped as requested, checkpoint saved; call train again to resume");
   return directory;
 }
 

@@ -75,13 +75,13 @@ void bind_use(nb::module_& module) {
              &evaluate,
              nb::arg("session"),
              nb::arg("words"),
-             "What `longspan evaluate --json` prints for these words.");
+             "The output of `longspan evaluate --json` for these arguments.");
   module.def("generate",
              &generate,
              nb::arg("session"),
              nb::arg("words"),
              nb::arg("lines"),
-             "The samples, or the results of the lines, for the words of `longspan generate`.");
+             "The samples, or the results of the lines, for arguments of `longspan generate`.");
 }
 
 }  // namespace longspan::python

@@ -15,7 +15,7 @@ inline void require_success(cudaError_t status, const char* what) {
 
 inline int attribute(cudaDeviceAttr which, int gpu) {
   int value = 0;
-  require_success(cudaDeviceGetAttribute(&value, which, gpu), "asking what a GPU has");
+  require_success(cudaDeviceGetAttribute(&value, which, gpu), "querying a device attribute");
   return value;
 }
 

@@ -97,9 +97,8 @@ BatchPlan longest_first(std::vector<std::uint32_t> examples,
 
 void require_countable(std::int64_t count) {
   if (count > std::numeric_limits<std::uint32_t>::max())
-    throw DataError("{} examples are more than can be batched, which are {}",
-                    count,
-                    std::numeric_limits<std::uint32_t>::max());
+    throw DataError(
+        "expected at most {} examples, found {}", std::numeric_limits<std::uint32_t>::max(), count);
 }
 
 }  // namespace
@@ -162,7 +161,7 @@ BatchPlan sampled_batches(std::int64_t count,
                           std::int64_t batches,
                           const Random& place) {
   require_countable(count);
-  require(batches >= 1, "a sample of {} batches", batches);
+  require(batches >= 1, "expected a sample of at least 1 batch, found {}", batches);
   const auto plan_of = [&](std::int64_t first) {
     std::vector<std::uint32_t> examples;
     for (std::int64_t i = 0; i < first; ++i)

@@ -30,7 +30,7 @@ struct Matches : glob_t {
 };
 
 [[noreturn]] void refuse_listing(const ConfigPath& path, const std::string& reason) {
-  throw DataError("{}: the files cannot be listed: {}", path.describe(), reason);
+  throw DataError("{}: cannot list files: {}", path.describe(), reason);
 }
 
 // Of a pattern without **.
@@ -103,7 +103,7 @@ bool is_recursive(const ConfigPath& path) {
     if (part != any_folders)
       throw DataError(
           "{}: expected ** alone between two /, found {}; write FOLDER/**/*.txt for the files of "
-          "all folders below FOLDER",
+          "all subfolders",
           path.describe(),
           quote(part.string()));
     found = true;
@@ -130,7 +130,7 @@ std::vector<ConfigPath> files_matching(const ConfigPath& path, std::vector<std::
       folders->push_back(name);
   }
   if (files.empty())
-    throw DataError("{}: no file has a name like this{}", path.describe(), path.not_found_hint());
+    throw DataError("{}: no file matches{}", path.describe(), path.not_found_hint());
   return files;
 }
 
@@ -143,7 +143,7 @@ std::vector<ConfigPath> files_of(const PathList& paths, const ProgressCallback& 
     listener({part.path,
               0,
               0,
-              fmt::format("{}: does not read the matching {}; write ** for their files",
+              fmt::format("{}: ignoring the matching {}; write ** to read their files",
                           part.path.text(),
                           some_in_quotes(folders, "folders"))});
   }

@@ -122,7 +122,7 @@ class IdxImages final : public ImageExamples {
         images_(std::move(images)),
         numbers_(std::move(numbers)) {
     if (numbers_ && images_.size() != numbers_->size())
-      throw DataError("{}: has {} images, and {} has {} labels",
+      throw DataError("{}: has {} images, but {} has {} labels",
                       path(),
                       images_.size(),
                       numbers_->file().path(),
@@ -169,8 +169,7 @@ class PngImages final : public ImageExamples {
   }
   void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const override {
     const PngImage image = read_png(place(example));
-    if (image.shape != folder_.shape)
-      throw DataError("{}: was changed while it was read", place(example));
+    if (image.shape != folder_.shape) throw DataError("{}: changed while reading", place(example));
     std::ranges::copy(image.values, pixels.begin());
   }
 

@@ -68,15 +68,13 @@ ImageFolder look_through(const ConfigPath& path, const ProgressCallback& heard) 
   const Listing found = list_images(path);
   ImageFolder folder{.path = path, .files = found.images, .shape = {}, .note = ""};
   if (folder.files.empty())
-    throw DataError(
-        "{}: has no folder with PNG files; one for each label is needed, as {}/cat/1.png{}",
-        path.describe(),
-        path.text(),
-        found.others.empty() ? "" : "; found " + some_in_quotes(found.others, "files"));
+    throw DataError("{}: expected a folder of PNG files for each label, such as {}/cat/1.png{}",
+                    path.describe(),
+                    path.text(),
+                    found.others.empty() ? "" : ", found " + some_in_quotes(found.others, "files"));
   if (!found.others.empty())
-    folder.note = fmt::format("{}: does not read {}, which have no PNG image",
-                              path.text(),
-                              some_in_quotes(found.others, "files"));
+    folder.note = fmt::format(
+        "{}: ignoring {} without PNG images", path.text(), some_in_quotes(found.others, "files"));
   std::int64_t looked = 0, size = 0;  // bytes
   for (const std::string& file : folder.files) size += size_of_file(folder.path + "/" + file);
   for (const std::string& file : folder.files) {
@@ -85,11 +83,11 @@ ImageFolder look_through(const ConfigPath& path, const ProgressCallback& heard) 
     const ImageShape shape = png_shape(whole);
     if (&file == &folder.files.front()) folder.shape = shape;
     if (shape != folder.shape)
-      throw DataError("{}: is an image of {}, and {} is one of {}; all are to be of one shape",
+      throw DataError("{}: expected an image of {}, the shape of {}, found {}",
                       whole,
-                      to_string(shape),
+                      to_string(folder.shape),
                       folder.files.front(),
-                      to_string(folder.shape));
+                      to_string(shape));
     looked += size_of_file(whole);
     if (heard) heard({folder.path, looked, size});
   }

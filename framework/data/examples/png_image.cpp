@@ -23,7 +23,8 @@ std::string bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw DataError("{}: cannot be opened for reading: {}", path, errno_message());
   std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (bytes.empty()) throw DataError("{}: is empty or cannot be read; a PNG file is needed", path);
+  if (bytes.empty())
+    throw DataError("{}: expected a PNG file, found an empty or unreadable file", path);
   return bytes;
 }
 
@@ -42,11 +43,10 @@ void require_chunks(const std::string& path, std::string_view bytes) {
       length = 256 * length + static_cast<unsigned char>(byte);
     if (bytes.substr(at + word, word) == "IDAT") return;
     if (length > there)
-      throw DataError(
-          "{}: cannot be read as a PNG file: a chunk says it has {} bytes, {} are there",
-          path,
-          length,
-          there);
+      throw DataError("{}: cannot be read as a PNG file: expected a chunk of {} bytes, found {}",
+                      path,
+                      length,
+                      there);
     at += length + 3 * word;
   }
 }
@@ -65,16 +65,14 @@ class Reader {
         if (reader != nullptr) reader->free();
       }
     } free_on_error{this};
-    if (info_ == nullptr) throw Failure("{}: libpng has no memory for it", path);
+    if (info_ == nullptr) throw Failure("{}: libpng is out of memory", path);
     read_header();
     const bool has_colour = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_COLOR) != 0;
     shape_ = {
         png_get_image_height(png_, info_), png_get_image_width(png_, info_), has_colour ? 3 : 1};
     if (shape_.height * shape_.width > most_values / shape_.channels)
-      throw DataError("{}: is an image of {} values; at most {} are possible",
-                      path,
-                      to_string(shape_),
-                      most_values);
+      throw DataError(
+          "{}: image of {} values exceeds the maximum of {}", path, to_string(shape_), most_values);
     free_on_error.reader = nullptr;
   }
   ~Reader() { free(); }
@@ -141,7 +139,7 @@ class Reader {
   static void on_warning(png_structp, png_const_charp) {}
   static void on_read(png_structp png, png_bytep to, std::size_t count) {
     Reader& reader = of(png_get_io_ptr(png));
-    if (count > reader.rest_.size()) png_error(png, "the file ends too early");
+    if (count > reader.rest_.size()) png_error(png, "unexpected end of file");
     std::memcpy(to, reader.rest_.data(), count);
     reader.rest_.remove_prefix(count);
   }
@@ -176,12 +174,13 @@ std::string png_of(const PngImage& image) {
   written.width = static_cast<png_uint_32>(image.shape.width);
   written.height = static_cast<png_uint_32>(image.shape.height);
   written.format = image.shape.channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-  require(std::ssize(image.values) == image.shape.values(), "an image without all of its values");
+  require(std::ssize(image.values) == image.shape.values(),
+          "expected as many values as the shape of the image");
   png_alloc_size_t bytes = 0;
   const auto write_to = [&](void* memory) {
     if (png_image_write_to_memory(&written, memory, &bytes, 0, image.values.data(), 0, nullptr) ==
         0)
-      throw Failure("an image of {} cannot be made a PNG file: {}",
+      throw Failure("cannot encode an image of {} as PNG: {}",
                     to_string(image.shape),
                     truncated(written.message));
   };
@@ -198,7 +197,7 @@ ImageShape png_shape(const std::string& path) {
   // The last chunk: no bytes, its name, and their checksum.
   constexpr std::string_view ending("\0\0\0\0IEND\xAE\x42\x60\x82", 12);
   if (bytes.find(ending) == std::string::npos)
-    throw DataError("{}: is cut off: {} bytes and no end of a PNG file", path, bytes.size());
+    throw DataError("{}: truncated: {} bytes without the end of a PNG file", path, bytes.size());
   return shape;
 }
 

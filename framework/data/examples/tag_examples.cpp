@@ -120,7 +120,7 @@ class TagExamples final : public Examples {
     }
     if (tokens.size() == frame.before().size() ||
         (request.longest == 0 && std::ssize(tokens) > most))
-      throw DataError("{}: was changed while it was read", place(example));
+      throw DataError("{}: changed while reading", place(example));
     tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(most)));
     words_.end(tokens);
     std::ranges::copy(tokens, row_of(batch.field("tokens"), row).begin());

@@ -113,7 +113,8 @@ void encode_document(const Tokenizer& tokenizer,
     encode_whole(
         *model, text, place, is_continuation ? std::max<std::int64_t>(offset, 1) : 0, sink);
   else if (const SentencePieceModel* const pieces = tokenizer.subword_model(); pieces == nullptr)
-    throw Failure("texts are not encoded by {}", name_of(tokenizer.kind()));
+    throw Failure("tokenizer type {} does not support encoding documents",
+                  name_of(tokenizer.kind()));
   else if (pieces->encodes_lines())
     encode_lines(*pieces, text, sink);
   else

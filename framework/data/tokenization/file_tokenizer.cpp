@@ -211,7 +211,7 @@ void FileTokenizer::finish() {
   if (is_there(path_)) return;
   if (!has_tokens_) {
     remove_parts_of(path_);
-    throw DataError("{}: the tokenizer sees nothing in it", text_->path());
+    throw DataError("{}: expected tokens, found none after tokenization", text_->path());
   }
   if (parts_ > 1) return join_parts();
   require_next(TokenFile(part_path(0), key_), 0, true);
@@ -225,8 +225,7 @@ void FileTokenizer::require_next(const TokenFile& part, std::int64_t begin, bool
   if (part.end().source_begin == begin && (!is_last || part.end().source_bytes == place_.byte))
     return;
   throw Failure(
-      "{}: its parts were changed by another job that makes it in parts of another length; start "
-      "it again",
+      "{}: another job with a different part length changed its parts; run the command again",
       path_.string());
 }
 

@@ -115,14 +115,14 @@ std::string_view name_of(SentencePieceModelType kind) {
     case SentencePieceModelType::word_pieces:
       return "wordpiece";
   }
-  throw Failure("a kind of subwords without a name");
+  throw Failure("unnamed SentencePiece model type");
 }
 
 SentencePieceModel::SentencePieceModel(std::string bytes, const std::string& place) {
   auto loaded = std::make_shared<Loaded>();
   loaded->bytes = std::move(bytes);
   if (!loads(loaded->processor, loaded->bytes))
-    throw DataError("{}: is not a model of SentencePiece; a .model file is needed", place);
+    throw DataError("{}: expected a SentencePiece model (a .model file)", place);
   loaded->line_end = find_line_end(loaded->processor);
   if (const auto file = read_sentencepiece_file(loaded->bytes)) {
     loaded->encodes_lines = loaded->line_end >= 0 && encodes_by_lines(*file);
@@ -232,7 +232,7 @@ std::vector<SubwordToken> SentencePieceModel::encode_line(std::string_view line)
   for (; !add(rest); ++cuts) {
     const std::size_t width = rest.empty() ? 0 : static_cast<std::size_t>(decode_utf8(rest).width);
     if (width == rest.size() || cuts == most_cuts || !add(rest.substr(0, width)))
-      throw DataError("the model of SentencePiece cannot encode {}", quote(rest));
+      throw DataError("the SentencePiece model cannot encode {}", quote(rest));
     rest.remove_prefix(width);
   }
   if (cuts == 0 || tokens.empty()) return tokens;
@@ -266,7 +266,7 @@ std::string SentencePieceModel::decode_line(std::span<const std::int64_t> ids) c
   const auto status = loaded_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
   // Of a damaged model: its pieces cannot all be put back.
   if (!status.ok())
-    throw DataError("the model of SentencePiece cannot decode: {}", truncated(status.ToString()));
+    throw DataError("the SentencePiece model cannot decode: {}", truncated(status.ToString()));
   for (std::size_t at = 0; (at = text.find(space_letter, at)) != std::string::npos; ++at)
     text.replace(at, space_letter.size(), " ");
   return text;
@@ -275,8 +275,9 @@ std::string SentencePieceModel::decode_line(std::span<const std::int64_t> ids) c
 SentencePieceModel read_subword_model(const ConfigPath& path) {
   const InputFile file(path);
   if (file.size() > most_model_bytes)
-    throw DataError(
-        "{}: has {} bytes; a .model file of SentencePiece is needed", path.describe(), file.size());
+    throw DataError("{}: expected a SentencePiece model (a .model file), found {} bytes",
+                    path.describe(),
+                    file.size());
   std::string bytes(static_cast<std::size_t>(file.size()), '\0');
   file.copy(0, bytes);
   return SentencePieceModel(std::move(bytes), path.describe());

@@ -100,18 +100,18 @@ std::int64_t number_after(std::string_view sentence, std::string_view words) {
                          std::int64_t vocabulary,
                          const std::string& sentence) {
   if (const std::int64_t most = number_after(sentence, "value <= "); most >= 0)
-    throw DataError("{}: a vocabulary of {} is too large for it; as {} it has {} pieces",
+    throw DataError("{}: a vocabulary of {} is too large: model_type {} yields {} pieces",
                     texts,
                     vocabulary,
                     name_of(kind),
                     most);
   if (const std::int64_t least = number_after(sentence, " vs "); least >= 0)
     throw DataError(
-        "{}: a vocabulary of {} is too small for it; its characters and the 256 bytes need {}",
+        "{}: a vocabulary of {} is too small: its characters and the 256 bytes require {}",
         texts,
         vocabulary,
         least);
-  throw DataError("{}: no vocabulary of {} can be made of it as {} (SentencePiece: {})",
+  throw DataError("{}: cannot train a vocabulary of {} as {} (SentencePiece: {})",
                   texts,
                   vocabulary,
                   name_of(kind),
@@ -126,13 +126,13 @@ SentencePieceModel train_sentencepiece(std::span<const InputFile* const> texts,
                                        const ProgressCallback& listener,
                                        std::int64_t sample_bytes) {
   require(vocabulary >= least_subword_vocabulary && vocabulary <= most_subword_vocabulary,
-          "a vocabulary of {} subwords",
+          "invalid vocabulary of {} subwords",
           vocabulary);
-  require(kind != SentencePieceModelType::word_pieces, "SentencePiece has no WordPiece");
+  require(kind != SentencePieceModelType::word_pieces, "SentencePiece does not support WordPiece");
   std::string places;
   for (const InputFile* text : texts) places += (places.empty() ? "" : " and ") + text->path();
   Sentences sentences(texts, listener, sample_bytes);
-  if (sentences.done()) throw DataError("{}: has nothing but empty lines", places);
+  if (sentences.done()) throw DataError("{}: has only empty lines", places);
   std::string bytes;
   const auto status = sentencepiece::SentencePieceTrainer::Train(
       {{"model_type", std::string(name_of(kind))},

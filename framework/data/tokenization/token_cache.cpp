@@ -35,11 +35,9 @@ void make_directory(const fs::path& directory) {
   if (!error && ::access(directory.c_str(), W_OK | X_OK) != 0)
     error = std::error_code(errno, std::generic_category());
   if (error)
-    throw ConfigurationError(
-        "{}: cannot be written: {}; it is to hold the tokens of texts, for which data.cache_dir "
-        "can name another folder",
-        directory.string(),
-        error.message());
+    throw ConfigurationError("{}: cannot be written: {}; set data.cache_dir to another directory",
+                             directory.string(),
+                             error.message());
 }
 
 // Of what the form says about this file.
@@ -109,7 +107,7 @@ void require_same(const TokenFile& tokens, const std::string& path, const Commun
   const auto mine = static_cast<std::int64_t>(tokens.fingerprint());
   if (all.all_reduce(mine, Reduction::minimum) == all.all_reduce(mine, Reduction::maximum)) return;
   throw DataError(
-      "{}: the ranks do not see the same text; each node needs the same file (here {} tokens)",
+      "{}: text differs between ranks (here {} tokens); copy the same file to every node",
       path,
       tokens.tokens());
 }

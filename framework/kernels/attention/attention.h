@@ -144,7 +144,7 @@ void attention(Cpu, const Attention&);
 void attention(Cuda, const Attention&);
 
 // Whether groups of warps make the products of its forward pass, which the environment asks for
-// (LONGSPAN_WARP_GROUPS=1) and Hopper alone can; never on a dry device.
+// (LONGSPAN_HOPPER_WGMMA=1) and Hopper alone can; never on a dry device.
 bool attends_by_warp_groups(Cuda, const Attention&);
 
 // The gradients of `forward`, whose out and log_sum_exp are read. These may be merged from several

@@ -76,12 +76,11 @@ TilePlan::TilePlan(const Mask& mask, const PlanShape& shape, std::int64_t most_b
     : mask_(mask), shape_(shape), most_bytes_(most_bytes) {
   if (std::max(query_tiles(), key_tiles()) > most_tiles)
     throw ConfigurationError(
-        "model.attention.layer_types: {} queries and {} keys are to meet in one call, wanted at "
-        "most {} of "
-        "each: more parallel.context_parallel_size ranks or shorter sequences",
+        "model.attention.layer_types: expected at most {} queries and keys per call, found {} and "
+        "{}; use more parallel.context_parallel_size ranks or shorter sequences",
+        most_tiles * attention_tile,
         shape_.time,
-        shape_.keys,
-        most_tiles * attention_tile);
+        shape_.keys);
   by_query_.begin.push_back(0);
   for (std::int64_t t = 0; t < query_tiles(); ++t) {
     add_query_tile(t);
@@ -166,12 +165,11 @@ void TilePlan::add_run(std::int64_t begin, std::int64_t end, bool full) {
   }
   if ((static_cast<std::int64_t>(runs.size()) + 1) * run_bytes > most_bytes_)
     throw ConfigurationError(
-        "model.attention.layer_types: the stretches of {} keys that {} queries see are more than "
-        "{}, whose "
-        "lists take over {} MiB, wanted fewer: a larger model.attention.stride, more "
-        "parallel.context_parallel_size ranks or shorter sequences",
-        shape_.keys,
+        "model.attention.layer_types: the key ranges of {} queries over {} keys exceed {} (lists "
+        "of {} MiB); use a larger model.attention.stride, more parallel.context_parallel_size "
+        "ranks or shorter sequences",
         shape_.time,
+        shape_.keys,
         runs.size(),
         most_bytes_ >> 20);
   runs.push_back(

@@ -188,7 +188,7 @@ void matmul_onednn(Cpu cpu, const Matmul& matmul, const MatmulExtents& extents) 
       multiply_by_primitive(products, matmul, extents);
     }
   } catch (const dnnl::error& error) {
-    throw Failure("matmul: oneDNN refused a product of [{}, {}] and [{}, {}] in {}: {}",
+    throw Failure("matmul: oneDNN failed for [{}, {}] x [{}, {}] in {}: {}",
                   extents.m,
                   extents.k,
                   extents.k,

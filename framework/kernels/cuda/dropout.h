@@ -14,9 +14,9 @@ struct Place {
       : rows(row_count), places(row_places.defined() ? row_places.data<std::int64_t>() : nullptr) {
     const std::vector<RowPlacement> placed = placed_rows(placement, rows);
     require(placed.size() <= most_pieces,
-            "dropout: the rows of a block come from {} places, at most {} are known here",
-            placed.size(),
-            most_pieces);
+            "dropout: expected the rows of a block at no more than {} positions, found {}",
+            most_pieces,
+            placed.size());
     for (const RowPlacement& piece : placed) pieces[count++] = piece;
     outer_begin = placement.outer_begin;
     middle_begin = placement.middle_begin;
@@ -52,22 +52,22 @@ struct DropoutFunctor {
   using A = Accumulator<T>;
 
   explicit DropoutFunctor(const Dropout& dropout)
-      : place(dropout.placement, dropout.x.shape()[1], dropout.rows),
-        random(dropout.random),
-        threshold(dropout_threshold(dropout.rate)),
-        factor(static_cast<A>(1 / (1 - dropout.rate))) {}
+      : place_(dropout.placement, dropout.x.shape()[1], dropout.rows),
+        random_(dropout.random),
+        threshold_(dropout_threshold(dropout.rate)),
+        factor_(static_cast<A>(1 / (1 - dropout.rate))) {}
 
   __device__ Vec4<T> operator()(std::int64_t row, std::int64_t first, const Vec4<T>& from) const {
-    const std::uint64_t index = place.index(row) + static_cast<std::uint64_t>(first);
+    const std::uint64_t index = place_.index(row) + static_cast<std::uint64_t>(first);
     const auto skipped = static_cast<int>(index % 4);
     // They share the words of a block of random numbers where they lie in one.
-    const auto words = random.block(index / 4);
-    const auto after = skipped == 0 ? words : random.block(index / 4 + 1);
+    const auto words = random_.block(index / 4);
+    const auto after = skipped == 0 ? words : random_.block(index / 4 + 1);
     Vec4<T> to;
     for (int k = 0; k < 4; ++k) {
       const int i = skipped + k;
       const std::uint32_t word = i < 4 ? chosen(words, i) : chosen(after, i - 4);
-      put(to.at[k], word >> 8 >= threshold ? wide(from.at[k]) * factor : A{0});
+      put(to.at[k], word >> 8 >= threshold_ ? wide(from.at[k]) * factor_ : A{0});
     }
     return to;
   }
@@ -79,10 +79,10 @@ struct DropoutFunctor {
     return i < 2 ? low : high;
   }
 
-  Place place;
-  Random random;
-  std::uint32_t threshold;
-  A factor;
+  Place place_;
+  Random random_;
+  std::uint32_t threshold_;
+  A factor_;
 };
 
 }  // namespace longspan

@@ -30,7 +30,8 @@ void launch(Cuda cuda,
             const Grid& grid,
             void (*kernel)(Parameters...),
             const Arguments&... arguments) {
-  require(grid.blocks < std::int64_t{1} << 31, "CUDA: a grid of {} blocks", grid.blocks);
+  require(
+      grid.blocks < std::int64_t{1} << 31, "CUDA: a grid of {} blocks is too large", grid.blocks);
   if (grid.blocks == 0 || cuda.state->is_meta()) return;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3{static_cast<unsigned>(grid.blocks), 1, 1};
@@ -58,7 +59,7 @@ void launch(Cuda cuda,
   if (status == cudaSuccess) return;
   require_success(
       status,
-      fmt::format("starting a kernel with {} bytes of shared memory", grid.shared_bytes).c_str());
+      fmt::format("launching a kernel with {} bytes of shared memory", grid.shared_bytes).c_str());
 }
 
 // Compute capability 9: what some library calls and instructions are for alone.

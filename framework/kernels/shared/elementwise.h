@@ -77,7 +77,9 @@ void multiply_on(Backend backend,
 
 template <typename Backend>
 void fill_on(Backend backend, double factor, const Tensor& one, const Tensor& y) {
-  require(one.elements() == 1, "fill: the value has shape {}", one.shape().to_string());
+  require(one.elements() == 1,
+          "fill: expected a one-element value, found shape {}",
+          one.shape().to_string());
   with_both_types(one, y, [&]<typename X, typename Y>(TypeTag<X>, TypeTag<Y>) {
     write_elements(backend,
                    y.elements(),

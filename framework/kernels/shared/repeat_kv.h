@@ -44,7 +44,7 @@ inline std::int64_t times_of(const Tensor& few, const Tensor& many) {
                      a.width() == b.width() &&
                      (few.dtype() == many.dtype() || accumulator_of(few.dtype()) == many.dtype());
   require(alike && a[-2] > 0 && b[-2] % a[-2] == 0 && b == a.with(-2, b[-2]),
-          "shared heads: found {} {} for {} {}",
+          "repeat_kv: cannot repeat {} {} into {} {}",
           name_of(few.dtype()),
           a,
           name_of(many.dtype()),
@@ -55,7 +55,7 @@ inline std::int64_t times_of(const Tensor& few, const Tensor& many) {
 template <typename Backend>
 void repeat_heads_on(Backend backend, const Tensor& x, const Tensor& y) {
   const std::int64_t times = times_of(x, y);
-  require(x.dtype() == y.dtype(), "shared heads are repeated in one dtype");
+  require(x.dtype() == y.dtype(), "repeat_kv: expected tensors of one dtype");
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     parallel_elements(
         backend, x.shape(), RepeatHead<T>{times, x.shape().width(), x.data<T>(), y.data<T>()});

@@ -80,7 +80,7 @@ void fill_rotations_on(Backend backend, const CosSinTable& rotations) {
   const Tensor& out = rotations.out;
   require(
       pairs > 0 && out.shape().width() == 2 * pairs && out.dtype() == accumulator_of(out.dtype()),
-      "fill_rotations: {} frequencies for a table of {} {}",
+      "fill_rotations: {} frequencies do not match a table of {} {}",
       pairs,
       name_of(out.dtype()),
       out.shape());
@@ -106,7 +106,7 @@ void turn_on(Backend backend, const RotaryArguments& turning) {
   require(shape.dimensions() == 4 && table.shape().dimensions() == 2 &&
               table.shape()[0] == shape[1] && table.shape()[1] % 2 == 0 &&
               table.shape()[1] <= shape[3] && table.dtype() == accumulator_of(x.dtype()),
-          "turn: x is {} {} and the table {} {}",
+          "rotate: x {} {} does not match the table {} {}",
           name_of(x.dtype()),
           shape,
           name_of(table.dtype()),

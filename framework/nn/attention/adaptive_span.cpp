@@ -172,13 +172,13 @@ std::vector<std::int64_t> DynamicSpanAttentionOp::windows(const Tensor& spans) c
 Variable DynamicSpanAttentionOp::operator()(const ProjectedQKV& input,
                                             const AttentionContext& context,
                                             const ForwardContext& pass) const {
-  require(input.input.defined(), "spans that depend on the token need the layer's input");
+  require(input.input.defined(), "dynamic spans require the input of the layer");
   const int ranks = input.shares ? input.shares->ranks.size() : 1;
   const std::int64_t time = pass.time.total > 0 ? pass.time.total : input.query.shape()[1];
   const double tokens = static_cast<double>(input.query.shape()[0] * time);
   const Variable spans =
       collect_layer_loss(spans_.in_keys(input.input),
-                         "span",
+                         "adaptive_span",
                          penalty_,
                          ranks / (tokens * static_cast<double>(input.heads.total)),
                          pass);

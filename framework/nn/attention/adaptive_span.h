@@ -110,8 +110,8 @@ class AdaptiveSpanAttentionOp : public AttentionOp {
 
 // The same with spans that depend on the token. What is beyond a span is not seen at all, so that
 // nothing depends on what is multiplied, which is what the longest span of a head in the batch
-// reaches. The penalty is an inner loss of the pass, "span": `penalty` times the mean over the
-// tokens of the mean span of the heads, for each layer.
+// reaches. The penalty is an inner loss of the pass, "adaptive_span": `penalty` times the mean over
+// the tokens of the mean span of the heads, for each layer.
 class DynamicSpanAttentionOp : public AttentionOp {
  public:
   DynamicSpanAttentionOp(const AdaptiveSpanOptions& form,

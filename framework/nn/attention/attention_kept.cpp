@@ -8,11 +8,9 @@ namespace longspan {
 namespace {
 
 void check_reads_on(const AttentionOp& mechanism, const ForwardContext& pass) {
-  require(!is_recording() && !pass.training, "keys are kept where no gradient is wanted");
+  require(!is_recording() && !pass.training, "a KV cache requires evaluation without gradients");
   if (!mechanism.supports_kv_cache())
-    throw ConfigurationError(
-        "an attention kind of this model needs the whole sequence at once: it cannot read on from "
-        "kept keys");
+    throw ConfigurationError("an attention type of this model does not support a KV cache");
 }
 
 // Of the queries from `begin` on, over the keys that are kept now.
@@ -36,9 +34,9 @@ Variable MultiHeadAttention::step_recurrent_state(const Variable& x,
                                                   const AttentionContext& context,
                                                   const ForwardContext& pass) const {
   LayerKVCache& kept = pass.kv_cache->layer(pass.random.place());
-  require(!pass.kv_cache->longest(), "a state that is carried forgets no position");
+  require(!pass.kv_cache->longest(), "a recurrent state does not support a limited KV cache");
   require(!context.mask.key_length.defined() && !context.mask.key_padding.defined(),
-          "a state that is carried has read no padding");
+          "a recurrent state does not support padding");
   const Variable asking = region_.enter(x, pass.time);
   kept.require_rows(x.shape()[0]);
   AttentionContext causal = context;
@@ -115,9 +113,9 @@ Variable MultiHeadAttention::cross_attend_with_cache(const Variable& x,
           seen.value().device());
   }
   require(x.shape()[0] == kept.rows(),
-          "{} rows look at a side that is kept for {}; rows change by KeptKeys::choose",
-          x.shape()[0],
-          kept.rows());
+          "KV cache: expected {} rows, found {}; call KVCache::choose",
+          kept.rows(),
+          x.shape()[0]);
   // A mechanism may keep a state beside the keys.
   AttentionContext of_side = context;
   of_side.mask.key_length = kept.length;

@@ -12,14 +12,14 @@ Variable MultiHeadAttention::probabilities(const Variable& x,
                                            const EncoderOutput& side,
                                            std::int64_t heads,
                                            const ForwardContext& pass) const {
-  require(key_.has_value(), "shared queries and keys look at nothing but themselves");
+  require(key_.has_value(), "shared queries and keys support self-attention only");
   const Variable query =
       normalize_and_rotate(split_heads((*query_)(region_.enter(x, pass.time))), query_norm_, pass);
   Variable key;
   Tensor length = side.length;
   if (pass.kv_cache) {
     const LayerKVCache& kept = pass.kv_cache->layer(pass.random.place());
-    require(!kept.empty(), "a side is looked at before it is read");
+    require(!kept.empty(), "cross-attention requires encoder outputs");
     key = for_all_heads(kept.projection(0));
     length = kept.length;
   } else {

@@ -36,7 +36,7 @@ Variable basis(const Variable& value, std::int64_t first) {
   const Device& device = value.value().device();
   if (value.value().dtype() == DType::f64)
     return Variable(Tensor::from(std::span<const double>(numbers), shape, device));
-  require(value.value().dtype() == DType::f32, "attention is watched in float32 or float64");
+  require(value.value().dtype() == DType::f32, "attention maps require float32 or float64");
   const std::vector<float> narrow(numbers.begin(), numbers.end());
   return Variable(Tensor::from(std::span<const float>(narrow), shape, device));
 }
@@ -75,7 +75,7 @@ void AttentionRecorder::see(const AttentionOp& mechanism,
   for (const Head& wanted : wanted_) {
     if (wanted.layer != layer) continue;
     if (wanted.head < 0 || wanted.head >= mixed.shape()[2])
-      throw ConfigurationError("attention layer {} has the heads 0 to {}; head {} is asked for",
+      throw ConfigurationError("attention layer {} has heads 0 to {}, requested head {}",
                                layer,
                                mixed.shape()[2] - 1,
                                wanted.head);
@@ -98,9 +98,7 @@ void AttentionRecorder::see(const AttentionOp& mechanism,
   for (AttentionMap& map : maps) {
     if (!projected.global && !explains(map, projected.value, mixed))
       throw ConfigurationError(
-          "attention layer {} is of a kind that does not weigh values: what its heads look at "
-          "cannot be shown",
-          layer);
+          "attention layer {} does not compute attention weights; its maps cannot be shown", layer);
     maps_.push_back(std::move(map));
   }
 }

@@ -13,9 +13,7 @@ namespace {
 
 std::string problem_of_compressed(const AttentionOptions&, const AttentionBuildOptions& setting) {
   if (setting.memory)
-    return "model.attention.layer_types has memory_compressed, which counts positions from the "
-           "start of the text: it "
-           "cannot be with a memory of earlier segments";
+    return "model.attention.layer_types: memory_compressed does not support model.mem_len";
   return whole_heads_problem("memory_compressed", setting.heads, setting.mesh);
 }
 
@@ -63,7 +61,8 @@ SortedSequence causal_positions(std::int64_t batch,
 void declare(OptionTable& table, CompressedOptions& options) {
   table.add("model.attention.compression_factor",
             options.width,
-            "memory_compressed: tokens that become one key and one value",
+            "number of tokens compressed into one key and one value. Only with layer type "
+            "memory_compressed",
             between(1, 1 << 16),
             affects_weights());
 }
@@ -135,8 +134,8 @@ Variable CompressedAttention::operator()(const ProjectedQKV& input,
 
 AttentionKind compressed_kind() {
   return {.name = "memory_compressed",
-          .sees = "a key for every few tokens",
-          .alone = "its keys are no tokens",
+          .sees = "one key for every few tokens",
+          .alone = "its keys are not tokens",
           .keys = {"attention.compression_factor"},
           .own_weights = true,
           .problem = problem_of_compressed,

@@ -46,7 +46,8 @@ std::string wiring_problem(CrossAttentionMapping wiring,
       encoder_layers == decoder_layers)
     return "";
   return fmt::format(
-      "cross-attention {} needs as many layers in the encoder as in the decoder, found {} and {}",
+      "model.cross_attention.layer_mapping: {} requires equal numbers of encoder "
+      "and decoder layers, found {} and {}",
       wiring == CrossAttentionMapping::same ? "same" : "reverse",
       encoder_layers,
       decoder_layers);
@@ -83,7 +84,7 @@ Variable CrossAttention::each_side(const std::vector<EncoderOutput>& sides,
                                    const Look& look) const {
   const std::size_t wanted = reads_all_layers(wiring_) ? encoder_layers_ : 1;
   require(sides.size() == wanted,
-          "cross-attention looks at the outputs of {} layers, it was given {}",
+          "cross-attention: expected the outputs of {} layers, found {}",
           wanted,
           sides.size());
   if (wiring_ == CrossAttentionMapping::same) return look(sides[layer_], pass);

@@ -104,7 +104,7 @@ double attention_pairs(const AttentionPattern& pattern,
 AttentionMask with_rules(const AttentionMask& mask,
                          const HeadMasks& rules,
                          const ShardRange& heads) {
-  require(mask.rules.one_for_all(), "a model's own mask must be one for all heads");
+  require(mask.rules.one_for_all(), "a custom mask must be the same for all heads");
   AttentionMask result = mask;
   result.rules = rules & mask.rules.of(0);
   result.head_begin = heads.begin;

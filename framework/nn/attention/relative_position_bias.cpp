@@ -12,8 +12,8 @@ namespace {
 Tensor places_of(const Scope& stack, const RelativePositionBias::Options& options) {
   require(options.buckets >= 4 && options.buckets % 2 == 0 &&
               options.max_distance > options.buckets / 2,
-          "a bias by distance has {} buckets up to the distance {}, wanted an even number of at "
-          "least 4, and a distance of more than half of it",
+          "relative position bias: expected an even number of at least 4 buckets and a maximum "
+          "distance of more than half of it, found {} and {}",
           options.buckets,
           options.max_distance);
   const std::int64_t heads = stack.part(options.heads).count;

@@ -31,21 +31,20 @@ std::string problem_of_synthesizer(const AttentionOptions& options,
   const SynthesizerOptions& own = options.synthesizer;
   for (const std::string& name : own.scores) {
     if (std::ranges::count(all_scores, name) == 0)
-      return fmt::format("model.attention.synthesizer.variants has {}, wanted one of {}",
-                         quote(name),
-                         fmt::join(all_scores, ", "));
+      return fmt::format("model.attention.synthesizer.variants: expected one of {}, found {}",
+                         fmt::join(all_scores, ", "),
+                         quote(name));
     if (std::ranges::count(own.scores, name) > 1)
-      return fmt::format("model.attention.synthesizer.variants has {} more than once", name);
+      return fmt::format("model.attention.synthesizer.variants: {} occurs more than once", name);
   }
   if (setting.memory)
-    return "model.attention.layer_types has synthesizer, which counts positions from the start of "
-           "the text: it "
-           "cannot be with a memory of earlier segments";
+    return "model.attention.layer_types: synthesizer does not support model.mem_len";
   if (own.longest && setting.segment > *own.longest)
     return fmt::format(
-        "model.attention.synthesizer.max_length is {}, but sequences have up to {} positions",
-        *own.longest,
-        setting.segment);
+        "model.attention.synthesizer.max_length: expected at least {} (positions of "
+        "a sequence), found {}",
+        setting.segment,
+        *own.longest);
   return "";
 }
 
@@ -53,9 +52,8 @@ std::int64_t longest_of(const SynthesizerOptions& options, const AttentionBuildO
   const std::int64_t longest = options.longest.value_or(setting.segment);
   if (longest == 0)
     throw ConfigurationError(
-        "model.attention.layer_types has synthesizer, whose scores have a place for each position, "
-        "and nothing "
-        "says how long sequences are; set model.attention.synthesizer.max_length");
+        "model.attention.layer_types: synthesizer requires a maximum sequence "
+        "length; set model.attention.synthesizer.max_length");
   return longest;
 }
 
@@ -132,23 +130,27 @@ Ranges query_positions(const ProjectedQKV& input, std::int64_t time) {
 void declare(OptionTable& table, SynthesizerOptions& options) {
   table.add("model.attention.synthesizer.variants",
             options.scores,
-            fmt::format("synthesizer: what its scores are, or those whose mixture they are: {}",
+            fmt::format("variants of the scores, several of which form a learned mixture: {}. Only "
+                        "with layer type synthesizer",
                         fmt::join(all_scores, ", ")),
             not_empty(),
             affects_weights());
   table.add("model.attention.synthesizer.dense_hidden_size",
             options.hidden,
-            "synthesizer: hidden features a head of dense; none: the head's width",
+            "hidden size per head of variant dense; none: model.head_dim. Only with "
+            "model.attention.synthesizer.variants: dense",
             between(1, 1 << 16),
             affects_weights());
   table.add("model.attention.synthesizer.factorized_rank",
             options.rank,
-            "synthesizer: rank of factorized_random",
+            "rank of variant factorized_random. Only with model.attention.synthesizer.variants: "
+            "factorized_random",
             between(1, 1 << 16),
             affects_weights());
   table.add("model.attention.synthesizer.max_length",
             options.longest,
-            "synthesizer: positions of the longest sequence; none: as many as the training data's",
+            "maximum sequence length in positions; none: that of the training data. Only with "
+            "layer type synthesizer",
             between(1, std::int64_t{1} << 20),
             affects_weights());
 }
@@ -310,13 +312,13 @@ Variable SynthesizerAttention::operator()(const ProjectedQKV& input,
                                           const AttentionContext& context,
                                           const ForwardContext& pass) const {
   if (context.mask.query_begin != 0 || context.mask.key_begin != 0)
-    throw ConfigurationError("attention synthesizer goes with no memory of earlier segments");
+    throw ConfigurationError("attention type synthesizer does not support mem_len > 0");
   const std::int64_t positions = input.shares ? input.shares->keys_total : input.value.shape()[1];
   if (positions > options_.longest)
     throw ConfigurationError(
-        "a sequence has {} positions, but model.attention.synthesizer.max_length is {}",
-        positions,
-        options_.longest);
+        "expected at most model.attention.synthesizer.max_length = {} positions, found {}",
+        options_.longest,
+        positions);
   AttentionTerms terms;
   terms.scale = mixture_ ? 1 : factor_of(members_[0]);
   const Features all = all_features(input, pass);
@@ -333,8 +335,8 @@ Variable SynthesizerAttention::operator()(const ProjectedQKV& input,
 AttentionKind synthesizer_kind() {
   return {
       .name = "synthesizer",
-      .sees = "every key its scores, made without it, are for",
-      .alone = "queries and keys may be none there",
+      .sees = "as full, by learned or predicted scores",
+      .alone = "its scores may have no queries and keys",
       .keys = {"attention.synthesizer.variants",
                "attention.synthesizer.dense_hidden_size",
                "attention.synthesizer.factorized_rank",

@@ -10,7 +10,7 @@ namespace longspan {
 
 inline void check_memories(std::span<const Layer> layers, std::span<const Variable> memories) {
   require(memories.empty() || memories.size() == layers.size(),
-          "{} layers were given {} memories",
+          "expected a memory for each of {} layers, found {}",
           layers.size(),
           memories.size());
 }

@@ -227,7 +227,7 @@ void sort_buckets(Cpu, const BucketSort& sort) {
 #pragma omp atomic write
           in_range = false;
     });
-  require(in_range, "sort_buckets: a bucket is not in 0 .. {}", sort.buckets);
+  require(in_range, "sort_buckets: expected buckets from 0 to {}", sort.buckets);
 }
 
 }  // namespace longspan

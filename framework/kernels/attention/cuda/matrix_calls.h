@@ -49,7 +49,7 @@ template <typename Tile, Terms most, typename In, typename F>
 void with_terms(const AttentionCall<In>& call, const F& f) {
   static_assert(most == Terms::any || most == Terms::no_tables);  // terms have no other order
   const Terms terms = terms_of(call);
-  require(terms >= most, "attention: a call has terms that its kernel does not know");
+  require(terms >= most, "attention: a call has terms that its kernel does not support");
   if constexpr (Tile::dim % 64 == 0)
     if (terms == Terms::none) return f.template operator()<Terms::none>();
   if constexpr (Tile::dim == 64 && most == Terms::any)
@@ -88,7 +88,7 @@ template <typename In>
 BiasProducts multiply_biases(Cuda cuda, const Device& device, AttentionCall<In>& call);
 
 // Whether they are multiplied by groups of four warps: on compute capability 9.0, where
-// LONGSPAN_WARP_GROUPS is 1, for heads of 64 or 128 features and no table of distances.
+// LONGSPAN_HOPPER_WGMMA is 1, for heads of 64 or 128 features and no table of distances.
 bool warp_groups_are_wanted(Cuda cuda);
 template <typename In>
 bool takes_warp_groups(Cuda cuda, const AttentionCall<In>& call) {

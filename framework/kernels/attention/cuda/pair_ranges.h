@@ -56,16 +56,16 @@ inline std::int64_t most_pairs(const std::vector<PairRange>& ranges) {
   return most;
 }
 
-// LONGSPAN_KEPT_PAIRS of the environment: the most pairs whose gradients of scores are kept at
+// LONGSPAN_MAX_SAVED_PAIRS of the environment: the most pairs whose gradients of scores are kept at
 // once, however few blocks a kernel then has. Throws where it is no such number.
 inline std::optional<std::int64_t> asked_kept_pairs() {
-  const char* const text = std::getenv("LONGSPAN_KEPT_PAIRS");
+  const char* const text = std::getenv("LONGSPAN_MAX_SAVED_PAIRS");
   if (text == nullptr) return std::nullopt;
   std::int64_t number = -1;
   const char* const end = text + std::strlen(text);
   const auto [stop, error] = std::from_chars(text, end, number);
   require(error == std::errc() && stop == end && number >= 0,
-          "LONGSPAN_KEPT_PAIRS is \"{}\", wanted a number of pairs, 0 or more",
+          "LONGSPAN_MAX_SAVED_PAIRS: expected an integer of at least 0, found \"{}\"",
           text);
   return number;
 }

@@ -37,7 +37,7 @@ template <typename In, typename Rows>
 void launch_row_products(Cuda cuda, std::int64_t count, int width, const Rows& rows) {
   constexpr int threads = 256, rows_a_block = threads / lanes_a_row;
   require(count <= std::numeric_limits<std::uint32_t>::max() - rows_a_block,
-          "attention: more rows than kernels count");
+          "attention: more rows than the kernel supports");
   launch(cuda,
          {.blocks = (count + rows_a_block - 1) / rows_a_block, .threads = threads},
          sum_row_products<In, Rows>,

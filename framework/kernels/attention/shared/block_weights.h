@@ -290,7 +290,7 @@ void count_blocks_on(Backend backend,
                      std::int64_t size,
                      const Tensor& blocks) {
   require(length.shape() == blocks.shape() && size > 0,
-          "count_blocks: lengths {} and blocks {}",
+          "count_blocks: lengths {} do not match blocks {}",
           length.shape(),
           blocks.shape());
   for_each_element(backend,

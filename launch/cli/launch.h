@@ -1,4 +1,4 @@
-// longspan run: starts a command on several ranks, and lets a person stop it.
+// longspan launch: starts a command on several ranks and forwards stop requests.
 #pragma once
 
 #include <optional>
@@ -17,8 +17,8 @@ struct RetryOptions {
   int letting_go = 15;
 };
 
-// A command line of `longspan run`, cut where it says "--".
-struct RunCommandLine {
+// A command line of `longspan launch`, cut where it says "--".
+struct LaunchCommandLine {
   std::optional<int> ranks;
   std::vector<std::string> options;  // mpirun's
   std::vector<std::string> command;  // of this program, to be started on the ranks
@@ -27,13 +27,13 @@ struct RunCommandLine {
 };
 
 // Adds "--set key=value" to the command.
-void add_settings(RunCommandLine& line, const std::vector<std::string>& settings);
+void add_settings(LaunchCommandLine& line, const std::vector<std::string>& settings);
 
-// `words` are those after "run". Throws ConfigurationError.
-RunCommandLine read_run(std::span<char* const> words);
+// `words` are those after "launch". Throws ConfigurationError.
+LaunchCommandLine read_launch(std::span<char* const> words);
 
 // Runs the command to its end and returns its exit code (launch/cli/job.h). Throws
 // ConfigurationError for a configuration that is no good, before anything is started.
-int run_on_ranks(const RunCommandLine& line);
+int run_on_ranks(const LaunchCommandLine& line);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-#include "launch/cli/run.h"
+#include "launch/cli/launch.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -28,8 +28,8 @@ namespace {
 
 constexpr int most_ranks = 1 << 20;
 constexpr std::array ranks_options = {"-n", "-np", "--np", "--n", "-c"};  // mpirun's names for it
-constexpr const char* retry_option = "--retry";
-constexpr const char* wait_option = "--retry-wait";
+constexpr const char* retry_option = "--max-restarts";
+constexpr const char* wait_option = "--restart-delay";
 constexpr std::array host_options = {"-H",
                                      "-host",
                                      "--host",
@@ -51,19 +51,19 @@ struct NumberOption {
   int most;
 };
 constexpr NumberOption number_of_ranks = {"a number of ranks", 1, most_ranks};
-constexpr NumberOption number_of_retries = {"how often to start again", 1, 1'000'000};
-constexpr NumberOption seconds_to_wait = {"the seconds to wait", 0, 3600};
+constexpr NumberOption number_of_retries = {"a number of restarts", 1, 1'000'000};
+constexpr NumberOption seconds_to_wait = {"a delay in seconds", 0, 3600};
 
 int number_in(const std::string& option, const NumberOption& kind, const std::string& text) {
   int number = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc() || stop != end || number < kind.least || number > kind.most)
-    throw ConfigurationError("longspan run: {}: found {}; wanted a whole number from {} to {}",
+    throw ConfigurationError("longspan launch: {}: expected an integer from {} to {}, found {}",
                              option,
-                             quote(text),
                              kind.least,
-                             kind.most);
+                             kind.most,
+                             quote(text));
   return number;
 }
 
@@ -119,11 +119,11 @@ void require_mpirun() {
   std::istringstream folders(variable ? variable : "");
   for (std::string folder; std::getline(folders, folder, ':');)
     if (::access((folder + "/mpirun").c_str(), X_OK) == 0) return;
-  throw Failure("longspan run: mpirun was not found in PATH; it comes with Open MPI");
+  throw Failure("longspan launch: mpirun not found in PATH; install Open MPI");
 }
 
 // mpirun, told what launch/mpirun-environment tells it.
-std::vector<std::string> mpirun(const RunCommandLine& line) {
+std::vector<std::string> mpirun(const LaunchCommandLine& line) {
   std::vector<std::string> words = {
       "/bin/sh", "-c", std::string(mpirun_environment) + "exec \"$@\"", "sh", "mpirun"};
   // On one machine mpirun's code is a rank's. With a list of its own Open MPI takes no -x.
@@ -140,9 +140,9 @@ std::vector<std::string> mpirun(const RunCommandLine& line) {
 }
 
 // The line with the number of ranks, where that can be known before it starts, and their layout.
-RunCommandLine with_ranks(const RunCommandLine& line,
-                          const std::optional<ConfigurationText>& source) {
-  RunCommandLine settled = line;
+LaunchCommandLine with_ranks(const LaunchCommandLine& line,
+                             const std::optional<ConfigurationText>& source) {
+  LaunchCommandLine settled = line;
   const bool chooses = !line.ranks && !name_ranks(line.options);
   const std::optional<int> named = source ? named_ranks(*source) : std::nullopt;
   if (chooses) settled.ranks = named;
@@ -152,13 +152,15 @@ RunCommandLine with_ranks(const RunCommandLine& line,
   add_settings(settled, chosen.settings);
   if (source)
     std::fprintf(stderr,
-                 "longspan run: starts %s, since %s\n",
+                 "longspan launch: starting %s: %s\n",
                  pluralize(chosen.ranks, "rank").c_str(),
                  chosen.reason.c_str());
   return settled;
 }
 
-JobResult start_job(const RunCommandLine& line, const std::string& program, bool caller_reports) {
+JobResult start_job(const LaunchCommandLine& line,
+                    const std::string& program,
+                    bool caller_reports) {
   // A rank alone needs no mpirun.
   std::vector<std::string> words;
   const bool by_mpirun = line.ranks != 1 || !line.options.empty();
@@ -177,15 +179,15 @@ JobResult start_job(const RunCommandLine& line, const std::string& program, bool
 
 }  // namespace
 
-void add_settings(RunCommandLine& line, const std::vector<std::string>& settings) {
+void add_settings(LaunchCommandLine& line, const std::vector<std::string>& settings) {
   for (const std::string& setting : settings) {
     line.command.emplace_back("--set");
     line.command.push_back(setting);
   }
 }
 
-RunCommandLine read_run(std::span<char* const> words) {
-  RunCommandLine line;
+LaunchCommandLine read_launch(std::span<char* const> words) {
+  LaunchCommandLine line;
   std::size_t i = 0;
   for (; i < words.size() && std::string_view(words[i]) != "--"; ++i) {
     const std::string word = words[i];
@@ -199,7 +201,7 @@ RunCommandLine read_run(std::span<char* const> words) {
       continue;
     }
     if (++i == words.size() || std::string_view(words[i]) == "--")
-      throw ConfigurationError("longspan run: {} needs {}", word, kind->what);
+      throw ConfigurationError("longspan launch: {} requires {}", word, kind->what);
     const int number = number_in(word, *kind, words[i]);
     if (kind == &number_of_ranks)
       line.ranks = number;
@@ -210,64 +212,63 @@ RunCommandLine read_run(std::span<char* const> words) {
     line.command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
   if (line.command.empty())
     throw ConfigurationError(
-        "longspan run: found no command; wanted \"--\" and a command behind it, as in longspan run "
-        "-n 2 -- train configs/quickstart.yaml");
-  if (line.command.front() == "run" || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr)
+        "longspan launch: expected \"--\" and a command, found none, as in longspan launch -n 2 -- "
+        "train "
+        "configs/quickstart.yaml");
+  if (line.command.front() == "launch" || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr)
     throw ConfigurationError(
-        "longspan run: is started on ranks already; wanted another command behind \"--\", and no "
-        "mpirun before it");
+        "longspan launch: cannot be nested; name another command after \"--\", and no mpirun "
+        "before "
+        "longspan");
   return line;
 }
 
-int run_on_ranks(const RunCommandLine& line) {
+int run_on_ranks(const LaunchCommandLine& line) {
   block_signals();
   // What is wrong is told once, and before anything starts.
   const std::optional<ConfigurationText> source = configuration_of(line.command);
-  const RunCommandLine settled = with_ranks(line, source);
+  const LaunchCommandLine settled = with_ranks(line, source);
   const bool trains = line.command.front() == "train";
   const bool can_read_run = trains && source;
   // Looked up once: where it lies something else may lie later.
-  const StartJob start = [program = own_program(), can_read_run](const RunCommandLine& each) {
+  const StartJob start = [program = own_program(), can_read_run](const LaunchCommandLine& each) {
     return start_job(each, program, can_read_run);
   };
   if (line.retry.most == 0 && !can_read_run) return start(settled).code;
   if (!trains)
-    throw ConfigurationError(
-        "longspan run: {} is for train, which goes on from what it has saved; found {}",
-        retry_option,
-        line.command.front());
+    throw ConfigurationError("longspan launch: {} requires the command train, found {}",
+                             retry_option,
+                             line.command.front());
   if (!source)
-    throw ConfigurationError(
-        "longspan run: {} needs a configuration that can be read again: a file", retry_option);
+    throw ConfigurationError("longspan launch: {} requires a config file, found a pipe",
+                             retry_option);
   return run_with_retries(settled, *source, start);
 }
 
-Command run_command() {
+Command launch_command() {
   return {
-      .name = "run",
+      .name = "launch",
       .description =
-          "Start a command on several ranks by mpirun, so that Ctrl-C saves and stops: longspan "
-          "run [-n RANKS] [--retry N] [--retry-wait SECONDS] [OPTIONS OF MPIRUN] -- COMMAND ...\n"
-          "Without -n as many ranks as parallel.* of the configuration names, or one for each "
-          "GPU, or without one for each memory (NUMA node) of this machine, in the layout that "
-          "is fastest by plan. Ctrl-C, SIGTERM and SIGHUP, as when a terminal is closed, ask "
-          "`train` to finish its step, save and stop: exit code 75. A second Ctrl-C ends it at "
-          "once: exit code 130. Other commands have nothing to save and end.\n"
-          "With --retry N `train` is started again, up to N times, where a rank failed, hung or "
-          "was "
-          "killed or where a host is gone: on the hosts of --host and --hostfile that answer, in a "
-          "layout of fewer ranks where they have fewer places, from the newest checkpoint. It "
-          "waits "
-          "--retry-wait seconds (5) before, twice as long each time until something new is saved, "
-          "300 at most, and gives up after three attempts in a row that came no further. The run's "
-          "log.txt tells of each.",
+          "Start a command on several ranks with mpirun: longspan launch [-n RANKS] "
+          "[--max-restarts N] [--restart-delay SECONDS] [MPIRUN OPTIONS] -- COMMAND ...\n"
+          "Default of -n: the ranks of parallel.* in the configuration; else one per GPU; else one "
+          "per NUMA node, in the fastest layout according to plan. Ctrl-C, SIGTERM and SIGHUP make "
+          "`train` finish its step, save a checkpoint and stop with exit code 75. A second Ctrl-C "
+          "ends it at once with exit code 130. Other commands just end.\n"
+          "--max-restarts N restarts `train` up to N times after a rank failed, hung or was "
+          "killed, "
+          "or a host was lost: on the hosts of --host and --hostfile that respond, on fewer ranks "
+          "if they have fewer slots, from the newest checkpoint. The first restart waits "
+          "--restart-delay seconds (5), and each further one twice as long until a new checkpoint "
+          "is saved, at most 300. It gives up after three attempts in a row without progress. The "
+          "run's log.txt lists every restart.",
       .examples =
-          "  longspan run -n 2 -- train configs/quickstart.yaml\n"
-          "  longspan run -- train configs/quickstart.yaml --set training.max_steps=2000\n"
-          "  longspan run -n 8 --hostfile launch/cluster/hosts.txt -- train my-run.yaml\n"
-          "  longspan run --retry 20 -n 8 --hostfile launch/cluster/hosts.txt -- train "
+          "  longspan launch -n 2 -- train configs/quickstart.yaml\n"
+          "  longspan launch -- train configs/quickstart.yaml --set training.max_steps=2000\n"
+          "  longspan launch -n 8 --hostfile launch/cluster/hosts.txt -- train my-run.yaml\n"
+          "  longspan launch --max-restarts 20 -n 8 --hostfile launch/cluster/hosts.txt -- train "
           "my-run.yaml\n"
-          "  longspan run -n 4 -- evaluate runs/quickstart --split test\n",
+          "  longspan launch -n 4 -- evaluate runs/quickstart --split test\n",
       .bind = [](CLI::App&) { return Action(); }};  // it needs no session: main starts it
 }
 

@@ -1,4 +1,4 @@
-// longspan attention: what heads of a trained model look at in a text.
+// longspan attention-maps: the attention of heads of a trained model on a text.
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -39,8 +39,7 @@ AttentionRecorder::Head head_of(const std::string& word) {
     if (rest.ec == std::errc() && rest.ptr == end && head.layer >= 0 && head.head >= 0) return head;
   }
   throw ConfigurationError(
-      "--heads: found {}; wanted: LAYER:HEAD, both counted from 0, with commas between several",
-      word);
+      "--heads: expected LAYER:HEAD, both counted from 0, separated by commas, found {}", word);
 }
 
 std::vector<std::int64_t> tokens_of(const AttentionArguments& arguments,
@@ -51,7 +50,7 @@ std::vector<std::int64_t> tokens_of(const AttentionArguments& arguments,
   std::int64_t count = std::min(prompt.tokens, arguments.tokens);
   if (const std::int64_t longest = run.model->body().longest_segment(); longest > 0)
     count = std::min(count, longest);
-  if (count == 0) throw DataError("{}: has no token", arguments.text);
+  if (count == 0) throw DataError("{}: contains no tokens", arguments.text);
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(count));
   prompt.read(0, tokens);
   return tokens;
@@ -96,7 +95,7 @@ std::string file_text(const AttentionArguments& arguments,
 
 ExitCode run_attention(AttentionArguments arguments, Session& session) {
   if (const int ranks = session.world().size(); ranks > 1)
-    throw ConfigurationError("longspan attention: found {} ranks; one process does it", ranks);
+    throw ConfigurationError("longspan attention-maps: expected 1 rank, found {}", ranks);
   std::vector<AttentionRecorder::Head> heads;
   for (const std::string& word : arguments.heads) heads.push_back(head_of(word));
   // Weights that are asked for by values of 0 and 1 are to be exact.
@@ -104,8 +103,7 @@ ExitCode run_attention(AttentionArguments arguments, Session& session) {
   const LoadedRun opened = load_run(arguments.run, session, DefaultAxis::data);
   if (opened.configuration->task != "language_modeling")
     throw ConfigurationError(
-        "longspan attention: reads a text with a model of run.task: language_modeling; this one is "
-        "of {}",
+        "longspan attention-maps requires run.task: language_modeling, found {}",
         opened.configuration->task);
   const std::vector<std::int64_t> tokens = tokens_of(arguments, opened, session);
   const auto watch = std::make_shared<AttentionRecorder>(heads);
@@ -120,15 +118,14 @@ ExitCode run_attention(AttentionArguments arguments, Session& session) {
                        ForwardContext{.watch = watch});
   for (const AttentionRecorder::Head& head : heads)
     if (head.layer >= watch->layers())
-      throw ConfigurationError("--heads: the model has {} attention layers, 0 to {}; found {}:{}",
-                               watch->layers(),
+      throw ConfigurationError("--heads: expected an attention layer from 0 to {}, found {}:{}",
                                watch->layers() - 1,
                                head.layer,
                                head.head);
   const std::filesystem::path folder = opened.directory / "attention";
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw Failure("{}: cannot be made: {}", folder.string(), error.message());
+  if (error) throw Failure("{}: cannot be created: {}", folder.string(), error.message());
   const std::filesystem::path path =
       folder / fmt::format("step-{:09}.json", opened.checkpoint.info().step);
   AtomicFile file(path);
@@ -140,32 +137,33 @@ ExitCode run_attention(AttentionArguments arguments, Session& session) {
 
 }  // namespace
 
-Command attention_command() {
-  return {"attention",
-          "Write down what heads of a trained language model look at in a text, for report to show",
-          "  longspan attention runs/quickstart --text page.txt --heads 0:0,5:3\n"
-          "  longspan attention runs/quickstart --text page.txt --heads 2:1 --tokens 256\n",
-          [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<AttentionArguments>();
-            add_run(app, arguments->run);
-            app.add_option("--text", arguments->text, "a file, of which the beginning is read")
-                ->required()
-                ->check(not_empty_text());
-            app.add_option("--heads",
-                           arguments->heads,
-                           "LAYER:HEAD, both counted from 0, with commas between several; layers "
-                           "as the model comes to them, one that recurs each time")
-                ->type_name("LAYER:HEAD")
-                ->required()
-                ->expected(1)
-                ->take_all()
-                ->delimiter(',')
-                ->allow_extra_args(false);
-            app.add_option("--tokens", arguments->tokens, "of the text that are read, at most")
-                ->transform(whole_number<std::int64_t>(2, most_tokens))
-                ->capture_default_str();
-            return [arguments](Session& session) { return run_attention(*arguments, session); };
-          }};
+Command attention_maps_command() {
+  return {
+      "attention-maps",
+      "Write down what heads of a trained language model look at in a text, for report to show",
+      "  longspan attention-maps runs/quickstart --text page.txt --heads 0:0,5:3\n"
+      "  longspan attention-maps runs/quickstart --text page.txt --heads 2:1 --max-tokens 256\n",
+      [](CLI::App& app) -> Action {
+        auto arguments = std::make_shared<AttentionArguments>();
+        add_run(app, arguments->run);
+        app.add_option("--text", arguments->text, "a file, of which the beginning is read")
+            ->required()
+            ->check(not_empty_text());
+        app.add_option("--heads",
+                       arguments->heads,
+                       "LAYER:HEAD, both counted from 0, with commas between several; layers "
+                       "as the model comes to them, one that recurs each time")
+            ->type_name("LAYER:HEAD")
+            ->required()
+            ->expected(1)
+            ->take_all()
+            ->delimiter(',')
+            ->allow_extra_args(false);
+        app.add_option("--max-tokens", arguments->tokens, "of the text that are read, at most")
+            ->transform(whole_number<std::int64_t>(2, most_tokens))
+            ->capture_default_str();
+        return [arguments](Session& session) { return run_attention(*arguments, session); };
+      }};
 }
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// longspan prepare: the tokens of a configuration's texts, made before anything is trained.
+// longspan tokenize-data: the tokens of a configuration's texts, made before anything is trained.
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -63,7 +63,7 @@ class Report {
   void add(const PreparedFile& prepared) {
     ++files_;
     if (!prepared.made) {
-      print(session_, fmt::format("{}: is read where it is\n", prepared.file.text()));
+      print(session_, fmt::format("{}: read in place, no token cache\n", prepared.file.text()));
       return;
     }
     const TokenizedFile& made = *prepared.made;
@@ -79,10 +79,10 @@ class Report {
             "{}: {}{}, {:.1f} s{}: {}\n",
             prepared.file.text(),
             counts_text(tokens.documents(), tokens.tokens(), tokens.bytes()),
-            left_out > 0 ? fmt::format(", {} left out", pluralize(left_out, "empty document")) : "",
+            left_out > 0 ? fmt::format(", {} skipped", pluralize(left_out, "empty document")) : "",
             prepared.seconds,
-            made.was_there        ? ", there already"
-            : made.kept_bytes > 0 ? fmt::format(", gone on after {} of the text",
+            made.was_there        ? ", cached"
+            : made.kept_bytes > 0 ? fmt::format(", resumed after {} of the text",
                                                 format_bytes(static_cast<double>(made.kept_bytes)))
                                   : "",
             made.path.string()));
@@ -90,7 +90,7 @@ class Report {
 
   void end(double took_seconds) const {
     print(session_,
-          fmt::format("{}: {} in {:.1f} s; {} there already\n",
+          fmt::format("{}: {} in {:.1f} s; {} cached\n",
                       pluralize(files_, "file"),
                       counts_text(documents_, tokens_, bytes_),
                       took_seconds,
@@ -111,7 +111,7 @@ void make_directory(const ConfigPath& path) {
   std::error_code error;
   std::filesystem::create_directories(path.text(), error);
   if (error)
-    throw ConfigurationError("{}run.output_dir \"{}\" cannot be made: {}{}",
+    throw ConfigurationError("{}run.output_dir \"{}\" cannot be created: {}{}",
                              path.before(),
                              path.text(),
                              error.message(),
@@ -158,13 +158,11 @@ ExitCode run_prepare(const PrepareArguments& arguments, Session& session) {
   warn(session, configuration->table.warnings());
   if (configuration->task != "language_modeling")
     throw ConfigurationError(
-        "longspan prepare: run.task is {}, whose files are read where they are; it is for "
-        "run.task: "
-        "language_modeling",
+        "longspan tokenize-data requires run.task: language_modeling, found {}",
         configuration->task);
   if (configuration->data.format == DataFormat::tokens)
     throw ConfigurationError(
-        "longspan prepare: data.format is tokens, whose files hold tokens already");
+        "longspan tokenize-data does not support data.format: tokens, which is already tokenized");
   set_threads(configuration->run.threads, session.local_size());
   const SpinControl spinning(session.local_size());
   prepare(*configuration, {.part = arguments.part << 20}, session);
@@ -173,23 +171,24 @@ ExitCode run_prepare(const PrepareArguments& arguments, Session& session) {
 
 }  // namespace
 
-Command prepare_command() {
-  return {"prepare",
-          "Make the tokens of a configuration's texts ahead of training, on all cores",
-          "  longspan prepare configs/quickstart.yaml\n"
-          "  longspan prepare configs/quickstart.yaml --set data.tokenizer.type=sentencepiece "
-          "--set data.cache_dir=tokens\n",
-          [](CLI::App& app) -> Action {
-            const auto arguments = std::make_shared<PrepareArguments>();
-            add_configuration(app, arguments->configuration);
-            app.add_option("--part",
-                           arguments->part,
-                           "MiB of a text whose tokens are kept together: what was made of them is "
-                           "not made again by who is ended and started again")
-                ->transform(whole_number<std::int64_t>(1, 1 << 20))
-                ->capture_default_str();
-            return [arguments](Session& session) { return run_prepare(*arguments, session); };
-          }};
+Command tokenize_data_command() {
+  return {
+      "tokenize-data",
+      "Make the tokens of a configuration's texts ahead of training, on all cores",
+      "  longspan tokenize-data configs/quickstart.yaml\n"
+      "  longspan tokenize-data configs/quickstart.yaml --set data.tokenizer.type=sentencepiece "
+      "--set data.cache_dir=tokens\n",
+      [](CLI::App& app) -> Action {
+        const auto arguments = std::make_shared<PrepareArguments>();
+        add_configuration(app, arguments->configuration);
+        app.add_option("--shard-mib",
+                       arguments->part,
+                       "MiB of a text whose tokens are kept together: what was made of them is "
+                       "not made again by who is ended and started again")
+            ->transform(whole_number<std::int64_t>(1, 1 << 20))
+            ->capture_default_str();
+        return [arguments](Session& session) { return run_prepare(*arguments, session); };
+      }};
 }
 
 }  // namespace longspan

@@ -118,7 +118,7 @@ Environment pad_of(std::int64_t side, std::int64_t length, std::int64_t steps) {
     };
   };
   return {.description = fmt::format(
-              "number pad of {0} x {0} keys, sequences of {1}, {2} presses", side, length, steps),
+              "numpad of {0} x {0} keys, sequences of {1}, {2} presses", side, length, steps),
           .actions = keys,
           .steps = steps,
           .numbers = pad.numbers(),
@@ -134,12 +134,12 @@ Environment pad_of(std::int64_t side, std::int64_t length, std::int64_t steps) {
 }  // namespace
 
 EnvironmentKind numpad() {
-  return {.name = "number_pad",
+  return {.name = "numpad",
           .documentation =
-              "a hidden sequence of keys, each beside the one before, is found out by pressing: a "
-              "right key, which gives 1, is seen as a capital letter, a wrong one, which begins it "
-              "anew, as a small one; asked for is each key that was found before. It is wanted "
-              "that the whole sequence is pressed twice",
+              "a hidden sequence of adjacent keys to find by pressing: a correct key gives reward "
+              "1 and is seen as an upper-case letter, a wrong one restarts the sequence and is "
+              "seen as a lower-case letter; the expert action is each key found before. The task "
+              "is to press the whole sequence twice",
           .numbers = {{"side", "keys along a side of the pad", 3, 2, most_lettered_side},
                       {"sequence", "keys of the sequence", 4, 1, 64},
                       {"steps", "presses of an episode", 60, 2, 1 << 20}},
