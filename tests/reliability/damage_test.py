@@ -167,7 +167,7 @@ def damage(path, source):
 
 def try_program(counted, steps, runs):
     """What a user sees: code 3 and a sentence; a run goes on from the step before."""
-    kind = counted.kind("`longspan` says of a damaged step that it is, and goes on from the one before", 6, 300)
+    kind = counted.kind("`longspan` reports a damaged step and resumes from the one before", 6, 300)
     for number in kind:
         source = random.Random(number)
         run = source.choice(runs)

@@ -324,7 +324,7 @@ KINDS = (
     ("one rank gets no more memory", out_of_memory, 1, 200),
     ("an exception on one rank in each phase", exception, 2, 600),
     ("one rank runs another command", another_program, 1, 40),
-    ("a loss that is no number on one rank", not_a_number, 1, 200),
+    ("a NaN loss on one rank", not_a_number, 1, 200),
     ("two jobs in one directory", two_jobs, 1, 40),
     ("a clock that jumps on one rank", clock, 1, 60),
     ("a text that changes while it is read", text, 1, 120),

@@ -13,13 +13,13 @@ BANNED = {
     r"\b(?:goes|go) with\b|\b(?:go|goes) together\b": "can be combined with, requires, supports",
     r"\bbecame of\b|\bbecomes of\b|\bwhat of it\b": "status of, outcome of",
     r"\bwhoever\b|\bsomeone who\b|\bother people's\b|\bby hand\b": "a user, a caller, third-party, manually",
-    r"\balike\b|\bhas it\b": "equally, the same way, as in",
+    r"\balike\b|\bas \w+ has it\b": "equally, the same way, as in",
     r"\bkept keys\b": "KV cache",
     r"\bis no number\b|\bare no numbers\b|\bthat is none\b|\bunsound\b": "NaN, non-finite, invalid",
     r"\bwords at once\b|\bmasked decoder\b": "non-autoregressive decoding",
     r"\bfarthest\b|\bfar reach\b": "max distance, lookback",
     r"\b(?:mistake|mistakes|complaint|complaints|remedy|remedies)\b": "error, diagnostic, hint",
-    r"\bstrangers?\b|\brooms?\b|\bthe house\b": "unexpected tensors, module, architecture",
+    r"\bstrangers?\b|\brooms?\b(?! (?:for|\d|\{))|\bthe house\b": "unexpected tensors, module, architecture",
     r"\bdear(?:er|est)?\b|\bfalls silent\b|\bfell silent\b|\bis gone\b": "most expensive, unresponsive, failed",
 }
 OPENINGS = r"(?:Of|What|Whose|To what|The same|Likewise)"  # no sentence of a comment begins so
