@@ -57,7 +57,7 @@ void check_owned_somewhere(const std::vector<DeclaredTensor>& declared,
 }
 
 void check_same_scalars(const Scalars& mine, const Scalars& first) {
-  // As text, so that a NaN equals itself.
+  // Compared as text, so that NaN equals itself.
   if (json_of(mine).dump() == json_of(first).dump()) return;
   for (const auto& [name, value] : mine.values()) {
     Scalars one, other;
@@ -85,7 +85,7 @@ void write_manifest(const std::filesystem::path& directory,
   }
   manifest.view = write_view(directory, manifest);
   write_text_file(directory / manifest_name, manifest_text(manifest));
-  // Reading it back is the last check of the disk and the first of the text.
+  // Reading back verifies both the disk and the format.
   read_manifest(directory);
   sync_directory(directory);
 }

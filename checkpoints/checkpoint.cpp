@@ -14,8 +14,8 @@ struct Checkpoint::State {
   Manifest manifest;
   std::vector<CheckpointTensor> tensors;
   std::mutex mutex;
-  std::vector<std::vector<FilePiece>> pieces;  // of each file
-  std::vector<bool> checked;                   // a file each
+  std::vector<std::vector<FilePiece>> pieces;  // per file
+  std::vector<bool> checked;                   // per file
 
   std::string place() const { return (path / manifest_name).string(); }
   const ManifestTensor& tensor(const std::string& name) const;
@@ -28,7 +28,7 @@ const ManifestTensor& Checkpoint::State::tensor(const std::string& name) const {
   return found->second;
 }
 
-// Nothing of a file is read that was not checked as a whole.
+// A file is verified as a whole before any part of it is read.
 hdf5::Reader Checkpoint::State::open_file(std::size_t file) {
   const std::lock_guard guard(mutex);
   const ManifestFile& entry = manifest.files[file];
@@ -43,7 +43,7 @@ hdf5::Reader Checkpoint::State::open_file(std::size_t file) {
 
 namespace {
 
-// A piece and the boxes, by index, that it has elements of.
+// A piece, and the indices of the boxes that it overlaps.
 struct Use {
   const ManifestPiece* piece;
   DType dtype;
@@ -68,7 +68,7 @@ void check_matches(const StateTensor& wanted,
                     found.shape.to_string());
 }
 
-// What to read from each file, so that each is opened and each piece read once.
+// Groups the reads by file, so that each file is opened and each piece read once.
 std::vector<std::vector<Use>> uses_of(std::span<const StateTensor> tensors,
                                       const std::vector<Box>& boxes,
                                       const Manifest& manifest) {
@@ -142,8 +142,8 @@ void Checkpoint::read(TrainingState& state) const {
 
 void Checkpoint::read(std::span<const StateTensor> tensors) const {
   std::vector<Box> boxes;
-  std::vector<Tensor> here;           // where the host writes what is read
-  const Device host = Device::cpu();  // its memory does not stay taken, as pinned memory would
+  std::vector<Tensor> here;           // host destinations
+  const Device host = Device::cpu();  // unlike pinned memory, it is released after use
   for (const StateTensor& tensor : tensors) {
     check_matches(tensor, state_->tensor(tensor.name), state_->place());
     boxes.push_back(box_of(tensor.tensor.shape(), tensor.offset));

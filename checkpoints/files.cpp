@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t buffer_bytes = 1 << 20;
 
-// Calls again what a signal has interrupted: on file systems of a network any call may be.
+// Retries a call interrupted by a signal. Network file systems may interrupt any call.
 template <typename F>
 auto uninterrupted(F&& call) {
   auto result = call();
@@ -31,7 +31,7 @@ Descriptor open_file(const std::filesystem::path& path, int flags) {
   return Descriptor(uninterrupted([&] { return open(path.c_str(), flags | O_CLOEXEC, 0666); }));
 }
 
-// Bytes read at that place, fewer only at the end. Throws DataError.
+// Reads at an offset; returns fewer bytes only at the end of the file. Throws DataError.
 std::size_t read_at(const Descriptor& file,
                     std::byte* buffer,
                     std::size_t bytes,
@@ -61,7 +61,7 @@ Descriptor::~Descriptor() {
 }
 
 Descriptor open_regular(const std::filesystem::path& path) {
-  // Without O_NONBLOCK a named pipe would wait for a writer.
+  // Without O_NONBLOCK, opening a named pipe would block.
   Descriptor file = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!file.defined() && errno == ELOOP)
     throw DataError("{}: expected a regular file, found a symbolic link", path.string());
@@ -199,7 +199,7 @@ void sync_file(const std::filesystem::path& path) { sync(open_file(path, O_RDONL
 void sync_directory(const std::filesystem::path& path) {
   const Descriptor directory = open_file(path, O_RDONLY | O_DIRECTORY);
   const int done = directory.defined() ? uninterrupted([&] { return fsync(directory.get()); }) : -1;
-  // Some file systems cannot sync a directory and say so.
+  // Some file systems cannot sync a directory and report EINVAL.
   if (done != 0 && !(directory.defined() && errno == EINVAL))
     throw Failure("{}: fsync failed: {}", path.string(), errno_message());
 }
@@ -243,7 +243,7 @@ LockFile LockFile::create(const std::filesystem::path& path) {
   lock.descriptor_ = open_file(path, O_RDWR | O_CREAT | O_EXCL);
   if (!lock.descriptor_.defined())
     throw Failure("{}: cannot create the file: {}", path.string(), errno_message());
-  // Where the file system has no locks, the age of the file stands in for one: see take_abandoned.
+  // Without lock support, the age of the file is used instead: see take_abandoned.
   uninterrupted([&] { return flock(lock.descriptor_.get(), LOCK_EX); });
   struct stat mine {};
   if (fstat(lock.descriptor_.get(), &mine) != 0 || mine.st_nlink == 0)

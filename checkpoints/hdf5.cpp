@@ -138,7 +138,7 @@ void Dataset::write(const Box& box, const std::byte* elements) {
   const Quiet quiet;
   const auto bytes = static_cast<std::size_t>(box.shape.elements()) * size_of(dtype_);
   std::memcpy(stored_.data(), elements, bytes);
-  // A chunk at the edge is stored whole.
+  // A chunk at the edge is stored in full size.
   std::memset(stored_.data() + bytes, 0, chunk_bytes_ - bytes);
   const std::uint32_t checksum = fletcher32(stored_.data(), chunk_bytes_);
   std::memcpy(stored_.data() + chunk_bytes_, &checksum, sizeof(checksum));

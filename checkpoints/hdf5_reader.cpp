@@ -1,4 +1,4 @@
-// Reading what may come from anywhere.
+// Reads untrusted HDF5 files.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace longspan::hdf5 {
 namespace {
 
 constexpr std::int64_t most_chunk_bytes = std::int64_t{64} << 20;
-constexpr std::uint64_t least_chunk_bytes = std::uint64_t{64} << 10;  // of a large dataset
+constexpr std::uint64_t least_chunk_bytes = std::uint64_t{64} << 10;  // for a large dataset
 constexpr std::uint64_t most_small_chunks = 4096;
 
 }  // namespace
@@ -34,7 +34,7 @@ Reader::Reader(const std::filesystem::path& path, int descriptor) : path_(path) 
 
 namespace {
 
-// Follows the path one folder at a time: a link that is not hard leads out of what was checked.
+// Checks each component of the path, because soft and external links could leave the verified file.
 void require_hard_links(hid_t file, const std::string& name, const std::string& place) {
   for (std::size_t end = 0; end != std::string::npos;) {
     end = name.find('/', end + 1);
@@ -48,7 +48,7 @@ void require_hard_links(hid_t file, const std::string& name, const std::string& 
   }
 }
 
-// The chunk shape of a dataset that is stored as ours are.
+// Returns the chunk shape of a dataset that has the layout of rank files.
 Shape checked_layout(const Id& dataset, DType dtype, const Shape& shape, const std::string& place) {
   const Id layout =
       opened<DataError>(H5Dget_create_plist(dataset.get()), H5Pclose, place, "read the layout");
@@ -81,7 +81,7 @@ Shape checked_layout(const Id& dataset, DType dtype, const Shape& shape, const s
     bytes *= static_cast<std::int64_t>(extent);
     result = result.with(axis, static_cast<std::int64_t>(extent));
   }
-  // Pieces are read in the order of their elements.
+  // Chunks must be contiguous in element order.
   bool begun = false;
   for (int axis = 0; axis < shape.dimensions(); ++axis) {
     if (begun && result[axis] != shape[axis])
@@ -91,7 +91,7 @@ Shape checked_layout(const Id& dataset, DType dtype, const Shape& shape, const s
   return result;
 }
 
-// Tells bf16 from f16, which are stored alike.
+// Distinguishes bf16 from f16, whose storage type is equal.
 void check_dtype_attribute(const Id& dataset, DType dtype, const std::string& place) {
   const Id attribute = opened<DataError>(H5Aopen(dataset.get(), dtype_attribute, H5P_DEFAULT),
                                          H5Aclose,
@@ -120,7 +120,7 @@ void check_shape(const Id& dataset, const Shape& shape, const std::string& place
     throw DataError("{}: expected shape {}, as in the manifest", place, shape.to_string());
 }
 
-// A chunk that was never written takes no bytes of the file, and a few of them may claim terabytes.
+// An unwritten chunk takes no bytes, so that a small file may declare terabytes.
 void check_stored(const Id& dataset,
                   DType dtype,
                   const Shape& shape,
@@ -129,7 +129,7 @@ void check_stored(const Id& dataset,
   std::uint64_t chunks = 1;
   for (int axis = 0; axis < shape.dimensions(); ++axis)
     chunks *= static_cast<std::uint64_t>((shape[axis] + chunk[axis] - 1) / chunk[axis]);
-  // HDF5 looks at each: a few bytes may claim more of them than anyone has time for.
+  // HDF5 visits each chunk, and a few bytes may declare an excessive number of them.
   const auto elements = static_cast<std::uint64_t>(shape.elements()) * size_of(dtype);
   if (chunks > most_small_chunks + elements / least_chunk_bytes)
     throw DataError("{}: expected chunks of at least 64 KiB, found {} chunks in {} bytes",
@@ -176,17 +176,17 @@ void Reader::require_virtual(const std::string& name, std::size_t parts) const {
 
 namespace {
 
-// What is in one folder of a rank file, beside what is wanted there.
+// Collects unexpected content of one group of a rank file.
 struct FolderVisit {
   static constexpr std::size_t most_strangers = 20;
 
-  const std::set<std::string>& datasets;  // that are wanted, by their whole names
-  const std::set<std::string>& folders;   // of them
-  std::string prefix;                     // of the names in this folder
-  std::set<std::string> entered;          // folders that are as they should be
+  const std::set<std::string>& datasets;  // expected full names
+  const std::set<std::string>& folders;   // their groups
+  std::string prefix;                     // of the names in this group
+  std::set<std::string> entered;          // valid groups
   std::vector<std::string> strangers;
 
-  // What is wrong with a link, in a few words; empty where it is wanted.
+  // Returns why a link is unexpected, in a few words, or "".
   std::string problem(hid_t folder, const char* name, const H5L_info_t& link) {
     if (link.type != H5L_TYPE_HARD) return "is a soft or external link";
     H5O_info_t object{};
@@ -210,7 +210,7 @@ herr_t visit_link(hid_t folder, const char* name, const H5L_info_t* link, void* 
   return visit.strangers.size() < FolderVisit::most_strangers ? 0 : 1;
 }
 
-// The folders of the names, a folder before those in it. The root is "".
+// Returns the groups of the names, parents before children. The root is "".
 std::set<std::string> folders_of(const std::set<std::string>& names) {
   std::set<std::string> folders = {""};
   for (const std::string& name : names)
@@ -227,7 +227,7 @@ std::vector<std::string> Reader::strangers(const std::set<std::string>& wanted) 
   const std::set<std::string> folders = folders_of(wanted);
   FolderVisit visit{wanted, folders, "", {""}, {}};
   for (const std::string& name : folders) {
-    // One that is missing is the datasets' to tell.
+    // Opening its datasets reports a missing group.
     if (!visit.entered.contains(name)) continue;
     const Id folder =
         opened<DataError>(H5Gopen2(file_.get(), name.empty() ? "/" : name.c_str(), H5P_DEFAULT),

@@ -16,7 +16,7 @@ Json json_of(const Shape& shape) {
   return std::vector<std::int64_t>(extents.begin(), extents.end());
 }
 
-// Integers from 0 whose product, zeros aside, has room.
+// Returns nonnegative integers whose product, zeros aside, does not overflow.
 std::vector<std::int64_t> integers_of(const Json& value, const std::string& place) {
   std::vector<std::int64_t> result;
   for (const Json& entry : array_of(value, place)) {

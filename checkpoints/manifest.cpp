@@ -15,15 +15,15 @@ namespace {
 constexpr const char* format_name = "longspan checkpoint";
 constexpr int format_version = 1;
 constexpr int most_ranks = 99'999;
-// Some 6 million pieces of 180 bytes: 4096 ranks need a tenth of that for 10,000 tensors that 8 of
-// them divide, with an optimizer and what their streams remember.
+// About 6 million pieces of 180 bytes. 4096 ranks need a tenth of that for 10,000 tensors that 8
+// ranks shard, with an optimizer and recurrent state.
 constexpr std::int64_t most_manifest_bytes = std::int64_t{1} << 30;
 constexpr std::size_t most_name = 512;
 constexpr std::size_t most_scalars = 10'000;
 constexpr std::size_t most_run_id = 200;
-constexpr std::int64_t latest_date = 253'402'300'799;  // the end of the year 9999
-// What HDF5 adds is some hundred bytes a dataset and a folder, and what a last chunk is short of: a
-// file that is larger holds something else.
+constexpr std::int64_t latest_date = 253'402'300'799;  // end of the year 9999
+// HDF5 adds some hundred bytes per dataset and group, plus the padding of a last chunk. A larger
+// file has unexpected content.
 constexpr std::int64_t most_overhead = std::int64_t{1} << 20;
 constexpr std::int64_t most_overhead_of_piece = std::int64_t{64} << 10;
 
@@ -49,7 +49,7 @@ CheckpointInfo info_of_json(const Json& json, const std::string& place) {
     return static_cast<int>(integer_of(member(layout, name, where), 1, most_ranks, where));
   };
   info.layout = {axis("data"), axis("context"), axis("tensor")};
-  // Written where it is true: the format is older.
+  // Written only if true, because the format is older than the key.
   if (layout.contains("sequence")) info.layout.sequence = true;
   if (std::int64_t{info.layout.data} * info.layout.context > most_ranks ||
       std::int64_t{info.layout.data} * info.layout.context * info.layout.tensor > most_ranks)
@@ -57,8 +57,8 @@ CheckpointInfo info_of_json(const Json& json, const std::string& place) {
   return info;
 }
 
-// A piece's elements are in its file as they are, so the sizes bound what reading may allocate; and
-// what the pieces do not explain need not be read to be refused.
+// A file stores the elements of its pieces uncompressed, so that file sizes bound allocations.
+// Files with unexplained bytes are rejected without reading them.
 void check_file_sizes(const Manifest& manifest, const std::string& place) {
   std::vector<std::int64_t> left, explained;
   for (const ManifestFile& file : manifest.files) {
@@ -108,7 +108,7 @@ void check_coverage(const Manifest& manifest, const std::string& place) {
   }
 }
 
-// Of a text within the bounds.
+// Requires text within the JSON bounds.
 Json checked_manifest_json(const std::string& text, const std::string& place) {
   const std::size_t tail = hash_line_begin.size() + hash_digits + hash_line_end.size();
   const std::size_t body = text.size() < tail ? 0 : text.size() - tail;
@@ -162,7 +162,7 @@ std::string manifest_text(const Manifest& manifest) {
     for (const ManifestFile& file : manifest.files) files.push_back(json_of(file).dump());
     for (const auto& [name, tensor] : manifest.tensors)
       tensors.push_back(Json(name).dump() + ": " + json_of(tensor).dump());
-    // A line an entry, so that people and diff can read it.
+    // One entry a line, for readability and diff.
     return with_manifest_hash(fmt::format(
         "{{\n\"format\": \"{}\",\n\"version\": {},\n\"run_id\": {},\n\"step\": {},\n{}"
         "\"layout\": {{\"data\": {}, \"context\": {}, \"tensor\": {}{}}},\n"

@@ -62,7 +62,7 @@ void verify_written(const std::filesystem::path& directory, const RankFileReport
 std::string RankFileReport::to_text() const {
   Json pieces = Json::object();
   for (const auto& [name, tensor] : tensors) pieces[name] = json_of(tensor);
-  // A message of the system may hold any bytes; everything else has been checked.
+  // A system message may have arbitrary bytes. All other text is already validated.
   return Json{{"error", error},
               {"file", json_of(file)},
               {"tensors", std::move(pieces)},
@@ -128,7 +128,7 @@ RankFileReport write_rank_file(const std::filesystem::path& directory,
   }
   file.close();
   require_wanted(stop);
-  // What fails to reach the disk may be told by nothing but this.
+  // Only fsync may report a failed write to disk.
   sync_file(path);
   try {
     report.file.content = hash_file(open_regular(path), path);

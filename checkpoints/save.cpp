@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-// Runs f and returns what went wrong, or nothing: so that every rank comes to the next collective.
+// Runs f and returns its error or "", so that every rank reaches the next collective.
 template <typename F>
 std::string error_of(F&& f) noexcept try {
   f();
@@ -21,7 +21,7 @@ std::string error_of(F&& f) noexcept try {
   return "unknown error";
 }
 
-// Throws the same Failure on every rank when any of them has an error.
+// Throws an equal Failure on every rank when any rank has an error.
 void agree(const std::string& error, const std::filesystem::path& step, const Communicator& world) {
   const std::vector<std::string> errors = world.all_gather(error);
   const auto first = std::ranges::find_if_not(errors, &std::string::empty);
@@ -42,8 +42,8 @@ struct CheckpointSave::State {
   CheckpointInfo info;
   Communicator world;
   std::string id;
-  LockFile lock;          // rank 0's
-  bool in_place = false;  // the step is; what it replaced may be where it was
+  LockFile lock;          // of rank 0
+  bool in_place = false;  // whether the new step is; a replaced step may still be at its old path
   std::string error = "no data was written";
   RankFileReport report;
   std::vector<DeclaredTensor> declared;
@@ -62,7 +62,7 @@ void CheckpointSave::State::begin() {
           most_steps,
           info.step);
   std::filesystem::create_directories(directory);
-  // The first step finds nothing on the disk that leads to it, the others do.
+  // Only the first step requires syncing of the parent directories.
   if (steps_in(directory).empty()) sync_path_to(directory);
   remove_leftovers(directory);
   while (!lock.held()) {
@@ -77,7 +77,7 @@ void CheckpointSave::State::discard() noexcept try {
   if (!in_place) remove_tree(path(StepUse::temporary));
   lock.remove();
 } catch (const std::exception&) {
-  lock = {};  // without memory for a path: the next save removes it
+  lock = {};  // no memory for a path: the next save removes it
 }
 
 CheckpointSave::CheckpointSave(const std::filesystem::path& directory,
@@ -141,7 +141,7 @@ void CheckpointSave::State::commit() {
       in_place = true;
       sync_directory(directory);
       in_place = false;
-      // What the step replaced, if anything.
+      // Removes the replaced step, if any.
       remove_tree(path(StepUse::replaced));
       discard();
     });

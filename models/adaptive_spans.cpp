@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// Rows of memory beyond the longest span, as in the authors' code.
+// Memory positions beyond the longest span, as in the authors' code.
 constexpr std::int64_t slack = 64;
 
 const char* name_of(SpanKind kind) {

@@ -35,7 +35,7 @@ class Decoder : public Backbone {
 
   BackboneOutput run(const ModelInput& reading, const ForwardContext& pass) const override {
     const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
-    // GPT-2's learned positions are as large as its embeddings, Llama and T5 add none.
+    // Learned positions in GPT-2 have the scale of the embeddings; Llama and T5 add no positions.
     const PositionOptions& kind = options_.positions;
     const bool unscaled = kind.learned() || kind.rotary() || kind.biased();
     const double scale =
@@ -81,7 +81,7 @@ class Decoder : public Backbone {
   }
 
  private:
-  // None where distances have keys, or each layer has positions of its own.
+  // nullopt for keys of relative positions, and where each layer has its own positions.
   std::optional<PositionEmbedding> positions(const Scope& scope) const {
     if (options_.spans.any() || options_.positions_each_layer) return std::nullopt;
     return PositionEmbedding(scope, options_.positions, options_.common, setting_);
@@ -104,8 +104,8 @@ class Decoder : public Backbone {
   }
   std::vector<Layer> layers(const Scope& scope) {
     const ModelOptions& common = options_.common;
-    // GPT-2: what writes to the stream starts smaller, so that its variance does not grow with
-    // depth.
+    // GPT-2 initialization: smaller weights into the residual stream, so that its variance does not
+    // grow with depth.
     const double depth = std::sqrt(2 * static_cast<double>(common.layers));
     std::optional<Initializer> initial_out;
     if (common.initial_deviation)
@@ -130,7 +130,7 @@ class Decoder : public Backbone {
   std::optional<IntermediateLosses> auxiliary_;  // in training
 };
 
-// What predicts further on than the next token would predict another document.
+// A prediction further ahead than the next token would cross a document boundary.
 std::string further_problem(const DecoderOptions& options, bool documents_apart) {
   if (!documents_apart || options.auxiliary.targets == 1) return "";
   return "model.num_future_tokens: more than 1 cannot be combined with "

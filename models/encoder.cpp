@@ -63,7 +63,7 @@ class Encoder : public Backbone {
   }
 
   OutputHeadSpec end() const override {
-    // The stack ends with its norm.
+    // The stack includes the final norm.
     return {.width = options_.common.output_width(),
             .dropout = options_.common.dropout,
             .initial = options_.common.table_initial(),
@@ -90,7 +90,7 @@ class Encoder : public Backbone {
 
 void declare(OptionTable& table, EncoderOptions& options, const PlannedBuildOptions& given) {
   PlannedBuildOptions planned;
-  // Patches are fewer than values; how many there are is known when there are images.
+  // There are fewer patches than values. Their number is known only with the images.
   if (given)
     planned = [&options, given] {
       ModelBuildOptions setting = given();

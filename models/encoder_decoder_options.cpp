@@ -9,7 +9,8 @@
 namespace longspan {
 namespace {
 
-// What keeps the encoder from being computed again as the decoder is; empty where nothing does.
+// Returns why the encoder does not support the decoder's activation recomputation; empty if it
+// does.
 std::string encoder_recompute_problem(const EncoderDecoderOptions& options,
                                       const MemoryOptions& memory) {
   if (!options.encoder_layers || memory.recomputation().num_layers <= *options.encoder_layers)
@@ -20,7 +21,7 @@ std::string encoder_recompute_problem(const EncoderDecoderOptions& options,
       memory.recompute_num_layers);
 }
 
-// What keeps the decoder from writing one token after another; empty where nothing does.
+// Returns why the decoder does not support autoregressive decoding; empty if it does.
 std::string writing_problem(const EncoderDecoderOptions& options) {
   const AttentionKind* const kind = first_kind_without_kv_cache(options.common.attention);
   if (kind == nullptr || options.decoder == EncoderDecoderOptions::Decoder::masked) return "";
@@ -30,7 +31,7 @@ std::string writing_problem(const EncoderDecoderOptions& options) {
       kind->name);
 }
 
-// What keeps the layers of both from running several times; empty where nothing does.
+// Returns why the stacks do not support recurrence; empty if they do.
 std::string steps_problem(const EncoderDecoderOptions& options) {
   const RecurrenceOptions& recurrence = options.recurrence;
   for (const ModelOptions& stack : {options.common, options.encoder()}) {
@@ -47,11 +48,11 @@ std::string steps_problem(const EncoderDecoderOptions& options) {
   return "";
 }
 
-// Of what is declared before anyone knows whether it is masked.
+// For declarations before the decoder type is known.
 constexpr FamilyTraits causal_decoder = {.sequences = Sequences::examples,
                                          .has_cross_attention = true};
 
-// A sentence about attention, with the keys of the encoder where it has its own.
+// Returns a message about attention with the encoder's keys, where the encoder has its own.
 std::string said_of_encoder(std::string sentence, const EncoderDecoderOptions& options) {
   const auto replace = [&](const std::string& key, const std::string& by) {
     std::size_t at = 0;
@@ -66,8 +67,8 @@ std::string said_of_encoder(std::string sentence, const EncoderDecoderOptions& o
   return sentence;
 }
 
-// What is wrong with the attention of the encoder; empty where nothing is, or where it is the
-// decoder's, of which the same is told.
+// Returns why the attention of the encoder is unsupported. Empty if it is supported, or equal to
+// the decoder's, which reports the error.
 std::string encoder_attention_problem(const EncoderDecoderOptions& options,
                                       const PlannedBuildOptions& planned) {
   const ModelOptions encoder = options.encoder();
@@ -84,7 +85,7 @@ std::string encoder_attention_problem(const EncoderDecoderOptions& options,
              : said_of_encoder(problem(encoder, EncoderDecoderOptions::encoder_traits()), options);
 }
 
-// What keeps the heads and the layer that are looked at from being there; empty where they are.
+// Returns why the alignment heads or the alignment layer do not exist; empty if they do.
 std::string alignment_problem(const EncoderDecoderOptions& options) {
   const ModelOptions& common = options.common;
   if (options.alignment_heads > common.heads)
@@ -141,7 +142,7 @@ void declare_encoder_attention(OptionTable& table,
               [&options, planned] { return encoder_attention_problem(options, planned); });
 }
 
-// What keeps the decoder from looking as it is to; empty where nothing does.
+// Returns why the decoder does not support the losses on cross-attention; empty if it does.
 std::string look_problem(const EncoderDecoderOptions& options, const MeshShape& mesh) {
   if (options.scores.kind != CrossAttentionScore::dot_product && options.source.is_wanted())
     return "model.cross_attention.score_function: only dot_product supports "

@@ -44,8 +44,8 @@ std::int64_t most_positions(const ImageTransformerOptions& options,
   return (setting.segment + together - 1) / together;
 }
 
-// Sines and cosines of `count` rows, or columns, of an image in one half of the features, zeros in
-// the other: interleaved as in Vaswani et al. 2017.
+// Sinusoids of `count` rows or columns of an image in one half of the features, zeros in the other.
+// Sines and cosines are interleaved as in Vaswani et al. 2017.
 Variable sinusoids_in_half(std::int64_t count,
                            std::int64_t width,
                            bool second,
@@ -66,8 +66,7 @@ Variable sinusoids_in_half(std::int64_t count,
   return cast(Variable(made.to(setting.device)), setting.compute);
 }
 
-// Where the values of a sequence stand in their image: a vector for the row and one for the column,
-// added.
+// Position encoding of values in their image: the sum of a row vector and a column vector.
 class PixelPlaces {
  public:
   PixelPlaces(const Scope& scope,
@@ -117,7 +116,7 @@ class PixelPlaces {
   Variable columns_;
 };
 
-// What is read at each position.
+// Input embedding of each position.
 class PixelInput {
  public:
   PixelInput(const Scope& scope,
@@ -135,8 +134,8 @@ class PixelInput {
           scope.child("embedding"), sequence.ids(), width, options.common.table_initial());
   }
 
-  // [rows, time, width] of the positions that this rank has. Embeddings are scaled by the root of
-  // the width; the product with a pixel's values is not.
+  // [rows, time, width] of this rank's positions. Embeddings are scaled by the square root of the
+  // width; the projection of pixel values is not.
   Variable of(const ModelInput& reading, double scale, const SequenceShard& time) const {
     const Tensor read = reading.fields.contains("pixels")
                             ? sequence_.read_of(field_of(reading.fields, "pixels"))
@@ -146,7 +145,7 @@ class PixelInput {
   }
 
  private:
-  // -1 .. 1 for each channel, and a 1; at the start zeros.
+  // -1 .. 1 for each channel, and a constant 1; zeros at the start.
   Variable features_of(const Tensor& read, const Ranges& positions) const {
     const std::int64_t rows = read.shape()[0], channels = sequence_.channels_per_position();
     const Tensor result = Tensor::zeros({rows, pluralize(positions), channels + 1},
@@ -226,8 +225,8 @@ class ImageTransformer : public Backbone {
   std::int64_t vocabulary() const override { return sequence_.ids(); }
 
  private:
-  // Of each row its class, at every position that this rank has inside. Throws DataError for an
-  // image without one: there are files without any.
+  // Returns the class of each row at this rank's positions inside split regions. Throws DataError
+  // for an unlabeled image, since files may lack labels.
   Tensor classes_of(const ModelInput& reading, const ForwardContext& pass) const {
     const Tensor& label = field_of(reading.fields, "label");
     const auto length = reading.fields.find("length");
@@ -261,7 +260,8 @@ class ImageTransformer : public Backbone {
   std::optional<TokenEmbedding> classes_;
 };
 
-// Rows without an image, which a batch may have, would count.
+// Batches may contain rows without an image, which would enter the statistics of power
+// normalization.
 std::string norm_problem(const ImageTransformerOptions& options) {
   return options.common.norm_kind == NormKind::power
              ? "model.norm.type: model.family: image_transformer does not support powernorm; set "

@@ -11,8 +11,8 @@ namespace {
 using Inner = AuxiliaryLossOptions::Inner;
 using Total = AuxiliaryLossOptions::Total;
 
-// targets: [rows, time], of the next tokens. Those of the tokens `ahead` positions on, which the
-// segment has not of its last positions.
+// Shifts next-token targets [rows, time] to the tokens `ahead` positions ahead. The last positions
+// of the segment have none.
 Tensor further_targets(const Tensor& targets, std::int64_t ahead) {
   if (ahead == 1) return targets;
   const std::int64_t rows = targets.shape()[0], time = targets.shape()[1];
@@ -108,8 +108,8 @@ std::int64_t inner_loss_end(const AuxiliaryLossOptions& options,
                             std::int64_t layer,
                             std::int64_t layers,
                             std::int64_t steps) {
-  // Compared as products, which are whole numbers where `end` is 1/2 or 1: a quotient may be
-  // rounded to the wrong step.
+  // Compares products, which are integers where `end` is 1/2 or 1: a quotient could round to the
+  // wrong step.
   const double wanted = options.end * static_cast<double>(layer) * static_cast<double>(steps);
   const auto before = [&](std::int64_t step) {
     return static_cast<double>(step) * static_cast<double>(layers) < wanted;
@@ -176,7 +176,7 @@ LayerRecorder IntermediateLosses::watch(const ModelInput& reading,
   for (std::int64_t layer = 1; layer < common_.layers; ++layer)
     weights.push_back(
         inner_loss_weight(options_, layer, common_.layers, pass.step, setting_.steps));
-  // Where no inner layer has a loss any more, nothing is shown, and nothing kept for it.
+  // Without an active intermediate loss nothing is recorded or stored.
   if (std::ranges::all_of(weights, [](double weight) { return weight == 0; })) return {};
   LayerRecorder watch;
   watch.output = [this, weights, &reading, pass, &terms](std::size_t place,
@@ -216,7 +216,7 @@ void IntermediateLosses::add_terms(std::int64_t layer,
                            columns_of(further, "targets", pass.time, setting_.device),
                            pass.time,
                            setting_.smoothing);
-    // The count of the batch has the positions without a target too.
+    // The batch count includes positions without a target.
     const double share = static_cast<double>(whole) / static_cast<double>(known);
     terms.push_back({.name = term_name(layer, layer == common_.layers, head.ahead),
                      .values = head.ahead == 1 ? losses : multiply_scalar(losses, share),

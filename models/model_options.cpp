@@ -16,7 +16,7 @@ const std::vector<std::string> attention_keys = {"model.attention.layer_types",
                                                  "model.attention.summary.num_columns",
                                                  "model.attention.summary.num_patterns"};
 
-// What is wrong with fewer heads of keys than of queries; empty where nothing is.
+// Returns why grouped key heads are unsupported; empty if they are supported.
 std::string key_heads_problem(const ModelOptions& options, const MeshShape& mesh) {
   if (!options.key_heads) return "";
   AttentionOptions attention = options.attention;
@@ -32,7 +32,7 @@ std::string key_heads_problem(const ModelOptions& options, const MeshShape& mesh
   return longspan::key_heads_problem(*options.key_heads, options.heads, mesh);
 }
 
-// What is wrong with the options beside those of other sections.
+// Checks the options against those of other sections.
 void check_beside(OptionTable& table,
                   const ModelOptions& options,
                   const PlannedBuildOptions& planned,
@@ -224,7 +224,7 @@ void declare_gate(OptionTable& table, GateOptions& gate) {
             "ReLU on a sublayer's output before its gate. Only with model.residual.type: gated");
 }
 
-// What is wrong with the gates; empty where nothing is.
+// Returns why the gate options are invalid; empty if they are valid.
 std::string gate_problem(const ModelOptions& options) {
   const GateOptions& gate = options.gate;
   if (options.residual != ResidualKind::gated) {

@@ -39,11 +39,11 @@ class PatchEncoder : public Backbone {
             .pooling = options_.pooling,
             .class_layer = options_.class_layer};
   }
-  // Of values.
+  // Pixel values.
   std::int64_t vocabulary() const override { return 256; }
 
  private:
-  // Of a row that has no image none of its positions is seen.
+  // Masks all positions of rows without an image.
   Tensor lengths(const ModelInput& reading) const {
     const Tensor& values = field_of(reading.fields, "length");
     std::vector<std::int64_t> lengths(static_cast<std::size_t>(values.elements()),

@@ -13,7 +13,7 @@
 namespace longspan {
 namespace {
 
-// Ids [rows, n] of a table with one row: 0 where it is wanted, else -1.
+// Ids [rows, n] for a table with one row: 0 where the row applies, else -1.
 Tensor ids_where(std::int64_t rows, const Ranges& positions, bool of_token, const Device& device) {
   std::vector<std::int64_t> ids;
   for (std::int64_t row = 0; row < rows; ++row)

@@ -90,7 +90,7 @@ void require_rows(const Weight& table, std::int64_t first, const ForwardContext&
           end_of(pass));
 }
 
-// Those of the positions that this rank reads.
+// Returns the rows of this rank's positions.
 Variable rows_of_pass(const Weight& table, std::int64_t first, const ForwardContext& pass) {
   require_rows(table, first, pass);
   Ranges rows = positions_of(pass);

@@ -69,8 +69,8 @@ void declare_halting(OptionTable& table, RecurrenceOptions& options) {
             at_least(0.0));
 }
 
-// 1 at the positions of `time` that this rank has and that are no padding, [rows, positions] u8;
-// undefined where the context has none.
+// Returns 1 at this rank's positions of `time` that are not padding, [rows, positions] u8;
+// undefined if the context has no padding.
 Tensor real_positions(const AttentionContext& context, const SequenceShard& time) {
   const Tensor& length = context.mask.key_length;
   if (!length.defined()) return {};
@@ -90,8 +90,8 @@ Tensor real_positions(const AttentionContext& context, const SequenceShard& time
   return copy_async(real, device);
 }
 
-// The steps that this context rank's positions took, each at its place in the sequence. Padding
-// took none, and is no row.
+// Returns the steps of this context rank's positions, by position in the sequence. Padding took no
+// steps and does not count as a row.
 std::vector<AuxiliaryMetric::At> by_position(const ActResult& pondered, const ProcessMesh& mesh) {
   if (pondered.time.total == 0) return {};
   const std::int64_t total = pondered.time.total;
@@ -109,8 +109,8 @@ std::vector<AuxiliaryMetric::At> by_position(const ActResult& pondered, const Pr
   return at;
 }
 
-// The layers where nobody reads what the last one gives at other rows than these. The others' keys
-// are made of all rows of it.
+// Returns the layers with the last one restricted to the active rows, for outputs that are read
+// only there. Its keys cover all rows.
 std::vector<Layer> of_taken(const std::vector<Layer>& layers,
                             const std::shared_ptr<const ActiveRows>& taken) {
   std::vector<Layer> result = layers;
@@ -199,7 +199,7 @@ std::vector<std::string> recurrence_keys(const std::string& key) {
 PositionOptions positions_of_embedding(const PositionOptions& positions,
                                        const RecurrenceOptions& recurrence) {
   PositionOptions options = positions;
-  // Positions by distance add nothing to embeddings.
+  // Relative positions add nothing to embeddings.
   if (recurrence.is_recurrent()) options.kind = PositionEmbeddingType::alibi;
   return options;
 }
@@ -247,8 +247,8 @@ Recurrence::Recurrence(const Scope& scope, const Options& options, const ModelBu
     halting_.emplace(scope.child("halting"), options.width, options.recurrence.halting);
 }
 
-// The layers one after another, as often as there are steps: two streams run through them without
-// a joint in between, and the first sublayer of each step hears the signals.
+// Returns the layers unrolled over the steps. Both reversible streams run through them without
+// merging in between, and the first sublayer of each step adds the timing signals.
 std::vector<Layer> Recurrence::unrolled(const std::vector<Layer>& layers,
                                         const ForwardContext& pass) const {
   std::vector<Layer> all;

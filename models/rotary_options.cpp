@@ -84,7 +84,7 @@ void declare_ramps(OptionTable& table, RotaryOptions& turning) {
             affects_weights());
 }
 
-// The keys that some scalings read and others do not.
+// Warns about keys that the selected scaling does not read.
 void warn_of_unread(OptionTable& table, const PositionOptions& options) {
   const std::vector<std::pair<std::string, std::vector<RotaryScaling>>> readers = {
       {"scaling.factor", {linear, dynamic, ntk, yarn, llama3, longrope}},
@@ -176,8 +176,8 @@ std::string rotary_problem(const PositionOptions& options,
                            const ModelOptions& common,
                            Sequences sequences) {
   if (!options.rotary()) return "";
-  // Padded rows would be turned by the length of the batch, and what is decoded by all that
-  // follows.
+  // Padded rows would be rotated by the batch length, and decoded tokens by the length of all that
+  // follow.
   if (options.rope.by_length() && sequences == Sequences::examples)
     return "model.rope.scaling.type: dynamic and longrope do not support padded batches; set it to "
            "linear, ntk, yarn or llama3";

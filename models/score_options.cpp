@@ -1,4 +1,4 @@
-// What becomes of the scores of attention and of the logits of words.
+// Options of attention scores and of LM logits.
 #include "models/model_options.h"
 
 namespace longspan {

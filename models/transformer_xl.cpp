@@ -53,7 +53,7 @@ class TransformerXl : public Backbone {
                             options_.common.dropout,
                             pass.child("embedding"));
     const RecurrentState& carried = reading.carried;
-    // What no head sees is not remembered.
+    // Positions beyond the span of every head are not stored.
     const std::int64_t longest =
         reading.extra_context + (spans_ ? std::min(reading.longest_memory, spans_->longest_memory())
                                         : reading.longest_memory);
@@ -87,7 +87,7 @@ class TransformerXl : public Backbone {
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_memory() const override {
-    // Where nothing is computed nothing is cut either.
+    // A dry run cannot truncate by learned spans.
     if (spans_ && setting_.device.state().is_meta())
       return std::min(options_.memory, spans_->longest_memory());
     return options_.memory;
@@ -161,7 +161,7 @@ class TransformerXl : public Backbone {
                                    options_.clamp_length.value_or(-1),
                                    setting_.compute,
                                    setting_.device);
-    // The encodings are one table for all streams: dropped alike on every rank.
+    // The encodings are one table for all streams, so every rank applies the same dropout mask.
     ForwardContext positions = pass.child("positions");
     positions.first_stream = 0;
     positions.time = {};
@@ -216,7 +216,7 @@ void declare(OptionTable& table,
       return options.spans.any() ? "model.adaptive_span.type replaces the relative encodings" : "";
     });
   if (planned) {
-    // Actions are drawn without dropout: learnt with it they would not be as likely as when drawn.
+    // Actions are sampled without dropout; training with it would change their probabilities.
     const auto check_dropout = [&](const std::string& key, const double& dropout) {
       table.check({key, "run.task"}, [&dropout, key, planned]() -> std::string {
         if (dropout == 0 || !planned().is_policy) return "";

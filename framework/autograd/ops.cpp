@@ -53,7 +53,7 @@ Variable activate(Activation activation, const Variable& x) {
   if (activation == Activation::none) return x;
   Tensor y = x.value().empty_like();
   on(y.device(), [&](auto backend) { activate(backend, activation, x.value(), y); });
-  // relu's result says as much as what it was given, and others keep the result anyway.
+  // The gradient of relu needs only its output, which later ops usually save anyway.
   const Tensor kept = activation == Activation::relu ? y : x.value();
   return record(std::move(y), {x}, [activation, kept](BackwardContext& gradients) {
     const Tensor dx = gradients.release_output();

@@ -49,7 +49,7 @@ Variable reversible_add(Variable&& a,
   inputs.insert(inputs.end(), change.leaves.begin(), change.leaves.end());
   Tensor c = inputs[0].value();
   const Tensor truth = streams->measure ? c : Tensor();
-  // The variable itself is one holder of its value.
+  // `inputs[0]` and `c` are owners.
   if (!c.has_use_count(2)) c = c.clone();
   add_to(c, 1, change.value);
   if (!is_recording()) return Variable(c);

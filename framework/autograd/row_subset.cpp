@@ -6,8 +6,7 @@
 namespace longspan {
 namespace {
 
-// Row i of the result is row from[i] of x, or zeros. `back`: the same from the result to x, which
-// is how its gradient goes.
+// Row i of the result is row from[i] of x, or zeros. `back`: the inverse map, for the gradient.
 Variable moved(const Variable& x, const Tensor& from, const Tensor& back, const Shape& shape) {
   const auto move = [](const Tensor& rows, const Tensor& ids, const Shape& of) {
     Tensor result = Tensor::empty(of, rows.dtype(), rows.device());

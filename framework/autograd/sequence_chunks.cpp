@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// [batch, time, heads, dim] as [batch, time, heads * dim].
+// Returns [batch, time, heads, dim] as [batch, time, heads * dim].
 Tensor in_rows(const Tensor& x) {
   const Shape& shape = x.shape();
   return x.reshape({shape[0], shape[1], shape[2] * shape[3]});
@@ -69,7 +69,7 @@ std::vector<std::vector<Tensor>> padding_pieces(const Tensor& padding,
 
 namespace {
 
-// Elements [.., range) of the last axis of x [batch, heads, positions]; undefined of what is.
+// Returns a range of the last axis of x [batch, heads, positions]; undefined if x is.
 Tensor positions_of(const Tensor& x, const Range& range) {
   if (!x.defined()) return {};
   const Shape& shape = x.shape();

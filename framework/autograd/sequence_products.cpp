@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// A rank of several that share a short sequence may have no row of it.
+// A rank may have no rows of a short sequence.
 void multiply_rows(const Matmul& product) {
   if (product.c.elements() == 0) return;
   if (product.a.elements() == 0) {
@@ -19,7 +19,7 @@ void multiply_rows(const Matmul& product) {
   dispatch_or_meta(product.a.device(), [&](auto backend) { matmul(backend, product); });
 }
 
-// Item n of a leading axis as a matrix [rows, all that follows].
+// Returns item n of a leading axis as a matrix [rows, remaining axes].
 Tensor matrix_at(const Tensor& x, std::int64_t n) {
   const Shape& shape = x.shape();
   std::int64_t width = 1;
@@ -64,7 +64,7 @@ void hide(const Tensor& x,
   }
 }
 
-// Moves heads from inside to before time, or back where `back`.
+// Moves the heads axis before time, or with `back` after it.
 Tensor with_heads_moved(const Tensor& x, std::int64_t heads, bool back) {
   const Shape& shape = x.shape();
   const std::int64_t batch = back ? shape[0] / heads : shape[0];
@@ -163,7 +163,7 @@ Variable batched_matmul(const Variable& a, const Variable& b, bool transpose_b) 
       [a = a.value(), b = b.value(), count, transpose_b](BackwardContext& gradients) {
         const Tensor& dy = gradients.output();
         const std::int64_t lefts = a.shape()[0], rights = b.shape()[0];
-        // Where a matrix is in several products their shares are summed.
+        // Sums the gradients of a matrix used in several products.
         if (gradients.needs_gradient(0)) {
           const GradientTarget da = gradients.target(0);
           for (std::int64_t n = 0; n < count; ++n)

@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// Activations divided by time: what each rank holds, and blocks of one size that collectives move.
+// Activations sharded by time: rows of each rank, and equal-sized blocks for collectives.
 class TimeShares {
  public:
   TimeShares(const std::vector<std::int64_t>& rows, const Communicator& communicator)
@@ -63,7 +63,7 @@ class TimeShares {
   bool even() const {
     return std::ranges::all_of(rows_, [&](std::int64_t rows) { return rows == most_; });
   }
-  // Blocks of one batch row follow one another in time as they do in memory.
+  // For a single batch row, blocks are contiguous in memory in time order.
   bool in_place(const Tensor& x) const { return x.shape()[0] == 1 && even(); }
 
   static Tensor of(const Tensor& x, std::int64_t rows, MemoryTag tag = MemoryTag::activations) {
@@ -109,8 +109,8 @@ class TimeShares {
   std::int64_t most_;
 };
 
-// Each rank's rows of all heads, and all rows of each rank's heads: parts [batch, most rows, own
-// heads, dim] go from every rank to every rank.
+// All-to-all between time sharding and head sharding. Every pair of ranks exchanges a part [batch,
+// most rows, own heads, dim].
 class HeadExchange {
  public:
   HeadExchange(const std::vector<Ranges>& positions, const Communicator& communicator)
@@ -179,8 +179,8 @@ class HeadExchange {
             x.shape());
   }
 
-  // Between the heads of a rank in x [batch, own rows, heads, dim] and part `rank`: each batch
-  // row's rows are seen as [rows, ranks, own heads * dim].
+  // Copies between the heads of a rank in x [batch, own rows, heads, dim] and part `rank`. Each
+  // batch row's rows are viewed as [rows, ranks, own heads * dim].
   void copy_heads(const Tensor& x, int rank, const Tensor& parts, bool to_x) const {
     const std::int64_t batch = x.shape()[0];
     const std::int64_t rows = x.shape()[1];
@@ -200,7 +200,7 @@ class HeadExchange {
     }
   }
 
-  // Between the rows of a rank in x [batch, all rows, own heads, dim] and part `rank`.
+  // Copies between the rows of a rank in x [batch, all rows, own heads, dim] and part `rank`.
   void copy_positions(const Tensor& x, int rank, const Tensor& parts, bool to_x) const {
     const std::int64_t batch = x.shape()[0];
     const Tensor whole = x.reshape({batch, total_, parts.shape()[2]});

@@ -12,7 +12,7 @@ namespace {
 
 struct Node;
 
-// Per thread: whether ops are recorded, the order in which they were, and who asks what they read.
+// Per thread: whether ops are recorded, their order, and the active leaf recorder.
 thread_local bool recording = true;
 thread_local std::uint64_t recorded_ops = 0;
 thread_local LeafRecorder* leaf_watch = nullptr;
@@ -44,11 +44,11 @@ struct Edge {
   Shape shape;
   DType dtype;
   Device device;
-  Tensor gradient;                 // the buffer, where there is one
-  bool started = false;            // the gradient holds something
-  bool keeps_buffer = false;       // the buffer was given and stays
-  std::shared_ptr<Node> producer;  // empty for a leaf
-  std::function<Tensor()> buffer;  // where the gradient's buffer comes from, if from outside
+  Tensor gradient;                 // the accumulation buffer, if any
+  bool started = false;            // the gradient has a value
+  bool keeps_buffer = false;       // the buffer was given by the caller and is retained
+  std::shared_ptr<Node> producer;  // null for a leaf
+  std::function<Tensor()> buffer;  // supplies the gradient's buffer, if external
   std::shared_ptr<SavedTensor::RecomputedTensor> remade;
   std::function<void()> ready;
 };
@@ -65,7 +65,7 @@ struct Node {
   Node() = default;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
-  // Takes the chain of producers apart in a loop: a tape can be longer than the stack is deep.
+  // Releases the producers iteratively: a tape can be longer than the call stack permits.
   ~Node() {
     std::vector<std::shared_ptr<Edge>> pending = std::move(inputs);
     while (!pending.empty()) {
@@ -79,8 +79,7 @@ struct Node {
   }
 };
 
-// A gradient that was handed over may also be held elsewhere (both inputs of a sum get the same
-// one).
+// A gradient set by an op may have another owner (both inputs of a sum share one).
 bool owns_gradient(const Edge& edge) { return edge.keeps_buffer || edge.gradient.is_unique(); }
 
 void add_to(Edge& edge, const Tensor& gradient) {

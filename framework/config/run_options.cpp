@@ -5,13 +5,13 @@
 namespace longspan {
 namespace {
 
-// How a job of that many ranks is started.
+// Returns how to start a job of `ranks` ranks.
 std::string start_on(std::int64_t ranks) {
   return fmt::format("run \"longspan launch -n {0} -- ...\" or \"mpirun -n {0} longspan ...\"",
                      ranks);
 }
 
-// Where else the numbers of metrics.jsonl go.
+// Declares additional outputs of the metrics.
 void declare_boards(OptionTable& table, MetricsOptions& options) {
   constexpr int most_ports = 65535;
   table.add("metrics.enable_tensorboard",

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What makes runs/corpora/NAME/train.txt and its like.
+// Returns the launch/corpus command that creates runs/corpora/NAME/train.txt and similar paths.
 std::string maker_of(const fs::path& path) {
   const fs::path folder = path.parent_path();
   const std::string part = path.filename().string();

@@ -25,9 +25,9 @@ DeviceState::~DeviceState() {
   try {
     if (in_gpu_memory()) gpu::select(gpu());
   } catch (const Failure&) {
-    // The GPU is lost: nothing on it can be given back.
+    // The GPU is lost: its memory cannot be freed.
   }
-  kept_.clear();  // it may use the stream and hold memory
+  kept_.clear();  // cached objects may use the stream and own memory
   if (stream_ != nullptr) gpu::destroy_stream(gpu(), stream_);
 }
 
@@ -58,7 +58,8 @@ void DeviceState::wait() {
     else
       gpu::wait(stream);
   } catch (...) {
-    for (const Tensor& source : copied) copies.retain_source(source);  // they may not be copied yet
+    // The copies may still be pending.
+    for (const Tensor& source : copied) copies.retain_source(source);
     throw;
   }
 }

@@ -21,9 +21,8 @@ namespace longspan {
 
 namespace {
 
-// -1 where it cannot be opened, as errno says. A list of texts holds each of its files open, and
-// other parts of the program open some more: half of what a process may have is left to them, as
-// long as the system lets it have more.
+// Returns -1 on failure, with errno set. A list of files keeps each of them open. So the file limit
+// is raised, if the system allows it, to leave half of it to other parts of the program.
 int open_for_reading(const char* path) {
   // Without O_NONBLOCK a named pipe would wait for a writer.
   const auto open = [path] { return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); };
@@ -41,7 +40,7 @@ int open_for_reading(const char* path) {
 constexpr const char* of_one_process =
     "; write it to a file: with several ranks only one process can read a pipe";
 
-// The descriptor that a path such as /dev/stdin or /dev/fd/3 names; -1 for another path.
+// Returns the descriptor of a path such as /dev/stdin or /dev/fd/3; -1 for another path.
 int own_descriptor(const std::string& path) {
   if (path == "/dev/stdin") return STDIN_FILENO;
   for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
@@ -78,17 +77,17 @@ int opened(const ConfigPath& path) {
                                      : "");
 }
 
-// Waits for the first bytes, or the end, of what is not a regular file.
+// Waits for the first bytes, or the end, of a stream.
 void wait_for_bytes(int descriptor, int patience, const ConfigPath& path) {
   pollfd waited = {.fd = descriptor, .events = POLLIN, .revents = 0};
   const struct stat status = status_of(descriptor, path);
-  // A terminal has a user, and a pipe without a name a writer from the start.
+  // A terminal has a user, and an unnamed pipe has a writer from the start.
   const bool has_name = S_ISFIFO(status.st_mode) && own_descriptor(path) < 0;
   if (has_name && ::poll(&waited, 1, patience) == 0)
     throw DataError("{}: named pipe without a writer; start its writer first", path.describe());
 }
 
-// A descriptor of a temporary file with all that `read` gives, as the constructor has it.
+// Returns the descriptor of a temporary file with the output of `read`; see the constructor.
 int copied(const ConfigPath& path, const std::function<std::size_t(std::span<char>)>& read) {
   const std::string folder = temporary_folder();
   const int file = open_unnamed_file(folder);
@@ -120,7 +119,7 @@ int copied(const ConfigPath& path, const std::function<std::size_t(std::span<cha
   return file;
 }
 
-// A copy of a stream, which can be read once only: another that is opened gets the same copy.
+// Copies a stream, which can be read only once: later opens receive the same copy.
 int copied_stream(int descriptor, int patience, const ConfigPath& path) {
   static std::mutex mutex;
   static std::map<std::pair<dev_t, ino_t>, int> copies;
@@ -130,7 +129,7 @@ int copied_stream(int descriptor, int patience, const ConfigPath& path) {
   if (is_new) {
     try {
       wait_for_bytes(descriptor, patience, path);
-      // A read waits for its bytes.
+      // Clears O_NONBLOCK so that reads block.
       ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
       copy->second = copied(path, [&](std::span<char> out) {
         ssize_t count = -1;
@@ -147,7 +146,7 @@ int copied_stream(int descriptor, int patience, const ConfigPath& path) {
   return ::fcntl(copy->second, F_DUPFD_CLOEXEC, 0);
 }
 
-// Of a file that can be read. Throws DataError.
+// Checks that the file can be read. Throws DataError.
 std::int64_t size_of(int descriptor, const ConfigPath& path) {
   const struct stat status = status_of(descriptor, path);
   if (!S_ISREG(status.st_mode))

@@ -62,7 +62,7 @@ void JsonLimits::add_outside(char letter) {
 void JsonLimits::add(std::string_view block) {
   for (const char letter : block) {
     ++bytes_;
-    // JSON has them neither in texts nor between them; a hole in a file reads as zeros.
+    // Invalid in JSON both inside and outside strings; a hole in a sparse file reads as zeros.
     if (static_cast<unsigned char>(letter) < 0x20 && (in_text_ || !is_blank(letter)))
       throw DataError("{}: invalid JSON: byte {} is {:#04x}",
                       place_,

@@ -23,7 +23,7 @@ Shape::Shape(std::span<const std::int64_t> extents) {
   check_size();
 }
 
-// That elements and their bytes can be counted, a few times over.
+// Ensures that elements and bytes are countable with headroom.
 void Shape::check_size() const {
   constexpr std::int64_t most = std::int64_t{1} << 58;
   std::int64_t product = 1;
@@ -38,7 +38,7 @@ void Shape::check_size() const {
 
 int Shape::index(int axis) const {
   const int found = axis < 0 ? axis + dimensions_ : axis;
-  // Not by `require`: kernels ask in their inner loops, and the text would be made each time.
+  // `require` would format the shape on every call in kernels' inner loops.
   if (found < 0 || found >= dimensions_)
     throw Failure("shape {} has no axis {}", to_string(), axis);
   return found;

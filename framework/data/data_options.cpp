@@ -17,8 +17,8 @@ namespace {
 
 bool reads_ids(const DataOptions& options) { return options.format == DataFormat::tokens; }
 
-// The texts of data.train, data.validation and data.test that can be opened and read again, some
-// of very many: whoever reads them reports what is wrong with the others.
+// Returns readable, seekable texts of data.train, data.validation and data.test, up to a limit.
+// Errors of the others are reported when they are opened for reading.
 std::vector<std::shared_ptr<const InputFile>> texts_of(const DataOptions& options) {
   constexpr std::size_t most = 100;
   std::vector<std::shared_ptr<const InputFile>> files;
@@ -39,7 +39,7 @@ std::vector<std::shared_ptr<const InputFile>> texts_of(const DataOptions& option
   return files;
 }
 
-// Whether there are such texts, and all have JSON lines, or none has.
+// Returns whether such texts exist and is_json_lines has this value for all of them.
 bool all_are_json_lines(const DataOptions& options, bool wanted) {
   try {
     const auto files = texts_of(options);
@@ -51,7 +51,7 @@ bool all_are_json_lines(const DataOptions& options, bool wanted) {
   }
 }
 
-// Whether texts may be read from files of their tokens whatever the tokenizer is.
+// Returns whether texts may be read from token files for any tokenizer.
 bool may_have_token_file(const DataOptions& options) {
   return options.documents.boundary != DocumentBoundary::none ||
          !std::ranges::all_of(texts_of(options), [&](const auto& file) {
@@ -59,7 +59,7 @@ bool may_have_token_file(const DataOptions& options) {
          });
 }
 
-// Why a key of subwords is not read; of those of training, when a model is given.
+// Returns why a subword key is not read, or, for training keys (`trains`), that a model is given.
 std::string unread(const DataOptions& options, bool trains) {
   if (options.tokenizer != TokenizerKind::sentencepiece &&
       options.tokenizer != TokenizerKind::tokenizer_json)
@@ -115,7 +115,7 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
   });
 }
 
-// Files of tokens that were made already.
+// Declares the options of pretokenized files.
 void declare_ids(OptionTable& table, DataOptions& options) {
   table.add("data.token_dtype",
             options.token_bits,
@@ -145,7 +145,7 @@ void declare_ids(OptionTable& table, DataOptions& options) {
       });
 }
 
-// How documents of a language model's texts are read.
+// Declares how a language model reads documents.
 void declare_order(OptionTable& table, DataOptions& options) {
   table.add(
       "data.shuffle",
@@ -228,7 +228,7 @@ Tokenizer characters_of_all(const std::vector<Tokenizer>& tokenizers, bool with_
   return Tokenizer::characters(found, with_unknown);
 }
 
-// Whether a tokenizer of characters has those of another, and both or neither <unknown>.
+// Returns whether a character tokenizer covers another, and both or neither have <unknown>.
 bool has_characters(const Tokenizer& tokenizer, const Tokenizer& other) {
   if (tokenizer.kind() != TokenizerKind::characters ||
       tokenizer.has_unknown() != other.has_unknown())
@@ -252,7 +252,7 @@ void declare(OptionTable& table, DataOptions& options) {
       "IDX files are optional. Tokens: id files of nanoGPT, Megatron-LM (.bin) or NumPy (.npy); "
       "run.task: language_modeling",
       {{"text", DataFormat::text}, {"images", DataFormat::images}, {"tokens", DataFormat::tokens}},
-      // A model does not know whether its tokens were made before.
+      // Pretokenized data does not change a model.
       affects_weights(
           [](const std::string& format) { return format == "tokens" ? "text" : format; }));
   table.add("data.train",

@@ -18,7 +18,7 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr std::string_view npy_magic = "\x93NUMPY"sv;
-constexpr std::int64_t inspected_bytes = 4096;  // of a file, which tell its format
+constexpr std::int64_t inspected_bytes = 4096;  // of a file, to detect its format
 
 std::int64_t id_bytes_of(TokenDType bits) {
   return bits == TokenDType::sixteen ? 2 : bits == TokenDType::thirty_two ? 4 : 8;
@@ -44,14 +44,14 @@ constexpr ForeignFormat foreign_formats[] = {
     {"\xFD\x37zXZ\0"sv, "an xz-compressed file", "decompress it with xz -d"},
     {"\x04\x22\x4D\x18"sv, "an lz4-compressed file", "decompress it with lz4 -d"}};
 
-// RFC 1952, more of it than the two bytes that may be an id: deflate, flags, level and system.
+// RFC 1952. Also checks deflate, flags, level and system, because two bytes may be an id.
 bool is_gzip(std::string_view bytes) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   return bytes.size() >= 18 && bytes.starts_with("\x1F\x8B\x08"sv) && byte(3) < 32 &&
          (byte(8) == 0 || byte(8) == 2 || byte(8) == 4) && (byte(9) <= 13 || byte(9) == 255);
 }
 
-// The length of a header of JSON, and the header.
+// A file begins with the length of the JSON header, and the header.
 bool is_safetensors(std::string_view bytes, std::int64_t size) {
   if (bytes.size() < 10 || bytes.substr(8, 2) != "{\"") return false;
   std::uint64_t length = 0;
@@ -59,7 +59,7 @@ bool is_safetensors(std::string_view bytes, std::int64_t size) {
   return length + 8 <= static_cast<std::uint64_t>(size);
 }
 
-// Whole characters that can be printed: no ids that a tokenizer made have such bytes alone.
+// Only complete printable characters, which token ids never consist of.
 bool is_text(std::string_view bytes) {
   constexpr std::size_t least = 64;
   if (bytes.size() < least) return false;
@@ -96,7 +96,7 @@ std::int64_t little_endian(std::string_view bytes) {
   return value;
 }
 
-// What stands behind a key of the header of .npy, a literal of a Python dict, up to `end`.
+// Returns the text between a key of the .npy header, a Python dict literal, and `end`.
 std::string_view value_of(std::string_view header, std::string_view key, char end) {
   const std::size_t at = header.find(key);
   if (at == std::string_view::npos) return {};
@@ -114,7 +114,7 @@ IdLayout npy_layout(const InputFile& file, std::string_view bytes) {
         file.path(),
         found);
   };
-  const bool is_long = bytes.size() > 6 && bytes[6] != 1;  // version 1 has 2 bytes of a length
+  const bool is_long = bytes.size() > 6 && bytes[6] != 1;  // version 1 has a 2-byte length
   const std::size_t begin = is_long ? 12 : 10;
   if (bytes.size() < begin) refuse("a truncated header");
   const std::int64_t length = little_endian(bytes.substr(8, begin - 8));

@@ -49,7 +49,7 @@ std::int64_t TokenIdFile::document_begin(std::int64_t document) const {
 
 void TokenIdFile::spot_check(TokenDType bits) const {
   constexpr std::int64_t places = 256;
-  constexpr std::int64_t most = 2048;  // ids of a place; of 4, so that parts of ids stay apart
+  constexpr std::int64_t most = 2048;  // ids per position; a multiple of 4, see require_whole_ids
   const std::int64_t step = std::max(most, tokens_ / places / 4 * 4);
   std::array<std::int64_t, most> ids;
   std::array<std::int64_t, 4> nonzero = {};

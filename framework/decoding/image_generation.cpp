@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// Some images that are read together.
+// A batch of images.
 class Drawing {
  public:
   Drawing(const Model& model, std::span<PartialImage> images)
@@ -19,7 +19,7 @@ class Drawing {
     labels_ = host_tensor(labels, {std::ssize(labels)});
   }
 
-  // The first position from `begin` on at which some image has a value to be drawn.
+  // Returns the first position from `begin` on at which an image has a value to generate.
   std::int64_t next_to_draw(std::int64_t begin) const {
     const auto is_open = [&](std::int64_t position) {
       return std::ranges::any_of(
@@ -29,8 +29,7 @@ class Drawing {
     return begin;
   }
 
-  // What the model says of the last of these positions: of each image as many numbers as its
-  // readout has.
+  // Returns the output head's scores of the last of these positions for each image.
   std::vector<double> read(std::int64_t begin, std::int64_t end) {
     const std::int64_t together = sequence_.channels_per_position();
     std::vector<std::int64_t> ids(static_cast<std::size_t>((end - begin) * together) *
@@ -55,7 +54,7 @@ class Drawing {
   }
 
   std::int64_t positions() const { return sequence_.positions(); }
-  // Those that are predicted together at a position.
+  // Values predicted together at a position.
   std::span<std::int64_t> values(PartialImage& image, std::int64_t position) const {
     const auto together = static_cast<std::size_t>(sequence_.channels_per_position());
     return std::span(image.values)

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// In `probability` a logit.
+// `probability` is a logit here.
 bool better(const Candidate& a, const Candidate& b) {
   return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
 }
@@ -21,7 +21,7 @@ std::vector<Candidate> with_logits(std::span<const double> logits) {
   return result;
 }
 
-// Candidates that are brought into order as they are asked for.
+// Candidates that are sorted lazily.
 class SortedAsAsked {
  public:
   explicit SortedAsAsked(std::vector<Candidate> all) : all_(std::move(all)) {}
@@ -101,7 +101,7 @@ std::int64_t choose(std::span<const Candidate> candidates, double uniform) {
     below += candidate.probability;
     if (uniform < below) return candidate.token;
   }
-  // The sum may be short of 1 by its rounding.
+  // The sum may be slightly below 1 after rounding.
   return candidates.back().token;
 }
 
@@ -128,7 +128,7 @@ std::int64_t sample_token(std::span<const double> logits,
       kept += weight(sorted[i].probability);
   }
   double below = 0;
-  std::int64_t last = 0;  // the sum may fall short of `kept` by its rounding
+  std::int64_t last = 0;  // the sum may be slightly below `kept` after rounding
   for (std::size_t i = 0; i < sorted.size() && below < kept; ++i) {
     const double more = weight(sorted[i].probability);
     if (more == 0) break;

@@ -1,4 +1,4 @@
-// The bodies of nccl_library.h in a program that was built without nccl.h.
+// Implementation of nccl_library.h without nccl.h.
 #include "framework/distributed/nccl_library.h"
 
 namespace longspan::nccl {

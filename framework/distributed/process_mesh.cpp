@@ -26,7 +26,7 @@ ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes, int ran
   const int data_at = rank / axes.tensor / axes.context;
   const int across_context = axes.tensor;
   const int across_data = axes.tensor * axes.context;
-  // Ranks of one axis group have the same number once their own coordinate is taken out.
+  // Ranks of one axis group have equal numbers without their own coordinate.
   const auto axis = [&](const char* name, int extent, int coordinate, int stride) {
     return extent == 1 ? Communicator()
                        : join(name, extent, rank - coordinate * stride, coordinate);

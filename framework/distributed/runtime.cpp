@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A job of one process needs no MPI, and starts the quicker for it.
+// A job of one process skips MPI, which speeds up its start.
 bool started_with_others() {
   if (const char* size = std::getenv("OMPI_COMM_WORLD_SIZE")) return std::atoi(size) > 1;
   for (const char* name : {"PMIX_RANK", "PMI_RANK", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
@@ -31,10 +31,9 @@ int usable_cores() {
   return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
-// Open MPI would add eight lines on MPI_Abort to the one sentence that was said, and in
-// MPI_Finalize complain about the segments that have no name any more. Its switch for a quiet
-// mpirun is read at each message, in ranks too; what it says at the start and what mpirun says is
-// heard.
+// Silences Open MPI, which adds eight lines to the error message on MPI_Abort. In MPI_Finalize it
+// would report the segments that were unlinked. mpirun's quiet flag is read at each message, in
+// ranks too. Messages at startup and of mpirun itself still appear.
 void quiet_open_mpi() {
   if (void* const quiet = dlsym(RTLD_DEFAULT, "orte_execute_quiet"))
     *static_cast<bool*>(quiet) = true;
@@ -48,8 +47,8 @@ void pause_core() {
 
 }  // namespace
 
-// What this rank waits for, for others that ask; waits do not nest but for a barrier in a
-// destructor.
+// The operation that this rank waits for, for questions of other ranks. Waits do not nest, except
+// for a barrier in a destructor.
 struct Runtime::Waiting {
   Waiting(Runtime& runtime, const Group& in, const PendingCollective& what)
       : owner(runtime), group(in), operation(what), outer(runtime.waiting_) {
@@ -99,10 +98,10 @@ void Runtime::begin_mpi() {
   ends_mpi_ = !ready;
 }
 
-// Open MPI keeps the memory of its messages in files of /dev/shm, which stay there when mpirun is
-// killed. Each rank has all of them mapped now: they go on without their names.
+// Open MPI keeps message buffers in files of /dev/shm, which remain when mpirun is killed. Each
+// rank has mapped all of them by now, so they work without names.
 void Runtime::unlink_mpi_segments() const {
-  if (!ends_mpi_) return;  // whoever ends it would be told that they are missing
+  if (!ends_mpi_) return;  // the MPI's owner would report them as missing
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);)
     if (const auto path = line.find("/dev/shm/vader_segment."); path != line.npos)
@@ -132,7 +131,7 @@ bool Runtime::progress() {
 }
 
 void Runtime::back_off(std::uint64_t idle) const {
-  // Another rank may need this core: to give it away costs little when nobody wants it.
+  // Another rank may need this core: yielding is cheap when none does.
   if (idle < 64 && !oversubscribed_)
     pause_core();
   else if (idle < (oversubscribed_ ? 64 : 20000))
@@ -156,7 +155,7 @@ void Runtime::wait(Group& group, const PendingCollective& operation) {
 
 void Runtime::wait(CUstream_st* stream) {
   wait_until([&] { return gpu::done(stream); }, [&] { return under_way_on_gpu(); });
-  // The stream goes on when a collective before it has failed.
+  // The stream also advances when an earlier collective has failed.
   progress();
   for (Group* group : groups_) {
     if (!group->nccl) continue;
@@ -225,7 +224,7 @@ void Runtime::fail_collective(Group& suspect, const Wait& wait, bool certain) {
   suspect.failure = diagnose(suspect, wait, reports);
   gave_up_ = describe(suspect.id).waiting;
   wait.group.failure = suspect.failure;
-  // What a GPU waits for does not come any more, and whoever frees its memory waits for the GPU.
+  // Pending GPU collectives never complete, and freeing GPU memory waits for them.
   for (Group* group : groups_)
     if (group->nccl) group->nccl->abort();
   throw RankError("{}", *suspect.failure);
@@ -293,7 +292,7 @@ void Runtime::abort(int exit_code) {
     report_job_end(exit_code);
     std::_Exit(exit_code);
   }
-  // The rank that reports ends the job; this one does it only if that does not come about.
+  // The reporting rank ends the job; this one only if that does not happen in time.
   if (claimed_ && !*claimed_) {
     const auto deadline = Clock::now() + options_.reply_timeout;
     while (Clock::now() < deadline) {
@@ -303,7 +302,7 @@ void Runtime::abort(int exit_code) {
   }
   report_job_end(exit_code);
   quiet_open_mpi();
-  // Only for another machine does Open MPI wait without a limit.
+  // Open MPI waits without limit only for another machine.
   if (local_size_ < size_) daemon_.kill_if_still_running();
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);

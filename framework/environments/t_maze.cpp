@@ -1,4 +1,4 @@
-// A corridor with a sign at its beginning, and a fork at its end where the sign counts.
+// A corridor with a cue at its start and a fork at its end, where the cue determines the turn.
 #include <fmt/format.h>
 
 #include "framework/environments/environment.h"
@@ -6,7 +6,7 @@
 namespace longspan {
 namespace {
 
-// The numbers of a situation.
+// Indices of the state.
 struct InTMaze {
   enum : std::size_t { step, way, arrived, numbers };
 };

@@ -15,7 +15,7 @@ struct NamedActivation {
   const char* there;
   const char* here;
 };
-// The first name of each is exported.
+// Export uses the first name of each.
 constexpr std::array<NamedActivation, 6> activations = {{{"gelu_new", "gelu_tanh"},
                                                          {"gelu_pytorch_tanh", "gelu_tanh"},
                                                          {"gelu", "gelu"},
@@ -24,7 +24,7 @@ constexpr std::array<NamedActivation, 6> activations = {{{"gelu_new", "gelu_tanh
                                                          {"swish", "silu"}}};
 
 struct GatedActivation {
-  const char* inner;  // what the gate is read through
+  const char* inner;  // activation of the gate
   const char* gated;
 };
 constexpr std::array<GatedActivation, 4> gated_activations = {

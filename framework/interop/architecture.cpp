@@ -41,8 +41,8 @@ std::vector<const Architecture*> of_type(const std::string& model_type) {
   return found;
 }
 
-// "architectures", with today's names of classes: version 2 of transformers and the first
-// conversions of Llama had others.
+// Returns "architectures" with current class names. Version 2 of `transformers` and the first Llama
+// conversions had others.
 std::vector<std::string> model_classes_of(const ModelConfig& config) {
   std::vector<std::string> names = config.texts("architectures");
   for (std::string& name : names) {
@@ -52,8 +52,8 @@ std::vector<std::string> model_classes_of(const ModelConfig& config) {
   return names;
 }
 
-// Those of "model_type"; where it is missing, as in files before version 3 of transformers, those
-// of the first known class in "architectures".
+// Returns the architectures of "model_type". Files from before version 3 of `transformers` lack it;
+// then the first known class in "architectures" decides.
 std::vector<const Architecture*> candidates(const ModelConfig& config) {
   if (config.has("model_type")) {
     const std::string type = config.text("model_type");

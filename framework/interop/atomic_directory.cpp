@@ -24,7 +24,7 @@ fs::path beside(const fs::path& path, const char* use, const std::string& id) {
   return result;
 }
 
-// Of folders that nobody makes any more. Without its lock file a folder is someone else's.
+// Removes directories of dead writers. A directory without a lock file is not ours.
 void remove_abandoned(const fs::path& path) {
   std::vector<std::string> left;
   const std::string begin = path.filename().string() + locked;
@@ -50,7 +50,7 @@ AtomicDirectory::AtomicDirectory(const fs::path& path, const std::string& asked_
   if (is_there && (!fs::is_directory(status) || !fs::is_empty(path, error) || error))
     throw ConfigurationError(
         "{}: {} already exists; name a new or empty directory", asked_by, path.string());
-  // Without a "/" at its end, so that it has a name and a folder.
+  // Drops a trailing "/", so that the path has a file name and a parent.
   path_ = fs::absolute(path).lexically_normal();
   if (path_.filename().empty()) path_ = path_.parent_path();
   fs::create_directories(path_.parent_path(), error);

@@ -9,10 +9,10 @@ namespace longspan::bart {
 namespace {
 
 constexpr std::int64_t most = std::int64_t{1} << 24;
-// Rows of both tables of positions that no position has.
+// Unused first rows of both position tables.
 constexpr std::int64_t first_position = 2;
 
-// Of versions before 4, which made other functions of them.
+// Rejects settings of versions before 4 that change the model's function.
 void refuse_other_functions(const ModelConfig& config) {
   config.require_encoder_and_decoder();
   config.require_flag("tie_word_embeddings", true, "source, target and output share one embedding");
@@ -26,7 +26,7 @@ void refuse_other_functions(const ModelConfig& config) {
     config.integer("extra_pos_embeddings", first_position, first_position);
 }
 
-// A number that encoder and decoder have alike here.
+// Returns a number that must be equal in encoder and decoder.
 std::int64_t alike(const ModelConfig& config, const std::string& name, std::int64_t least_below) {
   const std::string encoder = "encoder_" + name, decoder = "decoder_" + name;
   const std::int64_t count = config.integer(encoder, 1, least_below);
@@ -68,7 +68,7 @@ void read_ids(const ModelConfig& config, std::int64_t vocabulary, ImportedConfig
                                       {"eos_token_id", 2},
                                       {"decoder_start_token_id", 2},
                                       {"forced_eos_token_id", 2}});
-  // As version 3 called it.
+  // Name of version 3.
   const bool forces_begin = config.flag("force_bos_token_to_be_generated", false);
   const auto begin = meaning.token_ids.find("bos_token_id");
   if (forces_begin && begin != meaning.token_ids.end())
@@ -78,9 +78,9 @@ void read_ids(const ModelConfig& config, std::int64_t vocabulary, ImportedConfig
 ImportedConfig read(const ModelConfig& config) {
   config.pass_over_common();
   refuse_other_functions(config);
-  // Of heads of classes, and what is said twice.
+  // Settings of classification heads, and redundant keys.
   config.ignore_keys({"classifier_dropout", "classif_dropout", "num_hidden_layers"});
-  // What distillation wrote down.
+  // Written by distillation.
   config.ignore_keys(
       {"save_step", "replacing_rate", "student_encoder_layers", "student_decoder_layers"});
   const std::int64_t width = config.integer("d_model", 1, most);
@@ -147,7 +147,7 @@ nlohmann::ordered_json write(const ModelValues& values) {
           {"tie_word_embeddings", true}};
 }
 
-// Of a stack: "encoder" or "decoder".
+// Adds a stack, "encoder" or "decoder".
 void add_stack(const std::string& stack, std::int64_t layers, std::vector<TensorPair>& pairs) {
   const std::string body = "model." + stack + ".";
   pairs.push_back({body + "embed_positions.weight", {stack + "/positions/weight"}});
@@ -182,7 +182,7 @@ std::vector<TensorPair> tensors(const ModelValues& values) {
   return pairs;
 }
 
-// Which older versions saved.
+// Saved by older versions.
 bool is_constant(std::string_view name) {
   return name == "encoder.version" || name == "decoder.version";
 }

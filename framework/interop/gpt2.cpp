@@ -19,9 +19,9 @@ void refuse_other_functions(const ModelConfig& config) {
 
 ImportedConfig read(const ModelConfig& config) {
   refuse_other_functions(config);
-  // "n_ctx", "n_special" and "predict_special_tokens" are what older versions say, and nothing
-  // reads; the "summary" is of another head; scores in a wider type are rounded otherwise and mean
-  // the same.
+  // Older versions wrote "n_ctx", "n_special" and "predict_special_tokens", which are never read.
+  // The "summary" keys configure another head. Computing scores in a wider dtype changes only
+  // rounding.
   config.ignore_keys({"n_ctx",
                       "summary_type",
                       "summary_use_proj",
@@ -109,7 +109,7 @@ std::vector<TensorPair> tensors(const ModelValues& values) {
   const auto add = [&](const std::string& there, const std::vector<std::string>& here) {
     pairs.push_back({there, here});
   };
-  // A product with [in, out], and what is added to it.
+  // A linear layer with an [in, out] weight and a bias.
   const auto add_linear = [&](const std::string& there, const std::vector<std::string>& here) {
     for (const std::string kind : {"weight", "bias"}) {
       TensorPair pair = {there + "." + kind, {}};
@@ -138,7 +138,7 @@ std::vector<TensorPair> tensors(const ModelValues& values) {
   return pairs;
 }
 
-// "h.0.attn.bias": the causal mask, which older versions saved.
+// "h.0.attn.bias": the causal mask, saved by older versions.
 bool is_constant(std::string_view name) {
   return name.starts_with("h.") &&
          (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));

@@ -27,7 +27,7 @@ void read_label_names(const ModelConfig& config, ImportedConfig& meaning) {
                                         quote(config.text("problem_type"))));
   std::vector<std::string>& names = meaning.labels;
   std::int64_t count = 0;
-  // "_num_labels" is the key of version 3 of transformers.
+  // Version 3 of `transformers` calls the key "_num_labels".
   for (const char* const key : {"_num_labels", "num_labels"})
     if (config.has(key)) count = config.integer(key, 0, most_labels);
   if (config.has("id2label")) {
@@ -89,7 +89,7 @@ std::function<void(const TensorFinder& find, ImportedConfig& meaning)> label_set
 DistinctNames distinct_names(const std::vector<std::string>& names) {
   DistinctNames distinct = {.names = names};
   std::set<std::string> taken(names.begin(), names.end());
-  std::map<std::string, int> seen;  // and the number that was tried last
+  std::map<std::string, int> seen;  // with the last number that was tried
   for (std::string& name : distinct.names) {
     int& number = seen[name];
     if (++number == 1) continue;

@@ -22,7 +22,7 @@ constexpr std::array<const char*, 7> special_token_keys = {"bos_token_id",
                                                            "cls_token_id",
                                                            "mask_token_id"};
 
-// Neither deep nor with a key twice: of two values a parser would take either.
+// Rejects deep nesting and duplicate keys, of which a parser would pick either value.
 Json parse(const std::string& text, const std::string& place) {
   std::vector<std::set<std::string>> keys;
   const auto judge = [&](int depth, Json::parse_event_t event, Json& value) {
@@ -195,7 +195,7 @@ void ModelConfig::ignore_keys(std::initializer_list<std::string_view> keys) cons
 }
 
 void ModelConfig::pass_over_common() const {
-  // Where from.
+  // Provenance.
   ignore_keys({"model_type",
                "architectures",
                "transformers_version",
@@ -219,7 +219,7 @@ void ModelConfig::pass_over_common() const {
                "unsloth_fixed",
                "unsloth_version",
                "vocab_size_or_config_json_file"});
-  // How it is computed, not what: the dtype's key is another since version 5 of transformers.
+  // Implementation settings. The dtype key has another name since version 5 of `transformers`.
   ignore_keys({"torch_dtype",
                "dtype",
                "use_bfloat16",
@@ -237,7 +237,7 @@ void ModelConfig::pass_over_common() const {
                "base_model_tp_plan",
                "base_model_pp_plan",
                "model_parallel"});
-  // What it returns, and to which labels.
+  // Optional outputs, and labels.
   ignore_keys({"output_attentions",
                "output_hidden_states",
                "output_past",
@@ -252,7 +252,7 @@ void ModelConfig::pass_over_common() const {
                "problem_type",
                "finetuning_task",
                "task_specific_params"});
-  // How to generate.
+  // Generation settings.
   for (const char* const key : special_token_keys) ignore_keys({key});
   ignore_keys({"decoder_start_token_id",
                "eos_token_ids",

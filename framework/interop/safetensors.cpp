@@ -38,7 +38,7 @@ std::int64_t header_length(const InputFile& file) {
   return static_cast<std::int64_t>(length);
 }
 
-// The elements as they lie in a file, converted a block at a time.
+// Reads stored elements and converts them block by block.
 template <typename From>
 void read_elements(const InputFile& file,
                    const std::string& name,

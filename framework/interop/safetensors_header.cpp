@@ -20,7 +20,7 @@ struct StoredType {
   std::string_view name;
   std::int64_t bits;
 };
-// All that the format has.
+// All dtypes of the format.
 constexpr std::array<StoredType, 20> stored_types = {{
     {"BOOL", 8},    {"U8", 8},   {"I8", 8},   {"F8_E5M2", 8}, {"F8_E4M3", 8},
     {"F8_E8M0", 8}, {"I16", 16}, {"U16", 16}, {"F16", 16},    {"BF16", 16},
@@ -33,7 +33,7 @@ std::int64_t bits_of_stored(const std::string& dtype) {
   return found == stored_types.end() ? 0 : found->bits;
 }
 
-// Takes the events of the parser: nothing is kept but the tensors. Throws at what does not belong.
+// SAX handler that stores only the tensors. Throws for unexpected content.
 class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderEvents(const std::string& place) : place_(place) {}
@@ -109,7 +109,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
     if (name_.empty()) throw DataError("{}: header: {}", place_, what);
     throw DataError("{}: tensor {}: {}", place_, quote(name_), what);
   }
-  // A value where it does not belong.
+  // Rejects a value at an unexpected position.
   bool scalar(const std::string& found) const {
     if (depth_ == 0) wrong(fmt::format("expected an object, found {}", found));
     if (depth_ == 1) wrong(fmt::format("expected an object, found {}", found));
@@ -170,14 +170,14 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   std::string field_;
   StoredTensor* entry_ = nullptr;
   std::vector<std::int64_t> offsets_;
-  std::vector<std::int64_t>* list_ = nullptr;  // that numbers are for
+  std::vector<std::int64_t>* list_ = nullptr;  // destination of numbers
   unsigned fields_ = 0;
   int depth_ = 0;
   bool in_metadata_ = false;
   bool had_metadata_ = false;
 };
 
-// One after another they fill the data.
+// Checks that the tensors are contiguous and cover the data.
 void judge_places(const StoredTensors& tensors, std::int64_t data_bytes, const std::string& place) {
   std::vector<const StoredTensors::value_type*> in_order;
   in_order.reserve(tensors.size());

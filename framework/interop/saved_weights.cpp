@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// The folders of what a checkpoint has beside weights.
+// Prefixes of checkpoint tensors that are not weights.
 constexpr std::array<std::string_view, 3> no_weights = {"optimizer/", "mems/", "data/"};
 constexpr std::string_view weight_of = "/weight";
 

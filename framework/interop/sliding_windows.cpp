@@ -17,7 +17,7 @@ constexpr const char* local_here = "sliding_window";
 
 constexpr std::int64_t most_window = std::int64_t{1} << 40;
 
-// The shortest list that, repeated as far as there are layers, is this one.
+// Returns the shortest list whose repetition equals this one.
 std::vector<std::string> period(const std::vector<std::string>& kinds) {
   const auto count = kinds.size();
   for (std::size_t length = 1; length < count; ++length) {

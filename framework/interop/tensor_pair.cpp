@@ -6,16 +6,15 @@
 namespace longspan {
 namespace {
 
-// Rows of the ones before it.
+// Returns the number of rows before tensor `index`.
 std::int64_t rows_before(const std::vector<Shape>& here, std::size_t index) {
   std::int64_t rows = 0;
   for (std::size_t i = 0; i < index; ++i) rows += here[i][0];
   return rows;
 }
 
-// Calls f(offset there, offset of the part, elements in a row of both) so that copies of those
-// elements are the whole part. A transposed matrix is gone through in small squares, of which each
-// copy is one element.
+// Calls f(offset there, offset in the part, contiguous elements) for copies that cover the part. A
+// transposed matrix is traversed in small tiles, one element per copy.
 template <typename F>
 void for_each_piece(const TensorPair& pair,
                     const std::vector<Shape>& here,

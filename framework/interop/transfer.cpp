@@ -82,7 +82,7 @@ void ImportedWeights::find_stand_ins(const ModelValues& values) {
   }
 }
 
-// Each weight of the model has one source, but for what a body is without.
+// Checks that each weight has one source, except the output head of a bare backbone.
 void ImportedWeights::judge_all(const std::vector<StateTensor>& weights) {
   std::set<std::string> known;
   for (const Source& source : sources_)
@@ -230,7 +230,7 @@ void export_weights(const Checkpoint& checkpoint,
   std::erase_if(pairs, [&](const TensorPair& pair) {
     return pair.optional && !checkpoint.has(pair.longspan_names.front());
   });
-  // A body's are those of a model that is nothing else.
+  // A bare backbone has no name prefix.
   if (architecture.is_headless)
     for (TensorPair& pair : pairs)
       if (pair.hf_name.starts_with(architecture.prefix))

@@ -14,10 +14,10 @@ namespace {
 
 constexpr const char* type = "vit";
 
-// What is read from the body.
+// Head on top of the backbone.
 enum class Head : std::uint8_t { classes, none };
 
-// "image_size" and the like, which may be two numbers: height and width.
+// Reads "image_size" and similar keys, which may be two numbers: height and width.
 std::pair<std::int64_t, std::int64_t> read_size(const ModelConfig& config, const std::string& key) {
   if (!config.is_list(key)) {
     const std::int64_t side = config.integer(key, 1, 1 << 14);
@@ -33,7 +33,7 @@ std::pair<std::int64_t, std::int64_t> read_size(const ModelConfig& config, const
   return {static_cast<std::int64_t>(sides[0]), static_cast<std::int64_t>(sides[1])};
 }
 
-// A number of each channel, or one.
+// Reads one number per channel, or a common one.
 std::vector<double> read_each(const ModelConfig& config,
                               const std::string& key,
                               std::int64_t channels) {
@@ -47,8 +47,8 @@ std::vector<double> read_each(const ModelConfig& config,
   return each;
 }
 
-// Images are read as they are, of the model's size: how others are brought to it changes nothing
-// of them.
+// Images must have the model's size and are not preprocessed. Resizing settings therefore have no
+// effect.
 void refuse_other_pixels(const ModelConfig& pixels) {
   constexpr const char* as_they_are = "images are read unchanged";
   for (const char* const key : {"do_center_crop", "do_pad", "do_flip_channel_order"})
@@ -63,7 +63,7 @@ void refuse_other_pixels(const ModelConfig& pixels) {
                       "image_mean",
                       "image_std",
                       "rescale_factor"});
-  // Where from, and how what reads images returns them.
+  // Provenance, and the output format of the image processor.
   pixels.ignore_keys({"image_processor_type",
                       "feature_extractor_type",
                       "processor_class",
@@ -76,7 +76,7 @@ void refuse_other_pixels(const ModelConfig& pixels) {
                       "disable_grouping"});
 }
 
-// What becomes of pixels, from 0 to 255.
+// Reads the pixel transformation, for values 0 to 255.
 void read_pixels(const ModelConfig& config, std::int64_t channels, ImportedConfig& meaning) {
   std::vector<double> mean = {0.5}, deviation = {0.5};
   const std::filesystem::path path =
@@ -130,7 +130,7 @@ void read_image(const ModelConfig& config, ImportedConfig& meaning) {
 ImportedConfig read(Head head, const ModelConfig& config) {
   config.pass_over_common();
   config.require_encoder_alone();
-  // Of a head that predicts pixels.
+  // Setting of a pixel prediction head.
   config.ignore_keys({"encoder_stride"});
   ImportedConfig meaning = {.settings = read_encoder_keys(config, 0)};
   const ModelSettings own = {
@@ -142,7 +142,7 @@ ImportedConfig read(Head head, const ModelConfig& config) {
        config.flag("qkv_bias", true) ? "[query, key, value, out]" : "[out]"},
   };
   meaning.settings.insert(meaning.settings.end(), own.begin(), own.end());
-  // Of a pooler, which a head of classes does not have.
+  // Settings of a pooler, which a classification head lacks.
   if (head == Head::none) {
     const std::int64_t width = config.integer("hidden_size", 1, INT64_MAX);
     if (config.has("pooler_output_size") &&
@@ -160,7 +160,7 @@ ImportedConfig read(Head head, const ModelConfig& config) {
   return meaning;
 }
 
-// 0 where there are no images.
+// Returns 0 without images.
 std::int64_t of_image(const ModelValues& values, const std::string& key) {
   return values.all().contains(key) ? values.integer(key) : 0;
 }

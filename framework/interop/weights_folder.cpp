@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Weights in a format that is not read, for the message.
+// Returns unsupported weight files, for messages.
 std::string other_weights(const fs::path& folder) {
   for (const char* name : {"pytorch_model.bin",
                            "pytorch_model.bin.index.json",
@@ -27,7 +27,7 @@ std::string other_weights(const fs::path& folder) {
   return "";
 }
 
-// Of a file of the folder, as a message can show it.
+// Returns whether text is a printable file name within the directory.
 bool is_file_name(const std::string& text) {
   const auto breaks_a_line = [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -37,7 +37,7 @@ bool is_file_name(const std::string& text) {
          text.find('/') == std::string::npos && std::ranges::none_of(text, breaks_a_line);
 }
 
-// {"metadata": ..., "weight_map": {tensor: file}}: of it the second. Nothing else is kept.
+// SAX handler of {"metadata": ..., "weight_map": {tensor: file}} that stores only the map.
 class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit IndexEvents(const std::string& place) : place_(place) {}
@@ -93,7 +93,7 @@ class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  // Which is passed over in what is not the map.
+  // Ignores values outside of the map.
   bool value(const char* found) const {
     if (depth_ == 0) throw DataError("{}: expected an object, found {}", place_, found);
     if (in_map_)

@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// Checks what both kernels share; the vectors are [rows] in the accumulator dtype.
+// Checks shared by both kernels; the vectors are [rows] in the accumulator dtype.
 void require_logits(const char* kernel,
                     const Tensor& logits,
                     const Tensor& targets,

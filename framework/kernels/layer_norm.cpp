@@ -22,7 +22,7 @@ void require_vector(const char* kernel,
           vector.shape().to_string());
 }
 
-// `narrows`: of f32, 16 bits will do too.
+// `narrows`: an f32 tensor may be replaced by one of 16 bits.
 void require_like(
     const char* kernel, const char* name, const Tensor& y, const Tensor& x, bool narrows = false) {
   const bool narrower =

@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// [batch, time, positions], of a dtype that sums are made in.
+// Returns the shape [batch, time, positions] of an f32 or f64 tensor.
 const Shape& shape_of(const char* kernel, const Tensor& attention) {
   require(attention.defined() && attention.shape().dimensions() == 3 &&
               is_floating(attention.dtype()) &&

@@ -31,7 +31,7 @@ class Classes : public OutputHead {
     const std::int64_t rows = label.elements();
     const Range own = rows_with_losses(mesh_, rows);
     std::vector<std::int64_t> labels(static_cast<std::size_t>(rows), ignored_target);
-    // A label that training lacks has no loss.
+    // A label that is absent from training has no loss.
     if (!label.device().state().is_meta())
       for (std::int64_t row = own.begin; row < own.end; ++row)
         if (const std::int64_t id = label.data<std::int64_t>()[row]; id < part_.total)
@@ -66,7 +66,7 @@ class Classes : public OutputHead {
                    const ForwardContext& pass) const {
     Variable vectors = pool_(states.hidden, states.time, field_of(reading.fields, "length"));
     if (layer_) {
-      // All ranks have all vectors: their one position is no rank's own.
+      // The pooled vectors are replicated, so the time is not sharded here.
       ForwardContext whole = pass.child("class_layer");
       whole.time = {};
       vectors = drop(tanh((*layer_)(vectors)), dropout_, whole);

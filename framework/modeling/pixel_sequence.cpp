@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// Of both layouts: the places of values by position, and the positions at which blocks begin.
+// Raster index by position, and the first position of each block.
 struct Order {
   std::vector<std::int64_t> places;
   std::vector<std::int64_t> begins;

@@ -1,4 +1,4 @@
-// What a policy and its values are taught by (PPO, Schulman et al. 2017, equations 7 and 9).
+// PPO loss options (Schulman et al. 2017, equations 7 and 9).
 #pragma once
 
 #include "framework/options/options.h"
@@ -6,9 +6,9 @@
 namespace longspan {
 
 struct PolicyOptions {
-  double clip = 0.2;             // of the ratio to what the probability of an action was
-  double value_weight = 0.5;     // of the loss of the values
-  double entropy_weight = 0.01;  // that the policy is rewarded with
+  double clip = 0.2;             // of the ratio of new to old action probability
+  double value_weight = 0.5;     // of the value loss
+  double entropy_weight = 0.01;  // of the entropy bonus
 };
 
 inline void declare(OptionTable& table, PolicyOptions& options) {

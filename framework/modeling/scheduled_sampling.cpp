@@ -21,7 +21,7 @@ std::vector<double> soft(std::span<const double> x) {
   return result;
 }
 
-// The projection of x onto the simplex (Martins & Astudillo 2016, algorithm 1).
+// Returns the projection of x onto the simplex (Martins & Astudillo 2016, algorithm 1).
 std::vector<double> sparse(std::span<const double> x) {
   std::vector<double> sorted(x.begin(), x.end());
   std::ranges::sort(sorted, std::greater());
@@ -36,7 +36,7 @@ std::vector<double> sparse(std::span<const double> x) {
   return result;
 }
 
-// Of equal ones the first.
+// Ties resolve to the first.
 std::int64_t best_of(std::span<const double> x) { return std::ranges::max_element(x) - x.begin(); }
 
 std::int64_t drawn(std::span<const double> weights, double uniform) {
@@ -53,7 +53,7 @@ double open_uniform(const Random& random, std::uint64_t element) {
   return (static_cast<double>(random.word(element)) + 0.5) * 0x1p-32;
 }
 
-// The scores of this rank's positions, whole.
+// The unsharded scores of this rank's positions.
 class Scored {
  public:
   Scored(const Tensor& scores, const ShardRange& part, const ProcessMesh& mesh)
@@ -74,7 +74,7 @@ class Scored {
   Tensor scores_;
 };
 
-// One time that the model is asked.
+// One sampling pass.
 class Round {
  public:
   Round(const ScheduledSampling& options,
@@ -89,7 +89,7 @@ class Round {
         rows_(reading.rows()),
         time_(reading.time()) {}
 
-  // After `before`; its first `fixed` positions stay what they are.
+  // Mixes predictions into `before`; its first `fixed` positions are unchanged.
   ModelInput mixed(const ModelInput& before,
                    const Tensor& gold,
                    std::int64_t fixed,
@@ -104,7 +104,7 @@ class Round {
     ModelInput after = before;
     Tensor& tokens = after.fields["tokens"];
     tokens = tokens.clone(MemoryTag::workspace);
-    // Where the guesses go, and of which row of the scores they are; -1: the true word.
+    // The score row of each predicted position; -1: gold token.
     const std::vector<std::int64_t> sources = chosen(tokens, gold, fixed, share);
     if (is_a_word(options_.guess))
       put_words(scored, sources, tokens);
@@ -118,13 +118,13 @@ class Round {
     return static_cast<std::uint64_t>((pass_.first_stream + row) * time_ + t);
   }
 
-  // [rows * time]: by a coin, which row of this rank's scores is read at a position; -1: none, -2:
-  // another rank's. Writes what else is read there: the true word, or -1 for what is guessed.
+  // Returns [rows * time]: the row of this rank's scores that a position samples from; -1: none,
+  // -2: another rank's. Writes the remaining tokens: the gold token, or -1 for a prediction.
   std::vector<std::int64_t> chosen(const Tensor& tokens,
                                    const Tensor& gold,
                                    std::int64_t fixed,
                                    double share) const {
-    // The scores of each position.
+    // Score index of each position.
     const Ranges positions = shard_sequence(mesh_, time_).inside();
     std::vector<std::int64_t> place(static_cast<std::size_t>(time_), -1);
     for (std::int64_t i = 0; const Range& range : positions)
@@ -139,7 +139,7 @@ class Round {
         const bool is_gold = open_uniform(coin, element(row, t)) < share;
         tokens.data<std::int64_t>()[at] = is_gold ? gold.data<std::int64_t>()[at] : -1;
         if (is_gold) continue;
-        // What was said for the position before.
+        // The prediction for a position is made at the previous one.
         const std::int64_t here = place[static_cast<std::size_t>(t - 1)];
         sources[static_cast<std::size_t>(at)] = here < 0 ? -2 : row * held + here;
       }
@@ -181,7 +181,7 @@ class Round {
     return prediction_weights(options_.guess, options_.temperature, scores, noise);
   }
 
-  // [rows, time, width], zeros where no guess is.
+  // [rows, time, width], zeros at positions without a prediction.
   Tensor mixtures(const Scored& scored, const std::vector<std::int64_t>& sources) const {
     const Parameters& parameters = model_.parameters();
     const ShardRange& part = model_.readout().part();
@@ -285,7 +285,7 @@ ModelInput mix_in_predictions(const ScheduledSampling& options,
                               const ForwardContext& pass) {
   const double share = options.gold_share(pass.step);
   const Tensor gold = field_of(reading.fields, "tokens");
-  // Without a guess nothing is asked, but for plans.
+  // Without predictions no pass is needed, except for memory plans.
   if (share >= 1 && !gold.device().state().is_meta()) return reading;
   const NoGradGuard unrecorded;
   std::int64_t rounds = 1;
@@ -300,7 +300,7 @@ ModelInput mix_in_predictions(const ScheduledSampling& options,
 
 namespace {
 
-// The keys that some methods and schedules read and others do not.
+// Warns about keys that the selected method or schedule does not read.
 void warn_of_unread(OptionTable& table, const ScheduledSampling& options) {
   const auto is_off = [&options] { return options.mixing == ScheduledSamplingMethod::none; };
   const auto unless = [&](const char* key, const char* reason, const auto& reads) {

@@ -16,7 +16,7 @@ bool has_any(std::string_view name, const std::vector<std::string>& parts) {
                              [&](const std::string& part) { return matches_name(name, part); });
 }
 
-// "layers/*/attention/query" of all its layers: each kind once.
+// Returns each layer pattern once: "layers/*/attention/query" for that matrix in all layers.
 std::vector<std::string> kinds_of(const std::vector<std::string>& names) {
   std::vector<std::string> kinds;
   for (const std::string& name : names) {

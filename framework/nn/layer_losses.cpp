@@ -18,7 +18,7 @@ Variable collect_layer_loss(const Variable& x,
                             const ForwardContext& pass) {
   if (!pass.layer_losses) return x;
   const Tensor& value = x.value();
-  // A recomputation finds it decided, and adds nothing.
+  // A recomputation finds the cached decision and adds nothing.
   pass.child(name).decide([&] {
     const Tensor total = Tensor::empty({1}, accumulator_of(value.dtype()), value.device());
     on(value.device(), [&](auto backend) { sum(backend, value, factor, total); });

@@ -7,7 +7,8 @@
 namespace longspan {
 namespace {
 
-// The pass for some of the rows inside a split region: they are dropped as in the whole.
+// Returns the context for a chunk of rows inside a split region. Dropout is equal to that of the
+// full activation.
 ForwardContext of_piece(ForwardContext pass, const RowChunk& piece, std::int64_t time) {
   if (pass.active_rows) {
     const Tensor placed =
@@ -22,7 +23,7 @@ ForwardContext of_piece(ForwardContext pass, const RowChunk& piece, std::int64_t
   return pass;
 }
 
-// Where an activation [batch, time, width] lies in that of all ranks.
+// Returns the placement of an activation [batch, time, width] in that of all ranks.
 ShardPlacement placement_of(const Shape& shape,
                             const ForwardContext& pass,
                             const std::optional<ShardRange>& part) {
@@ -36,7 +37,7 @@ ShardPlacement placement_of(const Shape& shape,
           .middle_ranges = rows};
 }
 
-// What writes to the hidden layer.
+// Creates a linear layer into the hidden layer.
 Linear inward(const Scope& scope, const FeedForward::Options& options) {
   return Linear(scope,
                 {.in = options.width,
@@ -46,7 +47,7 @@ Linear inward(const Scope& scope, const FeedForward::Options& options) {
                  .initial = options.initial});
 }
 
-// Of a weight [out, in].
+// Returns the split axis of a weight [out, in].
 int split_axis_of(ParallelMode split) {
   return split == ParallelMode::none ? -1 : (split == ParallelMode::rows ? 1 : 0);
 }
@@ -244,7 +245,7 @@ Variable FeedForward::share(const Variable& x, const ForwardContext& pass, bool 
   return feed_forward(x, {in_.weight(), in_.bias(), out_.weight(), out_.bias()}, hidden, unread);
 }
 
-// The same product by product, each with its adapter.
+// Unfused variant: separate products, each with its adapter.
 Variable FeedForward::adapted_share(const Variable& x,
                                     const ForwardContext& pass,
                                     const Hidden& hidden) const {

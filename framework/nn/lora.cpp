@@ -32,7 +32,7 @@ LoraAdapter::LoraAdapter(const Scope& scope, std::int64_t out, std::int64_t in, 
       inside_(split_axis >= 0) {
   const std::int64_t rank = rank_of(scope, out, in);
   const Scope place = scope.child("adapter");
-  // As the initial weights of torch.nn.Linear, which PEFT takes.
+  // As the initialization of torch.nn.Linear, which PEFT uses.
   const Initializer initial = Initializer::uniform(1 / std::sqrt(static_cast<double>(in)));
   down_ = place.adapter("down", {rank, in}, initial, split_axis == 1 ? 1 : -1, inside_);
   up_ =

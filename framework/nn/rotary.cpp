@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// The frequencies before anything is done to them, of n features.
+// Returns the unscaled frequencies of n features.
 std::vector<double> frequencies_of(double base, std::int64_t n) {
   std::vector<double> result;
   for (std::int64_t i = 0; i < n; i += 2)
@@ -17,7 +17,7 @@ std::vector<double> frequencies_of(double base, std::int64_t n) {
   return result;
 }
 
-// NTK-aware: as if sequences were `factor` times as long.
+// NTK-aware scaling: the base for sequences `factor` times as long.
 double stretched_base(double base, double factor, std::int64_t n) {
   const auto features = static_cast<double>(n);
   return base * std::pow(factor, features / (features - 2));
@@ -27,7 +27,8 @@ double original_of(const RotaryOptions& options) {
   return static_cast<double>(options.original.value_or(0));
 }
 
-// Each frequency, and the same divided by the factor: `kept` says how much of the former.
+// Interpolates between each frequency and the frequency divided by `factor`. `kept`: weight of the
+// former.
 template <typename Kept>
 std::vector<double> blended(std::vector<double> frequencies, double factor, const Kept& kept) {
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
@@ -37,8 +38,8 @@ std::vector<double> blended(std::vector<double> frequencies, double factor, cons
   return frequencies;
 }
 
-// Pairs between those that turn beta_fast times and beta_slow times in the original length are on
-// the ramp, whose ends are whole pairs.
+// The ramp covers the pairs with beta_fast to beta_slow rotations in the original length. Its ends
+// are rounded to whole pairs.
 std::vector<double> yarn_frequencies(const RotaryOptions& options, std::int64_t n) {
   const auto features = static_cast<double>(n);
   const auto pair_of = [&](double turns) {
@@ -193,7 +194,7 @@ Tensor Rotary::table(const Ranges& positions, std::int64_t length) const {
                                     device_);
     made_->factor = angles.factor;
   }
-  made_->table = {};  // goes first
+  made_->table = {};  // frees memory before more is allocated
   const Tensor table = Tensor::empty({pluralize(positions), 2 * made_->frequencies.elements()},
                                      dtype_,
                                      device_,

@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// Parameters that no gradient has reached count as having zeros.
+// Parameters without a gradient count as zero gradients.
 void complete_gradients(const Parameters& parameters) {
   for (const auto& parameter : parameters.trained())
     if (parameter->gradient.defined() && !parameter->variable.gradient().defined())
@@ -62,7 +62,7 @@ void Optimizer::restore(const Scalars& scalars) {
 
 void Optimizer::check_compatible(const Checkpoint& checkpoint) const {
   const std::string keeps = rule_->state_signature();
-  // Of an older checkpoint it is not known.
+  // Older checkpoints lack the signature.
   const auto found = checkpoint.scalars().get_or<std::string>("optimizer/state_signature", keeps);
   if (found != keeps)
     throw ConfigurationError(

@@ -9,7 +9,7 @@ namespace {
 
 const std::string section = "training.optimizer.";
 
-// Whether a kind reads the key, which `reads` says by its name or by "kind.*".
+// Returns whether an optimizer type reads the key; `reads` lists its name or "kind.*".
 bool reads(const OptimizerKindEntry& entry, std::string_view key) {
   return std::ranges::any_of(entry.reads, [&](const std::string& read) {
     return read.ends_with('*') ? key.starts_with(read.substr(0, read.size() - 1)) : key == read;

@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-// What is wrong with the keys of the loss scale; nothing where they are as they should be.
+// Returns why the loss scale keys are invalid; empty if they are valid.
 std::string problem_of(const PrecisionOptions& options) {
   const LossScaleOptions& given = options.loss_scale;
   const LossScaleOptions standard;

@@ -10,10 +10,10 @@
 namespace longspan {
 namespace {
 
-// What is longer names nothing, and takes long to compare.
+// Longer words match nothing and are slow to compare.
 constexpr std::size_t longest_name = 200;
 
-// One line a key. A name with a dot is that of a key in a section: "norm.eps".
+// One line per key. A name with a dot denotes a key in a section: "norm.eps".
 constexpr FieldName names_of_keys[] = {
     {"output_dir out_dir save_dir logdir", "run.output_dir"},
     {"random_seed manual_seed", "run.seed"},
@@ -356,10 +356,32 @@ constexpr FieldName names_of_options[] = {
     {"segment seq_len block_size context_length", "--seq-length"},
     {"memory", "--mem-len"},
     {"memory", "--memory-per-rank"},
+    {"flops", "--flops-per-rank"},
+    {"bandwidth", "--bandwidth-per-rank"},
+    {"machine", "--machine-profile"},
     {"torch_dtype precision", "--dtype"},
     {"random_seed manual_seed", "--seed"},
     {"dataset file", "--data"},
     {"shard", "--max-shard-size"},
+    {"base base_model_name_or_path", "--base-model"},
+    {"adapters", "--adapter-only"},
+    {"part", "--shard-mib"},
+    {"score", "--merge-score"},
+    {"ties", "--tie-break"},
+    {"iterations iter_decode_max_iter", "--max-iterations"},
+    {"longest_beyond max_len_b", "--max-extra-length"},
+    {"images", "--image-sheet"},
+    {"complete", "--inpaint"},
+    {"by_position", "--loss-by-position"},
+    {"needles", "--needle-in-haystack"},
+    {"depths", "--num-depths"},
+    {"recompute_context window", "--sliding-window"},
+    {"profile", "--profile-steps"},
+    {"watch", "--serve"},
+    {"replace force", "--overwrite"},
+    {"configuration", "--config"},
+    {"into", "--output-dir"},
+    {"new", "--template"},
 };
 
 std::string_view leaf_of(std::string_view key) { return key.substr(key.rfind('.') + 1); }
@@ -367,7 +389,7 @@ std::string_view section_of(std::string_view key) { return key.substr(0, key.fin
 
 char small(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-// Small letters, underscores for hyphens, none at the beginning.
+// Normalizes to lowercase, with underscores for hyphens and without leading ones.
 std::string normal(std::string_view text) {
   std::string result;
   for (const char c : text)
@@ -409,8 +431,8 @@ bool is_among(std::string_view key, std::span<const std::string> keys) {
 
 std::string meant(std::string_view key) { return fmt::format("; did you mean \"{}\"?", key); }
 
-// The entry that `written` matches so at least, of those for a key among `keys` or for none: the
-// best, of several that of the same section, else the first.
+// Returns the best entry, among those for `keys` or without a key, that matches `written` at least
+// as well as required. Ties prefer the section of `written`, then the first entry.
 const FieldName* entry_named(std::string_view written,
                              std::span<const std::string> keys,
                              NameMatch least) {
@@ -418,7 +440,7 @@ const FieldName* entry_named(std::string_view written,
   std::pair<NameMatch, bool> best_match = {NameMatch::none, false};
   for (const FieldName& entry : field_names()) {
     if (!entry.value.empty() || (!entry.key.empty() && !is_among(entry.key, keys))) continue;
-    if (!entry.note.empty() && !entry.key.empty()) continue;  // of a value
+    if (!entry.note.empty() && !entry.key.empty()) continue;  // the note concerns a value
     const std::pair found = {match(written, entry), section_of(entry.key) == section_of(written)};
     if (found.first < least || found <= best_match) continue;
     best_match = found;
@@ -431,8 +453,8 @@ std::string hint_of(const FieldName& entry) {
   return entry.note.empty() ? meant(entry.key) : fmt::format("; {}", entry.note);
 }
 
-// The key with that last part: of several the one in the section of `written`, of these the
-// shallowest, of these the first. "" where there is none.
+// Returns the key with that last component, or "". Ties prefer the section of `written`, then the
+// shallowest, then the first key.
 std::string key_of_leaf(std::string_view leaf,
                         std::string_view written,
                         std::span<const std::string> keys) {
@@ -445,7 +467,7 @@ std::string key_of_leaf(std::string_view leaf,
   return best == nullptr ? "" : *best;
 }
 
-// Whether a name of several parts, such as "norm.eps", ends `written`.
+// Returns whether `written` ends with a dotted name, such as "norm.eps".
 bool has_dotted_name(std::string_view written) {
   const std::string normal_word = normal(written);
   for (const FieldName& entry : field_names())
@@ -456,7 +478,7 @@ bool has_dotted_name(std::string_view written) {
   return false;
 }
 
-// The key of the same section, at all depths, whose last part is near to that of `written`.
+// Returns the key of the same section whose last component is similar to that of `written`.
 std::string near_sibling(std::string_view written, std::span<const std::string> keys) {
   const std::string_view parent = written.substr(0, written.size() - leaf_of(written).size());
   std::vector<std::string> leaves;
@@ -467,16 +489,16 @@ std::string near_sibling(std::string_view written, std::span<const std::string> 
   return near.empty() ? "" : fmt::format("{}{}", parent, near);
 }
 
-// The key whose last part is near to that of `written`; "" where none is.
+// Returns the key whose last component is similar to that of `written`, or "".
 std::string key_of_near_leaf(std::string_view written, std::span<const std::string> keys) {
-  constexpr std::size_t shortest = 6;  // of less, too much is near
+  constexpr std::size_t shortest = 6;  // shorter names are similar to too many keys
   const std::string_view leaf = leaf_of(written);
   if (leaf.size() < shortest) return "";
   std::vector<std::string> leaves;
   for (const std::string& key : keys) leaves.emplace_back(leaf_of(key));
   if (const std::string near = closest_match(leaf, leaves); !near.empty())
     return key_of_leaf(near, written, keys);
-  // A name of the field that was misspelt.
+  // A misspelled name of the field.
   std::vector<std::string> names;
   std::vector<std::string_view> targets;
   for (const FieldName& entry : field_names()) {

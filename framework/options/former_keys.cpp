@@ -12,7 +12,7 @@ namespace {
 struct FormerKey {
   std::string_view former;
   std::string_view key;
-  std::string_view note = {};  // where values mean something else now
+  std::string_view note = {};  // where the meaning of values has changed
 };
 constexpr FormerKey former_keys[] = {
     {"checkpoint.background", "checkpoint.async_save"},

@@ -1,4 +1,4 @@
-// How variables of each type are read and written as text.
+// Parsing and formatting of variables of each type.
 #include <algorithm>
 #include <cmath>
 #include <concepts>
@@ -28,7 +28,7 @@ std::optional<std::string> judge_choice(const std::string& text, const Constrain
   return "";
 }
 
-// For each type: its name, one value as text, and one scalar as a value.
+// For each type: its name, formatting of a value, and parsing of a scalar.
 template <typename T>
 struct Word;
 
@@ -206,7 +206,7 @@ class ListValue : public OptionBinding {
   std::vector<T>& values_;
 };
 
-// Paths, each with a weight where it is written {path: a.txt, weight: 2}.
+// Paths, each with an optional weight: {path: a.txt, weight: 2}.
 class PathListValue : public OptionBinding {
  public:
   explicit PathListValue(PathList& value) : value_(value) {}
@@ -215,7 +215,7 @@ class PathListValue : public OptionBinding {
   std::string type_with_article() const override {
     return "a path, or a list of paths or of {path: PATH, weight: NUMBER}";
   }
-  // A list is already as it would be written.
+  // A list's text is already in written form.
   std::string text() const override { return value_.is_one() ? yaml_word(value_) : value_.text(); }
   std::optional<std::string> take(const std::vector<ListItem>& scalars,
                                   const Constraint& rule) override {

@@ -1,4 +1,4 @@
-// The whole table as text: the resolved configuration, the help and the reference page.
+// The option table as text: the resolved configuration, the help and the reference page.
 #include <algorithm>
 
 #include "framework/core/decimal.h"
@@ -18,7 +18,7 @@ std::vector<std::string_view> split_key(std::string_view key) {
   return parts;
 }
 
-// A file's name may hold anything; a comment must stay on its line.
+// A file name may contain newlines; a comment must stay on one line.
 std::string on_one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '?');
@@ -27,7 +27,7 @@ std::string on_one_line(std::string text) {
 
 std::string details(const OptionDescription& option) {
   std::string text = option.type;
-  // A choice's type goes without saying.
+  // The type of a choice is omitted as self-evident.
   if (!option.allowed.empty()) {
     text = option.type == "string" && option.allowed != "not empty"
                ? option.allowed
@@ -76,7 +76,7 @@ std::string allowed_text(const Constraint& rule, bool is_list) {
 std::string OptionTable::resolved() const {
   constexpr std::size_t comment_column = 44;
   std::string yaml;
-  std::vector<std::string_view> open;  // the sections that the last line stands in
+  std::vector<std::string_view> open;  // sections that contain the last line
   const std::vector<OptionValue> all = values();
   for (const OptionValue& value : all) {
     const auto path = split_key(value.key);

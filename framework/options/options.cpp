@@ -42,7 +42,7 @@ std::string allowed_sentence(const OptionBinding& binding, const Constraint& rul
                          : fmt::format("{}, {}", binding.type_with_article(), allowed);
 }
 
-// Whether the sentence's first word is the key.
+// Returns whether the message's first word is the key.
 bool begins_with(const std::string& sentence, const std::string& key) {
   const std::size_t end = sentence.find_first_of(" :");
   return sentence.substr(0, end) == key;
@@ -211,7 +211,7 @@ void OptionTable::refuse_value(Entry& entry,
 void OptionTable::refuse_unknown(const Assignment& assignment) {
   const std::string& key = assignment.key;
   if (is_section(key)) {
-    // A section whose keys are all commented out says nothing, and does no harm.
+    // A section whose keys are all commented out is accepted.
     if (assignment.kind == Assignment::Kind::nothing) return;
     if (assignment.kind == Assignment::Kind::section) return;
     const std::string key_below = meant_below(key, assignment);
@@ -241,13 +241,13 @@ void OptionTable::refuse_unknown(const Assignment& assignment) {
                                        field_hint(key, keys)),
                            parent->key});
   }
-  // To look for a near word takes long, and the sentences of more than these are not told.
+  // The search for a similar key is slow, and errors beyond this number are not reported.
   const std::string near = ++unknown_keys_ > most_told ? "" : suggestion(key);
   add_diagnostic({assignment.mark, fmt::format("{}: unknown key{}", shown(key), near), key, true});
 }
 
-// The key of a section that a value was meant for which the section itself was given; "" where none
-// is known.
+// Returns the key of the section that a value given for the section itself was probably meant for;
+// "" if unknown.
 std::string OptionTable::meant_below(const std::string& section,
                                      const Assignment& assignment) const {
   const std::string prefix = section + ".";
@@ -278,14 +278,14 @@ std::string OptionTable::suggestion(std::string_view key) const {
   const std::string_view section = key.substr(0, key.find('.'));
   if (!is_section(section))
     return fmt::format("; use one of the sections {}", fmt::join(sections, ", "));
-  std::vector<std::string_view> neighbours;  // keys and sections right below it
+  std::vector<std::string_view> neighbours;  // direct child keys and sections
   for (const std::string_view candidate : keys) {
     if (!candidate.starts_with(fmt::format("{}.", section))) continue;
     const std::string_view rest_of_key = candidate.substr(section.size() + 1);
     const std::string_view child = rest_of_key.substr(0, rest_of_key.find('.'));
     if (std::ranges::find(neighbours, child) == neighbours.end()) neighbours.push_back(child);
   }
-  constexpr std::size_t most = 20;  // a sentence that one reads
+  constexpr std::size_t most = 20;  // bounds the length of the message
   std::string rest;
   if (neighbours.size() > most) {
     rest = fmt::format(
@@ -300,7 +300,7 @@ void OptionTable::add_diagnostic(Diagnostic complaint) {
   complaints_.push_back(std::move(complaint));
 }
 
-// Where it is said that a key is missing.
+// The location at which missing keys are reported.
 SourceLocation OptionTable::beside_all() const {
   return SourceLocation{file_.empty() ? "configuration" : file_};
 }
@@ -354,7 +354,7 @@ std::vector<std::string> OptionTable::warnings() const {
 }
 
 std::vector<const OptionTable::Entry*> OptionTable::by_section() const {
-  // Each section stands where its first key was added, at every depth.
+  // Each section is placed at its first key, at every depth.
   std::map<std::string, std::size_t, std::less<>> first;
   const auto for_each_prefix = [](const std::string& key, auto&& f) {
     for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1)) {

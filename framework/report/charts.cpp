@@ -20,7 +20,7 @@ struct Known {
   double factor = 1;
 };
 
-// In the order of the page.
+// In page order.
 constexpr std::array known_columns = {
     Known{"loss", "Loss", "nats"},
     Known{"learning_rate", "Learning rate", ""},
@@ -46,7 +46,7 @@ constexpr std::array known_columns = {
     Known{"decoder_act_steps_max", "Decoder ponder steps (maximum)", "ponder steps"},
 };
 
-// What is drawn into the chart of another column, dashed.
+// A column drawn dashed in another column's chart.
 struct Companion {
   std::string_view column;
   std::string_view dashed;
@@ -60,7 +60,7 @@ constexpr std::array companions = {
     Companion{"decoder_act_steps_mean", "decoder_act_steps_max", "dashed: maximum"},
 };
 
-// Units of validations' figures; those of classes and files are named after them ("f1/PERSON",
+// Units of validation metrics; per-class and per-file metrics are named after them ("f1/PERSON",
 // "loss:FILE").
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> units = {{
     {"loss", "nats"},
@@ -82,7 +82,7 @@ std::string_view unit_of_figure(std::string_view name) {
   return is_percent ? "percent" : "";
 }
 
-// "ponder_steps_mean" -> "ponder steps mean".
+// Maps "ponder_steps_mean" to "ponder steps mean".
 std::string in_words(std::string_view name) {
   std::string words(name);
   std::ranges::replace(words, '_', ' ');
@@ -95,16 +95,16 @@ const Known* known(std::string_view name) {
   return found == known_columns.end() ? nullptr : found;
 }
 
-// What a time is divided into has no chart of its own.
+// The phases of a step share one chart.
 bool is_part_of_step(std::string_view name) {
   return name.ends_with("_seconds") && name != "step_seconds" && known(name) != nullptr;
 }
 
-// Where a column's chart stands: known ones first, validations, other losses, the rest.
+// Sort key of a column's chart: known ones first, validations, other losses, the rest.
 std::size_t rank_of(std::string_view name) {
   if (const Known* one = known(name)) {
     const auto place = static_cast<std::size_t>(one - known_columns.data());
-    return place == 0 ? 0 : 2 + place;  // validations come after the loss
+    return place == 0 ? 0 : 2 + place;  // validation charts come after the loss
   }
   if (name.starts_with(validation)) return 1;
   if (name.starts_with("loss_")) return 2;
@@ -119,7 +119,7 @@ Chart chart_of(const std::string& column) {
           .columns = {column}};
 }
 
-// Of each step, from the bottom to the top.
+// The phases of each step, stacked from bottom to top.
 std::optional<Chart> division_of(std::span<const std::string> columns) {
   Chart chart = {.title = "Step time by phase", .unit = "seconds", .columns = {}};
   chart.is_stacked = true;

@@ -74,7 +74,7 @@ void DownsampledSeries::thin_to(std::size_t most_buckets) {
 
 void DownsampledSeries::widen() {
   width_ *= 2;
-  std::vector<std::size_t> place(buckets_.size());  // of each bucket among the wider ones
+  std::vector<std::size_t> place(buckets_.size());  // index of each bucket among the wider ones
   std::vector<Bucket> wider;
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     if (wider.empty() || wider.back().step / width_ != buckets_[i].step / width_)

@@ -22,8 +22,8 @@ namespace {
 
 constexpr const char* own_machine = "127.0.0.1";
 constexpr int most_header_bytes = 8192;
-constexpr int most_body_bytes = 4096;  // of requests that are refused
-constexpr int most_seconds = 20;       // that one who asks may be silent
+constexpr int most_body_bytes = 4096;  // of refused requests
+constexpr int most_seconds = 20;       // idle timeout of a connection
 
 template <auto release>
 struct Releaser {
@@ -44,7 +44,7 @@ std::string random_word() {
   return word;
 }
 
-// In a time that does not tell where they differ.
+// Compares in constant time, to prevent timing attacks.
 bool is_same(std::string_view given, std::string_view secret) {
   if (given.size() != secret.size()) return false;
   unsigned difference = 0;
@@ -80,7 +80,7 @@ struct PageServer::Parts {
   std::string token = random_word();
   std::int64_t port = 0;
 
-  // What a request is answered with.
+  // Returns the response to a request.
   Answer answer(evhttp_request* request) const {
     const char* const named = evhttp_find_header(evhttp_request_get_input_headers(request), "Host");
     if (named == nullptr || !is_own_host(named, port)) return refusal(403, "unknown host name");
@@ -129,13 +129,13 @@ void send(evhttp_request* request, const Answer& answer) {
 PageServer::PageServer(std::int64_t port, ServedPage page) : parts_(std::make_unique<Parts>()) {
   Parts& parts = *parts_;
   parts.page = std::move(page);
-  std::signal(SIGPIPE, SIG_IGN);  // of one who goes away while he is answered
+  std::signal(SIGPIPE, SIG_IGN);  // a client may disconnect during the response
   require(parts.base != nullptr && parts.server != nullptr, "libevent failed to start");
   evhttp* const server = parts.server.get();
   evhttp_set_timeout(server, most_seconds);
   evhttp_set_max_headers_size(server, most_header_bytes);
   evhttp_set_max_body_size(server, most_body_bytes);
-  // All that it knows: `answer` refuses what is not for here after it has looked at the address.
+  // Accepts all methods, since `answer` refuses unsupported ones after the address check.
   evhttp_set_allowed_methods(server,
                              EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT |
                                  EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE |

@@ -27,7 +27,7 @@ std::string title_of(const Runs& runs, const std::string& date) {
 
 std::string cell(const std::string& text) { return "<td>" + text + "</td>"; }
 
-// A name with its curves' colour, which the script knows.
+// A run's name with the color of its curves, which the script sets.
 std::string run_heading(const Runs& runs, std::size_t run) {
   return fmt::format(R"(<th scope="col"><span class="color" data-run="{}"></span>{}</th>)",
                      run,
@@ -66,7 +66,7 @@ std::string runs_table(const Runs& runs) {
   return text + "</tbody></table>\n";
 }
 
-// What stands in the table for one column of one run.
+// Returns the table cell of one run's column.
 std::string last_value(const ReportedRun& run, const std::string& column, double factor) {
   const auto number = run.metrics.series.find(column);
   if (!number) return "<td></td>";
@@ -109,7 +109,7 @@ std::string last_values(const Runs& runs) {
   return text + "</tbody></table>\n";
 }
 
-// The last validation's figures of one class, of one run.
+// Returns one run's metrics of one class at the last validation.
 std::string class_values(const ReportedRun& run,
                          const std::string& name,
                          const std::vector<std::string>& figures) {
@@ -123,7 +123,7 @@ std::string class_values(const ReportedRun& run,
   return text;
 }
 
-// Of each class precision, recall and F1, which would be very many charts.
+// Precision, recall and F1 of each class as a table, since charts would be too many.
 std::string classes(const Runs& runs) {
   std::vector<std::string> names, figures;
   std::set<std::string> seen_names, seen_figures;
@@ -175,7 +175,7 @@ std::string figures(const Runs& runs, const std::vector<PlacedChart>& charts) {
   return text + "</section>\n";
 }
 
-// A row for each of the keys; a run without the key has an empty cell.
+// A row per key; a run without the key has an empty cell.
 std::string keys_table(const Runs& runs, const std::set<std::string>& keys, const char* id) {
   std::string text = fmt::format(
       "<table id=\"{}\"><thead><tr><th>key</th>{}</tr></thead><tbody>\n", id, headings(runs));
@@ -258,7 +258,7 @@ constexpr const char* controls =
 
 std::string script(std::string_view text) { return fmt::format("<script>\n{}\n</script>\n", text); }
 
-// The script fills them in.
+// Containers that the script fills.
 std::string places_of_samples(const Runs& runs) {
   std::string text;
   for (std::size_t i = 0; i < runs.size(); ++i)
@@ -290,9 +290,9 @@ std::string places_of_attention(const Runs& runs) {
                    text + "</section>\n";
 }
 
-// What a page that is a file has, and one that is served and told of news.
+// The differing parts of a static and of a live page.
 struct Frame {
-  std::string policy;  // of what else may be loaded
+  std::string policy;  // further content security policy
   std::string head;
   std::string status;
 };

@@ -1,4 +1,4 @@
-// Rollouts in checkpoints: between two of them, and within one.
+// Saves and restores rollouts in checkpoints, between two rollouts and within one.
 #include <bit>
 
 #include "checkpoints/checkpoint.h"
@@ -12,12 +12,12 @@ namespace {
 constexpr const char* carried_prefix = "acting/";
 constexpr const char* begun_prefix = "rollout/recurrent_state/";
 constexpr const char* field_prefix = "rollout/fields/";
-// Scalars.
+// Checkpoint scalars.
 constexpr const char* environment_name = "rollout/environment";
 constexpr const char* epochs_name = "rollout/num_epochs";
 constexpr const char* minibatches_name = "rollout/num_minibatches";
 
-// Before the numbers of a situation.
+// Columns before those of the environment state.
 constexpr std::int64_t columns_of_life = 9;
 
 std::int64_t bits(double number) { return std::bit_cast<std::int64_t>(number); }
@@ -99,7 +99,7 @@ void RolloutSource::save_state(TrainingState& state) const {
     state.add_part(field_prefix + name, field, 0, first, total, is_owner());
 }
 
-// Checkpoints of versions that did not save them are taken at their word.
+// Older checkpoints that lack these values are accepted.
 void RolloutSource::check_compatible(const Checkpoint& checkpoint) const {
   const Scalars& saved = checkpoint.scalars();
   const std::string place = checkpoint.path().string();
@@ -136,8 +136,9 @@ void RolloutSource::load_state(const Checkpoint& checkpoint) {
     return allocate_recurrent_state(
         checkpoint, names, rows, parameters.mesh(), parameters.device(), prefix, longest);
   };
-  // A model that remembers less than it did acts by the last of it, of which learners see all. What
-  // a rollout began with stays whole: its actions were chosen by all of it.
+  // With a shorter memory than before, the model acts with its last positions, which learners
+  // attend to fully. The state from the start of a rollout is not truncated, because it determined
+  // the actions.
   RecurrentState carried = room(carried_prefix, model_->body().longest_memory());
   const std::int64_t forgotten = saved_length(checkpoint, names, carried_prefix) - carried.length();
   begun_ = made_ == 0 ? RecurrentState() : room(begun_prefix, {});

@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// An action of so likely ones: the first whose share of the sum is beyond `point` of 1.
+// Samples an action: the first whose cumulative probability exceeds `point`.
 std::int64_t drawn_action(std::span<const double> probabilities, double point) {
   double sum = 0;
   for (std::size_t i = 0; i < probabilities.size(); ++i) {

@@ -15,16 +15,16 @@
 namespace longspan {
 namespace {
 
-// What came of episodes, as sums that add over ranks.
+// Episode statistics, as sums that add over ranks.
 struct RecallSums {
   double nats = 0;
   double asked = 0;
   double right = 0;
   double episodes = 0;
-  double solved = 0;  // those in which all was right
+  double solved = 0;  // episodes with all actions correct
 };
 
-// Whether the episodes under way have gone right so far.
+// Tracks whether the current episodes are correct so far.
 class RecallScores {
  public:
   void add(const Batch& batch, const Tensor& choices, RecallSums& sums) {
@@ -68,7 +68,7 @@ Measurement recall_measurement(const RecallSums& sums) {
                               sums.episodes)};
 }
 
-// Collective. Whole episodes, of at least `most` batches; 0: the usual number.
+// Collective. Evaluates whole episodes, in at least `most` batches; 0: the default number.
 Measurement measure(const Environment& environment,
                     const Model& model,
                     const EpisodeLayout& layout,
@@ -159,7 +159,7 @@ Batch dry_recall(const MetaBatch& wanted) {
   return batch;
 }
 
-// What the model does at each step of a line of what is seen, which it reads as an episode.
+// Returns the predicted action at each observation of a line, which is one episode.
 std::vector<std::int64_t> actions_of(const Model& model,
                                      const std::string& line,
                                      std::int64_t segment) {
@@ -186,7 +186,7 @@ std::vector<std::int64_t> actions_of(const Model& model,
   return actions;
 }
 
-// The actions of each line, with a space between.
+// Returns the actions of each line, separated by spaces.
 std::vector<std::string> write(const PredictRequest& request) {
   std::vector<std::string> result;
   for (const std::string& line : request.lines) {

@@ -33,7 +33,7 @@ class ClassScores : public LabelScores {
   Classification found_;
 };
 
-// What both kinds of data have in common.
+// Common parts of both data formats.
 LabeledTaskSpec classes_of(const std::string& example) {
   LabeledTaskSpec kind;
   kind.task = "classification";

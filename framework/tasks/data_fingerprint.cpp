@@ -31,7 +31,7 @@ std::string time_text(std::int64_t nanoseconds) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
 }
 
-// The last of the changes of a folder's images.
+// Returns the latest modification time of a folder's images.
 std::int64_t time_of_folder(const ConfigPath& path) {
   std::int64_t last = 0;
   for (const std::string& image : images_in(path)) last = std::max(last, time_of_change(image));
@@ -44,12 +44,12 @@ DataFingerprint identity_of(const Corpus& corpus) {
   return {corpus.fingerprint(), last, corpus.whole_hash(most_bytes)};
 }
 
-// What rank 0 finds, on every rank.
+// Returns the result of rank 0 on every rank.
 template <typename Find>
 DataFingerprint agreed(const Communicator& world, const Find& find) {
   DataFingerprint mine;
   if (world.rank() == 0) mine = find();
-  // The others add nothing.
+  // Other ranks contribute 0.
   const auto of_first = [&](std::uint64_t value) {
     return static_cast<std::uint64_t>(
         world.all_reduce(static_cast<std::int64_t>(value), Reduction::sum));
@@ -106,7 +106,7 @@ std::string describe_data_change(const Scalars& saved,
   if (saved.get<std::uint64_t>(corpus_scalar) != found.sample ||
       (has_both && saved.get<std::uint64_t>(text_hash_scalar) != *found.hash))
     return fmt::format("{} differs from the text that the checkpoint was trained on", path);
-  // Of an older checkpoint no more is known.
+  // Older checkpoints lack the modification time.
   if (has_both || saved.get_or<std::int64_t>(text_time_scalar, found.modified) == found.modified)
     return "";
   return fmt::format(

@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-// Of each row, where nothing says how many batches are read.
+// Episodes per row, if the number of batches is not given.
 constexpr std::int64_t usual_episodes = 8;
 constexpr std::int64_t max_environment_bytes = std::int64_t{64} << 20;
 
@@ -20,7 +20,7 @@ Environment read_environment(const ConfigPath& path, const Communicator& all) {
   const std::string text =
       run_on_rank_zero(all, path, 0, {}, [path = ConfigPath(path)](const ProgressCallback&) {
         std::string found = open_plain_text(path)->text(max_environment_bytes);
-        parse_environment(found, path.describe());  // here its mistakes are told once
+        parse_environment(found, path.describe());  // parsing on rank 0 reports errors once
         return found;
       });
   return parse_environment(text, path.describe());

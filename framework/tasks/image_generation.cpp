@@ -44,7 +44,7 @@ LabeledTaskSpec pixels_of_images() {
   return kind;
 }
 
-// The classes of so many images.
+// Returns the classes of `count` images.
 std::vector<std::int64_t> labels_of_images(const ImageGenerationRequest& request,
                                            std::int64_t count) {
   std::vector<std::int64_t> labels(static_cast<std::size_t>(count), -1);
@@ -69,7 +69,7 @@ std::vector<std::int64_t> labels_of_images(const ImageGenerationRequest& request
   return labels;
 }
 
-// The first images of the file.
+// Returns the first images of the file.
 std::vector<Pixels> images_to_complete(const ImageGenerationRequest& request) {
   std::vector<Pixels> images =
       read_images(request.complete, request.model.parameters().mesh().world);

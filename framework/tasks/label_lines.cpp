@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-// Targets are 0 where a label is wanted.
+// Targets are 0 at the positions to label.
 Fields fields_of(std::span<const LabelledLine> lines,
                  const std::vector<std::size_t>& batch,
                  const std::string& field,
@@ -68,7 +68,7 @@ std::vector<std::vector<std::int64_t>> predict_labels(
     }
     if (after_batch) after_batch();
   }
-  // Those of other data ranks are 0 here.
+  // Labels of other data ranks are 0 here.
   const Tensor all = Tensor::empty({wanted}, DType::i64, Device::cpu(), MemoryTag::workspace);
   std::int64_t* at = all.data<std::int64_t>();
   for (const auto& of_line : found) at = std::ranges::copy(of_line, at).out;

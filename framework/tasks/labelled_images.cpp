@@ -21,7 +21,7 @@ ImageFiles image_files(const ConfigPath& images, const ConfigPath& labels, Unlab
   return {images, labels};
 }
 
-// The positions that the model has must hold them.
+// The model's positions must cover the images.
 void require_short(const Examples& images, const BucketOptions& buckets) {
   const ImageShape shape = images.image().value_or(ImageShape());
   if (buckets.longest > 0 && shape.values() > buckets.longest)

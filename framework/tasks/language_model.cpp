@@ -13,7 +13,7 @@
 namespace longspan {
 namespace {
 
-// What has a weight is one text, and without weights all files are.
+// Each weighted path is a text of its own. Without weights all files form one text.
 std::vector<MixtureComponent> texts_of(const std::vector<Corpus>& parts,
                                        const PathList& paths,
                                        std::int64_t piece) {
@@ -24,8 +24,8 @@ std::vector<MixtureComponent> texts_of(const std::vector<Corpus>& parts,
   return texts;
 }
 
-// What the order of documents depends on beside the texts: how they are grouped and cut. Neither
-// where they lie nor their weights, which are in the configuration.
+// Adds what determines the document order apart from the texts: grouping and splitting. File paths
+// and weights are part of the configuration instead.
 DataFingerprint with_order(DataFingerprint identity,
                            const std::vector<Corpus>& parts,
                            const DataOptions& data) {
@@ -38,8 +38,8 @@ DataFingerprint with_order(DataFingerprint identity,
   return identity;
 }
 
-// What keeps documents that a program gives from being learnt so, as a sentence; empty where
-// nothing does.
+// Returns why training on user-supplied documents is unsupported with these options; empty if it is
+// supported.
 std::string supply_problem(const DataOptions& data) {
   if (data.reads_documents())
     return "data.shuffle, data.documents.reset_attention_mask and weights of data.train do not "
@@ -52,12 +52,12 @@ std::string supply_problem(const DataOptions& data) {
   return "";
 }
 
-// Of documents that are not known before they come nothing can be told from another text.
+// User-supplied documents are unknown in advance and have no fingerprint of content.
 DataFingerprint supplied_identity() { return {.sample = Random(0).child("documents").place()}; }
 
 class LanguageModel : public Task {
  public:
-  // Throws ConfigurationError as supply_problem says.
+  // Throws ConfigurationError with supply_problem.
   explicit LanguageModel(const TaskContext& setting)
       : data_(checked(setting)),
         mesh_(setting.mesh),
@@ -70,7 +70,7 @@ class LanguageModel : public Task {
         identity_(supplied_identity()) {
     if (!documents_) open_files(setting);
     if (data_.reads_documents()) texts_ = texts_of(parts_, data_.train, data_.piece);
-    // Opened at the start: what is wrong with it is not to be found after hours of training.
+    // Opened at the start, so that errors are not found after hours of training.
     validation_ = open_parts(setting, data_.validation);
     for (const Corpus& corpus : validation_) require_pairs(corpus);
   }
@@ -112,7 +112,7 @@ class LanguageModel : public Task {
     if (validation_.empty()) return std::nullopt;
     EvaluationResult result;
     std::vector<MetricValue> of_each;
-    double read = 0, all = 0;  // pairs of a token and the next
+    double read = 0, all = 0;  // pairs of consecutive tokens
     for (const Corpus& corpus : validation_) {
       const EvaluationResult one =
           evaluate(model,
@@ -199,7 +199,7 @@ class LanguageModel : public Task {
   DocumentStreamFactory documents_;      // in place of files
   std::vector<Corpus> parts_;            // of each path
   std::optional<Corpus> corpus_;         // of all files
-  std::vector<MixtureComponent> texts_;  // where documents are read
+  std::vector<MixtureComponent> texts_;  // for training on documents
   DataFingerprint identity_;
   std::vector<Corpus> validation_;  // of each path
 };

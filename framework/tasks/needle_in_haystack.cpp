@@ -20,7 +20,7 @@ using Ids = std::vector<std::int64_t>;
 
 constexpr std::int64_t most_examples = 1 << 20;
 
-// The same in tokens.
+// Token ids of a needle.
 struct BeamState {
   Ids question;
   Ids answer;
@@ -33,11 +33,11 @@ struct BeamState {
   std::int64_t size() const { return std::ssize(question) + std::ssize(answer) + std::ssize(end); }
 };
 
-// What is read, and where the answer begins.
+// Token ids of an example, with the start of the answer.
 struct Example {
-  Ids tokens;  // one more than a segment has: the last is predicted and not read
+  Ids tokens;  // one more than the segment: the last token is only a target
   std::int64_t answer = 0;
-  std::int64_t distance = 0;  // of the answer from the needle's
+  std::int64_t distance = 0;  // from the needle's number to the answer
 };
 
 Example make_example(const Corpus& corpus, const NeedleOptions& options, std::int64_t index) {
@@ -74,15 +74,15 @@ Example make_example(const Corpus& corpus, const NeedleOptions& options, std::in
   return example;
 }
 
-// Sums over this rank's positions, of each example.
+// Sums over this rank's positions, per example.
 struct Sums {
   std::vector<double> losses;
   std::vector<double> tokens;    // of answers
-  std::vector<double> mistaken;  // of them those with half of the probability at most
+  std::vector<double> mistaken;  // answer tokens with a probability of at most 1/2
   std::vector<double> distances;
 };
 
-// Reads the examples first to first + rows; those beyond the last are the first ones again, and do
+// Evaluates the examples first .. first + rows. Indices beyond the last example wrap around and do
 // not count.
 void read_examples(const Model& model,
                    const Corpus& corpus,
@@ -159,7 +159,7 @@ std::vector<NeedlePlace> evaluate_needles(const Model& model,
                     corpus.tokens());
   const ProcessMesh& mesh = model.parameters().mesh();
   const StreamRange own =
-      streams_of_rank(options.batch, mesh.data_coordinate(), mesh.data.size(), "--batch");
+      streams_of_rank(options.batch, mesh.data_coordinate(), mesh.data.size(), "--batch-size");
   const std::int64_t examples = options.depths * options.count;
   const std::vector<double> none(static_cast<std::size_t>(examples));
   Sums sums = {.losses = none, .tokens = none, .mistaken = none, .distances = none};

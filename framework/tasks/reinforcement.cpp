@@ -15,7 +15,7 @@
 namespace longspan {
 namespace {
 
-// What came of episodes, as sums that add over ranks.
+// Episode statistics, as sums that add over ranks.
 struct PlayedSums {
   double reward = 0;
   double episodes = 0;
@@ -25,7 +25,7 @@ struct PlayedSums {
 };
 
 Measurement played_measurement(const PlayedSums& sums) {
-  // Of weights that are no numbers no reward says anything.
+  // Rewards of NaN weights are meaningless.
   const double entropy = clear_nan_sign(sums.entropy / sums.actions);
   const double reward = std::isfinite(entropy) ? sums.reward / sums.episodes : entropy;
   const double success = percent(sums.successes, sums.episodes);
@@ -41,7 +41,7 @@ Measurement played_measurement(const PlayedSums& sums) {
                               entropy)};
 }
 
-// The first `each` episodes of the rows of this rank.
+// Runs the first `each` episodes of this rank's rows.
 PlayedSums play(const Model& model,
                 VectorEnv& lives,
                 std::int64_t segment,

@@ -15,14 +15,14 @@
 namespace longspan {
 namespace {
 
-// Some lines that are read together.
+// A batch of lines.
 struct SourceBatch {
   std::vector<std::size_t> lines;
   std::vector<std::vector<std::int64_t>> ids;
 };
 
-// The model reads on: the sources once, then a token of each hypothesis at a time. Where words may
-// be copied, the sources' ids are there in each step.
+// Incremental decoding: reads the sources once, then one token per hypothesis and step. With
+// copying each step also needs the source ids.
 class Reader {
  public:
   Reader(const Model& model, const SourceBatch& batch) : model_(model), batch_(batch) {}
@@ -58,11 +58,11 @@ class Reader {
 
   const Model& model_;
   const SourceBatch& batch_;
-  std::vector<std::int64_t> sentences_;  // of each hypothesis, its place in the batch
+  std::vector<std::int64_t> sentences_;  // index in the batch, per hypothesis
   std::shared_ptr<KVCache> kept_ = std::make_shared<KVCache>();
 };
 
-// The lines that are not empty, the longest first.
+// Returns batches of the non-empty lines, longest first.
 std::vector<SourceBatch> batches_of(const Model& model,
                                     const Tokenizer& tokenizer,
                                     std::span<const std::string> lines,
@@ -79,7 +79,7 @@ std::vector<SourceBatch> batches_of(const Model& model,
     if (longest > 0 && std::ssize(ids[i]) > longest)
       throw DataError("{}: expected at most {} tokens, found {}", place(i), longest, ids[i].size());
   }
-  // Each keeps keys of some dozens of positions at least.
+  // Each hypothesis caches the keys of at least some dozens of positions.
   constexpr std::int64_t most_hypotheses = 1024;
   std::int64_t hypotheses = options.sampling ? options.n_best : options.beam;
   if (model.body().end().masked) hypotheses = options.length_beam;
@@ -102,9 +102,9 @@ std::vector<SourceBatch> batches_of(const Model& model,
 SearchVocabulary vocabulary_of(const Tokenizer& tokenizer, const SpecialTokenIds& special) {
   SearchVocabulary vocabulary = {.end = special.end, .size = special.vocabulary};
   if (!special.says_begin) vocabulary.forbidden.push_back(special.begin);
-  // Its tokens may hold ends of lines with others, which the text is then freed of.
+  // Its tokens may contain line ends within other text; they are removed from the result later.
   if (tokenizer.json_tokenizer() != nullptr) return vocabulary;
-  // None of its ids is known to be the end of a line.
+  // Without a known line end id.
   if (tokenizer.kind() == TokenizerKind::ids) return vocabulary;
   // A result is one line.
   const SentencePieceModel* subwords = tokenizer.subword_model();
@@ -132,7 +132,7 @@ MaskedSearchOptions masked_of(const Tokenizer& tokenizer,
           .n_best = options.n_best};
 }
 
-// What of the options is for the other kind of decoder; empty where nothing is.
+// Returns which options do not apply to this decoder type; empty if all apply.
 std::string decoder_problem(const TranslateOptions& options, bool masked) {
   const TranslateOptions usual;
   if (!masked &&
@@ -149,7 +149,7 @@ std::string decoder_problem(const TranslateOptions& options, bool masked) {
   return "";
 }
 
-// A data rank that has no lines must see it too.
+// Checked on all ranks, including data ranks without lines.
 void check(const Model& model,
            const Tokenizer& tokenizer,
            const TranslateOptions& options,
@@ -180,7 +180,7 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
                                             const TranslateOptions& options) {
   const std::int64_t longest = model.body().longest_segment();
   std::vector<SearchInput> inputs;
-  const std::int64_t before = special.first ? 2 : 1;  // tokens that are read before any is said
+  const std::int64_t before = special.first ? 2 : 1;  // tokens read before the first prediction
   for (std::size_t i = 0; i < batch.lines.size(); ++i) {
     std::int64_t most = std::ssize(batch.ids[i]) + options.max_extra_length;
     if (longest > 0) most = std::min(most, longest - before);
@@ -196,7 +196,7 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
                               std::span<const std::int64_t> rows) {
     const Tensor logits = reader(tokens, rows);
     if (!std::exchange(is_first, false) || !special.first) return logits;
-    // What every result begins with, whatever the model says.
+    // Forced first token of every result.
     const std::vector<std::int64_t> firsts(tokens.size(), *special.first);
     std::vector<std::int64_t> same(tokens.size());
     std::iota(same.begin(), same.end(), 0);
@@ -212,10 +212,10 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
   return beam_search(step, inputs, beam_of(tokenizer, options, special));
 }
 
-// What is told in place of the number of hypotheses, which is never that large.
+// Replaces the number of hypotheses in an error message; the number is never that large.
 constexpr std::string_view unsound_begin = "unsound:";
 
-// Numbers of both kinds one after another, for other ranks of the same machine kind.
+// Serializes integers and doubles for ranks of the same architecture.
 class Message {
  public:
   explicit Message(std::string bytes = {}) : bytes_(std::move(bytes)) {}
@@ -286,7 +286,7 @@ std::vector<std::vector<Translation>> translate(
   for (std::size_t first = 0; first < batches.size(); first += ranks) {
     const std::size_t mine = first + static_cast<std::size_t>(data.rank());
     std::string bytes;
-    // Who asked may go on without translations, as every rank then must.
+    // The caller may continue without translations, so every rank must throw.
     if (mine < batches.size()) try {
         bytes = packed(search(model, tokenizer, batches[mine], special, options));
       } catch (const InvalidLogits& error) {
@@ -308,7 +308,7 @@ std::vector<std::vector<Translation>> translate(
     }
     if (told) told(done);
   }
-  // Of what has nothing to read there is nothing to say.
+  // Empty lines have an empty result.
   for (std::size_t i = 0; i < lines.size(); ++i)
     if (result[i].empty()) result[i].emplace_back();
   return result;

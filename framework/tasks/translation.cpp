@@ -36,7 +36,7 @@ Measurement measured_loss(const Likelihood& likelihood) {
   return measured;
 }
 
-// Over all examples, or a sample of them. Collective; the same on every rank.
+// Collective; equal on every rank. Evaluates all examples, or a sample of them.
 Measurement loss_of(const Model& model,
                     const std::shared_ptr<const Examples>& examples,
                     const BucketOptions& buckets,
@@ -69,10 +69,10 @@ Measurement loss_of(const Model& model,
   return measured;
 }
 
-// As BLEU is printed.
+// At the precision of printed BLEU scores.
 bool rounds_to_zero(double score) { return score < 0.005; }
 
-// Whether lines are single words, or words are as long as sentences.
+// Returns whether lines are single words, or words are as long as sentences.
 bool lack_spaces(std::span<const std::string> lines) {
   constexpr std::size_t long_word = 20;
   std::size_t words = 0, letters = 0;
@@ -83,7 +83,7 @@ bool lack_spaces(std::span<const std::string> lines) {
   return words < 2 * lines.size() || letters > long_word * words;
 }
 
-// Makes the targets of the sources and adds what they are like beside the true ones.
+// Decodes the sources and adds metrics against the reference targets.
 void add_decoded(Measurement& measured,
                  const Model& model,
                  const Tokenizer& tokenizer,
@@ -199,7 +199,7 @@ class TranslationTask : public Task {
   }
 
  private:
-  // The first lines of the validation data, and what belongs to them.
+  // The first lines of the validation data, with their targets.
   std::pair<std::vector<std::string>, std::vector<std::string>> first_pairs(
       std::int64_t most) const {
     std::vector<std::string> sources = read_lines(validation_sides_.first, world_);
@@ -295,7 +295,7 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
           request.say, "pairs", static_cast<std::size_t>(examples->size()), request.say_every));
   if (!std::isfinite(measured.metric_values.front().value)) return measured;
   TranslateOptions decoding = request.decoding;
-  decoding.longest_source = request.data.buckets.longest;  // as the loss is
+  decoding.longest_source = request.data.buckets.longest;  // as for the loss
   decoding.special_tokens = request.data.special_tokens;
   const std::vector<std::string> sources = read_lines(request.file, world);
   const std::vector<std::string> targets = read_lines(request.target, world);
@@ -355,7 +355,7 @@ TaskSpec translation_task() {
           .meta_batch =
               [](const MetaBatch& wanted) {
                 Batch batch = meta_examples(wanted, true, fields_of_pairs);
-                // As many as there may be.
+                // Upper bound.
                 batch.counts["linked"] = batch.counts["tokens"];
                 batch.counts["cells"] = batch.counts["tokens"] * batch.field("source").shape()[1];
                 return batch;

@@ -15,8 +15,8 @@
 namespace longspan {
 namespace {
 
-// Of all streams, and the place of the next document in the last row: epoch, document, tokens of it
-// that were read. A stream that has read nothing has the document -1.
+// One row per stream, and the cursor of the next document in the last row: epoch, document, tokens
+// read. The document is -1 for a stream that has read nothing.
 constexpr const char* table_name = "data/documents";
 constexpr std::int64_t table_columns = 3;
 constexpr std::int64_t no_document = -1;
@@ -35,21 +35,21 @@ class SuppliedSource : public BatchSource {
 
   Tensor cursors() const override;
   CursorRows cursor_rows() const override { return {range_.begin, reading_.layout.streams}; }
-  // What a stream goes on with follows by `load_state`.
+  // `load_state` restores the documents of each stream.
   void restore(const Tensor& cursors) override;
   void save_state(TrainingState& state) const override;
   void load_state(const Checkpoint& checkpoint) override;
 
  private:
   struct Row {
-    DocumentCursor place = {0, no_document};  // of the document that was taken last
-    std::int64_t length = 0;                  // of that
-    std::int64_t left = 0;                    // tokens that are not read yet
-    std::vector<std::int64_t> ids = {};       // those from `read` on, where it is this rank's
+    DocumentCursor place = {0, no_document};  // of the current document
+    std::int64_t length = 0;                  // of the current document
+    std::int64_t left = 0;                    // tokens not read yet
+    std::vector<std::int64_t> ids = {};  // tokens from `read` on, if the stream is on this rank
     std::size_t read = 0;
 
-    // Never negative where a batch is complete: the last document is taken only when fewer than
-    // segment + 1 tokens are left.
+    // Not negative once a batch is complete: a document is only taken when fewer than segment + 1
+    // tokens are left.
     std::int64_t offset() const { return length - left; }
   };
 
@@ -65,12 +65,12 @@ class SuppliedSource : public BatchSource {
   SuppliedReading reading_;
   StreamRange range_;
   std::vector<Row> rows_;  // of all streams
-  DocumentCursor next_;    // of the document that is taken next
+  DocumentCursor next_;    // of the next document
   DocumentStream reader_;
-  bool has_tokens_ = false;  // the epoch had some so far
+  bool has_tokens_ = false;  // whether the epoch had tokens so far
   bool is_fresh_ = true;
   std::optional<EndOfDocuments> end_;
-  Random taken_ = Random(0).child("documents");  // knows all ids that were taken, in their order
+  Random taken_ = Random(0).child("documents");  // hash of all ids taken, in order
 };
 
 void SuppliedSource::check_document(const std::vector<std::int64_t>& document,
@@ -87,7 +87,7 @@ void SuppliedSource::check_document(const std::vector<std::int64_t>& document,
       *wrong);
 }
 
-// The next document that has a token.
+// Returns the next non-empty document.
 std::vector<std::int64_t> SuppliedSource::take() {
   while (true) {
     if (!reader_) {
@@ -132,8 +132,7 @@ void SuppliedSource::fill(std::int64_t stream) {
   }
 }
 
-// Where there are too few documents, the places of all streams are as they were before: so they can
-// be saved.
+// If there are too few documents, restores the cursors of all streams, so that they can be saved.
 void SuppliedSource::fill_all() {
   const DocumentCursor next = next_;
   std::vector<Row> before;
@@ -149,10 +148,11 @@ void SuppliedSource::fill_all() {
   }
 }
 
-// A rank with other documents than the others would learn something else, and wait in vain for them
-// where it takes another number of steps.
+// Ranks with different documents would train on different data, or deadlock where the numbers of
+// steps differ.
 void SuppliedSource::check_ranks_agree() const {
-  const auto hash = static_cast<std::int64_t>(taken_.place() >> 1);  // its negative is one too
+  // its negation must not overflow
+  const auto hash = static_cast<std::int64_t>(taken_.place() >> 1);
   const Tensor bounds = Tensor::from<std::int64_t>(
       std::vector<std::int64_t>{hash, -hash}, {2}, Device::cpu(), MemoryTag::workspace);
   reading_.mesh.world.all_reduce(bounds, Reduction::maximum);
@@ -267,7 +267,7 @@ void SuppliedSource::load_state(const Checkpoint& checkpoint) {
   replay();
 }
 
-// Takes the documents once more from the first that a stream has not read to its end.
+// Reads the documents again from the first one that a stream has not finished.
 void SuppliedSource::replay() {
   const DocumentCursor end = next_;
   DocumentCursor begin = end;

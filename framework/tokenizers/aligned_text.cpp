@@ -20,7 +20,7 @@ AlignedWriter::AlignedWriter(const TextPiece& from)
 }
 
 void AlignedWriter::copy_span(std::size_t begin, std::size_t end) {
-  // What was taken away before is no part of it.
+  // Excludes previously removed text.
   if (to_.text_.empty()) to_.begin_ = from_.end_of(begin);
   to_.text_.append(from_.text.substr(begin, end - begin));
   for (std::size_t i = begin; i < end; ++i) to_.ends_.push_back(place(i + 1));

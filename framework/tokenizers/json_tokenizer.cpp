@@ -21,10 +21,10 @@ namespace longspan {
 namespace {
 
 constexpr std::size_t most_json_bytes = std::size_t{1} << 30;
-constexpr std::size_t longest_text = std::size_t{1} << 31;  // bytes of one word at most
-// To be raised with every change after which a text may have other ids.
+constexpr std::size_t longest_text = std::size_t{1} << 31;  // maximum bytes of one word
+// Increment with every change that may affect the ids of a text.
 constexpr int encoding_version = 2;
-constexpr std::size_t part_bytes = std::size_t{1} << 16;  // at least, of a part of a text
+constexpr std::size_t part_bytes = std::size_t{1} << 16;  // minimum bytes of a text part
 
 nlohmann::json parse(const std::string& text, const std::string& place) {
   if (text.size() > most_json_bytes)
@@ -58,10 +58,10 @@ struct JsonTokenizer::Loaded {
   TokenTemplate around;
   std::unique_ptr<const AddedTokenFinder> raw_finder;
   std::unique_ptr<const AddedTokenFinder> normalized_finder;
-  bool goes_by_parts = false;        // what lies between tokens that are found at first
-  bool whole_goes_by_parts = false;  // a text with such tokens
+  bool goes_by_parts = false;        // text between added tokens can be encoded in parts
+  bool whole_goes_by_parts = false;  // texts with added tokens can be encoded in parts
 
-  // Caches that no thread has.
+  // Caches not in use by a thread.
   mutable std::mutex mutex;
   mutable std::vector<std::unique_ptr<WordCache>> caches;
 
@@ -112,7 +112,7 @@ void JsonTokenizer::Loaded::add_tokens(const JsonCursor& json) {
     const std::int32_t known = model.vocabulary.ids.find(token.content);
     if (known >= 0 && known != token.id)
       json[i]["id"].throw_data_error(fmt::format("{}, as in the vocabulary", known));
-    // The package numbers what is behind a gap anew.
+    // The package renumbers the tokens after a gap.
     if (id > texts.size())
       json[i]["id"].throw_data_error(fmt::format("at most {}, the next id", texts.size()));
     if (id == texts.size()) texts.emplace_back();
@@ -129,8 +129,8 @@ void JsonTokenizer::Loaded::add_tokens(const JsonCursor& json) {
   normalized_finder = std::make_unique<AddedTokenFinder>(added, true, normalizer);
 }
 
-// Whether parts give what they give together, of some texts: a file may have steps that each go by
-// parts, and one after another do not.
+// Tests on sample texts whether parts yield the pieces of the complete text. Steps that each
+// support parts may not do so in sequence.
 bool JsonTokenizer::Loaded::cuts_alike(PartCut cut) const {
   const auto add_pieces =
       [this](const TextNormalizer& first, const TextPiece& text, std::vector<std::string>& pieces) {
@@ -164,7 +164,7 @@ void JsonTokenizer::Loaded::find_parts(const JsonCursor& file) {
   const auto later = normalizer_of_later_parts(file["normalizer"].value());
   const PartCut cut = cut_of_parts(file["pre_tokenizer"].value());
   if (!later || cut == PartCut::depends) return;
-  // Without a step that cuts there the model must.
+  // If no step splits there, the model must.
   if (cut == PartCut::keeps && !model.model->cuts_words()) return;
   const auto stays_in_a_part = [](const AddedToken& token) {
     return !token.strips_right && token.content.find(' ') == std::string::npos &&
@@ -180,7 +180,7 @@ void JsonTokenizer::Loaded::find_parts(const JsonCursor& file) {
   whole_goes_by_parts = goes_by_parts && stays(false);
 }
 
-// One text on its way to tokens.
+// The encoding of one text.
 class JsonTokenizer::Encoding {
  public:
   Encoding(const Loaded& loaded, const TokenSink& sink)
@@ -212,7 +212,7 @@ class JsonTokenizer::Encoding {
         f(part);
     });
   }
-  // What lies between two tokens, or the rest of it.
+  // Encodes the text between two tokens, or its rest.
   void add_section(const TextPiece& section, bool is_later) {
     std::size_t begin = 0;
     while (begin < section.text.size()) {
@@ -287,7 +287,7 @@ std::int64_t JsonTokenizer::vocabulary() const {
 bool JsonTokenizer::supports_chunking() const { return loaded_->whole_goes_by_parts; }
 
 std::size_t JsonTokenizer::chunk_boundary(std::string_view text, std::size_t least) const {
-  // What stands behind a token is the beginning of a text to the normalizer.
+  // The normalizer treats the text after an added token as the beginning of a text.
   const auto is_behind_token = [&](std::size_t at) {
     return std::ranges::any_of(loaded_->added, [&](const AddedToken& token) {
       return text.substr(0, at).ends_with(token.content);

@@ -16,7 +16,7 @@ struct TextPattern::Compiled {
     void operator()(pcre2_code* compiled) const { pcre2_code_free(compiled); }
   };
   std::unique_ptr<pcre2_code, FreeCode> code;
-  bool is_fast = false;  // compiled to machine code
+  bool is_fast = false;  // JIT-compiled
   std::string place;
 };
 
@@ -84,7 +84,7 @@ int PatternScan::match_at(std::size_t from) const {
   int found = PCRE2_ERROR_JIT_STACKLIMIT;
   if (compiled.is_fast)
     found = pcre2_jit_match(compiled.code.get(), subject, text_.size(), from, 0, data, nullptr);
-  // Without machine code, what was tried is kept on the heap.
+  // Without JIT, backtracking state is on the heap.
   if (found == PCRE2_ERROR_JIT_STACKLIMIT)
     found = pcre2_match(compiled.code.get(),
                         subject,
@@ -126,7 +126,7 @@ bool PatternScan::next(PatternSpan& span) {
       has_match_ = true;
       break;
     }
-    // One of no characters divides, and the search goes on one character later.
+    // An empty match splits, and the search continues one character later.
     search_ += search_ < text_.size() ? next_width(text_, search_) : 1;
     if (match_.begin > at_) {
       span = {at_, match_.begin, false};

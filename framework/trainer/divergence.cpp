@@ -36,7 +36,7 @@ std::string resume_hint(const std::filesystem::path& checkpoints, const std::str
 }
 
 void check_reconstruction_error(std::int64_t step, double error, double bound) {
-  // What is no number is past the bound too.
+  // NaN exceeds the bound as well.
   if (error <= bound) return;
   throw DivergedError(
       "step {}: reversible reconstruction error {:.2e} exceeds memory.reconstruction_tolerance = "

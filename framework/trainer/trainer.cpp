@@ -16,8 +16,8 @@
 namespace longspan {
 namespace {
 
-// What the terms add to the loss: weight x sum / count. `repeated`: how often what counts once is
-// there, in the parts of a batch and on ranks that add up.
+// Returns the factor of a term in the loss: weight / count. `repeated`: how often values that count
+// once occur, over microbatches and over ranks that are summed.
 double weight_of(const LossTerm& term,
                  const std::map<std::string, double, std::less<>>& counts,
                  double repeated) {
@@ -44,7 +44,7 @@ Trainer::Trainer(std::unique_ptr<Model> model,
   if (model_->parameters().compute_dtype() == DType::f16) loss_scale_.emplace(precision.loss_scale);
 }
 
-// Made when it changes: it is copied to the device.
+// Recomputed only on change, because it is copied to the device.
 const Tensor& Trainer::seed() {
   const Parameters& parameters = model_->parameters();
   if (!seed_.defined() || seed_scale_ != scale()) {
@@ -56,7 +56,7 @@ const Tensor& Trainer::seed() {
   return seed_;
 }
 
-// Of the global batch: all at once, before the backward pass.
+// Collective. Counts over the global batch, before the backward pass.
 Trainer::Counts Trainer::count(const Batch& batch) const {
   const Span span({.name = "counting"});
   std::vector<double> numbers;
@@ -97,7 +97,7 @@ Trainer::PartLoss Trainer::losses_of(const ModelInput& reading,
   return result;
 }
 
-// The losses are left on the device.
+// The losses remain on the device.
 Trainer::PartLoss Trainer::run_part(const Batch& batch, std::size_t part, const Counts& counts) {
   const std::size_t parts = carried_.size();
   const ModelInput reading = reading_of(batch, part);
@@ -132,7 +132,8 @@ Trainer::Sums Trainer::all_reduce_sums(const std::vector<PartLoss>& parts,
   const bool counts = all.tensor.rank() == 0;
   const Device& device = model_->parameters().device();
   const std::size_t terms = parts.front().losses.size();
-  // All is queued before a GPU is waited for, once: a step that must change nothing is known by it.
+  // Queues all work before the only GPU synchronization, which decides whether the step changes
+  // anything.
   const auto losses = static_cast<std::int64_t>(parts.size() * terms);
   const Tensor found = Tensor::empty({losses + 1}, DType::f64, device, MemoryTag::workspace);
   for (std::int64_t i = 0; const PartLoss& part : parts)
@@ -212,7 +213,7 @@ StepResult Trainer::compute(const Batch& batch, const StepRequest& request) {
   return result;
 }
 
-// As a step that is skipped, and not counted.
+// Like a skipped step, but not counted.
 StepResult Trainer::probe_step(const Batch& given) {
   StepResult result = compute(
       model_->body().prepared(given, random_.child(static_cast<std::uint64_t>(steps_))), {});
@@ -249,7 +250,7 @@ StepResult Trainer::step(const Batch& given, const StepRequest& request) {
                       clip_factor(result.gradient_norm, options_.clip_norm) / scale());
   }
   model_->parameters().end_step(!result.skipped);
-  // Gradients may overflow where what rows carry does not: the next batch follows it.
+  // Gradients may overflow while the recurrent state is finite; the next batch continues from it.
   if (std::isfinite(result.loss) && !batch.carried) carried_.swap(next_carried_);
   next_carried_.assign(carried_.size(), {});
   if (loss_scale_) loss_scale_->update(!result.skipped);

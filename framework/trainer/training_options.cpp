@@ -77,7 +77,7 @@ void declare_schedule(OptionTable& table, TrainingOptions& options) {
   });
 }
 
-// Schedules and optimizers that do not go together.
+// Checks combinations of schedules and optimizers.
 void declare_pairs(OptionTable& table, const TrainingOptions& options) {
   table.check(
       {"training.lr_scheduler.decay_steps", "training.lr_scheduler.warmup_steps"},
@@ -151,8 +151,8 @@ void declare_start(OptionTable& table, InitFromOptions& options) {
 }  // namespace
 
 LrSchedule TrainingOptions::make_schedule() const {
-  // The end rate is that of the update after the last one: it is 0 unless another is asked for, and
-  // an update of that rate learns nothing. Without a warm-up the first update has the full rate.
+  // The schedule reaches its end rate at the update after the last one, because an update with rate
+  // 0 (the default) learns nothing. Without a warmup the first update has the full rate.
   return {.kind = schedule,
           .rate = learning_rate,
           .end_rate = end_learning_rate,
@@ -242,7 +242,7 @@ void declare(OptionTable& table, TrainingOptions& options) {
                     *options.schedule_steps,
                     options.warmup);
               });
-  // No mistake: a trial of a few steps is set on top of a file.
+  // Not an error: short trial runs override the number of steps.
   table.warn("training.lr_scheduler.warmup_steps", [&options]() -> std::string {
     if (options.schedule_steps || options.warmup <= options.steps) return "";
     return fmt::format(

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A best step that this directory does not hold, as of another run, is none that could be kept.
+// A best step that is not in this directory, as of another run, cannot be retained.
 void resume_best(const TrainingContext& run,
                  std::optional<BestTracker>& best,
                  const Scalars& scalars) {
@@ -43,7 +43,8 @@ void resume(TrainingContext& run,
   restore(run, history, checkpoint);
   run.log.info("Resumed from {} at step {}", path.string(), run.trainer.steps());
   resume_best(run, history.best, checkpoint.scalars());
-  // One that was named may lie anywhere; this directory need not hold it, or not a good one.
+  // A named checkpoint may be in another directory. This one need not contain it, or not a valid
+  // one.
   if (run.settings.checkpoint.resume != "auto") return;
   run.saver.resume_from(run.trainer.steps(), history.best_step());
   if (run.directory.follows_killed() && run.life.diverged.empty())
@@ -60,7 +61,7 @@ void tell_what_is_otherwise(const TrainingContext& run, const Checkpoint& checkp
     run.log.info("training.init_from.path is ignored: the run resumes from a checkpoint");
 }
 
-// What is retained of an import that it starts from.
+// Returns the import scalars of the starting point.
 Scalars begin_anew(TrainingContext& run, const std::string& id) {
   const ResumeContext asking = run.resuming();
   archive_metrics(asking, id);
@@ -73,12 +74,12 @@ Scalars begin_anew(TrainingContext& run, const std::string& id) {
       run.trainer.model());
 }
 
-// `path` is empty, and there is no checkpoint, for a run that begins anew.
+// `path` is empty, and there is no checkpoint, for a new run.
 SkippedData skipped_data(const TrainingContext& run,
                          const std::string& id,
                          const fs::path& path,
                          const std::optional<Checkpoint>& checkpoint) {
-  // What a run that went back has written itself is newer than what it began from.
+  // After a rollback the run's own file is newer than its starting point.
   if (!run.life.diverged.empty()) return read_skipped_data(run.directory, run.mesh.world);
   const std::string saved =
       checkpoint ? checkpoint->scalars().get_or<std::string>(skipped_data_scalar, "") : "";

@@ -19,7 +19,7 @@ constexpr std::int64_t most_steps = 999'999'999;
 constexpr std::int64_t most_count = std::int64_t{1} << 62;
 constexpr std::size_t most_word = 200;                            // bytes
 constexpr std::size_t most_configuration = std::size_t{1} << 20;  // bytes
-// Of the scalars that only a run has.
+// Scalars that only a run has.
 constexpr std::array<std::string_view, 4> prefixes = {
     "trainer/", "optimizer/", "run/", "loss_scale/"};
 
@@ -35,7 +35,7 @@ class Judgement {
   explicit Judgement(const Checkpoint& checkpoint)
       : checkpoint_(checkpoint), place_((checkpoint.path() / "manifest.json").string()) {}
 
-  // Nothing where it is not there or no integer of that range.
+  // Returns nothing if the scalar is missing or is not an integer in that range.
   std::optional<std::int64_t> integer(const std::string& name,
                                       std::int64_t least,
                                       std::int64_t most,
@@ -94,7 +94,7 @@ class Judgement {
   std::vector<std::string> problems_;
 };
 
-// The step is the manifest's; each of its steps updated the weights or was skipped.
+// The step is the manifest's. Each step either updated the weights or was skipped.
 void judge_counters(Judgement& judgement) {
   const std::int64_t step = judgement.checkpoint().info().step;
   const auto steps = judgement.integer("trainer/steps", 0, most_steps);
@@ -150,7 +150,7 @@ void judge_texts(Judgement& judgement, Need need) {
   }
 }
 
-// A cursor for each stream, and what each remembers.
+// Checks each stream's cursor and recurrent state.
 void judge_streams(Judgement& judgement) {
   const Checkpoint& checkpoint = judgement.checkpoint();
   if (!checkpoint.has(cursor_name)) {
@@ -175,7 +175,7 @@ void judge_streams(Judgement& judgement) {
                                 tensor.shape.to_string()));
 }
 
-// Any number, also one that is none: a step may have diverged.
+// Any number, including NaN, as a step may have diverged.
 void judge_losses(Judgement& judgement) {
   const auto any = [](double) { return true; };
   judgement.number("metrics/loss", "a number", Need::optional, any);
@@ -223,7 +223,7 @@ std::vector<std::string> value_problems(const Checkpoint& checkpoint) {
   judge_best(judgement);
   judge_skipped_data(judgement);
   judge_streams(judgement);
-  // What the text is told by: any bits, and not all of it in older ones.
+  // Data fingerprint: any bits. Older checkpoints lack some of it.
   for (const char* name : {corpus_scalar, text_time_scalar, text_hash_scalar})
     judgement.integer(name,
                       std::numeric_limits<std::int64_t>::min(),

@@ -30,7 +30,7 @@ namespace {
 
 constexpr const char* key = "training.init_from.path";
 
-// What these keys change of the weights is seen at their tensors, one by one.
+// The effect of these keys on the weights is checked tensor by tensor.
 constexpr std::array<std::string_view, 15> seen_at_tensors = {
     "model.vocab_size",
     "model.num_hidden_layers",
@@ -65,14 +65,14 @@ bool has_adapters(const Checkpoint& checkpoint) {
   return std::ranges::any_of(weights_of(checkpoint), is_of_adapter, &CheckpointTensor::name);
 }
 
-// What becomes of the parameters of a model.
+// Decides how each parameter of a model is initialized.
 class WeightsTaken {
  public:
   WeightsTaken(const InitFromContext& run, const Checkpoint& checkpoint, const Model& model);
 
   void fill(const Parameters& parameters) const;
   std::string describe() const;
-  // A sentence where something begins anew that is not trained; else "".
+  // Returns a message if newly initialized weights are not trained, or "".
   std::string told_of_untrained() const;
 
  private:
@@ -93,12 +93,12 @@ class WeightsTaken {
   std::vector<std::string> anew_;
   std::map<std::string, Shape> by_label_;          // tables of classes or tags
   std::vector<std::int64_t> label_rows_;           // of which tables
-  std::vector<std::string> missing_;               // from the checkpoint, and not to begin anew
-  std::map<std::string, Shape> whole_;             // taken as they are
-  std::map<std::string, Shape> merged_;            // taken with the adapters that were beside them
-  double adapter_factor_ = 1;                      // of these
-  std::map<std::string, Shape> by_row_;            // tables of the vocabulary
-  std::optional<std::vector<std::int64_t>> rows_;  // of which tables; none: as they are
+  std::vector<std::string> missing_;               // missing from the checkpoint, but required
+  std::map<std::string, Shape> whole_;             // loaded unchanged
+  std::map<std::string, Shape> merged_;            // loaded and merged with their adapters
+  double adapter_factor_ = 1;                      // for `merged_`
+  std::map<std::string, Shape> by_row_;            // vocabulary tables
+  std::optional<std::vector<std::int64_t>> rows_;  // rows of `by_row_`; none: unchanged
   std::int64_t saved_rows_ = 0;
 };
 
@@ -120,7 +120,7 @@ WeightsTaken::WeightsTaken(const InitFromContext& run,
     const Shape& shape = parameter->global_shape;
     const bool is_table = begins_with(name, "embedding") || begins_with(name, "source_embedding") ||
                           begins_with(name, "output");
-    // What only the first steps read, a run that has made them has no more.
+    // Parameters that only the first steps use are absent once a run has completed those steps.
     const bool is_gone = parameter->active_steps && !checkpoint.has(name);
     const bool is_new = parameter->adapter && !checkpoint.has(name);
     if (is_anew(name) || is_gone || is_new)
@@ -160,7 +160,7 @@ WeightsTaken::WeightsTaken(const InitFromContext& run,
   judge_shapes();
 }
 
-// Whether its layer has an adapter there and none here.
+// Whether the checkpoint has an adapter of the weight's layer and the model has none.
 bool WeightsTaken::is_merged(const std::string& weight) const {
   const auto layer = adapted_layer(checkpoint_, weight);
   return layer && !model_.parameters().find(*layer + adapter_down);
@@ -194,7 +194,7 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
   const auto key_of = [](const std::string& sentence) {
     return sentence.substr(0, sentence.find(':'));
   };
-  // The table of biases has its buckets' shape, however far the farthest reaches.
+  // The bias table's shape depends on the number of buckets, not on the max distance.
   const auto positions = change.saved.find("model.position_embedding_type");
   const bool is_biased = positions != change.saved.end() && positions->second == "relative_bias";
   std::erase_if(refused, [&](const std::string& sentence) {
@@ -202,7 +202,7 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
     if (is_biased && changed == "model.relative_attention_max_distance") return false;
     return std::ranges::find(seen_at_tensors, changed) != seen_at_tensors.end();
   });
-  // Of adapters that are in both: others begin here, or are merged with the factor there.
+  // For adapters in both models: here others are initialized or merged with that factor.
   const auto is_here = [&](const CheckpointTensor& tensor) {
     return is_of_adapter(tensor.name) && model_.parameters().find(tensor.name);
   };
@@ -276,7 +276,7 @@ void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
   rows_ = matching_rows({saved, saved_rows_}, {run_.tokenizer, rows});
 }
 
-// A readout's rows are its labels', whatever their order there.
+// Rows of an output head with labels correspond to those labels, in any order.
 void WeightsTaken::match_labels() {
   const LabelSet saved = labels_of(checkpoint_.scalars(), place());
   const bool takes_rows = whole_.contains("output/weight") || by_row_.contains("output/weight");
@@ -312,7 +312,7 @@ void WeightsTaken::match_labels() {
       if (auto found = tables->extract(name)) by_label_.insert(std::move(found));
 }
 
-// Where the keys of the models agree, it is for keys of other sections that tensors do not.
+// Where the model keys agree, shapes differ because of keys of other sections.
 void WeightsTaken::judge_shapes() const {
   const auto judge = [&](const std::string& name, const Shape& wanted) {
     const Shape& found = checkpoint_.shape_of(name);
@@ -331,7 +331,7 @@ void WeightsTaken::judge_shapes() const {
   for (const auto& [name, shape] : by_row_) judge(name, rows_ ? shape.with(0, saved_rows_) : shape);
 }
 
-// A weight there as it is to be, where it is not taken as it lies.
+// Returns a weight of the checkpoint after conversion, for weights that are not loaded unchanged.
 Tensor WeightsTaken::read_table(const std::string& name) const {
   const DType saved = checkpoint_.dtype_of(name);
   if (saved != DType::f32 && saved != DType::f64)

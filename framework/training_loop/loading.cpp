@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* configuration_name = "config.yaml";
 constexpr const char* manifest_name = "manifest.json";
-// Another run's data and labels decide these.
+// These depend on one run's data and labels.
 constexpr std::array<std::string_view, 2> of_one_run = {"import/token_ids", "import/label_names"};
 
 namespace fs = std::filesystem;
@@ -52,7 +52,7 @@ RunLocation locate_run(const fs::path& path) {
   if (is_there(path / configuration_name))
     return {.configuration = path / configuration_name, .run = path};
   const fs::path whole = fs::absolute(path / "").parent_path().lexically_normal();
-  // A step whose manifest is missing is one all the same.
+  // A step without a manifest still counts as a step.
   const auto entry = step_entry(whole.filename().string());
   const bool is_step = entry && entry->use == StepUse::saved && fs::is_directory(path, unused);
   if (is_step || is_there(path / manifest_name)) {

@@ -25,7 +25,7 @@ bool is_any(const fs::path& path) {
   return fs::exists(path, unused);
 }
 
-// "step-000000080" or "80".
+// Parses "step-000000080" or "80".
 std::optional<std::int64_t> step_of(const std::string& name) {
   if (const auto entry = step_entry(name); entry && entry->use == StepUse::saved)
     return entry->step;
@@ -38,12 +38,12 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   return step;
 }
 
-// The folder in which the newest step is meant, or nothing.
+// Returns the folder whose newest step is selected, or nothing.
 std::optional<fs::path> folder_of_steps(const fs::path& path) {
   if (is_any(path / "manifest.json")) return std::nullopt;
   for (const fs::path& folder : {path / checkpoints_name, path})
     if (!steps_in(folder).empty()) return folder;
-  // A run that has saved nothing yet.
+  // A run without checkpoints.
   if (is_folder(path / checkpoints_name)) return path / checkpoints_name;
   return std::nullopt;
 }
@@ -66,8 +66,8 @@ fs::path step_of_run(const ConfigPath& name, std::int64_t step, const fs::path& 
 
 constexpr const char* best_name = "best";
 
-// What the name stands for, after a letter: 's' a step, 'f' a folder of which the newest step is
-// meant, 'b' one of which the best step is, 'e' an error.
+// Returns the resolved name after a letter: 's' a step, 'f' a folder whose newest step is selected,
+// 'b' a folder whose best step is, 'e' an error.
 std::string meaning_of(const ConfigPath& name, const fs::path& run) {
   const std::string& text = name.text();
   try {
@@ -86,7 +86,7 @@ std::string meaning_of(const ConfigPath& name, const fs::path& run) {
   }
 }
 
-// The step that the newest one knows as the best. Collective.
+// Returns the best step according to the newest one. Collective.
 fs::path best_of_newest(const ConfigPath& name, const Checkpoint& newest, const fs::path& run) {
   const auto best = best_step(newest.scalars());
   if (!best)
@@ -103,7 +103,7 @@ NamedCheckpoint find_checkpoint(const ConfigPath& name,
                                 const Communicator& world,
                                 const CheckpointValidator& judge,
                                 const ReadProgress& watch) {
-  // Another node may see the directory otherwise.
+  // Another node may see different directory contents.
   const std::string meaning =
       world.broadcast(world.rank() == 0 ? meaning_of(name, run) : std::string(), 0);
   const std::string text = meaning.substr(1);

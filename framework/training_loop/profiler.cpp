@@ -22,13 +22,13 @@ std::string title_of(const ProcessMesh& mesh) {
                      host_name());
 }
 
-// The files of the first rank. The first thing that goes wrong is kept, and nothing more is written
-// then: the other ranks are not to wait for what does not come.
+// Output files of the first rank. Stores the first error and then stops writing, as the other ranks
+// must not wait.
 class ProfileFiles {
  public:
   explicit ProfileFiles(std::filesystem::path stem) : stem_(std::move(stem)) {}
 
-  // Only where it is called is anything written.
+  // Nothing is written unless this is called.
   void begin() {
     attempt([&] {
       std::filesystem::create_directories(stem_.parent_path());
@@ -49,7 +49,7 @@ class ProfileFiles {
   }
 
   std::filesystem::path trace() const { return stem_.string() + ".json"; }
-  // What went wrong; empty where nothing did.
+  // The first error, or empty.
   const std::string& trouble() const { return trouble_; }
 
  private:

@@ -12,7 +12,7 @@ namespace {
 std::string share_text(const ScanProgress& progress) {
   const auto size = static_cast<double>(progress.size);
   if (progress.size <= 0) return format_bytes(0);
-  // A file that grows while it is read has no more than all of it.
+  // A file may grow while it is read.
   const double share = std::min(1.0, static_cast<double>(progress.done) / size);
   return fmt::format("{:.0f}% of {}", 100 * share, format_bytes(size));
 }

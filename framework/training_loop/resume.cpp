@@ -23,7 +23,7 @@ constexpr const char* new_run_wish = "never";
 constexpr const char* new_run_with_its_weights =
     "start a new run from its weights: set another run.output_dir and training.init_from.path";
 
-// In the run's directory; -1 where there is none. Decided by rank 0: another node may see the
+// In the run's directory; -1 if there is none. Rank 0 decides, as another node may see the
 // directory later.
 std::int64_t newest_step(const ResumeContext& run) {
   std::int64_t newest = -1;
@@ -34,15 +34,16 @@ std::int64_t newest_step(const ResumeContext& run) {
   return run.world.all_reduce(newest, Reduction::maximum);
 }
 
-// A run that was killed in its first save has a line of that step, and none of a later one. One
-// that has diverged goes on without a loss, and saves nothing of that: its first save may be that
-// of the first step with a loss after the one that was due.
+// A run killed during its first save has logged that step and no later one. A diverged run
+// continues without a loss and does not save such states. Its first save may then be at the first
+// step with a loss after the scheduled one.
 bool must_have_saved(const MetricsEnd& end, std::int64_t every) {
   return every > 0 && end.with_loss > every &&
          (end.with_loss_before >= every || end.with_loss >= 2 * every);
 }
 
-// What keeps a run from going on with a checkpoint's values. Another configuration is not among it.
+// Returns the problems that prevent resuming with a checkpoint's values, other than a different
+// configuration.
 std::vector<std::string> problems_of(const ResumeContext& run, const Checkpoint& checkpoint) {
   std::vector<std::string> problems = value_problems(checkpoint);
   if (!problems.empty()) return problems;
@@ -54,7 +55,7 @@ std::vector<std::string> problems_of(const ResumeContext& run, const Checkpoint&
   return problems;
 }
 
-// Renames what a run wrote that saved nothing.
+// Moves files of a run that saved nothing aside.
 fs::path put_aside(const fs::path& path, const std::string& run_id) {
   const fs::path aside = path.string() + ".before-" + run_id;
   std::error_code error;
@@ -69,7 +70,7 @@ fs::path put_aside(const fs::path& path, const std::string& run_id) {
 
 ReadProgress watch_of(const ResumeContext& run, const std::string& place) {
   constexpr double seconds_between = 10;
-  // What the run is made of by value: a checkpoint keeps the watch.
+  // Copies the context, as the checkpoint stores the callback.
   return [run, place, since = Stopwatch(), read = std::int64_t{0}, told = 0.0](
              std::int64_t bytes) mutable {
     if (run.stop.requested())
@@ -114,14 +115,14 @@ std::optional<fs::path> resolve_resume_checkpoint(const ResumeContext& run) {
           "{}: no valid checkpoint; the newest: {}", checkpoints.string(), search.skipped.front());
     return std::nullopt;
   }
-  // What was moved aside may be an older step.
+  // The newest valid step may be older than a step that was moved aside.
   if (search.goes_back)
     run.log.warning("Rolling back to step {}, the newest valid checkpoint", search.found->step);
   return search.found->path;
 }
 
 ConfigPath resume_after_divergence(const ConfigPath& wish, bool has_saved) {
-  // A new run begins anew in its own directory.
+  // A new run restarts in its own directory.
   return has_saved || wish == new_run_wish ? ConfigPath(newest_wish) : wish;
 }
 
@@ -194,7 +195,7 @@ void check_resumable(const ResumeContext& run,
         "run: set training.init_from.path to {} and another run.output_dir",
         path,
         settings.run.directory.text());
-  // Newer steps than the one named would be taken for this run's when it next goes on from its own.
+  // Newer steps than the named one would be mistaken for this run's own on the next resume.
   const bool is_named = settings.checkpoint.resume != newest_wish;
   if (const std::int64_t newest = newest_step(run); is_named && newest > checkpoint.info().step)
     throw ConfigurationError(
@@ -210,7 +211,7 @@ void check_resumable(const ResumeContext& run,
       "set these keys as in the checkpoint, or start a new run in another run.output_dir");
   for (const std::string& difference : change.differences)
     run.log.info("Config differs from the checkpoint: {}", difference);
-  // Such checkpoints do not say when they were saved.
+  // Such checkpoints lack their time of saving.
   if (checkpoint.info().saved_at == 0)
     run.log.info(
         "{} was saved by an older version, whose schedules ended one update earlier; "
@@ -255,7 +256,7 @@ void warn_layout_change(const Log& log, const Checkpoint& checkpoint, const RunL
   const RunLayout saved = {checkpoint.info().layout,
                            scalars.get<std::int64_t>(threads_scalar),
                            scalars.get_or<std::int64_t>(zero_scalar, 0),
-                           // Of an older checkpoint it is not known.
+                           // Older checkpoints lack this scalar.
                            scalars.get_or<std::string>(device_scalar, layout.device)};
   if (saved == layout) return;
   log.info(
@@ -278,7 +279,7 @@ void archive_metrics(const ResumeContext& run, const std::string& run_id) {
       run.world.all_reduce(std::int64_t{must_have_saved(found, run.settings.checkpoint.every)},
                            Reduction::maximum) != 0;
   if (steps == 0) return;
-  // With never the user has asked for a new run.
+  // With never the user has requested a new run.
   const CheckpointOptions& checkpoint = run.settings.checkpoint;
   if (checkpoint.resume == newest_wish && has_saved)
     throw DataError(

@@ -12,14 +12,14 @@ bool may_go_back(const TrainingContext& run, const RunHistory& history) {
   return history.skipped.times < run.settings.training.skip_after_divergence;
 }
 
-// What is being saved is of a state from before.
+// The save in progress is of an earlier state.
 void end_what_is_under_way(TrainingContext& run,
                            const RunHistory& history,
                            const DivergedError& error) {
   try {
     wait_for_save(run);
   } catch (const Failure& failure) {
-    // It would go back to what is not there, and come to a save that fails again.
+    // A rollback would use a missing checkpoint, and reach a save that fails again.
     if (may_go_back(run, history)) {
       run.log.warning("{}; cannot roll back: a checkpoint could not be saved", error.what());
       throw;
@@ -37,7 +37,7 @@ void end_what_is_under_way(TrainingContext& run,
                                const RunHistory& history,
                                const DivergedError& error) {
   const std::int64_t allowed = run.settings.training.skip_after_divergence;
-  // The first rank knows what is saved: another node may see it later.
+  // The first rank lists the saved steps: another node may see them later.
   const std::string clause = run.mesh.world.broadcast(
       run.is_root() ? resume_hint(run.directory.checkpoints(), run.life.resume_request) : "", 0);
   throw DivergedError("{}; {}{}",
@@ -68,7 +68,7 @@ Batch next_batch(TrainingContext& run, const RunHistory& history) {
                step,
                place);
   Batch batch = run.loader.next();
-  batch.resets_state = true;  // it does not follow what its rows carry
+  batch.resets_state = true;  // it does not continue its rows' recurrent state
   return batch;
 }
 

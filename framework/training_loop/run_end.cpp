@@ -5,8 +5,8 @@
 namespace longspan {
 namespace {
 
-// The weights after the last step give no finite loss or gradient. Who asked the run to stop can
-// have it go on from what was saved before.
+// The weights after the last step give no finite loss or gradient. A stopped run can resume from an
+// earlier save.
 ExitCode end_unsaved(const TrainingContext& run, const RunHistory& history, bool is_stopped) {
   const std::int64_t step = run.trainer.steps();
   const bool has_own = run.saver.step() >= 0;

@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// What makes a run on the CPU slower than it could be.
+// Warns about settings that slow down a run on the CPU.
 void tell_of_processor(const Log& log, const RunSummary& run) {
   const RunConfig& settings = run.settings;
   if (settings.run.device == DeviceChoice::automatic) {

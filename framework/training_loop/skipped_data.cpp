@@ -12,7 +12,7 @@
 namespace longspan {
 namespace {
 
-// Of steps and batches, as of the step of a checkpoint.
+// Limit of steps and batches, equal to that of a checkpoint's step.
 constexpr std::int64_t most_skipped = 999'999'999;
 constexpr std::int64_t most_bytes = std::int64_t{1} << 22;
 
@@ -82,7 +82,7 @@ SkippedData SkippedData::of_json(const std::string& text, const std::string& pla
 
 SkippedData read_skipped_data(const RunDirectory& directory, const Communicator& world) {
   const std::filesystem::path path = directory.skipped();
-  std::string text, trouble;  // as the first rank reads it
+  std::string text, trouble;  // as read on the first rank
   if (world.rank() == 0) try {
       std::error_code error;
       if (std::filesystem::symlink_status(path, error).type() !=

@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::int64_t steps_between = 10;
 constexpr double most_seconds = 600;
-// Of the time: a rank that is a third slower than the others lets them wait for that long.
+// Fraction of the time: the others wait for that long if a rank is a third slower.
 constexpr double clear_difference = 0.25;
 
-// Those that waited least, where they are apart from the others.
+// Returns the ranks that waited least, if they are clearly separated from the others.
 std::vector<std::size_t> slow_ranks(const std::vector<StepWait>& of_ranks) {
   const auto share = [&](std::size_t rank) {
     return of_ranks[rank].waited / of_ranks[rank].seconds;
@@ -36,7 +36,7 @@ std::vector<std::size_t> slow_ranks(const std::vector<StepWait>& of_ranks) {
   return order;
 }
 
-// "rank 3", "ranks 2, 3"
+// Returns "rank 3", "ranks 2, 3".
 std::string names_of(const std::vector<std::size_t>& ranks) {
   return ranks.size() == 1 ? fmt::format("rank {}", ranks[0])
                            : fmt::format("ranks {}", fmt::join(ranks, ", "));

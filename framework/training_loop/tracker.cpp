@@ -47,7 +47,7 @@ void Tracker::begin(const TrackedRun& run, const Task& task, const Model& model,
     task.save(of_data);
     labels_ = labels_of(of_data, settings_.run.directory.text());
     image_ = task.image();
-    // What it cannot draw is told now and not at the first validation.
+    // Reports unsupported images now, not at the first validation.
     try {
       sample_images(model, 0);
     } catch (const ConfigurationError& error) {
@@ -81,8 +81,9 @@ void Tracker::open_files(const TrackedRun& run) {
     truncate_events(directory_.tensorboard(), run.first_step);
 }
 
-// A file that an earlier part of the run wrote and this one does not is to tell of no step that the
-// run makes again: a later part may write it again. In the directory of a new run it is not ours.
+// Truncates also files that only an earlier part of the run wrote. They must not contain steps that
+// the run repeats, as a later part may write them again. In a new run's directory such a file is
+// not ours.
 void Tracker::open_lines(const std::filesystem::path& path,
                          const JsonlFormat& kind,
                          std::int64_t first_step,

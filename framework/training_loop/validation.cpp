@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// Every rank has the same logits, and goes on without what they do not give.
+// All ranks have the same logits, so all skip samples that these do not yield.
 void take_samples(TrainingContext& run) try {
   const Model& model = run.trainer.model();
   run.tracker.take_images(model);

@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-// The row of what id `id` of `to` stands for.
+// Returns the row of `from` for the character that `id` has in `to`.
 std::int64_t row_of_character(const Tokenizer& from, const Tokenizer& to, std::int64_t id) {
   const bool is_unknown = to.has_unknown() && id == 0;
   if (is_unknown) return from.has_unknown() ? 0 : -1;
@@ -21,7 +21,7 @@ std::int64_t row_of_character(const Tokenizer& from, const Tokenizer& to, std::i
   return is_lacking ? -1 : row;
 }
 
-// Tokens are the same that are called so. An id that stands for no text can only be what it is.
+// Tokens match by name. An ID without text matches only the same ID.
 std::int64_t row_of_token(const Tokenizer& from, const Tokenizer& to, std::int64_t id) {
   if (to.kind() == TokenizerKind::ids) return id < from.vocabulary() ? id : -1;
   if (const SentencePieceModel* const model = to.subword_model())

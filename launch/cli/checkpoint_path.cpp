@@ -21,7 +21,7 @@ std::vector<std::filesystem::path> checkpoints_at(const std::filesystem::path& p
       steps.push_back(directory / step_name(step));
     if (!steps.empty()) return steps;
   }
-  // A damaged step still has its name; a good one may have been given another.
+  // A damaged step still has its name, and a valid one may have been renamed.
   const bool looks_like_step = path.filename().string().starts_with("step-") ||
                                std::filesystem::exists(path / "manifest.json", unused);
   if (looks_like_step) return {path};

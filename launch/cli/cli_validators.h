@@ -1,4 +1,4 @@
-// Checks of what the command line gives, whose sentences say what was found and what is wanted.
+// Validators of command-line values. Their messages state what was expected and found.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace longspan {
 
-// For `transform`: the parser itself would clip what does not fit and take 010 for an octal number.
+// Use with `transform`: the parser itself would clamp out-of-range values and read 010 as octal.
 template <std::integral T>
 CLI::Validator whole_number(T least, T most = std::numeric_limits<T>::max()) {
   return {[least, most](std::string& text) -> std::string {

@@ -32,7 +32,7 @@ std::vector<std::string> family_names() {
   return names;
 }
 
-// What needs no configuration.
+// Handles options that need no configuration.
 ExitCode make(const ConfigArguments& arguments, Session& session) {
   const auto& [file, settings] = arguments.configuration;
   if (!file.empty() || !settings.empty() || arguments.reference || arguments.markdown ||
@@ -44,7 +44,7 @@ ExitCode make(const ConfigArguments& arguments, Session& session) {
   return ExitCode::ok;
 }
 
-// Of the configuration where there is one, and of it what the words ask for.
+// Prints the reference, of the configuration if there is one, for the search words.
 ExitCode print_reference(const ConfigArguments& arguments, Session& session) {
   std::vector<std::string> words = arguments.words;
   std::string file = arguments.configuration.file;
@@ -96,8 +96,8 @@ ExitCode run_config(const ConfigArguments& arguments, Session& session) {
 
 Command config_command() {
   return {"config",
-          "Check a configuration and print it in full, with where each value came from; or make a "
-          "new one, or tell which keys there are",
+          "Check a configuration and print all values with their sources, or print the key "
+          "reference, a template or a JSON Schema",
           "  longspan config configs/quickstart.yaml\n"
           "  longspan config configs/quickstart.yaml --set training.max_steps=100\n"
           "  longspan config --reference\n"
@@ -108,27 +108,27 @@ Command config_command() {
           [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<ConfigArguments>();
             add_configuration(app, arguments->configuration, false);
-            app.add_option("WORD",
+            app.add_option("FILTER",
                            arguments->words,
-                           "with --reference: print only keys of this section, that begin so, or "
-                           "of which a word of the name, of the meaning or of the field's names "
-                           "(as lr, batch_size or hidden_size) begins so")
+                           "keys to print: a section, a prefix, or the beginning of a word in the "
+                           "name, description or aliases of a key, such as lr, batch_size or "
+                           "hidden_size (default: all keys). Only with --reference or --markdown.")
                 ->check(not_empty_text());
             app.add_flag("--reference",
                          arguments->reference,
-                         "print every key and what it means; with CONFIG (a name that ends in "
-                         ".yaml, .yml or .json, or has a /) those of its family and what it sets");
-            app.add_flag("--markdown", arguments->markdown, "the reference as a page of Markdown");
+                         "reference of all keys with their descriptions; with CONFIG (a name that "
+                         "ends in .yaml, .yml or .json, or contains /), of the keys of its family, "
+                         "with the values that it sets");
+            app.add_flag("--markdown", arguments->markdown, "reference as a Markdown page");
             app.add_option("--template",
                            arguments->family,
-                           "print a small configuration of this family, with a comment for each "
-                           "key, that trains once data.train is set (of pairs "
-                           "data.train_target too)")
+                           "family of a small configuration to print, with a comment for each key; "
+                           "training also requires data.train, and data.train_target for pairs")
                 ->check(CLI::IsMember(family_names()));
             app.add_flag("--schema",
                          arguments->schema,
-                         "print a JSON Schema (draft 2020-12) of configurations, with which "
-                         "editors complete and check them");
+                         "JSON Schema (draft 2020-12) of configurations, for completion and checks "
+                         "in editors");
             return [arguments](Session& session) { return run_config(*arguments, session); };
           }};
 }

@@ -14,12 +14,12 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t width = 100;  // columns of a line
+constexpr std::size_t width = 100;  // columns per line
 
 struct KeyLine {
   std::string key;
   std::string value;
-  bool is_commented = false;  // it is the user's to set, or has no effect until that is
+  bool is_commented = false;  // the user must set it, or it has no effect until another key is set
 };
 
 bool reads_images(const Family& family) { return family.tasks.front() == "image_generation"; }
@@ -49,7 +49,7 @@ std::vector<KeyLine> data_lines(const Family& family, const TaskSpec& task) {
   return lines;
 }
 
-// Keys that the family's table lacks are left out later.
+// Keys that the family's table lacks are dropped later.
 std::vector<KeyLine> lines_of(const Family& family) {
   const std::string task_name = family.tasks.front();
   const TaskSpec& task = task_kind(task_name);
@@ -76,7 +76,7 @@ std::vector<KeyLine> lines_of(const Family& family) {
   return lines;
 }
 
-// The words as comment lines below an indentation.
+// Formats the words as comment lines with an indentation.
 std::string comment(const std::string& words, std::size_t indentation) {
   const std::string begin = std::string(indentation, ' ') + "#";
   std::string text;
@@ -126,7 +126,7 @@ std::string config_template(const std::string& name) {
   for (OptionDescription& option : configuration.table.reference())
     options.emplace(option.key, std::move(option));
   std::string text = introduction(*family);
-  std::string open;  // the sections that the last line stands in
+  std::string open;  // open sections of the last line
   for (const KeyLine& line : lines_of(*family)) {
     const auto option = options.find(line.key);
     if (option == options.end()) continue;

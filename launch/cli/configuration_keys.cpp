@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-// What the model of a configuration is built for, as far as it says.
+// Returns the inputs from which the configuration's model is built, as far as they are set.
 PlannedBuildOptions planned_setting(const Configuration& configuration) {
   return [&configuration] {
     const ParallelOptions& parallel = configuration.parallel;
@@ -23,7 +23,7 @@ PlannedBuildOptions planned_setting(const Configuration& configuration) {
   };
 }
 
-// What is learnt, and by what.
+// Declares the task and model family keys.
 void declare_kinds(Configuration& configuration) {
   OptionTable& table = configuration.table;
   std::vector<std::string> names;
@@ -43,7 +43,7 @@ void declare_kinds(Configuration& configuration) {
             affects_weights());
 }
 
-// Keys that the task does not read.
+// Warns about keys that the task does not read.
 void warn_of_unread_keys(OptionTable& table, const Configuration& configuration) {
   const auto unless = [&](const std::vector<std::string>& keys, const auto& reads) {
     for (const std::string& key : keys)
@@ -96,7 +96,8 @@ void warn_of_unread_keys(OptionTable& table, const Configuration& configuration)
   });
 }
 
-// The data as a run finds them that starts from weights: their checkpoint may have a tokenizer.
+// Returns the data options before a run that starts from weights: their checkpoint may have a
+// tokenizer.
 DataOptions data_before_start(const Configuration& configuration) {
   DataOptions data = configuration.data;
   if (!configuration.training.start_from.path.empty() && data.tokenizer_model.empty())
@@ -104,7 +105,7 @@ DataOptions data_before_start(const Configuration& configuration) {
   return data;
 }
 
-// Of data that the task can read.
+// Checks that the task can read the data.
 void check_data(OptionTable& table, const Configuration& configuration) {
   table.check({"data.tokenizer.type", "run.task"}, [&configuration]() -> std::string {
     if (configuration.data.tokenizer != TokenizerKind::tokenizer_json || reads_text(configuration))
@@ -191,7 +192,7 @@ void check_training(OptionTable& table, const Configuration& configuration) {
   });
 }
 
-// Keys that another section leaves without effect.
+// Warns about keys that have no effect because of another section.
 void warn_of_idle_keys(OptionTable& table, const Configuration& configuration) {
   for (const char* const key : {"training.validation.interval", "training.validation.max_batches"})
     table.warn(key, [&configuration]() -> std::string {
@@ -287,7 +288,7 @@ void declare_checks(Configuration& configuration) {
   configuration.table.check(
       {"data.seq_length", "parallel.context_parallel_size"},
       [&configuration] { return segment_problem(configuration, configuration.parallel.context); });
-  // The gradient of a logit is at most the scale over the tokens of a step.
+  // The gradient of a logit is at most the scale divided by the tokens of a step.
   configuration.table.check({"precision.loss_scale.init_scale"}, [&configuration]() -> std::string {
     constexpr double smallest_normal = 0x1p-14;
     const BatchDescription words = configuration.task_kind().words(configuration.data);

@@ -54,7 +54,7 @@ void check_streams(const EvaluateArguments& arguments, const LoadedRun& run, con
   streams_of_rank(*arguments.batch, 0, ranks, "--batch-size");
 }
 
-// Says how, so that two lines can be compared.
+// Describes the settings, so that two lines can be compared.
 std::string manner(const EvaluateArguments& arguments,
                    const EvaluationOptions& options,
                    const Model& model) {
@@ -126,7 +126,7 @@ nlohmann::ordered_json figures_of(const EvaluateArguments& arguments,
   return object;
 }
 
-// What the model found of needles in a text, from the farthest on.
+// Formats the needle-retrieval results, the longest lookback first.
 std::string needle_lines(const std::vector<NeedlePlace>& places,
                          const NeedleOptions& options,
                          const std::string& file) {
@@ -163,7 +163,7 @@ nlohmann::ordered_json figures_of(const std::vector<NeedlePlace>& places,
   return object;
 }
 
-// Of pairs the other side of `text_file`.
+// For pairs, returns the target file of `text_file`.
 ConfigPath target_file(const EvaluateArguments& arguments, const DataOptions& data) {
   if (!arguments.data.empty()) return {arguments.data_target, "--data-target", ""};
   return arguments.split == "train"  ? data.train_target
@@ -187,7 +187,7 @@ nlohmann::ordered_json figures_of(const Measurement& measured,
   return object;
 }
 
-// Who listens beside the lines that say so.
+// Calls both the progress printer and the caller's callback.
 ProgressCallback and_heard(ProgressCallback told, const ProgressCallback& heard) {
   if (!heard) return told;
   return [told = std::move(told), heard](const ScanProgress& progress) {
@@ -196,7 +196,7 @@ ProgressCallback and_heard(ProgressCallback told, const ProgressCallback& heard)
   };
 }
 
-// Of a task that reads no streams.
+// Evaluates a task that does not read streams.
 Evaluated evaluate_task(const EvaluateArguments& arguments,
                         const LoadedRun& run,
                         Session& session,

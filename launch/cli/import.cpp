@@ -33,7 +33,7 @@ struct ImportArguments {
   std::string run;
 };
 
-// What the tokenizer puts around a text, and training does not; "" where that is nothing.
+// Returns the tokens that the tokenizer adds around a text but training does not; "" if none.
 std::string left_out_of(const JsonTokenizer& model) {
   const auto names = [&model](const std::vector<std::int64_t>& ids) {
     std::string text;
@@ -51,7 +51,7 @@ std::string left_out_of(const JsonTokenizer& model) {
       after.empty() ? "" : after + " after");
 }
 
-// What is set; `otherwise` where the key is not.
+// Returns the value set, or `otherwise` if the key is not set.
 std::string said_of(const ModelSettings& settings,
                     const std::string& key,
                     const std::string& otherwise) {
@@ -59,8 +59,8 @@ std::string said_of(const ModelSettings& settings,
   return found == settings.end() ? otherwise : found->second;
 }
 
-// Of the folder, where it has one that Longspan reads and whose ids all have rows; otherwise ids
-// alone, or none, which is that of bytes. Adds remarks on it. `task`: of the run.
+// Returns the folder's tokenizer if Longspan reads it and all its IDs have rows. Otherwise returns
+// an ID tokenizer, or nothing, which means bytes. Adds remarks on it. `task`: of the run.
 std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
                                       std::int64_t vocabulary,
                                       const std::string& task,
@@ -71,7 +71,7 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
     try {
       const JsonTokenizer model = read_json_tokenizer(folder.string());
       if (model.vocabulary() <= vocabulary) {
-        // Other tasks frame their texts.
+        // Other tasks add their own tokens around texts.
         const std::string around = task == "language_modeling" ? left_out_of(model) : "";
         if (!around.empty()) remarks.push_back(fmt::format("{}: {}", *file, around));
         return Tokenizer::from_huggingface(model);
@@ -125,14 +125,14 @@ std::int64_t vocabulary_of(const ModelSettings& settings) {
   return std::stoll(found);
 }
 
-// Of all stacks.
+// Returns the layers of all stacks.
 std::int64_t layers_of(const ModelValues& values) {
   const std::int64_t layers = values.integer("model.num_hidden_layers");
   const bool has_encoder = values.all().contains("model.num_encoder_layers");
   return layers + (has_encoder ? values.integer_or("model.num_encoder_layers", layers) : 0);
 }
 
-// What an export writes again of what generation begins with and ends at.
+// Stores the tokens that begin and end generation, for an export to write again.
 void keep_token_ids(const TokenIds& ids, const fs::path& folder, Scalars& scalars) {
   if (ids.empty()) return;
   scalars.set(token_ids_scalar, nlohmann::json(ids).dump());
@@ -142,7 +142,7 @@ void keep_token_ids(const TokenIds& ids, const fs::path& folder, Scalars& scalar
     scalars.set(generation_config_scalar, InputFile(file.string()).text(std::int64_t{1} << 20));
 }
 
-// What `make()` gives; where it cannot be, config.json, whose place this is, is to blame.
+// Returns `make()`; reports its failure as an error of config.json at `place`.
 template <typename Make>
 auto or_of_data(const std::string& place, const Make& make) {
   try {
@@ -165,7 +165,7 @@ std::int64_t sum_of(const std::map<std::string, std::int64_t>& elements) {
   return count;
 }
 
-// What the weights and the model do not have of each other.
+// Adds remarks on weights that were not imported, and on a missing head.
 void add_remarks(const ImportedWeights& imported,
                  const Architecture& architecture,
                  std::vector<std::string>& remarks) {
@@ -180,7 +180,7 @@ void add_remarks(const ImportedWeights& imported,
         fmt::join(imported.missing(), ", ")));
 }
 
-// Of names that are there twice all but the first are called otherwise here.
+// Renames all but the first of duplicate names.
 void save_labels(const std::string& place, ImportedConfig& meaning, Scalars& scalars) {
   const DistinctNames labels = distinct_names(meaning.labels);
   scalars.set(labels_scalar, LabelSet::in_order(labels.names, place).to_json());
@@ -236,7 +236,7 @@ void import(const ImportArguments& arguments, const Session& session) {
                     tensors,
                     folder.string());
   const auto model = or_of_data(config.place(), [&] {
-    // What a body's classes would be nobody knows.
+    // The classes of a backbone without a head are unknown.
     const std::int64_t classes = architecture.is_headless ? 1 : std::ssize(meaning.labels);
     return configuration->make_model({.vocabulary = vocabulary,
                                       .classes = classes,
@@ -272,7 +272,7 @@ void import(const ImportArguments& arguments, const Session& session) {
   try {
     save_checkpoint(run.inside() / "checkpoints", info, state, alone);
   } catch (const Error&) {
-    // Not the disk's fault, which a save takes for its own.
+    // Not an I/O failure, which saving assumes.
     if (imported.problem()) throw DataError("{}", *imported.problem());
     throw;
   }
@@ -297,7 +297,7 @@ void import(const ImportArguments& arguments, const Session& session) {
 Command import_command() {
   return {
       "import",
-      "Make a run of a model that others trained: config.json and safetensors",
+      "Import a Hugging Face model as a run",
       "  longspan import ~/models/gpt2 --output-dir runs/gpt2\n"
       "  longspan evaluate runs/gpt2 --data book.txt\n"
       "  longspan train mine.yaml --set training.init_from.path=runs/gpt2\n"
@@ -307,19 +307,20 @@ Command import_command() {
         app.add_option(
                "FOLDER",
                arguments->folder,
-               fmt::format("a folder with config.json (of {}) and model.safetensors, or several "
-                           "files of it with model.safetensors.index.json",
+               fmt::format("directory with config.json (of {}), and with model.safetensors or its "
+                           "shards and model.safetensors.index.json",
                            join_or(architecture_names())))
             ->required()
             ->check(not_empty_text());
         app.add_option("--output-dir",
                        arguments->run,
-                       "the run's directory to make: config.yaml and the weights as step 0")
+                       "run directory to create, with config.yaml and the weights as the "
+                       "checkpoint of step 0")
             ->required()
             ->type_name("RUN")
             ->check(not_empty_text());
         return [arguments](Session& session) {
-          session.set_time_limit(patience);  // of the ranks that wait for rank 0
+          session.set_time_limit(patience);  // for the ranks that wait for rank 0
           if (session.world().rank() == 0) import(*arguments, session);
           return ExitCode::ok;
         };

@@ -29,7 +29,7 @@ std::string value_text(const Scalars::Value& value) {
   return std::visit([](const auto& held) { return fmt::format("{}", held); }, value);
 }
 
-// When it was saved; of an older checkpoint, which does not say, the time of its manifest.
+// Returns when it was saved, or the time of its manifest for an older checkpoint without a date.
 std::string date_text(const Checkpoint& checkpoint) {
   if (const std::int64_t seconds = checkpoint.info().saved_at; seconds > 0)
     return fmt::format("  saved at {:%Y-%m-%d %H:%M:%S} UTC\n", fmt::gmtime(seconds));
@@ -126,7 +126,7 @@ ExitCode run_inspect(const InspectArguments& arguments, Session& session) {
 
 Command inspect_command() {
   return {"inspect",
-          "Show what a checkpoint holds",
+          "Show the contents of a checkpoint",
           "  longspan inspect runs/quickstart\n"
           "  longspan inspect runs/quickstart/checkpoints/step-000000900 --tensors\n"
           "  longspan inspect runs/quickstart --config > again.yaml\n",
@@ -134,12 +134,15 @@ Command inspect_command() {
             auto arguments = std::make_shared<InspectArguments>();
             app.add_option("PATH",
                            arguments->path,
-                           "a checkpoint, or a run: its newest checkpoint is shown")
+                           "checkpoint, or run directory for its newest checkpoint")
                 ->required();
-            app.add_flag("--tensors", arguments->tensors, "list every tensor");
+            app.add_flag("--tensors",
+                         arguments->tensors,
+                         "list of all tensors with dtype, shape and size, after the summary");
             app.add_flag("--config",
                          arguments->configuration,
-                         "print only the configuration of the run that wrote it");
+                         "configuration of the run that wrote the checkpoint, instead of the "
+                         "summary");
             return [arguments](Session& session) { return run_inspect(*arguments, session); };
           }};
 }

@@ -39,15 +39,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
-// For the first rank to speak: before a hint is given, before the job is ended, and before it is
-// ended once it was asked to stop.
+// Limits until the first rank reports: before a hint is printed, before the job is ended, and
+// before it is ended after a stop request.
 constexpr seconds start_limit{30};
 constexpr seconds longest_start{300};
 constexpr seconds asked_start{10};
 constexpr std::chrono::milliseconds tick{500};
-constexpr seconds reminder{10};    // between words about what is waited for
+constexpr seconds reminder{10};    // between messages while waiting
 constexpr seconds time_to_end{5};  // from SIGTERM to SIGKILL
-// For mpirun to end once a rank has said why it is to: a rank on this machine ends it before.
+// For mpirun to end after a rank has reported why: a local rank ends it earlier.
 constexpr seconds time_to_abort{8};
 constexpr std::array asking_signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
@@ -60,7 +60,7 @@ bool is_ignored(int signal) {
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// What nohup, or a shell for what it starts in the background, lets a process ignore is not heard.
+// Signals that nohup, or a shell for background processes, set to be ignored remain ignored.
 sigset_t asking_set() {
   sigset_t set;
   sigemptyset(&set);
@@ -75,17 +75,17 @@ sigset_t heard_signals() {
   return set;
 }
 
-// Signals that come as bytes to be read.
+// Returns a descriptor from which signals are read.
 Descriptor open_signals() {
   block_signals();
-  std::signal(SIGCHLD, SIG_DFL);  // children that end are to be waited for
-  std::signal(SIGPIPE, SIG_IGN);  // whoever reads what is said may leave
+  std::signal(SIGCHLD, SIG_DFL);  // required to wait for children that end
+  std::signal(SIGPIPE, SIG_IGN);  // the reader of the messages may exit
   const sigset_t set = heard_signals();
   return Descriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-// The socket on which ranks of this machine say what they do. Its name goes to them by the
-// environment. Undefined where there is none to be had.
+// The socket on which ranks of this machine report their activity. Its name is passed in the
+// environment. Undefined if it cannot be created.
 Descriptor open_ear() {
   ::unsetenv(launcher_variable);
   const std::string name =
@@ -112,15 +112,15 @@ Pipe open_pipe() {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-// In the child, between fork and exec.
+// Runs in the child, between fork and exec.
 [[noreturn]] void become(char* const* words, pid_t parent, int trouble) {
   ::setpgid(0, 0);
-  // Should this process be killed the job saves and stops: nobody could ask it to any more.
+  // If this process is killed the job saves and stops, as nobody could request it afterwards.
   ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
   if (::getppid() != parent) ::_exit(1);
-  // It may write to the terminal though another group has it.
+  // It may write to the terminal though another group controls it.
   std::signal(SIGTTOU, SIG_IGN);
-  // SIGPIPE stays ignored: mpirun hears it by a handler of its own, but not when it begins or ends.
+  // SIGPIPE stays ignored: mpirun installs its own handler, but not during startup and exit.
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -130,14 +130,14 @@ Pipe open_pipe() {
   ::_exit(127);
 }
 
-// `errors`: what becomes its standard error, where that is not to be this process's.
+// `errors`: its standard error, if different from this process's.
 pid_t start(const std::vector<std::string>& command, const Descriptor& errors) {
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   auto [reads, writes] = open_pipe();
   const pid_t parent = ::getpid();
-  // What a terminal has typed is this process's to read.
+  // Terminal input belongs to this process.
   const bool takes_input = ::isatty(STDIN_FILENO) == 0;
   std::fflush(nullptr);
   const pid_t child = ::fork();
@@ -200,9 +200,9 @@ class JobWatch {
   void end_rest() const;
   int exit_code() const;
   std::string waits_for() const;
-  // Ranks that run elsewhere cannot be heard.
+  // Remote ranks cannot report.
   bool hears_ranks() const { return job_.is_local && ear_.defined(); }
-  // While mpirun starts its daemons on other machines SIGUSR1 would end it as an error of its own.
+  // While mpirun starts its daemons on other machines SIGUSR1 would end it with its own error.
   bool starts_elsewhere() const {
     return !job_.is_local && doing_.empty() && Clock::now() - started_ < job_.daemons_start;
   }
@@ -210,17 +210,17 @@ class JobWatch {
   const Job& job_;
   Descriptor signals_;
   Descriptor ear_;
-  Descriptor errors_;  // what mpirun writes to standard error
+  Descriptor errors_;  // mpirun's standard error
   MpirunStderrFilter words_;
   Clock::time_point errors_came_ = Clock::now();
   pid_t child_;
-  std::string doing_;  // what a rank said last; nothing before the first has started
+  std::string doing_;  // last report of a rank; empty before the first has started
   std::optional<int> status_;
   Clock::time_point started_ = Clock::now();
   Clock::time_point spoke_ = Clock::now();
   std::optional<Clock::time_point> asked_;
-  std::optional<Clock::time_point> failed_;  // a rank has said why the job ends
-  bool passes_later_ = false;  // mpirun is to be asked once it has started its daemons
+  std::optional<Clock::time_point> failed_;  // a rank has reported why the job ends
+  bool passes_later_ = false;                // request mpirun once it has started its daemons
   std::optional<Clock::time_point> ended_;
   int end_code_ = 0;
   bool gave_hint_ = false;
@@ -246,7 +246,7 @@ void JobWatch::end(int code) {
   if (ended_) return;
   ended_ = Clock::now();
   end_code_ = code;
-  // A rank alone would take SIGTERM for a wish to save.
+  // A single rank would treat SIGTERM as a request to save.
   ::kill(child_, job_.by_mpirun || !job_.saves ? SIGTERM : SIGKILL);
 }
 
@@ -276,7 +276,7 @@ void JobWatch::listen() {
   while ((length = ::recv(ear_.get(), text, sizeof text, 0)) >= 0) {
     const bool is_first = doing_.empty();
     doing_.assign(text, static_cast<std::size_t>(length));
-    // Of a job that was asked while it started nobody may have heard it.
+    // A stop request during startup may have reached no rank.
     if (is_first && asked_) {
       passes_later_ = false;
       ::kill(child_, SIGUSR1);
@@ -354,7 +354,7 @@ void JobWatch::look_at_clock() {
   }
   if (asked_ && now - spoke_ > reminder) {
     spoke_ = now;
-    if (!passes_later_) ::kill(child_, SIGUSR1);  // while it started it may have lost the first one
+    if (!passes_later_) ::kill(child_, SIGUSR1);  // the first one may have been lost during startup
     say(fmt::format("waiting for {} ({} s so far)",
                     waits_for(),
                     std::chrono::duration_cast<seconds>(now - *asked_).count()));
@@ -363,16 +363,16 @@ void JobWatch::look_at_clock() {
 
 int JobWatch::exit_code() const {
   const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
-  // A rank is ended by this signal until it listens for it, which is before it trains.
+  // The signal ends a rank until it installs a handler, which is before it trains.
   if (asked_ && !ended_ && code == 128 + SIGUSR1) {
     say("stopped before training started; nothing to save");
     return static_cast<int>(ExitCode::stopped);
   }
   if (ended_) return end_code_;
   if (job_.by_mpirun && !job_.is_local) {
-    // What a rank said counts: mpirun has a code of its own where it cannot reach a machine, and a
-    // rank that gave up ends an mpirun that waits for one. But of a job in which a signal ended a
-    // rank mpirun tells that; it asks the others to end, which they may take for a wish to stop.
+    // The code that a rank reported counts. mpirun has its own code if it cannot reach a machine,
+    // and a rank that gave up ends an mpirun that waits for one. If a signal ended a rank, mpirun
+    // reports that. It then asks the others to end, which they may treat as a stop request.
     const bool is_signal_of_rank = WIFEXITED(*status_) && code > 128;
     if (const auto said = words_.end_code(); said && !is_signal_of_rank) {
       const bool is_stop = *said == static_cast<int>(ExitCode::stopped);
@@ -391,7 +391,7 @@ int JobWatch::exit_code() const {
           job_.saves ? "; run the same command to resume from the newest checkpoint" : ""));
       return static_cast<int>(ExitCode::rank_failed);
     }
-    // Asked before it has started its daemons mpirun ends, and with which code is not settled.
+    // If asked before its daemons have started, mpirun ends with an unspecified code.
     const bool is_own_code = words_.tell_of_a_missing_daemon() || (code > 0 && code < 128);
     if (asked_ && !passes_later_ && doing_.empty() && !is_of_rank && is_own_code) {
       say("mpirun ended before any rank reported; existing checkpoints are kept");
@@ -407,19 +407,19 @@ int JobWatch::exit_code() const {
   return code;
 }
 
-// Ranks end with mpirun; those that it lost sight of end here. A job that follows finds nothing of
-// this one, such as its lock on the directory of the run.
+// Ranks end with mpirun; any that it lost track of end here. The next job must find nothing of this
+// one, such as its lock on the run's directory.
 void JobWatch::end_rest() const {
   const auto limit = Clock::now() + time_to_end;
   do {
-    kill_all();  // again, for what began while they were looked for
+    kill_all();  // repeated for processes that started during the scan
     ::poll(nullptr, 0, 1);
   } while (::waitpid(-1, nullptr, WNOHANG) >= 0 && Clock::now() < limit);
 }
 
 JobResult JobWatch::wait() {
   while (!status_) {
-    std::array<pollfd, 3> events = {};  // one without a descriptor is passed over
+    std::array<pollfd, 3> events = {};  // poll skips entries without a descriptor
     const std::array descriptors = {signals_.get(), ear_.get(), errors_.get()};
     for (std::size_t i = 0; i < events.size(); ++i)
       events[i] = {.fd = descriptors[i], .events = POLLIN, .revents = 0};

@@ -8,20 +8,19 @@
 
 namespace longspan {
 
-// Starting a training again by itself when a rank or a host has failed (launch/cli/retry.h).
+// Automatic restart of training after a rank or a host has failed (launch/cli/retry.h).
 struct RetryOptions {
-  int most = 0;  // times
-  int wait = 5;  // seconds before the first; they double while nothing new is saved
-  // Seconds beyond run.collective_timeout_seconds in which a rank that is lost lets go of the run's
-  // directory.
+  int most = 0;  // number of restarts
+  int wait = 5;  // seconds before the first restart; doubled while no new checkpoint is saved
+  // Seconds beyond run.collective_timeout_seconds until a lost rank releases the run's directory.
   int letting_go = 15;
 };
 
-// A command line of `longspan launch`, cut where it says "--".
+// A command line of `longspan launch`, split at "--".
 struct LaunchCommandLine {
   std::optional<int> ranks;
-  std::vector<std::string> options;  // mpirun's
-  std::vector<std::string> command;  // of this program, to be started on the ranks
+  std::vector<std::string> options;  // of mpirun
+  std::vector<std::string> command;  // of this program, started on the ranks
   RetryOptions retry = {};
   bool wants_help = false;
 };
@@ -29,11 +28,11 @@ struct LaunchCommandLine {
 // Adds "--set key=value" to the command.
 void add_settings(LaunchCommandLine& line, const std::vector<std::string>& settings);
 
-// `words` are those after "launch". Throws ConfigurationError.
+// Parses the words after "launch". Throws ConfigurationError.
 LaunchCommandLine read_launch(std::span<char* const> words);
 
-// Runs the command to its end and returns its exit code (launch/cli/job.h). Throws
-// ConfigurationError for a configuration that is no good, before anything is started.
+// Runs the command to completion and returns its exit code (launch/cli/job.h). Throws
+// ConfigurationError for an invalid configuration, before anything is started.
 int run_on_ranks(const LaunchCommandLine& line);
 
 }  // namespace longspan

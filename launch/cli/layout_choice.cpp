@@ -16,14 +16,14 @@
 namespace longspan {
 namespace {
 
-// Of what speeds decide only an order is wanted here.
+// Typical speeds, which need only rank layouts correctly.
 constexpr double usual_flops = 1e11;
 constexpr double usual_memory_bandwidth = 2e10;
 constexpr double usual_bandwidth = 5e9;
 constexpr std::int64_t usual_vocabulary = 256;
 constexpr std::int64_t usual_classes = 32;
 
-// Whether one of the processors of a list such as "0-3,8" may be used by this process.
+// Whether this process may use one of the processors of a list such as "0-3,8".
 bool may_use(const std::string& list, const cpu_set_t& allowed) {
   std::istringstream ranges(list);
   for (std::string range; std::getline(ranges, range, ',');) {
@@ -64,14 +64,14 @@ std::string reason_of(const DeviceSlots& places, int ranks) {
       "no layout of more ranks fits the {} {} of this machine", places.count, several);
 }
 
-// `sharing`: the ranks that share the memory of this machine; nothing where they are on others.
+// `sharing`: the ranks that share the memory of this machine; empty if they are on others.
 MachineProfile usual_machine(const DeviceSlots& places, std::optional<int> sharing) {
   MachineProfile machine;
   machine.processor = places.processor;
   machine.flops = machine.bf16_flops = machine.f16_flops = usual_flops;
   machine.memory_bandwidth = usual_memory_bandwidth;
   machine.bandwidth = usual_bandwidth;
-  // To ask a GPU for its memory would take some of it as long as this process lives.
+  // Querying a GPU's memory would allocate some of it for the lifetime of this process.
   const bool is_known = sharing && places.processor != Processor::gpu;
   machine.memory = is_known ? memory_of_rank(*sharing) : 0;
   return machine;

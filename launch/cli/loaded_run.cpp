@@ -28,8 +28,8 @@ MeshShape layout(const Configuration& configuration, int ranks, DefaultAxis axis
   return mesh_shape(parallel, ranks);
 }
 
-// What a run wrote beside its checkpoints is data: only what the command line sets may be a mistake
-// of its user.
+// The configuration in the run's directory is data: only what the command line sets may be a user
+// error.
 std::unique_ptr<Configuration> understood(const ConfigurationText& source,
                                           const RunLocation& location) {
   if (!location.run) return configure(source);
@@ -48,19 +48,19 @@ std::unique_ptr<Configuration> understood(const ConfigurationText& source,
 void add_run(CLI::App& app, RunArguments& arguments) {
   app.add_option("RUN",
                  arguments.path,
-                 "a run's directory, one of its checkpoints, or the YAML file of a run")
+                 "run directory, one of its checkpoints, or the YAML configuration file of a run")
       ->required()
       ->check(not_empty_text());
   app.add_option(
          "--checkpoint",
          arguments.checkpoint,
-         "the checkpoint to use: its directory, the name or number of a step of the run, or best "
-         "(checkpoint.best_metric); without it the newest of the run that verifies")
+         "checkpoint to use: a directory, the name or number of a step of the run, or best, by "
+         "checkpoint.best_metric (default: newest valid checkpoint)")
       ->check(not_empty_text());
   app.add_option("--set",
                  arguments.settings,
-                 "set a key of the configuration; may be repeated. Only what is set here of "
-                 "parallel.* counts")
+                 "configuration key and its value; repeatable. Keys of parallel.* have effect only "
+                 "here, not in the configuration.")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all()
@@ -91,7 +91,7 @@ LoadedRun load_run(const RunArguments& arguments, Session& session, DefaultAxis 
       std::fprintf(stderr, "longspan: skipped: %s\n", sentence.c_str());
   }
 
-  // A program may have saved it without one.
+  // Another program may have saved it without a configuration.
   if (const std::string& trained = opened.checkpoint.info().configuration; !trained.empty())
     require_same_model(
         opened.checkpoint,

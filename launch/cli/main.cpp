@@ -1,5 +1,5 @@
-// The only main(): reads the command line, opens the session, runs the subcommand, and turns every
-// exception into one sentence on one rank and the exit code that says why.
+// The only main(): parses the command line, opens the session and runs the subcommand. Turns every
+// exception into one message on one rank and an exit code.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <omp.h>
@@ -54,7 +54,8 @@ std::vector<Command> commands() {
           man_command()};
 }
 
-// Help and mistakes in the command line come before MPI; every rank has the same, one says it.
+// Whether this process reports help and command-line errors. They come before MPI, and every rank
+// has the same, so only one reports.
 bool speaks() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     const char* rank = std::getenv(name);
@@ -64,7 +65,7 @@ bool speaks() {
 }
 
 struct CommandLine {
-  Action action;  // empty: there is nothing left to do
+  Action action;  // empty: nothing left to do
   ExitCode code = ExitCode::ok;
 };
 
@@ -82,7 +83,8 @@ CommandLine say(const std::string& text) {
   return {{}, ExitCode::failure};
 }
 
-// The command or option that the field names so, or a near one; a key where the command sets keys.
+// Returns the command or option with that synonym, or a similar one; a key if the command sets
+// keys.
 std::string meant_word(const std::string& word, const std::vector<std::string>& known) {
   for (const FieldName& entry : option_names())
     if (std::ranges::count(known, entry.key) > 0 && match(word, entry) == NameMatch::whole)
@@ -108,8 +110,8 @@ std::string not_known(const std::string& word,
                      command);
 }
 
-// A word where a command should be: the parser itself would only call it unexpected, or miss the
-// command.
+// Checks the word in place of a command: the parser itself would only report it as unexpected, or
+// report a missing command.
 std::string judge_command(int count, char** words, const std::vector<Command>& known) {
   if (count < 2) return "missing command; see longspan --help";
   const std::string word = words[1];
@@ -129,7 +131,7 @@ std::string judge_command(int count, char** words, const std::vector<Command>& k
                      near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
 }
 
-// The first option that the command does not have; the parser would tell what it misses instead.
+// Returns the first unknown option; the parser would report a missing one instead.
 std::string judge_options(const CLI::App& command) {
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options())
@@ -150,7 +152,7 @@ CommandLine tell(const TextAction& text, const CLI::App& program) try {
 }
 
 CommandLine read_command_line(int count, char** words) {
-  CLI::App app("Train the Transformer family on very long sequences.", "longspan");
+  CLI::App app("Train Transformers on very long sequences", "longspan");
   app.set_version_flag("--version", version_text, "versions of the program and its libraries");
   app.footer(std::string("Examples:\n"
                          "  longspan config configs/quickstart.yaml\n"
@@ -224,13 +226,13 @@ int run(const Action& action) try {
   }
   return static_cast<int>(code);
 } catch (const std::exception& error) {
-  // Only the session's own start ends here: the ranks do not reach each other, so each speaks.
+  // Reached only if the session fails to start: the ranks are not connected, so each reports.
   std::fprintf(stderr, "longspan: %s\n", error.what());
   report_job_end(static_cast<int>(ExitCode::rank_failed));
   std::_Exit(static_cast<int>(ExitCode::rank_failed));
 }
 
-// `longspan launch`. What the ranks would say of their command line is said before there are any.
+// `longspan launch`. Reports command-line errors of the ranks before any are started.
 int start_ranks(int count, char** words) try {
   const LaunchCommandLine line = read_launch({words + 2, static_cast<std::size_t>(count - 2)});
   std::vector<std::string> inner = {"longspan"};
@@ -249,8 +251,8 @@ int start_ranks(int count, char** words) try {
   return static_cast<int>(mistake(error.what(), ExitCode::failure).code);
 }
 
-// A standard stream that was closed would be the number of the next file that is opened. As it was,
-// it cannot be read or written.
+// A closed standard stream's number would be reused for the next opened file. The replacement
+// cannot be read or written, like the closed stream.
 void occupy_closed_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(stream, F_GETFD) < 0)

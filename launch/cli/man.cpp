@@ -25,7 +25,7 @@ struct ManArguments {
   std::string folder;
 };
 
-// "0.1.0": the second word of what --version prints.
+// Returns "0.1.0": the second word of the output of --version.
 std::string version() {
   const std::string text = version_text();
   const std::size_t begin = text.find(' ') + 1;
@@ -52,7 +52,7 @@ void write_man_page(const std::filesystem::path& file, const std::string& page) 
   if (!stream) throw Failure("{}: cannot be written: {}", file.string(), errno_message());
 }
 
-// Of every command, into a folder, which is made.
+// Writes the pages of all commands to a folder, which is created.
 std::string write_pages(const CommandEntry& program, const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -74,12 +74,14 @@ Command man_command() {
           .bind = {},
           .bind_text = [](CLI::App& app) -> TextAction {
             auto arguments = std::make_shared<ManArguments>();
-            app.add_option("COMMAND", arguments->command, "whose page it is; without it longspan's")
+            app.add_option(
+                   "COMMAND", arguments->command, "command of the page (default: longspan itself)")
                 ->type_name("COMMAND")
                 ->check(not_empty_text());
             app.add_option("--output-dir",
                            arguments->folder,
-                           "write all pages into this folder instead, a file each")
+                           "directory for the pages of all commands, one file each, instead of "
+                           "standard output")
                 ->type_name("FOLDER")
                 ->check(not_empty_text());
             return [arguments](const CLI::App& root) -> std::string {

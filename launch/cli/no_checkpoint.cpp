@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number that a word is, or -1.
+// Returns the value as an integer, or -1.
 std::int64_t count_of(const std::map<std::string, std::string>& words, const char* key) {
   const auto found = words.find(key);
   if (found == words.end()) return -1;
@@ -23,7 +23,7 @@ std::int64_t count_of(const std::map<std::string, std::string>& words, const cha
   return error == std::errc() && end == word.data() + word.size() ? count : -1;
 }
 
-// When it saves next, as a clause; empty where its configuration does not tell.
+// Returns when it saves next, as a clause; empty if its configuration lacks the interval.
 std::string next_save(std::int64_t logged, std::int64_t every, std::int64_t steps) {
   if (every < 0 || steps < 0) return "";
   if (every > 0 && (logged / every + 1) * every < steps)

@@ -41,7 +41,7 @@ std::optional<double> number_in(std::string_view text) {
   return parsed.good ? std::optional(parsed.value) : std::nullopt;
 }
 
-// "at least 1", "0 to 1", "a multiple of 8". False where it is no such phrase.
+// Parses "at least 1", "0 to 1", "a multiple of 8". Returns false for other phrases.
 bool take_bound(std::string_view phrase, Constraint& rule) {
   using Make = Constraint (*)(double);
   constexpr std::array<std::pair<std::string_view, Make>, 4> bounds = {
@@ -69,7 +69,7 @@ bool take_bound(std::string_view phrase, Constraint& rule) {
   return lower && upper;
 }
 
-// "a, b or c".
+// Parses "a, b or c".
 void take_choices(std::string_view phrase, Constraint& rule) {
   for (const std::string_view part : split(phrase, ", "))
     for (const std::string_view word : split(part, " or ")) rule.choices.emplace_back(word);

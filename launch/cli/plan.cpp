@@ -1,4 +1,4 @@
-// longspan plan: what a run will take, on any number of ranks, before it is started.
+// longspan plan: memory and time of a run, for any number of ranks, before it starts.
 #include "framework/planning/plan.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@
 namespace longspan {
 namespace {
 
-// The table of a machine that --calibrate writes.
+// The machine profile that --calibrate writes.
 constexpr const char* usual_table = "runs/machine-profile.json";
 
 struct PlanArguments {
@@ -79,11 +79,11 @@ bool is_given(const PlanArguments& arguments) {
   return arguments.memory || arguments.flops || arguments.bandwidth;
 }
 
-// What the ranks have as far as the command line does not say. Collective: what `train` would take
-// here, if nothing else is said.
+// Resources of the ranks unless the command line sets them. Collective: those that `train` would
+// use here.
 struct Here {
   Processor processor = Processor::cpu;
-  double memory = 0;  // of a GPU for each rank
+  double memory = 0;  // GPU memory of each rank
 };
 Here find_here(const PlanArguments& arguments, const RunConfig& settings, const Session& session) {
   const DeviceChoice choice = settings.run.device;
@@ -100,15 +100,15 @@ Here find_here(const PlanArguments& arguments, const RunConfig& settings, const 
   if (arguments.machine && !arguments.calibrate)
     throw ConfigurationError(
         "longspan plan: --machine-profile does not support GPUs; set run.device=cpu");
-  // Other ranks than those of this job have a GPU each.
+  // If the number of ranks differs from this job's, each has its own GPU.
   return {Processor::gpu,
           arguments.ranks && *arguments.ranks != world.size()
               ? memory_of_gpu(device.state().gpu(), 1)
               : memory_share(world, device, session.local_size()).bytes};
 }
 
-// What each rank has, a named device or the share of one of `local_ranks` ranks of this machine;
-// `assumed`: that share of what was measured, as a sentence.
+// Returns the resources of each rank: a named device, or the share of one of `local_ranks` ranks of
+// this machine. `assumed`: a message about that share of the measurement.
 MachineProfile machine_of(const PlanArguments& arguments,
                           const PrecisionOptions& precision,
                           const Here& here,
@@ -149,7 +149,7 @@ MachineProfile machine_of(const PlanArguments& arguments,
   return machine;
 }
 
-// How times would become known, where they are not.
+// Returns how to obtain times if they are unknown.
 std::string without_times(const PlanArguments& arguments, const MachineProfile& machine) {
   if (is_given(arguments))
     return "times require --flops-per-rank, and for several ranks --bandwidth-per-rank\n";
@@ -170,8 +170,8 @@ bool fits(const StepPlan& plan, const MachineProfile& machine) {
   return machine.memory == 0 || plan.bytes() <= machine.memory;
 }
 
-// Adds what the layout of the configuration takes and returns it, where it is one of that many
-// ranks; else adds why it is none.
+// Appends the cost of the configuration's layout and returns it if it has that many ranks.
+// Otherwise appends why it does not apply.
 std::optional<StepPlan> add_own_layout(std::string& text,
                                        const RunConfig& settings,
                                        const ConfigurationText& source,
@@ -193,8 +193,8 @@ std::optional<StepPlan> add_own_layout(std::string& text,
   return std::nullopt;
 }
 
-// The table of the layouts of that many ranks, and where none fits the keys with which the smallest
-// would. Throws ConfigurationError where the model has none.
+// Returns the table of the layouts of that many ranks. If none fits, adds the keys with which the
+// smallest would. Throws ConfigurationError if the model has no layout.
 std::string layouts_text(const LayoutPlans& layouts,
                          const ConfigurationText& source,
                          int ranks,
@@ -232,7 +232,7 @@ int ranks_of(const PlanArguments& arguments, const RunConfig& settings, int job)
   return static_cast<int>(ranks);
 }
 
-// As many threads as a rank of such a run would have: what attention holds depends on them.
+// Sets as many threads as a rank of such a run would have, as attention buffers depend on them.
 std::string assume_threads(const RunConfig& settings, int local_ranks) {
   set_threads(settings.run.threads, local_ranks);
   const char* const source = settings.run.threads > 0 ? "run.num_threads"
@@ -249,7 +249,7 @@ constexpr const char* gpu_assumed =
     "on GPUs, with the workspaces of CPU kernels, as this program was built without CUDA\n";
 #endif
 
-// The text, and the bytes of a rank where no layout fits.
+// The text, and the plan of a rank if no layout fits.
 struct Planned {
   std::string text;
   std::optional<StepPlan> too_large = std::nullopt;
@@ -303,8 +303,8 @@ Planned plan(const PlanArguments& arguments,
 
 void calibrate(const PlanArguments& arguments, const Session& session) {
   const Communicator& world = session.world();
-  // All cores at once, whatever OMP_NUM_THREADS says: what a core reaches alone is not what each
-  // reaches beside the others, nor do those that rest belong to fewer ranks in a run.
+  // Uses all cores at once, whatever OMP_NUM_THREADS is set to. A core alone is faster than in
+  // parallel with the others, and idle cores would be assigned to fewer ranks in a run.
   const int threads = omp_get_max_threads();
   omp_set_num_threads(static_cast<int>(core_share(session.local_size())));
   MachineProfile machine = measure_machine(world, session.local_size(), calibration_models());
@@ -366,45 +366,47 @@ Command plan_command() {
   return {
       .name = "plan",
       .description =
-          "Say what a run takes before it is started: parameters, memory, work, traffic and time "
-          "of "
-          "each layout. The exit code is 2 where no layout fits",
+          "Estimate the parameters, memory, FLOPs, traffic and time of a run in each layout; the "
+          "exit code is 2 if no layout fits",
       .examples =
           "  longspan plan configs/quickstart.yaml\n"
           "  longspan plan configs/gpt2-124m.yaml --ranks 64 --device h100\n"
           "  longspan plan configs/gpt2-124m.yaml --ranks 8 --memory-per-rank 16GiB "
-          "--flops-per-rank 5e13 "
-          "--bandwidth-per-rank 1e10\n"
+          "--flops-per-rank 5e13 --bandwidth-per-rank 1e10\n"
           "  longspan launch -n 2 -- plan --calibrate\n",
       .bind = [](CLI::App& app) -> Action {
         const auto arguments = std::make_shared<PlanArguments>();
         add_configuration(app, arguments->configuration, false);
         app.add_option("--ranks",
                        arguments->ranks,
-                       "how many; without it those of the job, or of parallel.*")
+                       "number of ranks (default: ranks of the job, or of parallel.*)")
             ->transform(whole_number(1, 1 << 20));
-        auto* device = app.add_option(
-            "--device", arguments->device, "what each rank runs on: " + known_names());
+        auto* device =
+            app.add_option("--device", arguments->device, "device of each rank: " + known_names());
         device->check(not_empty_text());
-        app.add_option(
-               "--memory-per-rank", arguments->memory, "bytes of a rank, as in 16GiB, 80GB or 80e9")
+        app.add_option("--memory-per-rank",
+                       arguments->memory,
+                       "memory per rank, in bytes or with a unit, as in 80e9, 80GB or 16GiB")
             ->transform(CLI::AsNumberWithUnit(byte_units()))
             ->check(positive_number());
-        app.add_option("--flops-per-rank", arguments->flops, "FLOP/s of a rank")
-            ->check(positive_number());
         app.add_option(
-               "--bandwidth-per-rank", arguments->bandwidth, "bytes a second from a rank to others")
+               "--flops-per-rank", arguments->flops, "compute throughput per rank, in FLOP/s")
+            ->check(positive_number());
+        app.add_option("--bandwidth-per-rank",
+                       arguments->bandwidth,
+                       "bandwidth from a rank to the others, in bytes per second")
             ->check(positive_number());
         app.add_option(
                "--machine-profile",
                arguments->machine,
-               fmt::format("the table of this machine that --calibrate writes; without it {}",
+               fmt::format("machine profile to read, or to write with --calibrate (default: {})",
                            usual_table))
             ->check(not_empty_text())
             ->excludes(device);
         app.add_flag("--calibrate",
                      arguments->calibrate,
-                     "measure this machine, with all its cores and all ranks of the job at once");
+                     "measurement of this machine with all its cores and all ranks of the job at "
+                     "once, saved as its profile");
         return [arguments](Session& session) { return run_plan(*arguments, session); };
       }};
 }

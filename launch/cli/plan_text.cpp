@@ -127,7 +127,7 @@ std::string saving_line(const MemorySaving& saving, const MachineProfile& machin
                      fmt::join(saving.keys, " "));
 }
 
-// Of each size of a batch the largest half, quarter, ... with which the plan fits, next to `keys`.
+// Returns, for each batch size key, the largest half, quarter, ... that fits together with `keys`.
 std::vector<MemorySaving> smaller_batches(const Reconfigure& reconfigure,
                                           const std::vector<std::string>& keys,
                                           const StepPlan& plan,
@@ -143,7 +143,7 @@ std::vector<MemorySaving> smaller_batches(const Reconfigure& reconfigure,
   for (const auto& [key, size] : sizes)
     for (std::int64_t less = size / 2; less > 0; less /= 2) {
       MemorySaving saving = {keys, {}};
-      std::erase_if(saving.keys, [](const std::string& each) {  // of the whole batch
+      std::erase_if(saving.keys, [](const std::string& each) {  // of the global batch
         return each.starts_with("training.gradient_accumulation_steps=");
       });
       saving.keys.push_back(fmt::format("{}={}", key, less));

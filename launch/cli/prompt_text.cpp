@@ -16,17 +16,17 @@ namespace {
 
 constexpr const char* newline = "\n";
 
-// Tokens that stand for this text and nothing else.
+// Whether the tokens decode to exactly this text.
 bool stands_for(const Tokenizer& tokenizer, const std::string& text) {
   try {
     const std::vector<std::int64_t> ids = tokenizer.encode(text, "the first token");
     return !ids.empty() && tokenizer.decode(ids) == text;
   } catch (const DataError&) {
-    return false;  // a character that it lacks
+    return false;  // an unsupported character
   }
 }
 
-// A newline, a space, or the first token that can be read back; "" where there is none.
+// Returns a newline, a space, or the first token that round-trips; "" if there is none.
 std::string first_text(const Tokenizer& tokenizer) {
   for (const char* const text : {newline, " "})
     if (stands_for(tokenizer, text)) return text;

@@ -37,7 +37,7 @@ std::vector<OptionDescription> about(const std::vector<OptionDescription>& refer
     return chosen([&](const auto& option) { return option.key.starts_with(word); });
   std::string name = word;
   std::ranges::replace(name, '-', '_');
-  std::set<std::string_view> named;  // by a name of the field
+  std::set<std::string_view> named;  // by a synonym
   for (const FieldName& entry : field_names())
     if (begins_word(entry.names, name)) named.insert(entry.key);
   return chosen([&](const auto& option) {
@@ -53,7 +53,8 @@ std::vector<OptionDescription> configuration_reference() {
   declare_all(shared, nullptr);
   std::vector<OptionDescription> all = shared.table.reference();
 
-  // A key that several families describe alike stands once; each says whose it is unless all do.
+  // A key that several families describe equally is listed once, with its families unless all have
+  // it.
   struct FamilyKey {
     OptionDescription option;
     std::vector<std::string> families;

@@ -27,7 +27,7 @@ struct ReportArguments {
   std::int64_t port = 0;
 };
 
-// Each named once, without a "/" at its end.
+// Returns each path once, without a trailing "/".
 std::vector<fs::path> named_runs(const std::vector<std::string>& names) {
   std::vector<fs::path> paths;
   std::set<fs::path> seen;
@@ -47,18 +47,18 @@ void judge_output(const ReportArguments& arguments) {
   const fs::file_status status = fs::status(path, error);
   if (fs::is_directory(status))
     throw ConfigurationError("--output: expected a file, found the directory {}", path.string());
-  // The page takes its place: of /dev/null nothing would be left.
+  // The page would replace a device such as /dev/null.
   if (fs::exists(status) && !fs::is_regular_file(status))
     throw ConfigurationError("--output: expected a file, found the device or pipe {}",
                              path.string());
-  // A link that leads nowhere would be replaced, too.
+  // A dangling link would be replaced, too.
   if (fs::exists(fs::symlink_status(path, error)) && !arguments.replace)
     throw ConfigurationError(
         "--output: {} already exists; name a new file, or pass --overwrite to overwrite it",
         path.string());
 }
 
-// Whole or not at all.
+// Writes atomically.
 void write_page(const fs::path& path, const std::string& page) {
   fs::path beside = path;
   beside += ".tmp-" + unique_id();
@@ -131,7 +131,7 @@ ExitCode run_report(const ReportArguments& arguments, Session& session) {
 Command report_command() {
   return {
       "report",
-      "Draw runs into one HTML page",
+      "Write or serve an HTML report of one or more runs",
       "  longspan report runs/quickstart --output report.html\n"
       "  longspan report runs/small runs/large --output both.html\n"
       "  longspan report runs/large --output large.html --overwrite\n"
@@ -140,26 +140,28 @@ Command report_command() {
         auto arguments = std::make_shared<ReportArguments>();
         app.add_option("RUN",
                        arguments->runs,
-                       "directories of runs, which may be training now; the curves of several "
-                       "are drawn over each other")
+                       "run directories, finished or in training; the curves of several runs share "
+                       "their charts")
             ->required()
             ->check(not_empty_text());
         auto* output =
             app.add_option(
-                   "--output", arguments->output, "the file to write, a page that needs no network")
+                   "--output", arguments->output, "HTML file to write, readable without a network")
                 ->check(not_empty_text());
-        auto* replace =
-            app.add_flag("--overwrite", arguments->replace, "write over a file that is there")
-                ->needs(output);
+        auto* replace = app.add_flag("--overwrite",
+                                     arguments->replace,
+                                     "replacement of an existing file. Only with --output.")
+                            ->needs(output);
         auto* watch =
             app.add_flag("--serve",
                          arguments->watch,
-                         "instead of a file: serve the page to a browser on this machine, at an "
-                         "address that is printed and that no other user knows, and keep it up "
-                         "to date with the runs until it is stopped (Ctrl-C)")
+                         "web server on this machine instead of a file; the page updates itself "
+                         "until Ctrl-C, and its printed address is secret from other users")
                 ->excludes(output)
                 ->excludes(replace);
-        app.add_option("--port", arguments->port, "of that address; without it a free one")
+        app.add_option("--port",
+                       arguments->port,
+                       "port of the web server (default: a free port). Only with --serve.")
             ->transform(whole_number<std::int64_t>(1, 65535))
             ->needs(watch);
         return [arguments](Session& session) { return run_report(*arguments, session); };

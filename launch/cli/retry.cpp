@@ -32,11 +32,11 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
 constexpr int most_without_progress = 3;
-constexpr std::int64_t longest_wait = 300;  // seconds; more only where the first wait is longer
+constexpr std::int64_t longest_wait = 300;  // seconds; exceeded only if the first wait is longer
 constexpr int most_doublings = 20;
 constexpr std::chrono::milliseconds between_tries{200};
 
-// Codes that say that the same command would end so again, or that it is to end.
+// Exit codes after which the same command would end the same way, or is complete.
 bool is_final(int code) {
   constexpr std::array final_codes = {
       ExitCode::ok, ExitCode::configuration, ExitCode::data, ExitCode::diverged, ExitCode::stopped};
@@ -49,7 +49,7 @@ bool was_interrupted_twice(const JobResult& end) {
   return end.was_asked && end.code == 128 + SIGINT;
 }
 
-// What an exit code says of a job that is worth another attempt, whose code is not final.
+// Describes an exit code that is not final.
 std::string failure_of(int code) {
   if (code == static_cast<int>(ExitCode::rank_failed)) return "a rank failed or hung";
   const int signal = code - 128;
@@ -58,15 +58,15 @@ std::string failure_of(int code) {
   return "mpirun failed (host lost?)";
 }
 
-// How far a run is, as its directory tells.
+// Progress of a run, from its directory.
 struct Progress {
   std::int64_t saved = 0;
   std::int64_t logged = 0;
 };
 
-// What the next attempt is started with.
+// Settings of the next attempt.
 struct Turn {
-  std::optional<LaunchCommandLine> line = {};  // nothing while no host answers
+  std::optional<LaunchCommandLine> line = {};  // empty while no host responds
   std::string trouble = {};                    // why there can be no further attempt
 };
 
@@ -97,18 +97,18 @@ class Attempts {
 
   const LaunchCommandLine& line_;
   const StartJob& start_;
-  std::optional<RetryHosts> hosts_;  // only with --max-restarts: a list of hosts may be a pipe
+  std::optional<RetryHosts> hosts_;  // only with --max-restarts: a host list may be a pipe
   fs::path directory_;
   ConfigPath resume_;              // checkpoint.resume_from
   std::int64_t saved_before_ = 0;  // the newest step in the directory before the first attempt
   double time_limit_ = 0;
   Progress best_;                                     // of all attempts
-  std::optional<fs::file_time_type> metrics_before_;  // when those of an earlier run were written
+  std::optional<fs::file_time_type> metrics_before_;  // when an earlier run's metrics were written
   bool was_asked_ = false;                            // to stop, between attempts
   bool is_held_ = false;                              // the directory
   int attempts_ = 0;
   int restarts_ = 0;
-  int without_progress_ = 0;  // attempts in a row that failed at the same place
+  int without_progress_ = 0;  // consecutive attempts that failed at one position
   int doublings_ = 0;         // of the wait
 };
 
@@ -128,7 +128,7 @@ Attempts::Attempts(const LaunchCommandLine& line,
   saved_before_ = best_.saved;
 }
 
-// In the log too, once there is the directory that it lies in.
+// Also writes to the log once the run's directory exists.
 void Attempts::say(LogLevel level, const std::string& sentence) const {
   const std::string told = "longspan launch: " + sentence;
   std::fprintf(stderr, "%s\n", told.c_str());
@@ -149,8 +149,8 @@ int Attempts::stopped() const {
   return static_cast<int>(ExitCode::stopped);
 }
 
-// Whether an attempt goes on from what this run has saved itself, whatever its first attempt was to
-// begin with. Steps that an earlier run has left count only where that was to go on from them.
+// Whether an attempt resumes from this run's own checkpoints, whatever its first attempt started
+// from. Steps of an earlier run count only if this run was to resume from them.
 bool Attempts::goes_on_from_own() const {
   return progress().saved > (resume_ == "auto" ? 0 : saved_before_);
 }
@@ -160,8 +160,8 @@ std::string Attempts::how_to_go_on() const {
   return fmt::format("run the same command{} to resume", resume_instructions(resume_));
 }
 
-// Of an attempt that took checkpoint.resume_from: auto in place of what the user has set, and said
-// how to start that again.
+// For an attempt that replaced the user's checkpoint.resume_from by `auto`, reports how to restart
+// it.
 int Attempts::ended_with(int code) const {
   if (code != 0 && attempts_ > 1 && resume_ != "auto" && goes_on_from_own())
     say(LogLevel::info,
@@ -171,8 +171,8 @@ int Attempts::ended_with(int code) const {
   return code;
 }
 
-// What is known of it where its directory cannot be read. Of an earlier run that has saved nothing
-// the metrics do not count: an attempt puts them aside.
+// If its directory cannot be read, returns what is known. Metrics of an earlier run that has saved
+// nothing do not count: an attempt moves them aside.
 Progress Attempts::progress() const try {
   const std::vector<std::int64_t> saved = steps_in(directory_ / "checkpoints");
   std::error_code error;
@@ -183,13 +183,13 @@ Progress Attempts::progress() const try {
   return best_;
 }
 
-// Whether a signal came in this time.
+// Whether a signal arrived in this time.
 bool Attempts::is_asked_within(std::chrono::milliseconds time) {
   if (wait_for_signal(time)) was_asked_ = true;
   return was_asked_;
 }
 
-// The hosts that do not answer.
+// Returns the hosts that do not respond.
 std::vector<std::string> Attempts::silent_hosts() {
   UnreachableHosts silence = hosts_->ask();
   if (silence.was_asked) was_asked_ = true;
@@ -197,8 +197,8 @@ std::vector<std::string> Attempts::silent_hosts() {
   return std::move(silence.hosts);
 }
 
-// Why the job is worth another attempt; "" where it is not. mpirun has no code of its own for a
-// host that it cannot reach.
+// Returns why the job is worth another attempt, or "". mpirun has no exit code for a host that it
+// cannot reach.
 std::string Attempts::why(const JobResult& end) {
   if (end.was_asked || is_final(end.code)) return "";
   if (end.code != static_cast<int>(ExitCode::failure)) return failure_of(end.code);
@@ -231,7 +231,7 @@ std::string Attempts::limit_reached() const {
                      restarts_ == 1 ? "once" : fmt::format("{} times", restarts_));
 }
 
-// Whether another attempt can start.
+// Waits. Returns whether another attempt can start.
 bool Attempts::wait() {
   const std::int64_t first = line_.retry.wait;
   const std::int64_t doubled = first << std::min(doublings_++, most_doublings);
@@ -243,8 +243,8 @@ bool Attempts::wait() {
   return !is_asked_within(time) && wait_for_directory();
 }
 
-// A rank on a host that is not to be reached any more holds the directory until it has seen so.
-// Returns whether it is free.
+// A rank on an unreachable host holds the directory until it detects the failure. Returns whether
+// the directory is free.
 bool Attempts::wait_for_directory() {
   is_held_ = is_running(directory_);
   if (!is_held_) return true;
@@ -286,7 +286,7 @@ void Attempts::report_killed(int code) {
   say(LogLevel::error, fmt::format("{} {}; {}", failure_of(code), take_progress(), how_to_go_on()));
 }
 
-// When a run last wrote its mark (run_state.h); nothing without one.
+// Returns when a run last wrote its mark (run_state.h), or nothing.
 std::optional<fs::file_time_type> Attempts::marked_at() const {
   std::error_code error;
   const auto written = fs::last_write_time(directory_ / lock_name, error);
@@ -308,7 +308,7 @@ int Attempts::run_once() {
 
 int Attempts::run() {
   LaunchCommandLine line = line_;
-  silent_hosts();  // whether there is a way to ask them: the first attempt has all of them
+  silent_hosts();  // tests whether hosts can be probed: the first attempt uses all of them
   if (was_asked_) return stopped();
   while (true) {
     const JobResult end = start_(line);

@@ -12,7 +12,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::chrono::seconds time_to_answer{10};  // of a host
+constexpr std::chrono::seconds time_to_answer{10};  // per host
 
 bool is_among(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
@@ -24,7 +24,7 @@ std::string names_of(const std::vector<NamedHost>& hosts) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Nothing where a host does not tell.
+// Returns nothing if a host does not specify its slots.
 std::optional<std::int64_t> slots_of(const std::vector<NamedHost>& hosts) {
   std::int64_t sum = 0;
   for (const NamedHost& host : hosts) {
@@ -34,7 +34,7 @@ std::optional<std::int64_t> slots_of(const std::vector<NamedHost>& hosts) {
   return hosts.empty() ? std::nullopt : std::optional(sum);
 }
 
-// Of so many ranks that of a part of the places: at least one.
+// Returns a proportional number of ranks for a part of the slots: at least one.
 std::int64_t share_of(std::int64_t ranks, std::int64_t part, std::int64_t whole) {
   return std::max<std::int64_t>(1, (ranks * part + whole - 1) / whole);
 }
@@ -67,15 +67,15 @@ bool RetryHosts::are_all(const std::vector<std::string>& silent) const {
   return !hosts_.empty() && silent.size() == hosts_.size();
 }
 
-// The ranks of an attempt on all hosts, where that is known.
+// Returns the ranks of an attempt on all hosts, if known.
 std::optional<std::int64_t> RetryHosts::usual_ranks() const {
   if (line_.ranks) return line_.ranks;
   if (const auto named = named_ranks(source_)) return named;
   return slots_of(hosts_);
 }
 
-// Those that there is room for on some of the hosts. Where hosts have more ranks than slots, or do
-// not tell their slots, it is their share.
+// Returns the ranks that fit on some of the hosts. If hosts have more ranks than slots, or do not
+// specify slots, it is their proportional share.
 std::optional<std::int64_t> RetryHosts::ranks_left(const std::vector<NamedHost>& left) const {
   const auto usual = usual_ranks(), all = slots_of(hosts_), some = slots_of(left);
   if (!usual) return some;
@@ -84,7 +84,7 @@ std::optional<std::int64_t> RetryHosts::ranks_left(const std::vector<NamedHost>&
   return std::max<std::int64_t>(1, std::min(*usual, *some));
 }
 
-// Takes what has to be without the hosts that do not answer.
+// Builds the command without the hosts that do not respond.
 void RetryHosts::leave_out(const std::vector<std::string>& silent, PlacedCommand& found) const {
   std::vector<NamedHost> left = hosts_;
   std::erase_if(left, [&](const NamedHost& host) { return is_among(silent, host.name); });

@@ -12,11 +12,11 @@
 namespace longspan {
 namespace {
 
-// What special tokens that end a document are called.
+// Usual names of special tokens that end a document.
 constexpr std::array<const char*, 5> usual_ends = {
     "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>"};
 
-// Of a JSON object: an id, or a list of ids.
+// Returns a member of a JSON object that is an ID, or a list of IDs.
 std::vector<std::int64_t> ids_at(const nlohmann::json& object, const char* key) {
   std::vector<std::int64_t> ids;
   if (!object.is_object() || !object.contains(key)) return ids;
@@ -26,7 +26,7 @@ std::vector<std::int64_t> ids_at(const nlohmann::json& object, const char* key) 
   return ids;
 }
 
-// What the import was told, generation_config.json before config.json.
+// Returns the imported IDs, from generation_config.json before config.json.
 std::vector<std::int64_t> imported_ids(const Scalars& scalars, const char* key) {
   for (const char* const name : {generation_config_scalar, special_tokens_scalar}) {
     const auto json =

@@ -30,12 +30,12 @@ Action bind(CLI::App& app) {
   add_configuration(app, *arguments);
   app.add_option("--profile-steps",
                  *profiled,
-                 "write where the time of steps FIRST to LAST goes, as a trace of all ranks and a "
-                 "table, to profile/ of the run")
+                 "range of steps to profile, both ends included; the results are a trace of all "
+                 "ranks and a table in profile/ of the run directory (default: no profile)")
       ->type_name("FIRST:LAST")
       ->check(steps_to_profile());
   return [arguments, profiled](Session& session) {
-    std::signal(SIGPIPE, SIG_IGN);  // whoever reads the console may leave
+    std::signal(SIGPIPE, SIG_IGN);  // the reader of the console may exit
     return train(session,
                  read_configuration(arguments->file, arguments->settings, session.world()),
                  {.profiled = profiled_steps(*profiled)});
@@ -61,7 +61,7 @@ ExitCode train(Session& session, const ConfigurationText& source, const Training
 Command train_command() {
   return {
       .name = "train",
-      .description = "train a model; goes on from the newest checkpoint of its run directory",
+      .description = "Train a model, resuming from the newest checkpoint of its run directory",
       .examples =
           "  longspan train configs/quickstart.yaml\n"
           "  longspan launch -n 2 -- train configs/quickstart.yaml --set training.max_steps=2000\n"

@@ -19,14 +19,14 @@ namespace {
 
 constexpr std::size_t most_levels = 16;
 
-// Nothing after this complaint can be trusted.
+// Nothing after this diagnostic is reliable.
 struct Unreadable {
   Unreadable(SourceLocation mark, std::string sentence)
       : complaint{std::move(mark), std::move(sentence)} {}
   Diagnostic complaint;
 };
 
-// The parser's own words where a reader would not know what to do about them.
+// Replaces the parser's messages that do not help a user.
 std::string explain(const std::string& message) {
   static constexpr std::pair<std::string_view, std::string_view> explanations[] = {
       {"end of map not found", "inconsistent indentation, or text after a value"},
@@ -44,28 +44,28 @@ std::string explain(const std::string& message) {
   return fmt::format("invalid YAML: {}", message);
 }
 
-// Messages name keys as they are: none is longer than a line.
+// Messages quote keys verbatim, but at most a line.
 constexpr std::size_t most_key = 200;
 
 std::string too_long(std::string_view key) {
   return fmt::format("expected a key of at most {} characters, found {}", most_key, quote(key));
 }
 
-// A complaint about all of the text, or all from there on.
+// Adds a diagnostic about the whole text, or the whole rest of it.
 void refuse(ParsedYaml& keys, Diagnostic complaint) {
   keys.complaints.push_back(std::move(complaint));
   keys.whole = false;
 }
 
-// Turns the parser's events into assignments. A mapping nested in mappings is a section; all that
-// stands below something that was complained about is passed over.
+// Converts the parser's events into assignments. A mapping nested in mappings is a section. Skips
+// everything below an element with a diagnostic.
 class Reader : public YAML::EventHandler {
  public:
   Reader(std::string_view text, std::string file, std::string prefix)
       : places_(text), file_(std::move(file)), prefix_(std::move(prefix)) {}
 
   ParsedYaml take() { return std::move(keys_); }
-  // What was thought to be wrong inside a bracket that was never closed was a misreading.
+  // Diagnostics inside a bracket that was never closed are spurious.
   void forget_open_flow() {
     for (const Level& level : levels_) {
       if (level.is_flow) return keys_.complaints.resize(level.complaints_before);
@@ -185,15 +185,15 @@ class Reader : public YAML::EventHandler {
     bool ignored = false;
     bool is_flow = false;  // written with brackets
     std::size_t complaints_before = 0;
-    bool is_key = false;   // it stands where the mapping around it should have a key
-    std::string key = {};  // of the whole mapping or list
+    bool is_key = false;   // in place of a key of the enclosing mapping
+    std::string key = {};  // full key of the mapping or list
     SourceLocation mark = {};
-    std::map<std::string, SourceLocation> seen = {};  // of a mapping: its keys so far
+    std::map<std::string, SourceLocation> seen = {};  // keys of a mapping so far
     bool has_key = false;                             // the next event is the value
-    bool key_is_bad = false;                          // pass the value over
-    bool key_repeats = false;  // look into the value, but assign nothing to the key
+    bool key_is_bad = false;                          // skip the value
+    bool key_repeats = false;                         // parse the value, but do not assign it
     bool had_bad_key = false;
-    std::string child = {};  // the whole key that was read last
+    std::string child = {};  // full key that was read last
     SourceLocation child_mark = {};
     std::vector<ListItem> items = {};                         // of a list
     bool is_item = false;                                     // a mapping in a list
@@ -205,7 +205,7 @@ class Reader : public YAML::EventHandler {
   void add_diagnostic(const YAML::Mark& place, std::string sentence) {
     keys_.complaints.push_back({mark_of(place), std::move(sentence)});
   }
-  // What should be the sections is something else.
+  // The sections' mapping is another element.
   void refuse_all(const YAML::Mark& place, std::string sentence) {
     refuse(keys_, {mark_of(place), std::move(sentence)});
   }
@@ -227,7 +227,7 @@ class Reader : public YAML::EventHandler {
       add({level.child, kind, std::move(scalars), level.child_mark});
   }
 
-  // Of a mapping in a list, whose keys are not keys of the configuration.
+  // For a mapping in a list, whose keys are not configuration keys.
   void take_field(const Scalar& scalar) {
     Level& level = levels_.back();
     if (level.key_is_bad || level.key_repeats) return;
@@ -238,7 +238,7 @@ class Reader : public YAML::EventHandler {
     if (levels_.empty()) return;
     Level& level = levels_.back();
     if (level.is_list) return;
-    // In a mapping that is passed over, keys and values need not be told apart.
+    // In a skipped mapping, keys and values need not be distinguished.
     level.has_key = false;
     level.key_is_bad = false;
     level.key_repeats = false;
@@ -282,7 +282,7 @@ class Reader : public YAML::EventHandler {
     levels_.push_back(std::move(level));
   }
 
-  // A mapping or list that stands as the value of the last key, in a list, or as a key.
+  // Opens a mapping or list that is the value of the last key, an element of a list, or a key.
   void open_below(const YAML::Mark& place, bool is_list, bool is_flow) {
     const std::size_t before = keys_.complaints.size();
     Level level{.is_list = is_list, .is_flow = is_flow};
@@ -294,7 +294,7 @@ class Reader : public YAML::EventHandler {
     const char* kind = is_list ? "list" : "mapping";
     level.ignored = true;
     if (parent.ignored || parent.key_is_bad || (parent.key_repeats && is_list)) {
-      // Its complaint is there already.
+      // Already has a diagnostic.
     } else if (parent.is_list && !is_list) {
       level.ignored = false;
       level.is_item = true;
@@ -336,7 +336,7 @@ ParsedYaml read(std::string_view text, const std::string& file, const std::strin
   Reader reader(text, file, prefix);
   std::optional<Diagnostic> stopped;
   try {
-    // The parser overlooks a quotation mark that is open at the end when white space follows it.
+    // The parser misses an unclosed quotation mark at the end if white space follows it.
     std::istringstream stream{std::string(text) + "\n#"};
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(reader)) {

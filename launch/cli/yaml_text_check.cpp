@@ -29,7 +29,7 @@ std::optional<Diagnostic> check_yaml_text(std::string_view text, const std::stri
     } else {
       if (c == '\t' && in_indentation && !tab) tab = mark;
       if (c != '\t' && c != ' ' && c != '\r') {
-        // A line of nothing but white space, or a comment, is no line of YAML.
+        // YAML ignores lines that contain only white space or a comment.
         if (in_indentation && tab && c != '#') {
           return Diagnostic{*tab, "expected indentation with spaces, found a tab"};
         }

@@ -1,5 +1,4 @@
-// The module longspan._longspan: what the package longspan calls. SPDX-License-Identifier:
-// Apache-2.0
+// The module longspan._longspan of the package longspan. SPDX-License-Identifier: Apache-2.0
 #include "launch/python/python_values.h"
 
 NB_MODULE(_longspan, module) {

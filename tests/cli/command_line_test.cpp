@@ -90,7 +90,7 @@ TEST_F(CommandLine, MistakesInItReturnTwoAndOneSentence) {
        "unknown option \"--sett\" (did you mean \"--set\"?); see longspan train --help\n"},
       {"generate r --nucleus 0.9",
        "unknown option \"--nucleus\" (did you mean \"--top-p\"?); see longspan generate --help\n"},
-      {"generate r --max-new-tokens 9",
+      {"generate r --max-tokens 9",
        "(did you mean \"--max-new-tokens\"?); see longspan generate --help\n"},
       {"train a.yaml --lr 0.1",
        "(did you mean \"--set training.learning_rate=VALUE\"?); see longspan train --help\n"},

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 
 
-class AttentionTest(jobs.TestCase):
+class AttentionMaps(jobs.TestCase):
     def attention(self, *arguments):
         output = self.longspan("attention-maps", *arguments).output
         return json.loads((self.directory / output.strip()).read_text())

@@ -31,7 +31,7 @@ printf '%s\n' "${COMPREPLY[@]}"
 
 def commands_of(text):
     """Those that the help lists."""
-    return re.findall(r"(?m)^  ([a-z]+) ", text.split("Subcommands:")[1].split("Examples:")[0])
+    return re.findall(r"(?m)^  ([a-z-]+) ", text.split("Subcommands:")[1].split("Examples:")[0])
 
 
 class Completion(jobs.TestCase):

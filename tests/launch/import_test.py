@@ -217,7 +217,7 @@ class Import(ImportTestCase):
         for name in "bare", "old":
             with self.subTest(name):
                 self.take(name, f"{name}-taken")
-                self.give("--shard", "0.000004", run=f"{name}-taken", folder=f"{name}-given")
+                self.give("--max-shard-size", "0.000004", run=f"{name}-taken", folder=f"{name}-given")
                 index = json.loads((self.directory / f"{name}-given" / "model.safetensors.index.json").read_text())
                 files = {file: read_safetensors(self.directory / f"{name}-given" / file)
                          for file in set(index["weight_map"].values())}
@@ -230,7 +230,7 @@ class Import(ImportTestCase):
         self.longspan("import", "model", "--output-dir", "taken", ranks=2)
         self.longspan("export", "taken", "--output-dir", "given", ranks=2)
         self.assertEqual(self.given(), {name: ("F32", shape, self.weights[name]) for name, shape in shapes().items()})
-        self.assertIn("found", self.give("--shard", "nan", folder="no", code=2).errors)
+        self.assertIn("found", self.give("--max-shard-size", "nan", folder="no", code=2).errors)
 
     def test_the_tokenizer_comes_along(self):
         path = self.folder()
@@ -263,19 +263,19 @@ class Import(ImportTestCase):
         tensors = {name: ("BF16", shape, narrow(self.weights[name])) for name, shape in shapes().items()}
         self.folder(tensors=tensors)
         self.take()
-        self.give("--dtype", "bf16")
+        self.give("--dtype", "bfloat16")
         self.assertEqual(self.given(), tensors)
         self.assertEqual(json.loads((self.directory / "given" / "config.json").read_text())["torch_dtype"], "bfloat16")
         self.give(folder="wide")
         widened = {name: ("F32", shape, b"".join(b"\0\0" + data[i:i + 2] for i in range(0, len(data), 2)))
                    for name, (_, shape, data) in tensors.items()}
         self.assertEqual(self.given("wide"), widened)
-        self.give("--dtype", "f16", folder="half")
+        self.give("--dtype", "float16", folder="half")
         halves = {name: ("F16", shape, struct.pack(f"<{len(data) // 4}e", *struct.unpack(f"<{len(data) // 4}f", data)))
                   for name, (_, shape, data) in widened.items()}
         self.assertEqual(self.given("half"), halves)
         self.take("half", "half-taken")
-        self.give("--dtype", "f16", run="half-taken", folder="half-again")
+        self.give("--dtype", "float16", run="half-taken", folder="half-again")
         self.assertEqual(self.given("half-again"), self.given("half"))
 
     def test_is_a_run_like_others(self):

@@ -91,7 +91,7 @@ class Terminal:
             self.master = None
 
 
-class RunTestCase(jobs.TestCase):
+class LaunchTestCase(jobs.TestCase):
     def terminal(self, *words, environment=None):
         terminal = Terminal([self.program, "launch", *words], self.directory, environment)
         self.addCleanup(terminal.close)
@@ -110,7 +110,7 @@ class RunTestCase(jobs.TestCase):
         return run.steps()[0]
 
 
-class AStop(RunTestCase):
+class AStop(LaunchTestCase):
     def test_by_ctrl_c_in_a_long_step_saves_says_what_it_waits_for_and_goes_on_later(self):
         terminal = self.training(of=SLOW)
         self.assertTrue(terminal.shows(r"step [0-9]+/"), terminal.text)
@@ -205,7 +205,7 @@ class AStop(RunTestCase):
                 self.addCleanup(job.close)
                 self.assertTrue(until(lambda: job.ended() or self.run_at(name).steps()), job.errors())
                 ranks_of_job = [process for process, command in jobs.processes_with(job.mark)
-                                if command.startswith(self.program) and " run " not in command]
+                                if command.startswith(self.program) and " launch " not in command]
                 os.kill(ranks_of_job[-1], signal.SIGKILL)
                 result = job.wait()
                 self.assertEqual(result.code, 137, result.errors)
@@ -224,7 +224,7 @@ class AStop(RunTestCase):
         self.addCleanup(job.close)
         (self.directory / "pipe.yaml").write_text((self.directory / "tiny.yaml").read_text())
         self.assertTrue(until(lambda: job.ended() or self.run_at().steps()), job.errors())
-        os.kill([process for process, command in jobs.processes_with(job.mark) if " run " not in command][0], signal.SIGKILL)
+        os.kill([process for process, command in jobs.processes_with(job.mark) if " launch " not in command][0], signal.SIGKILL)
         result = job.wait()
         self.assertEqual(result.code, 137, result.errors)
         self.assertEqual(result.errors.count("longspan launch: a rank was killed by signal 9 (Killed)"), 1, result.errors)
@@ -279,9 +279,9 @@ class AStop(RunTestCase):
         self.assertIn("nothing to save", terminal.text)
 
 
-class ACommand(RunTestCase):
+class ACommand(LaunchTestCase):
     def launch_command(self, *words, code=0):
-        result = jobs.Job(self.program, ["run", *words], 1, self.directory)
+        result = jobs.Job(self.program, ["launch", *words], 1, self.directory)
         self.addCleanup(result.close)
         result = result.wait()
         self.assertEqual(result.code, code, result.output + result.errors)
@@ -289,7 +289,7 @@ class ACommand(RunTestCase):
 
     def test_gives_its_own_exit_code_and_one_sentence(self):
         few = jobs.flat({"training.max_steps": 2})
-        self.assertIn("done: 2 steps", self.launch_command("-n", 2, "--", "train", "tiny.yaml", *few).output)
+        self.assertIn("Finished: 2 steps", self.launch_command("-n", 2, "--", "train", "tiny.yaml", *few).output)
         self.assertIn("bits per byte", self.launch_command("-n", 2, "--", "evaluate", "run", "--data", "text.txt").output)
         jobs.damage(self.run_at().checkpoint(2) / "rank-00000.h5")
         result = self.launch_command("-n", 2, "--", "verify", "run", code=3)

@@ -30,7 +30,7 @@ exec unshare --uts sh -c "hostname $host; $*"
 
 class RetryTestCase(jobs.TestCase):
     def start_retrying(self, *words, ranks=2, settings=None, retries=5, wait=0, command="train"):
-        arguments = ["run", "--max-restarts", retries, "--restart-delay", wait, *words]
+        arguments = ["launch", "--max-restarts", retries, "--restart-delay", wait, *words]
         if ranks:
             arguments += ["-n", ranks]
         job = jobs.Job(self.program, [*arguments, "--", command, "tiny.yaml", *jobs.flat(settings or {})], 1,
@@ -42,7 +42,7 @@ class RetryTestCase(jobs.TestCase):
         """Waits until that attempt has logged the step, or at step 0 has ranks that train."""
         def is_there():
             text = self.run_at().log() if (self.run_at().path / "log.txt").exists() else ""
-            begin = 0 if number == 1 else text.find(f"attempt {number} starts")
+            begin = 0 if number == 1 else text.find(f"starting attempt {number} ")
             steps = re.findall(r"step (\d+)/", text[begin:]) if begin >= 0 else []
             return job.ended() or any(int(found) > step for found in steps)
         self.assertTrue(until(is_there), job.errors())

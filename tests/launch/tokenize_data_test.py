@@ -37,14 +37,14 @@ def json_lines(texts):
     return "".join(json.dumps({"id": i, "text": text}, ensure_ascii=i % 2 == 0) + "\n" for i, text in enumerate(texts)).encode()
 
 
-class Prepare(jobs.TestCase):
+class TokenizeData(jobs.TestCase):
     def setUp(self):
         super().setUp()
         (self.directory / "tokenizer.json").write_text(tokenizer_json(PAIRS, ["<|endoftext|>"]))
         self.package = {"data.tokenizer.type": "huggingface", "data.tokenizer.model": "tokenizer.json",
                         "data.cache_dir": "cache"}
 
-    def prepare(self, settings, *more, code=0, ranks=1):
+    def tokenize_data(self, settings, *more, code=0, ranks=1):
         return self.longspan("tokenize-data", "tiny.yaml", *jobs.flat(settings), *more, code=code, ranks=ranks)
 
     def write(self, name, content):
@@ -60,7 +60,7 @@ class Prepare(jobs.TestCase):
         return (*map(int, found.groups()[:3]), found.group(4))
 
 
-class Formats(Prepare):
+class Formats(TokenizeData):
     def test_every_packing_gives_the_same_tokens(self):
         texts = documents()
         plain = json_lines(texts)
@@ -70,7 +70,7 @@ class Formats(Prepare):
         if shutil.which("zstd"):
             subprocess.run(["zstd", "-q", "a.jsonl", "-o", "c.jsonl.zst"], cwd=self.directory, check=True)
             files["data.test"] = "c.jsonl.zst"
-        result = self.prepare({**self.package, **files, "data.documents.end_token": "<|endoftext|>"})
+        result = self.tokenize_data({**self.package, **files, "data.documents.end_token": "<|endoftext|>"})
         self.assertEqual(len(self.cached()), len(files))
         lines = [self.line_of(name, result) for name in files.values()]
         for line in lines:
@@ -93,16 +93,16 @@ class Formats(Prepare):
         for settings, count, size in [({"data.documents.sample_by": "line"}, 5, 19), ({"data.documents.sample_by": "paragraph"}, 3, 21),
                                       ({"data.documents.sample_by": "document"}, 1, 27), ({**self.package}, 1, 27)]:
             with self.subTest(settings=settings):
-                result = self.prepare({"data.cache_dir": "cache", **settings})
+                result = self.tokenize_data({"data.cache_dir": "cache", **settings})
                 self.assertEqual(self.line_of("text.txt", result)[::2][:2], (count, size))
-        self.assertIn("text.txt: read in place", self.prepare({}).output)
+        self.assertIn("text.txt: read in place", self.tokenize_data({}).output)
 
     def test_training_finds_what_was_prepared(self):
         for settings in (self.package, {"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 300}):
             with self.subTest(settings=settings):
                 shutil.rmtree(self.directory / "run", ignore_errors=True)
                 self.write("text.txt", "".join(text + "\n" for text in documents()).encode())
-                self.prepare(settings)
+                self.tokenize_data(settings)
                 files = [path for folder in ("cache", "run") for path in (self.directory / folder).rglob("*") if path.is_file()]
                 before = {path: path.stat().st_mtime_ns for path in files}
                 self.train(settings=settings)
@@ -116,7 +116,7 @@ class Formats(Prepare):
         for settings, vocabulary in (({"data.tokenizer.type": "char"}, None),
                                      ({"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 300}, 300)):
             with self.subTest(settings=settings):
-                result = self.prepare({"data.train": "a.jsonl.gz", **settings})
+                result = self.tokenize_data({"data.train": "a.jsonl.gz", **settings})
                 count, tokens, size, _ = self.line_of("a.jsonl.gz", result)
                 self.assertEqual(count, 600)
                 self.assertLess(tokens, size)
@@ -125,12 +125,12 @@ class Formats(Prepare):
         self.write("a.jsonl", json_lines(documents()))
         settings = {"data.train": "a.jsonl", "data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 300,
                     "parallel.data_parallel_size": 2}
-        result = self.prepare(settings, ranks=2)
+        result = self.tokenize_data(settings, ranks=2)
         self.assertIn("1 file: 300 documents", result.output)
-        self.assertIn("1 cached", self.prepare(settings).output)
+        self.assertIn("1 cached", self.tokenize_data(settings).output)
 
 
-class StartedAgain(Prepare):
+class StartedAgain(TokenizeData):
     def test_what_is_whole_is_kept(self):
         self.write("large.jsonl", json_lines(documents(2000, 2) * 40))
         self.write("small.jsonl", json_lines(documents(2000, 3) * 30))
@@ -155,7 +155,7 @@ class StartedAgain(Prepare):
         self.assertRegex(self.longspan(*arguments).output, r"; 2 cached\n\Z")
         # The same as made at once.
         shutil.rmtree(self.directory / "cache")
-        result = self.prepare(settings)
+        result = self.tokenize_data(settings)
         self.assertNotIn("resumed", result.output)
         self.assertEqual({name: (self.directory / "cache" / name).read_bytes() for name in self.cached()}, kept)
 
@@ -182,7 +182,7 @@ class StartedAgain(Prepare):
         self.assertEqual(len(self.cached()), 1)
 
 
-class Mistakes(Prepare):
+class Mistakes(TokenizeData):
     def test_what_is_wrong_is_one_sentence(self):
         good = json_lines(documents(50))
         packed = gzip.compress(good)
@@ -210,10 +210,10 @@ class Mistakes(Prepare):
                  "data.documents.sample_by: expected none, document, line or paragraph, found \"page\""),
                 ({"data.cache_dir": "text.txt/cache"}, 2, "text.txt/cache: cannot be written: Not a directory")]:
             with self.subTest(more=more):
-                result = self.prepare({**self.package, **more}, code=code)
+                result = self.tokenize_data({**self.package, **more}, code=code)
                 self.assert_one_sentence(result, sentence)
                 self.assertEqual(result.output, "")
-        self.assert_one_sentence(self.prepare({"run.task": "behavior_cloning"}, code=2),
+        self.assert_one_sentence(self.tokenize_data({"run.task": "behavior_cloning"}, code=2),
                                  "longspan tokenize-data requires run.task: language_modeling, found behavior_cloning")
 
 

@@ -154,8 +154,8 @@ class Command(Subwords):
         self.assertEqual(result.output, b"c.model: 330 pieces (unigram)\n")
 
     def test_help_is_that_of_the_innermost_word(self):
-        self.assertIn(b"a .model file of SentencePiece, or a tokenizer.json, whose", self.tokenizer("train", "--help").output)
-        self.assertNotIn(b"a .model file of SentencePiece, or a tokenizer.json, whose", self.tokenizer("--help").output)
+        self.assertIn(b"file to write: a SentencePiece .model file", self.tokenizer("train", "--help").output)
+        self.assertNotIn(b"file to write: a SentencePiece .model file", self.tokenizer("--help").output)
 
 
 class Training(Subwords):

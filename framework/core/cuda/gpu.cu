@@ -10,17 +10,17 @@
 namespace longspan::gpu {
 namespace {
 
-// The GPUs, or why they cannot be counted.
+// Counts the GPUs, or returns the error.
 cudaError_t count_into(int& count) {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
     count = 0;
-    static_cast<void>(cudaGetLastError());  // not to be found by the next call
+    static_cast<void>(cudaGetLastError());  // clears the error for the next call
   }
   return status;
 }
 
-// The block, or nullptr where the call failed.
+// Returns the block, or nullptr where the call failed.
 void* block_of(cudaError_t status, void* block) {
   if (status == cudaSuccess) return block;
   static_cast<void>(cudaGetLastError());
@@ -89,7 +89,7 @@ void wait(CUstream_st* stream) {
 
 namespace {
 
-// Whether what was asked about has happened.
+// Returns whether the queried work is complete.
 bool happened(cudaError_t status, const char* what) {
   if (status == cudaErrorNotReady) {
     static_cast<void>(cudaGetLastError());
@@ -109,7 +109,7 @@ Event::Event(CUstream_st* stream) {
   require_success(cudaEventRecord(event_, stream), "recording an event");
 }
 
-// On a thread that has selected no GPU the call would begin to use the first one.
+// A thread without a selected GPU would otherwise initialize the first one.
 Event::~Event() {
   cudaSetDevice(gpu_);
   cudaEventDestroy(event_);

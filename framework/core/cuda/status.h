@@ -1,4 +1,4 @@
-// Errors of CUDA's runtime.
+// Error handling of the CUDA runtime.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,7 +9,7 @@ namespace longspan {
 
 inline void require_success(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());  // or the next that asks would hear of this one
+  static_cast<void>(cudaGetLastError());  // clears the error, which the next query would report
   throw Failure("CUDA: {}: {}", what, cudaGetErrorString(status));
 }
 

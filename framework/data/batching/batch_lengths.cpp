@@ -53,7 +53,7 @@ Lengths ExampleLengths::columns(std::int64_t example) const {
   const Lengths tokens = examples_->lengths(example);
   if (skips_overlong() && is_too_long(tokens)) return {};
   const auto padded = [this](std::int64_t count, std::int64_t extra) {
-    // What is drawn is longer than the usual: it has room for a quarter more.
+    // Sampled segmentations are longer than the default: reserve a quarter more.
     if (options_.subword_sampling > 0 && each_counts_ == EachCounts::no) count += count / 4;
     if (options_.longest > 0) count = std::min(count, options_.longest);
     const std::int64_t multiple = options_.length_multiple;

@@ -67,7 +67,7 @@ void BucketedSource::restore(const Tensor& cursors) {
   const std::int64_t batches = values[1];
   restored_.clear();
   if (epoch >= 0 && epoch != epoch_) begin(epoch);
-  // An older version said neither; its batches were made by another rule.
+  // An older version stored neither value and batched by another rule.
   const std::optional<std::int64_t> had = is_old ? std::nullopt : std::optional(values[2]);
   if (epoch < 0 || batches < 0 || (had && batches > *had))
     throw DataError(

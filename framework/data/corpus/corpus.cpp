@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-// Of one file its own, so that a list of one is that one.
+// A single file retains its own hash, so that a list of one equals the file.
 std::uint64_t hash_of_all(const std::vector<std::uint64_t>& hashes) {
   if (hashes.size() == 1) return hashes.front();
   return XXH3_64bits(hashes.data(), hashes.size() * sizeof(std::uint64_t));

@@ -13,10 +13,10 @@ namespace longspan {
 
 namespace {
 
-constexpr std::int64_t index_step = 65536;   // characters between two entries of the index
+constexpr std::int64_t index_step = 65536;   // characters between index entries
 constexpr std::int64_t piece_bytes = 16384;  // bytes read at a time
 
-// XXH3 of bytes that come in parts.
+// Incremental XXH3.
 class ByteHash {
  public:
   ByteHash() : state_(XXH3_createState()) { XXH3_64bits_reset(state_.get()); }
@@ -97,7 +97,7 @@ std::uint64_t CorpusFile::fingerprint() const {
                                       tokenizer_.fingerprint()};
   if (ids_) words.push_back(static_cast<std::uint64_t>(ids_->id_bytes()));
   if (ids_ && ids_->documents() > 0) words.push_back(static_cast<std::uint64_t>(ids_->documents()));
-  // Where a text is not its bytes, how it was read makes another of it.
+  // Where tokens do not cover the raw bytes, the fingerprint includes how they were encoded.
   if (encoded_ && (has_documents_ || encoded_->bytes() != file_->size()))
     words.push_back(encoded_->fingerprint());
   std::array<char, block> buffer;
@@ -171,7 +171,7 @@ CorpusPosition CorpusFile::read_bytes(CorpusPosition at, std::span<std::int64_t>
 CorpusPosition CorpusFile::read_characters(CorpusPosition at, std::span<std::int64_t> out) const {
   std::array<char, piece_bytes> buffer;
   for (std::size_t done = 0; done < out.size();) {
-    // No character is longer than 4 bytes, so this reads at least one and seldom much too far.
+    // A character has at most 4 bytes, so this reads at least one and rarely far too many.
     const auto wanted = static_cast<std::int64_t>(out.size() - done) * 4;
     const std::int64_t length = std::min({piece_bytes, wanted, bytes() - at.byte});
     if (length <= 0) throw DataError("{}: changed while reading", path());

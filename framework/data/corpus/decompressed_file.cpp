@@ -14,17 +14,16 @@
 
 namespace longspan {
 
-// One packing. `unpack` takes from the front of both what it has read and written.
+// A decompressor. `unpack` removes the consumed prefixes of input and output.
 class DecompressedFile::Unpacker {
  public:
   Unpacker() = default;
   Unpacker(const Unpacker&) = delete;
   Unpacker& operator=(const Unpacker&) = delete;
   virtual ~Unpacker() = default;
-  // Returns what is wrong, or nothing. Where neither was made shorter, more packed bytes are
-  // needed.
+  // Returns an error or "". If neither span shrinks, it requires more input.
   virtual std::string unpack(std::string_view& in, std::span<char>& out) = 0;
-  // Nothing is missing where the file ends here.
+  // Returns whether the file may end here.
   virtual bool is_between() const = 0;
 };
 
@@ -48,7 +47,7 @@ class Gzip : public DecompressedFile::Unpacker {
       ::inflateReset(&stream_);
       is_between_ = false;
     }
-    // zlib does not write there.
+    // zlib does not write to its input.
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
     stream_.avail_in = static_cast<uInt>(in.size());
     stream_.next_out = reinterpret_cast<Bytef*>(out.data());
@@ -98,7 +97,7 @@ class Zstd : public DecompressedFile::Unpacker {
  private:
   ZSTD_DStream* stream_;
   bool is_between_ = false;
-  bool is_later_ = false;  // than the first frame
+  bool is_later_ = false;  // past the first frame
 };
 
 std::unique_ptr<DecompressedFile::Unpacker> unpacker_of(Compression packing) {
@@ -121,12 +120,12 @@ Compression detect_compression(const InputFile& file) {
   file.copy(0, std::span(begin).first(there));
   const std::string_view bytes(begin.data(), there);
   Compression packing = Compression::none;
-  // Neither is UTF-8; the third byte of gzip is its only method.
+  // Both magics are invalid UTF-8. The third byte of gzip is its only compression method.
   if (bytes.starts_with("\x1f\x8b\x08"))
     packing = Compression::gzip;
   else if (bytes == "\x28\xb5\x2f\xfd" ||
            (bytes.size() == 4 && bytes.substr(1) == "\x2a\x4d\x18" && (bytes[0] & 0xF0) == 0x50))
-    packing = Compression::zstd;  // a frame, or one that is passed over
+    packing = Compression::zstd;  // a frame, or a skippable frame
   if (file.is_copy()) return packing;
   const std::string path = lower_case(file.path());
   for (const auto& [end, wanted] :

@@ -36,7 +36,7 @@ std::int64_t DocumentList::document_of(std::int64_t token) const {
           "token {} is out of range ({} tokens)",
           token,
           corpus_.tokens());
-  // The last that does not begin behind it.
+  // Binary search for the last document that does not begin after the token.
   std::int64_t low = 0, high = count();
   while (high - low > 1) {
     const std::int64_t middle = low + (high - low) / 2;

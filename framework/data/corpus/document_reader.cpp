@@ -89,8 +89,8 @@ void DocumentReader::refuse_length(std::int64_t begin) const {
                            : "; split it into shorter documents");
 }
 
-// With its end; false where nothing is left. The line is there until more is read. `begin`: of what
-// it belongs to.
+// Reads a line including its end; returns false at the end of the file. The view is valid until the
+// next read. `begin`: start of the containing document.
 bool DocumentReader::read_line(std::string_view& line, std::int64_t begin) {
   for (std::size_t look = 0;;) {
     const std::size_t end = held().find('\n', look);
@@ -136,12 +136,12 @@ bool DocumentReader::next_paragraph(Document& document) {
   return lines > 0;
 }
 
-// As much as one part needs; empty at the end.
+// Returns the text of one part; empty at the end.
 std::string_view DocumentReader::part_to_place() {
   for (std::size_t least = reading_.part;;) {
     const std::string_view text = held();
     valid_ += valid_utf8_bytes(text.substr(valid_));
-    // Who encodes it says what is wrong.
+    // The encoder reports the invalid text.
     if (valid_ + 4 < text.size()) return text;
     if (valid_ > least) {
       const std::size_t end = reading_.place_to_cut(text.substr(0, valid_), least);
@@ -188,7 +188,7 @@ bool DocumentReader::next_of_file(Document& document) {
 
 void DocumentReader::take_text(Document& document) const {
   if (!is_json_) return;
-  // The blanks are not in the way of a parser, and a mark of the order of bytes is passed over.
+  // The parser accepts surrounding blanks and a byte order mark.
   document.text = json_field(document.text, form_.text_field(), place_of(document));
 }
 

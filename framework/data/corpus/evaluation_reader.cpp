@@ -39,7 +39,7 @@ EvaluationReader::EvaluationReader(Corpus corpus,
 }
 
 std::int64_t EvaluationReader::stream_begin(std::int64_t stream) const {
-  // Quotient and remainder apart, so that the product cannot overflow.
+  // Computing quotient and remainder separately avoids overflow.
   const std::int64_t pairs = corpus_.tokens() - 1;
   return pairs / layout_.streams * stream + pairs % layout_.streams * stream / layout_.streams;
 }

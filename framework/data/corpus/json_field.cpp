@@ -16,7 +16,7 @@ constexpr std::size_t most_names = 8;
 constexpr std::size_t most_bytes_of_a_beginning = std::size_t{1} << 16;
 constexpr std::string_view blanks = " \t\r\n";
 
-// Hears of values as the parser comes to them.
+// SAX handler that extracts one field.
 class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
  public:
   FieldFinder(const std::string& field, const std::string& place) : field_(field), place_(place) {}
@@ -91,9 +91,9 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
   const std::string& field_;
   const std::string& place_;
   std::string text_;
-  std::vector<std::string> names_;  // in quotes
+  std::vector<std::string> names_;  // quoted
   std::int64_t depth_ = 0;
-  bool is_wanted_ = false;  // what comes next is of the field
+  bool is_wanted_ = false;  // the next value is the field's
   bool is_found_ = false;
 };
 
@@ -134,7 +134,7 @@ JsonBeginning beginning_of(const InputFile& file) {
   };
   const json object = json::parse(text.substr(0, end), see, false);
   found.is_object = is_cut ? has_name : object.is_object();
-  if (is_cut && has_name) found.fields.push_back(name);  // whose text may be the one that is cut
+  if (is_cut && has_name) found.fields.push_back(name);  // its value may be the truncated one
   return found;
 }
 

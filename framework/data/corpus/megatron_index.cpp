@@ -14,9 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Magic, version (u64), dtype (u8), sequences (u64), entries of the table of documents (u64). Then
-// tables: the lengths of sequences in ids (i32), where they begin in bytes (i64), and the sequence
-// with which each document begins (i64), whose last entry is the number of sequences.
+// Header: magic, version (u64), dtype (u8), number of sequences (u64), entries of the document
+// table (u64). Tables: sequence lengths in ids (i32), sequence offsets in bytes (i64), and the
+// first sequence of each document (i64). The last entry of the document table is the number of
+// sequences.
 constexpr std::int64_t index_header_bytes = 9 + 8 + 1 + 8 + 8;
 
 struct IndexedDtype {
@@ -24,7 +25,7 @@ struct IndexedDtype {
   std::int64_t bytes;
   bool is_signed;
 };
-// By the code of the header. Floating-point numbers are no ids.
+// Indexed by the dtype code of the header. Floating-point ids are unsupported.
 constexpr std::array<std::optional<IndexedDtype>, 11> indexed_dtypes = {
     std::nullopt,
     IndexedDtype{"uint8", 1, false},
@@ -86,7 +87,7 @@ void MegatronIndex::read_header() {
   is_signed_ = dtype->is_signed;
   const auto sequences = value_at<std::uint64_t>(*file_, 18);
   const auto entries = value_at<std::uint64_t>(*file_, 26);
-  // A sequence takes 12 bytes and an entry 8; Megatron-LM may add a byte for each sequence.
+  // A sequence takes 12 bytes, an entry 8. Megatron-LM may append a byte per sequence.
   const auto size = static_cast<std::uint64_t>(file_->size() - index_header_bytes);
   const bool fits = sequences <= size / 12 && entries <= size / 8 && entries >= 2;
   const std::uint64_t tables = fits ? 12 * sequences + 8 * entries : 0;
@@ -149,7 +150,7 @@ void MegatronIndex::read_sequences(const InputFile& ids) {
 }
 
 void MegatronIndex::read_documents() {
-  std::int64_t before = 0, empty = 0;  // documents without sequences
+  std::int64_t before = 0, empty = 0;  // empty documents
   for_each_value<std::int64_t>(
       *file_,
       index_header_bytes + 12 * sequences_,

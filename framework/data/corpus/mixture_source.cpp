@@ -81,7 +81,7 @@ std::int64_t WeightedMixtureSource::read(Cursor& cursor,
   for (std::size_t done = 0; done < tokens.size();) {
     if (cursor.offset == cursor.document.count()) begin_document(cursor);
     const bool is_first = cursor.offset == 0;
-    // What begins a document that stands alone is no target.
+    // The first token of an isolated document is no target.
     const bool is_alone = is_first && reading_.reset_attention_mask;
     const std::int64_t wanted = is_alone
                                     ? 1
@@ -189,7 +189,7 @@ void WeightedMixtureSource::restore(const Tensor& cursors) {
               : 0,
           cursor.text);
     find_document(cursor);
-    // Of a text that has changed, which is told, the document may have become shorter.
+    // A changed text, which is reported elsewhere, may have a shorter document.
     cursor.offset = std::min(cursor.offset, cursor.document.count());
     restored.push_back(std::move(cursor));
   }

@@ -37,14 +37,14 @@ StreamSource::Cursor StreamSource::cursor_at(std::int64_t stream,
 }
 
 std::int64_t StreamSource::offset_of(std::int64_t epoch) const {
-  // Of the last stream what an epoch leaves out.
+  // Tokens of the last stream that an epoch omits.
   const std::int64_t last = corpus_.tokens() - 1 - (layout_.streams - 1) * stream_tokens_ -
                             batches_per_epoch() * layout_.segment;
   return epoch == 0 ? 0 : last - (epoch - 1) % (last + 1);
 }
 
 Batch StreamSource::next() {
-  // All streams are equally long and move together: the first one speaks for all.
+  // All streams have equal length and advance together, so that the first one suffices.
   const std::int64_t epoch = cursors_[0].epoch;
   const std::int64_t end = offset_of(epoch) + batches_per_epoch() * layout_.segment;
   if (cursors_[0].position + layout_.segment > end) {

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// The number at the beginning of the text, which is taken from it; -1 where there is none.
+// Removes and returns the number at the beginning of the text; -1 if there is none.
 std::int64_t take_number(std::string_view& text) {
   std::int64_t number = -1;
   if (text.empty() || text.front() == '-') return number;

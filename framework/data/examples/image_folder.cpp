@@ -30,17 +30,17 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder, const std::s
   return entries;
 }
 
-// 0 where it cannot be asked for.
+// Returns 0 if the size is unavailable.
 std::int64_t size_of_file(const std::string& path) {
   std::error_code error;
   const std::uintmax_t size = fs::file_size(path, error);
   return error ? 0 : static_cast<std::int64_t>(size);
 }
 
-// The files of a folder by their names in it, sorted.
+// Sorted names of the files in a directory.
 struct Listing {
   std::vector<std::string> images;  // "LABEL/NAME.png"
-  std::vector<std::string> others;  // that are none, and folders where none are read
+  std::vector<std::string> others;  // other files, and ignored directories
 };
 
 Listing list_images(const ConfigPath& path) {
@@ -75,7 +75,7 @@ ImageFolder look_through(const ConfigPath& path, const ProgressCallback& heard) 
   if (!found.others.empty())
     folder.note = fmt::format(
         "{}: ignoring {} without PNG images", path.text(), some_in_quotes(found.others, "files"));
-  std::int64_t looked = 0, size = 0;  // bytes
+  std::int64_t looked = 0, size = 0;  // bytes scanned, and in total
   for (const std::string& file : folder.files) size += size_of_file(folder.path + "/" + file);
   for (const std::string& file : folder.files) {
     const std::string whole = folder.path + "/" + file;

@@ -101,7 +101,7 @@ LearnedLabels LabelColumn::labels() const {
 }
 
 bool LearnedLabels::may_be_swapped() const {
-  // Where each text has a label of its own, some texts may still be there twice.
+  // Even if each text had its own label, some texts could be duplicates.
   constexpr std::int64_t least = 3;
   return texts && labels.size() >= least && 2 * labels.size() >= 3 * *texts;
 }

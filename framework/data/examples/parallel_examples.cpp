@@ -18,7 +18,7 @@ namespace longspan {
 
 namespace {
 
-// The lines of one file, each in a frame.
+// Lines of one file, each with special tokens.
 class Side {
  public:
   Side(const ConfigPath& path,
@@ -36,10 +36,10 @@ class Side {
 
   const InputFile& file() const { return *file_; }
   std::int64_t lines() const { return index_.size(); }
-  // Of the text alone, and with the frame.
+  // Token counts without and with special tokens.
   std::int64_t text_tokens(std::int64_t line) const { return index_.tokens(line); }
   std::int64_t tokens(std::int64_t line) const { return text_tokens(line) + frame_.tokens(); }
-  // Where in a line of so many tokens those of its text are.
+  // Returns the range of the text tokens in a row of this many tokens.
   Range text_of(std::int64_t tokens) const {
     return {std::ssize(frame_.before()), tokens - std::ssize(frame_.after())};
   }
@@ -50,7 +50,7 @@ class Side {
     std::int64_t bytes = 0;  // of the text of these tokens
   };
 
-  // At most `request.longest` tokens, and no more than `most`.
+  // Reads at most `request.longest` tokens, and no more than `most`.
   Row read(std::int64_t line,
            std::int64_t most,
            const BatchRequest& request,

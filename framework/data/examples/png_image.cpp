@@ -28,13 +28,13 @@ std::string bytes_of(const std::string& path) {
   return bytes;
 }
 
-// Before it reads a chunk, libpng takes as much memory as the chunk says it has bytes. Throws
-// DataError where one in front of the pixels has more than the file. What is no PNG file passes:
-// libpng says so.
+// libpng allocates the declared size of a chunk before it reads the chunk. Throws DataError where a
+// chunk before the pixels declares more bytes than the file has. A file without a PNG signature
+// passes, because libpng reports it.
 void require_chunks(const std::string& path, std::string_view bytes) {
   constexpr std::string_view signature = "\x89PNG\r\n\x1A\n";
   if (!bytes.starts_with(signature)) return;
-  // A chunk is its length, its name, its bytes, and their checksum.
+  // A chunk consists of its length, name, bytes and checksum.
   constexpr std::size_t word = 4;
   for (std::size_t at = signature.size(); at + 2 * word <= bytes.size();) {
     const std::size_t there = bytes.size() - at - 2 * word;
@@ -51,8 +51,8 @@ void require_chunks(const std::string& path, std::string_view bytes) {
   }
 }
 
-// An image as its file stores it: the simplified interface of libpng would convert the values to
-// sRGB, by the file's gAMA, sRGB, iCCP and cHRM chunks, and would take those of 16 bits as linear.
+// Image as stored. The simplified API of libpng would convert the values to sRGB, based on gAMA,
+// sRGB, iCCP and cHRM chunks, and would interpret 16-bit values as linear.
 class Reader {
  public:
   Reader(const std::string& path, const std::string& bytes) : path_(path), rest_(bytes) {
@@ -92,13 +92,13 @@ class Reader {
   }
 
  private:
-  // libpng leaves its functions by longjmp: each of these three has no object to destroy.
+  // libpng exits by longjmp, so that these three functions must have no object to destroy.
   void read_header() {
     if (setjmp(png_jmpbuf(png_)) != 0) refuse();
     png_set_read_fn(png_, this, on_read);
     png_read_info(png_, info_);
   }
-  // Palettes to colours, 1, 2 and 4 bits to 8, what is transparent to alpha.
+  // Expands palettes to colors, 1, 2 and 4 bits to 8, and transparency to alpha.
   void expand() {
     if (setjmp(png_jmpbuf(png_)) != 0) refuse();
     png_set_expand(png_);
@@ -110,9 +110,9 @@ class Reader {
     png_read_image(png_, rows);
   }
 
-  // [height, width, channels] of 8 bits, rounded, each value times its alpha.
+  // Returns [height, width, channels] of 8 bits, rounded, each value multiplied by its alpha.
   std::vector<std::uint8_t> on_black(const std::vector<png_byte>& stored) const {
-    const std::size_t width = png_get_bit_depth(png_, info_) / 8U;  // of a stored value, in bytes
+    const std::size_t width = png_get_bit_depth(png_, info_) / 8U;  // bytes of a stored value
     const std::uint64_t most = width == 2 ? 0xFFFF : 0xFF;
     const std::size_t there = png_get_channels(png_, info_);
     const auto wanted = static_cast<std::size_t>(shape_.channels);
@@ -149,7 +149,7 @@ class Reader {
   void free() { png_destroy_read_struct(&png_, &info_, nullptr); }
 
   std::string path_;
-  std::string_view rest_;  // bytes that are not read yet
+  std::string_view rest_;  // bytes not yet read
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
   char message_[128] = {};
@@ -184,7 +184,7 @@ std::string png_of(const PngImage& image) {
                     to_string(image.shape),
                     truncated(written.message));
   };
-  write_to(nullptr);  // says how long it is
+  write_to(nullptr);  // computes the size
   std::string file(bytes, '\0');
   write_to(file.data());
   file.resize(bytes);
@@ -194,7 +194,7 @@ std::string png_of(const PngImage& image) {
 ImageShape png_shape(const std::string& path) {
   const std::string bytes = bytes_of(path);
   const ImageShape shape = Reader(path, bytes).shape();
-  // The last chunk: no bytes, its name, and their checksum.
+  // The last chunk: length 0, its name and its checksum.
   constexpr std::string_view ending("\0\0\0\0IEND\xAE\x42\x60\x82", 12);
   if (bytes.find(ending) == std::string::npos)
     throw DataError("{}: truncated: {} bytes without the end of a PNG file", path, bytes.size());

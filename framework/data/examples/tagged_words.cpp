@@ -25,7 +25,7 @@ std::vector<std::string_view> cut_at_tabs(std::string_view line) {
   }
 }
 
-// The words of a sentence that may go on in the next block of lines, which they must outlive.
+// Words of a sentence that may continue in the next block of lines, whose memory is freed.
 class Gathered {
  public:
   void add(const Line& line, const TaggedWord& word) {
@@ -140,7 +140,7 @@ LearnedLabels learn_tags(const ConfigPath& path,
         });
         if (is_empty) throw DataError("{}: has no word with a tag", text.path());
         LearnedLabels learned = column.labels();
-        if (columns != TagColumns::two) learned.texts.reset();  // whose columns have an order
+        if (columns != TagColumns::two) learned.texts.reset();  // CoNLL-U columns cannot be swapped
         return learned.to_json();
       });
   return LearnedLabels::from_json(json, path);

@@ -17,7 +17,7 @@ bool has_names(TokenizerKind kind) {
   return kind == TokenizerKind::tokenizer_json || kind == TokenizerKind::ids;
 }
 
-// -1 where nothing is named. An id of a tokenizer of ids is named by its number.
+// Returns -1 without a name. A tokenizer of ids names an id by its number.
 std::int64_t id_of(const Tokenizer& tokenizer,
                    const std::optional<std::string>& name,
                    const char* key) {

@@ -40,7 +40,7 @@ void make_directory(const fs::path& directory) {
                              error.message());
 }
 
-// Of what the form says about this file.
+// Hash of the format as it applies to this file.
 std::uint64_t form_of(const InputFile& file,
                       const DocumentFormat& form,
                       std::optional<std::int64_t> end_of_text) {
@@ -65,7 +65,7 @@ fs::path token_path(const InputFile& text,
                     const Tokenizer& tokenizer,
                     const TokenFileKey& key,
                     const fs::path& directory) {
-  // What was made by another way of reading the same tokenizer is another file.
+  // Includes the encoding version, so that another reading of an equal tokenizer gets another file.
   const bool is_json = tokenizer.json_tokenizer() != nullptr;
   const std::uint64_t hash = hash_of(fmt::format("{} {} {:x} {:x} {:x} {} {}",
                                                  encoding_version,
@@ -88,7 +88,7 @@ TokenizedFile make(const SharedText& text,
   TokenizedFile made{.path = token_path(*text, tokenizer, key, cache)};
   made.was_there = is_there(made.path);
   if (made.was_there) {
-    remove_parts_of(made.path);  // of who was ended before it did
+    remove_parts_of(made.path);  // left by a process killed before this
   } else {
     make_directory(cache);
     made.kept_bytes = FileTokenizer(text, form, tokenizer, made.path, key, heard, making).run();
@@ -96,7 +96,7 @@ TokenizedFile make(const SharedText& text,
   return made;
 }
 
-// Whether this rank is the first on its machine of those that lack something. A collective.
+// Returns whether this rank is the first on its node that lacks something. Collective.
 bool is_first_without(bool lacks, const Communicator& all) {
   const std::string mine = (lacks ? "1" : "0") + host_name();
   const auto ranks = all.all_gather(mine);
@@ -128,7 +128,7 @@ TokenizedFile tokenize_file(const ConfigPath& file,
                             const ProgressCallback& listener,
                             const TokenizationOptions& making) {
   const auto text = open_text(file);
-  end_of_text_id(form, tokenizer);  // before the text is read
+  end_of_text_id(form, tokenizer);  // fails before the text is read
   const TokenFileKey key = key_of(*text, form, tokenizer, hash_of_file(*text, listener));
   TokenizedFile made = make(text, form, tokenizer, cache, key, listener, making);
   made.tokens = std::make_shared<const TokenFile>(made.path, key);

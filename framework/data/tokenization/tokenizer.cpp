@@ -51,8 +51,8 @@ std::string from_hexadecimal(std::string_view text, std::string_view place) {
 
 struct Tokenizer::Vocabulary {
   bool with_unknown = false;
-  std::vector<char32_t> code_points;  // of ids first_id(), first_id() + 1, ...
-  std::vector<std::int32_t> ids;      // of code points, -1 where there is none
+  std::vector<char32_t> code_points;  // by id, from first_id()
+  std::vector<std::int32_t> ids;      // by code point, -1 if there is none
 
   std::int64_t first_id() const { return with_unknown ? 1 : 0; }
 };
@@ -75,7 +75,7 @@ std::string_view name_of(TokenizerKind kind) {
 
 namespace {
 
-// In a checkpoint.
+// Name in checkpoints.
 std::string_view stored_name_of(TokenizerKind kind) {
   switch (kind) {
     case TokenizerKind::bytes:
@@ -280,7 +280,7 @@ std::string Tokenizer::to_json() const {
 
 Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
   check_json_limits(text, std::string(place));
-  // Short, whatever is there.
+  // Shortens any value for messages.
   const auto found = [](const nlohmann::json& value) { return truncated(value.dump()); };
   nlohmann::json json;
   try {

@@ -27,7 +27,7 @@ std::string content_of(const ConfigPath& path) {
   return file->text(most_bytes);
 }
 
-// A checkpoint has it as a text in a text, where quotes and ends of lines take more.
+// Checkpoints store JSON within a JSON string, where quotes and line ends take more bytes.
 JsonTokenizer checked(JsonTokenizer tokenizer, const std::string& place) {
   std::size_t bytes = 0;
   for (const char letter : tokenizer.json())
@@ -49,7 +49,7 @@ constexpr VocabularyName vocabulary_names[] = {{"vocab.json", SlowVocabulary::js
                                                {"tokenizer.model", SlowVocabulary::sentencepiece},
                                                {"spiece.model", SlowVocabulary::sentencepiece}};
 
-// Those of a folder that has no tokenizer.json.
+// Vocabulary files in a directory without a tokenizer.json.
 std::optional<VocabularyName> slow_vocabulary_in(const fs::path& folder) {
   for (const VocabularyName& each : vocabulary_names) {
     const bool is_pair = each.kind == SlowVocabulary::json;

@@ -23,13 +23,13 @@ void expect(const Tensor& tensor, std::string_view name, const Shape& shape, DTy
           tensor.shape());
 }
 
-// One of two dtypes: that of the inputs or that of sums.
+// Accepts two dtypes: that of the inputs or the accumulator dtype.
 void expect_either(const Tensor& tensor, std::string_view name, const Shape& shape, DType dtype) {
   require(tensor.defined(), "attention: {} is missing", name);
   expect(tensor, name, shape, tensor.dtype() == accumulator_of(dtype) ? tensor.dtype() : dtype);
 }
 
-// Whether the host can read what is in the tensors of a call.
+// Whether the host can read the contents of a call's tensors.
 bool is_readable(const Attention& a) {
   const DeviceState& device = a.query.device().state();
   return !device.is_meta() && !device.on_gpu();
@@ -157,7 +157,7 @@ void check_hash(const Attention& a) {
           hash.count_floor);
 }
 
-// Which terms go together.
+// Checks which terms can be combined.
 void check_terms(const Attention& a) {
   require(!a.relative || !a.shaw,
           "attention: the relative term of Transformer-XL and Shaw's tables cannot be combined");
@@ -194,7 +194,7 @@ PlanShape plan_shape(const Attention& a) {
           .keys = a.key.shape()[1]};
 }
 
-// Of a head that is not the call's first.
+// Whether `head`, not the call's first, has the rules of the previous head.
 bool same_rules_as_before(const AttentionMask& mask, std::int64_t head) {
   const std::int64_t of_model = mask.head_begin + head;
   return mask.rules.one_for_all() || mask.rules.of(of_model) == mask.rules.of(of_model - 1);
@@ -357,13 +357,13 @@ void check(const MergeAttention& m) {
 
 namespace {
 
-// Those of a tile's 64 keys from `key` on that are not before `first`.
+// Bits of a tile's 64 keys, from `key` on, that are not before `first`.
 std::uint64_t bits_from(std::int64_t first, std::int64_t key) {
   const std::int64_t hidden = std::clamp(first - key, std::int64_t{0}, attention_tile);
   return hidden == attention_tile ? 0 : ~std::uint64_t{0} << hidden;
 }
 
-// The pairs that a plan and the padding and reach of a batch row allow. reach: [time].
+// Number of pairs that a plan and the padding and lookback of a batch row allow. reach: [time].
 std::int64_t pairs_within(const TilePlan& plan,
                           const std::vector<std::uint64_t>& seen,
                           const std::int64_t* reach) {
@@ -393,9 +393,9 @@ std::int64_t pairs_within(const TilePlan& plan,
   return pairs;
 }
 
-// The same where rows reach as far as the plan does.
+// Number of allowed pairs without a lookback.
 std::int64_t pairs_of(const TilePlan& plan, const std::vector<std::uint64_t>& seen) {
-  std::vector<std::int64_t> before(seen.size() + 1, 0);  // keys seen before each tile
+  std::vector<std::int64_t> before(seen.size() + 1, 0);  // visible keys before each tile
   for (std::size_t t = 0; t < seen.size(); ++t) before[t + 1] = before[t] + std::popcount(seen[t]);
   const PlanShape& s = plan.shape();
   std::int64_t pairs = 0;
@@ -419,7 +419,7 @@ std::int64_t pairs_of(const TilePlan& plan, const std::vector<std::uint64_t>& se
   return pairs;
 }
 
-// The keys of a batch row that are not padding, a word a tile.
+// The keys of a batch row that are not padding, one word for each tile.
 std::vector<std::uint64_t> unpadded(const AttentionMask& mask, std::int64_t b, std::int64_t keys) {
   std::vector<std::uint64_t> seen(
       static_cast<std::size_t>((keys + attention_tile - 1) / attention_tile), 0);
@@ -433,7 +433,7 @@ std::vector<std::uint64_t> unpadded(const AttentionMask& mask, std::int64_t b, s
   return seen;
 }
 
-// Those of a batch row's heads, without lists.
+// Number of pairs of a batch row's heads, without building lists.
 double counted_pairs(const Attention& a) {
   const AttentionMask& mask = a.mask;
   double pairs = 0, of_head = 0;
@@ -446,7 +446,7 @@ double counted_pairs(const Attention& a) {
   return pairs;
 }
 
-// The pairs of all batch rows and heads that are seen.
+// Number of allowed pairs of all batch rows and heads.
 double pairs_of(const Attention& a) {
   const std::int64_t batch = a.query.shape()[0];
   if (counts_only(a)) return static_cast<double>(batch) * counted_pairs(a);
@@ -476,7 +476,7 @@ double pairs_of(const Attention& a) {
   return pairs;
 }
 
-// Of one pair: its products with keys and what stands beside them, and with values.
+// Operations of one pair: products with keys and additional score terms, and products with values.
 struct PairFlops {
   double keys;
   double values;
@@ -505,7 +505,7 @@ double external_score_flops(const Attention& a, const ExternalScores& given) {
 
 void count_backward(DeviceState& device, const Attention& forward, const ExternalScores& given) {
   count_backward(device, forward);
-  // Made again, and twice for the gradients of both factors.
+  // Recomputed once, plus two products for the gradients of both factors.
   const double flops = external_score_flops(forward, given);
   device.count_flops(3 * flops);
   device.get_or_create<RedundantFlops>().flops += flops;

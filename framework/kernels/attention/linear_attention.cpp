@@ -28,7 +28,7 @@ Shape state_shape(const LinearAttention& call, std::int64_t parts) {
   return {parts, key[0], key[2], key[3], call.value.shape()[3] + 1};
 }
 
-// Products of a multiplication and an addition: rows with the state, and pairs of rows in chunks.
+// Number of multiply-add products: rows with the state, and pairs of rows in chunks.
 struct Work {
   double rows;
   double pairs;
@@ -56,7 +56,8 @@ struct Work {
 LinearFlops linear_attention_flops(const LinearAttention& call) {
   const Work work(call);
   const double needed = 4 * work.state(call);
-  const bool twice = call.causal && call.parts.size() > 1;  // states of the parts go before
+  // the states of the parts are computed first
+  const bool twice = call.causal && call.parts.size() > 1;
   return {needed, needed + (twice ? needed / 2 : 0) + 2 * work.pairs * work.both};
 }
 
@@ -69,7 +70,7 @@ LinearFlops linear_attention_backward_flops(const LinearAttention& call) {
 }
 
 Ranges linear_parts(const Device& device, std::int64_t pairs, std::int64_t rows) {
-  // A GPU has a block for a part of a head.
+  // A GPU has one block for each part of a head.
   constexpr std::int64_t blocks = 512, least_rows = 4 * linear_chunk;
   std::int64_t parts = 1;
   if (pairs > 0 && device.on_gpu()) {

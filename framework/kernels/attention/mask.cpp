@@ -10,7 +10,7 @@ namespace longspan {
 namespace {
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
-  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;  // FNV's walk with a 64-bit odd constant
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;  // FNV-style, with a 64-bit odd constant
   return hash ^ (hash >> 29);
 }
 

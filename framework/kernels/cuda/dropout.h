@@ -1,4 +1,4 @@
-// Dropout of four neighbours.
+// Dropout of four adjacent elements.
 #pragma once
 
 #include "framework/kernels/cuda/row_io.h"
@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-// A placement as a kernel takes it: time is cut into few pieces.
+// ShardPlacement as a kernel argument, with time split into a bounded number of pieces.
 struct Place {
   static constexpr int most_pieces = 8;
 
@@ -25,8 +25,8 @@ struct Place {
     inner_total = placement.inner_total;
   }
 
-  // Of the first element of a row of [outer rows, width] its index in the undivided array. Those
-  // after it follow.
+  // Index of the first element of a row of [outer rows, width] in the unsharded array. The
+  // following elements have consecutive indices.
   __device__ std::uint64_t index(std::int64_t row) const {
     if (places != nullptr)
       return static_cast<std::uint64_t>(places[row] * inner_total + inner_begin);
@@ -46,7 +46,7 @@ struct Place {
   int count = 0;
 };
 
-// What a dropout does to fours of [outer rows, width].
+// Applies dropout to groups of four elements of [outer rows, width].
 template <typename T>
 struct DropoutFunctor {
   using A = Accumulator<T>;
@@ -60,7 +60,7 @@ struct DropoutFunctor {
   __device__ Vec4<T> operator()(std::int64_t row, std::int64_t first, const Vec4<T>& from) const {
     const std::uint64_t index = place_.index(row) + static_cast<std::uint64_t>(first);
     const auto skipped = static_cast<int>(index % 4);
-    // They share the words of a block of random numbers where they lie in one.
+    // All four use the same block of random words if they lie in one.
     const auto words = random_.block(index / 4);
     const auto after = skipped == 0 ? words : random_.block(index / 4 + 1);
     Vec4<T> to;
@@ -73,7 +73,7 @@ struct DropoutFunctor {
   }
 
  private:
-  // An index that is not known when this is compiled would send the words through memory.
+  // A dynamic index would force the words into local memory.
   __device__ static std::uint32_t chosen(const std::array<std::uint32_t, 4>& words, int i) {
     const std::uint32_t low = i == 0 ? words[0] : words[1], high = i == 2 ? words[2] : words[3];
     return i < 2 ? low : high;

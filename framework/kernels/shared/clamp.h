@@ -1,4 +1,4 @@
-// Elements held to a range on any backend: `write_elements` is the backend's.
+// Backend-independent clamping. The backend provides `write_elements`.
 #pragma once
 
 #include "framework/kernels/clamp.h"

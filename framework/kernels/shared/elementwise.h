@@ -1,4 +1,4 @@
-// Sums, multiples and casts on any backend: `write_elements` is the backend's.
+// Backend-independent sums, multiples and casts. The backend provides `write_elements`.
 #pragma once
 
 #include "framework/kernels/element.h"
@@ -88,7 +88,7 @@ void fill_on(Backend backend, double factor, const Tensor& one, const Tensor& y)
   });
 }
 
-// Throw Failure where shapes or dtypes are not what elementwise.h says.
+// Throws Failure if shapes or dtypes do not match elementwise.h.
 void check_copy_rows(const Tensor& from,
                      std::int64_t from_begin,
                      const Tensor& to,

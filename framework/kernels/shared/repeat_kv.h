@@ -1,5 +1,5 @@
-// Shared key heads on any backend: `for_each_place` is the backend's, f(i, c) for every element i
-// of rows, which is of feature c.
+// Backend-independent repetition of key heads. The backend provides `for_each_place`, which calls
+// f(i, c) for every element i of the rows, with its feature c.
 #pragma once
 
 #include "framework/kernels/element.h"
@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// A row is a key head; those of its queries begin at `times` times as many elements.
+// One row is a key head; its query heads start at `times` times its offset.
 template <typename T>
 struct RepeatHead {
   std::int64_t times, dim;
@@ -37,7 +37,7 @@ struct SumHeads {
   }
 };
 
-// How often `few` heads are in `many`.
+// Returns the ratio of `many` heads to `few` heads.
 inline std::int64_t times_of(const Tensor& few, const Tensor& many) {
   const Shape &a = few.shape(), &b = many.shape();
   const bool alike = a.dimensions() == b.dimensions() && a.dimensions() >= 3 &&

@@ -1,5 +1,5 @@
-// Rotary positions on any backend: `for_each_element` and `for_each_of_heads` are the backend's,
-// the latter for every pair and every other feature of every head of x.
+// Backend-independent rotary embeddings. The backend provides `for_each_element`, and
+// `for_each_of_heads` for every pair and every unrotated feature of every head of x.
 #pragma once
 
 #include <cmath>
@@ -25,7 +25,8 @@ struct RotationPair {
   }
 };
 
-// One head of one position. Items below `pairs` are pairs, those behind them features that stay.
+// One head of one position. Items below `pairs` are pairs; the following items are unrotated
+// features.
 template <RotaryLayout form, bool back, typename T>
 struct RotateHead {
   using A = Accumulator<T>;

@@ -1,4 +1,4 @@
-// Columns times factors on any backend: `write_elements` is the backend's.
+// Backend-independent column scaling. The backend provides `write_elements`.
 #pragma once
 
 #include "framework/kernels/element.h"

@@ -1,4 +1,4 @@
-// Spans that depend on the token, on any backend: `write_elements` is the backend's.
+// Backend-independent token-dependent spans. The backend provides `write_elements`.
 #pragma once
 
 #include <cmath>

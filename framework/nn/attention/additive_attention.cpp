@@ -12,7 +12,7 @@
 namespace longspan {
 namespace {
 
-// What is too wide for the scores; empty where it is not.
+// Returns an error message if a head is too wide for the scores. Otherwise empty.
 std::string width_problem(std::int64_t dim) {
   if (dim <= widest_additive_head) return "";
   return fmt::format(
@@ -40,7 +40,7 @@ AdditiveRules rules_of(const AttentionMask& mask) {
           .padding = mask.key_padding};
 }
 
-// Of a weight of this rank's heads [heads, ...] those from `begin` on.
+// Returns heads [begin, begin + count) of a weight [heads, ...] of this rank.
 Variable heads_of(const Weight& weight, std::int64_t begin, std::int64_t count) {
   const Variable& all = weight->variable;
   const Shape& shape = all.shape();
@@ -49,8 +49,8 @@ Variable heads_of(const Weight& weight, std::int64_t begin, std::int64_t count) 
   return reshape(table_rows(rows, {{begin, begin + count}}), shape.with(0, count));
 }
 
-// Where a query has looked [batch, heads, n], of as many keys as there are now: keys that are kept
-// may have other room behind them, which nobody has looked at.
+// Resizes the previous query's probabilities [batch, heads, n] to the current number of keys. A KV
+// cache may have a different capacity, whose unused part has probability zero.
 Tensor of_keys(const Tensor& looked, std::int64_t keys) {
   const Shape& shape = looked.shape();
   if (shape[2] == keys) return looked;

@@ -70,8 +70,8 @@ Linear key_projection(const Scope& scope,
   return projection(scope, options, options.key_heads.value_or(options.heads), bias, in);
 }
 
-// The pass over all rows of [memory; x], or of a side, as a pass over a segment: what the layer
-// drops of each has a place of its own.
+// Returns the context for all rows of [memory; x], or of an encoder output, as one segment. Each
+// row draws its own dropout.
 ForwardContext over(const ForwardContext& pass, Ranges positions, std::int64_t total) {
   ForwardContext result = pass.of_all_rows();
   result.time = {.total = total, .shares = {std::move(positions)}};
@@ -205,7 +205,7 @@ Variable MultiHeadAttention::attend(const Variable& asking,
 }
 
 Variable MultiHeadAttention::query(const Variable& asking, const ForwardContext& pass) const {
-  // Whoever reads on from kept keys answers a query without the others.
+  // Ops that support a KV cache treat queries independently.
   if (!pass.active_rows || !key_ || !mechanism_->supports_kv_cache())
     return (*query_)(asking, pass.of_all_rows());
   const RowSubset& rows = pass.active_rows->rows;
@@ -233,7 +233,7 @@ Variable MultiHeadAttention::normalize_and_rotate(Variable&& given,
   return rotary_->turn(std::move(projected), positions, length);
 }
 
-// Keys and values are projected as one with the memory's rows.
+// Projects keys and values in one product with the memory rows.
 Variable MultiHeadAttention::concat_memory(const Variable& memory, const Variable& x) const {
   const double products = 2 * 2.0 * static_cast<double>(memory.shape().elements()) *
                           static_cast<double>(key_heads_.count * dim_);
@@ -241,7 +241,7 @@ Variable MultiHeadAttention::concat_memory(const Variable& memory, const Variabl
 }
 
 Variable MultiHeadAttention::split_heads(Variable&& projected) const {
-  const Variable rows = std::move(projected);  // nobody else's: it may be written over
+  const Variable rows = std::move(projected);  // sole owner, so that it may be overwritten
   const Shape& shape = rows.shape();
   return reshape(rows, {shape[0], shape[1], shape[2] / dim_, dim_});
 }

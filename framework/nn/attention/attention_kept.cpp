@@ -1,4 +1,4 @@
-// Attention that reads on from keys and values that were kept.
+// Attention with a KV cache.
 #include <algorithm>
 
 #include "framework/nn/attention/attention.h"
@@ -13,7 +13,7 @@ void check_reads_on(const AttentionOp& mechanism, const ForwardContext& pass) {
     throw ConfigurationError("an attention type of this model does not support a KV cache");
 }
 
-// Of the queries from `begin` on, over the keys that are kept now.
+// Returns the context for queries from `begin` on, over the cached keys.
 AttentionContext reading(const AttentionContext& context,
                          const LayerKVCache& kept,
                          std::int64_t begin,
@@ -21,7 +21,7 @@ AttentionContext reading(const AttentionContext& context,
   AttentionContext result = context;
   result.mask.query_begin = begin;
   result.mask.key_begin = kept.begin();
-  // There are no keys behind the last query: what has room there is hidden by this.
+  // No keys follow the last query, so a causal mask hides the unused capacity.
   result.mask.rules = context.mask.rules & masks::causal();
   if (longest && kept.count() > *longest + (kept.end() - begin))
     result.mask.rules = result.mask.rules & masks::window(*longest, 0);
@@ -61,8 +61,8 @@ Variable MultiHeadAttention::attend_with_cache(const Variable& x,
   std::optional<std::int64_t> longest = pass.kv_cache->longest();
   if (const auto farthest = mechanism_->max_distance())
     longest = std::min(*farthest, longest.value_or(*farthest));
-  // A window hides from one query what is no longer remembered. Several see equally far back, and
-  // so does what is let go of once in a while.
+  // For one query a window masks older keys, so the cache needs a crop only at intervals. Several
+  // queries attend to the same oldest key, which requires an exact crop.
   const std::int64_t begin = kept.end();
   const std::int64_t time = x.shape()[1];
   if (longest && (time > 1 || kept.count() > 2 * *longest + 64)) kept.crop(*longest);
@@ -105,7 +105,7 @@ Variable MultiHeadAttention::cross_attend_with_cache(const Variable& x,
         std::vector<Variable>{normalize_and_rotate(split_heads((*key_)(seen)), key_norm_, pass),
                               split_heads(value_(seen))});
     kept.length = context.mask.key_length;
-    // What has room behind the side is padding.
+    // The unused capacity after the encoder output is padding.
     if (!kept.length.defined())
       kept.length = Tensor::from<std::int64_t>(
           std::vector<std::int64_t>(static_cast<std::size_t>(kept.rows()), kept.count()),
@@ -116,7 +116,7 @@ Variable MultiHeadAttention::cross_attend_with_cache(const Variable& x,
           "KV cache: expected {} rows, found {}; call KVCache::choose",
           kept.rows(),
           x.shape()[0]);
-  // A mechanism may keep a state beside the keys.
+  // An op may keep a state in addition to the keys.
   AttentionContext of_side = context;
   of_side.mask.key_length = kept.length;
   return apply_attention(

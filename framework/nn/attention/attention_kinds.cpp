@@ -18,7 +18,7 @@
 namespace longspan {
 namespace {
 
-// A new kind that is a mechanism of its own is a line here.
+// Registers attention types that have their own op.
 const std::vector<AttentionKind>& mechanism_kinds() {
   static const std::vector<AttentionKind> all = {lsh_kind(),
                                                  linear_kind(),
@@ -53,7 +53,7 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-// The kinds that one part of an element unites.
+// Returns the types that a part of an element combines.
 std::vector<const MaskedAttentionKind*> united(const std::string& part) {
   std::vector<const MaskedAttentionKind*> result;
   for (const std::string& name : split(part, '+')) result.push_back(find_mask_kind(name));
@@ -85,7 +85,7 @@ std::string documents_problem(const std::string& kind) {
       kind);
 }
 
-// One element of model.attention.layer_types.
+// Checks one element of model.attention.layer_types.
 std::string problem_of(const std::string& element,
                        const AttentionOptions& options,
                        const AttentionBuildOptions& setting) {
@@ -132,7 +132,7 @@ std::string problem_of(const std::string& element,
   return "";
 }
 
-// Whether a query of any layer has a random block.
+// Returns whether a query of any layer has a random block.
 bool has_random_blocks(const AttentionOptions& options, const AttentionBuildOptions& setting) {
   for (std::int64_t layer = 0; layer < setting.layers; ++layer) {
     if (!has_kind(element_of(options, layer), "global_local")) continue;
@@ -147,7 +147,7 @@ bool has_random_blocks(const AttentionOptions& options, const AttentionBuildOpti
   return false;
 }
 
-// How long the training data's sequences are, as a part of a sentence.
+// Returns a clause for messages with the length of training sequences.
 std::string length_said(const AttentionBuildOptions& setting) {
   return setting.examples
              ? fmt::format("data.max_length limits a sequence to {} positions", setting.segment)
@@ -195,7 +195,7 @@ std::string problem_with_segment(const AttentionOptions& options,
 
 HeadMaskParts head_keys(const std::string& part, const HeadContext& place) {
   std::optional<Mask> all;
-  std::int64_t window = -1;  // of a union that is folded
+  std::int64_t window = -1;  // only for a folded union
   bool columns = false;
   bool others = false;
   bool projects = false;
@@ -219,7 +219,7 @@ HeadMaskParts head_keys(const std::string& part, const HeadContext& place) {
   return result;
 }
 
-// Of the heads of all parts; nothing where a part has no bound.
+// Returns the max distance over the heads of all parts. None if a part is unbounded.
 std::optional<std::int64_t> farthest_of(const std::vector<std::string>& parts,
                                         const HeadContext& place) {
   std::int64_t farthest = 0;

@@ -1,4 +1,4 @@
-// What heads look at of another sequence, written out.
+// Materialized cross-attention probabilities.
 #include <algorithm>
 
 #include "framework/autograd/cross_attention_losses.h"
@@ -29,8 +29,8 @@ Variable MultiHeadAttention::probabilities(const Variable& x,
           own, cross_attention_shards(mesh_, pass.time.total, side.time.total).keys, mesh_.context);
     key = for_all_heads(normalize_and_rotate(split_heads(std::move(own)), key_norm_, pass));
   }
-  // A rank without any of the heads takes part with nothing, for the gradients meet in its
-  // projections too.
+  // A rank without any of the heads contributes zeros, because the backward collectives of its
+  // projections need every rank.
   const std::int64_t here = std::clamp<std::int64_t>(heads - heads_.begin, 0, heads_.count);
   const double weight = here == 0 ? 0 : 1 / static_cast<double>(heads);
   return reduce_from_tensor_parallel_region(

@@ -17,7 +17,7 @@ std::string problem_of_compressed(const AttentionOptions&, const AttentionBuildO
   return whole_heads_problem("memory_compressed", setting.heads, setting.mesh);
 }
 
-// Rows of `after` behind those of `before`, both [batch, any, heads, dim].
+// Concatenates along positions, both [batch, any, heads, dim].
 Variable behind(const Variable& before, const Variable& after) {
   const auto flat = [](const Variable& x) {
     const Shape& shape = x.shape();
@@ -33,8 +33,8 @@ Variable filled_up(const Variable& x, std::int64_t rows) {
   return behind(x, Variable(Tensor::zeros(missing, x.value().dtype(), x.value().device())));
 }
 
-// Positions of the compressed keys, those of their last tokens, then of none up to `room`, and of
-// the tokens themselves; and of the queries.
+// Returns the positions of the compressed keys (those of their last tokens), padded to a fixed
+// count, followed by those of the tokens; and the positions of the queries.
 SortedSequence causal_positions(std::int64_t batch,
                                 std::int64_t heads,
                                 std::int64_t time,
@@ -117,8 +117,8 @@ Variable CompressedAttention::operator()(const ProjectedQKV& input,
     }
     return local_shard(attention(all.query, key, value, mask, {}, dropout), input);
   }
-  // Tokens stand behind whole blocks of places for what is compressed, so that those of a query's
-  // own block are a block of places too.
+  // The slots of compressed keys are padded to a multiple of the block size. The tokens of a
+  // query's own group are then aligned with a block.
   const std::int64_t room = (blocks + width_ - 1) / width_ * width_;
   mask.rules = masks::columns(masks::unlimited, 0, room) | masks::block(width_);
   mask.query_begin = room;

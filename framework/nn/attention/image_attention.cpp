@@ -28,8 +28,8 @@ std::string problem(const AttentionOptions& options, const AttentionBuildOptions
   return "";
 }
 
-// Of a pixel at the end of its row of blocks the first one of the highest row of blocks that has
-// any of the flange is farthest away.
+// The max distance is that of a pixel at the end of its row of blocks. Its farther end is the first
+// pixel of the topmost row of blocks that overlaps the flange.
 std::int64_t farthest(const masks::Image& image) {
   const std::int64_t rows_above =
       (image.flange_height + image.query_height - 1) / image.query_height;
@@ -45,7 +45,7 @@ std::unique_ptr<AttentionOp> make(const Scope&,
       .width = setting.image->width,
       .query_height = options.image.block[0],
       .query_width = options.image.block[1],
-      // More than the image has is all of it.
+      // Larger sizes are equivalent to the full image.
       .flange_height = std::min(options.image.flange[0], setting.image->height),
       .flange_width = std::min(options.image.flange[1], setting.image->width),
       .causal = true};
@@ -82,7 +82,7 @@ AttentionKind local_2d_kind() {
           .keys = {"attention.local_2d.query_shape", "attention.local_2d.memory_flange"},
           .supports_kv_cache = true,
           .turns = true,
-          .own_weights = true,  // which are for its order
+          .own_weights = true,  // trained for the block order
           .problem = problem,
           .make = make};
 }

@@ -6,7 +6,7 @@
 namespace longspan {
 namespace {
 
-// Why no layer reads a key that these kinds do.
+// Returns the reason why no layer reads a key of these types.
 std::string unread(const AttentionOptions& options, const std::vector<std::string>& kinds) {
   const AttentionOptions of_encoder = {.kinds = options.encoder_kinds};
   for (const std::string& kind : kinds)

@@ -23,7 +23,7 @@ void copy_positions(const Tensor& from,
   });
 }
 
-// Positions of one row.
+// Returns positions of one row.
 Tensor positions_of(const Tensor& x, std::int64_t row, std::int64_t begin, std::int64_t end) {
   return x.slice(row, row + 1)
       .reshape({x.shape()[1], x.shape()[2], x.shape()[3]})
@@ -38,7 +38,7 @@ Tensor chosen_rows(const Tensor& x, std::span<const std::int64_t> rows, std::int
   for (std::int64_t i = 0; i < size; ++i) {
     const std::int64_t row = rows[static_cast<std::size_t>(i)];
     positions_of(result, i, 0, count).copy_from(positions_of(x, row, 0, count));
-    // Keys that are not seen are still multiplied by: they must be numbers.
+    // Masked keys still take part in products, so they must be finite.
     if (count < capacity) positions_of(result, i, count, capacity).zero();
   }
   return result;
@@ -134,7 +134,7 @@ void LayerKVCache::change_rows(std::span<const std::int64_t> rows) {
   for (Tensor& x : tensors_) {
     if (!tails.empty() && !(spare_.defined() && spare_.shape() == x.shape()))
       spare_ = x.empty_like(MemoryTag::recurrent_state);
-    // By way of the spare, as a row may be read after it is written.
+    // Copies through the spare buffer, because a row may be read after it is written.
     for (const Tail& tail : tails)
       positions_of(spare_, tail.to, tail.begin, count_)
           .copy_from(positions_of(x, tail.from, tail.begin, count_));

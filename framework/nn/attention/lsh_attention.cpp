@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-// Chunks that a query sees besides its own and those after it.
+// Chunks before its own that a query attends to.
 constexpr std::int64_t look_back = 1;
 
 bool attended_whole(const LshOptions& options, std::int64_t time) {
@@ -18,8 +18,8 @@ bool attended_whole(const LshOptions& options, std::int64_t time) {
   return time < 2 * options.chunk || chunks < 1 + look_back + options.look_ahead;
 }
 
-// The log-sum-exp of a row that sees only itself is its self score, and the probability that the
-// backward pass rebuilds from it is off by its last digit: a thousandth at -1e4.
+// For a row that attends only to itself, the log-sum-exp is its self score. The backward pass
+// recomputes the probability from it, with the error of its last digit: 1e-3 at -1e4.
 constexpr double lowest_narrow_self_score = -1e4;
 
 std::string problem_of_lsh(const AttentionOptions& options, const AttentionBuildOptions& setting) {

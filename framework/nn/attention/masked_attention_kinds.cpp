@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// A new kind that is a masked softmax is a line here.
+// Registers attention types that are a masked softmax.
 const std::vector<MaskedAttentionKind>& mask_kinds() {
   static const std::vector<MaskedAttentionKind> all = {
       {"full",

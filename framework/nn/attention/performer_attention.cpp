@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-// Never felt but where a query sees no key.
+// Affects only queries without visible keys.
 constexpr double smallest_sum = 1e-30;
 
 std::int64_t default_count(std::int64_t dim) {

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// Sums of features that may be negative come near 0.
+// Sums of features that may be negative can be near 0.
 constexpr double smallest_divisor = 1e-3;
 
 std::string problem_of_random_features(const AttentionOptions& options,

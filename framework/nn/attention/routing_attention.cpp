@@ -35,8 +35,8 @@ std::int64_t clusters_of(const RoutingOptions& options, const AttentionBuildOpti
   return std::max<std::int64_t>(1, std::llround(root));
 }
 
-// Products of the directions of x [batch, time, heads, dim] with centroids [heads, clusters, dim]:
-// [batch, heads, clusters, time].
+// Returns products of directions x [batch, time, heads, dim] with centroids [heads, clusters, dim],
+// as [batch, heads, clusters, time].
 Tensor similarities(const Tensor& directions, const Tensor& centroids) {
   const Shape& shape = directions.shape();
   const NoGradGuard unrecorded;
@@ -90,8 +90,8 @@ RoutingAttention::RoutingAttention(const Scope& scope, const Options& options)
       scope.centroids("centroids", {options.heads, options.clusters, options.dim}, options_.decay);
 }
 
-// Made once a step: a layer that is computed again has the clusters of the first time, and its
-// tokens are not counted twice. Nor are those of a pass without a gradient that only asks.
+// Decided once per step. A recomputed layer reuses the clusters and does not count its tokens
+// twice. A pass without gradients that only queries the model does not count them.
 Tensor RoutingAttention::decided(const Variable& x,
                                  std::int64_t head,
                                  const Tensor& length,

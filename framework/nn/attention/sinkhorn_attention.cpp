@@ -19,7 +19,8 @@ std::string problem_of_sinkhorn(const AttentionOptions& options,
   return whole_heads_problem("sinkhorn", setting.heads, setting.mesh);
 }
 
-// Numbers between 0 and 1 for each stream and head of the model: [batch * heads, blocks, blocks].
+// Returns uniform random numbers in (0, 1) for each stream and head of the model: [batch * heads,
+// blocks, blocks].
 Tensor uniform_numbers(const Random& random,
                        std::int64_t first_stream,
                        std::int64_t batch,
@@ -46,7 +47,7 @@ Tensor uniform_numbers(const Random& random,
   return copy_async(drawn, device, MemoryTag::activations);
 }
 
-// x [batch, time, heads, dim] with zeros behind it.
+// Returns x [batch, time, heads, dim] padded with zeros along time.
 Variable with_zeros_behind(const Variable& x, std::int64_t time) {
   const Shape& shape = x.shape();
   if (shape[1] == time) return x;
@@ -56,7 +57,7 @@ Variable with_zeros_behind(const Variable& x, std::int64_t time) {
   return reshape(concat_time(reshape(x, {shape[0], shape[1], width}), zeros), shape.with(1, time));
 }
 
-// Of rows that may end later than the sequence, or nobody has said where they end.
+// Returns `length`, whose elements may exceed the sequence, or if undefined `time` for every row.
 Tensor lengths_of(const Tensor& length,
                   std::int64_t batch,
                   std::int64_t time,

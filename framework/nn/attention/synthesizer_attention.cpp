@@ -57,7 +57,7 @@ std::int64_t longest_of(const SynthesizerOptions& options, const AttentionBuildO
   return longest;
 }
 
-// The smaller factor of about as many products as there are positions.
+// Returns the smaller factor of about `longest` products.
 std::int64_t root_of(std::int64_t longest) {
   return std::max<std::int64_t>(1,
                                 std::llround(std::ceil(std::sqrt(static_cast<double>(longest)))));
@@ -68,7 +68,7 @@ Variable by_head(const Variable& x, std::int64_t heads) {
   return reshape(x, {shape[0], shape[1], heads, shape[2] / heads});
 }
 
-// The features of both, one after another. [batch, time, heads, any].
+// Concatenates features, [batch, time, heads, any].
 Variable beside(const Variable& a, const Variable& b) {
   if (!a.defined()) return b;
   const Shape& left = a.shape();
@@ -86,13 +86,13 @@ Variable ones(const Shape& shape, const Variable& like) {
   return Variable(result);
 }
 
-// x times an element [1, 1, 1].
+// Returns x times an element [1, 1, 1].
 Variable times(const Variable& x, const Variable& factor) {
   const Variable column = reshape(x, {1, x.shape().elements(), 1});
   return reshape(batched_matmul(column, factor), x.shape());
 }
 
-// [count, count] with `factor` on the diagonal.
+// Returns [count, count] with `factor` on the diagonal.
 Tensor diagonal(std::int64_t count, double factor, DType dtype, const Device& device) {
   const Tensor here = Tensor::zeros({count, count}, dtype, device.host());
   dispatch_on_host(here.device(), [&] {
@@ -104,7 +104,7 @@ Tensor diagonal(std::int64_t count, double factor, DType dtype, const Device& de
   return copy_async(here, device, MemoryTag::activations);
 }
 
-// The softmax of the elements, [1, 1, count].
+// Returns the softmax of the elements, [1, 1, count].
 Variable softmax(const Variable& elements) {
   const std::int64_t count = elements.shape().elements();
   const DType dtype = elements.value().dtype();
@@ -202,7 +202,7 @@ SynthesizerAttention::Member SynthesizerAttention::member(const Scope& scope,
   return result;
 }
 
-// Those of a table, the same for all batch rows: [1, positions, heads, features].
+// Returns rows of a table, equal for all batch rows: [1, positions, heads, features].
 Variable SynthesizerAttention::rows_at(const Weight& table, const Ranges& positions) const {
   const Shape& shape = table->shape;
   const std::int64_t width = shape[1] * shape[2], count = pluralize(positions);
@@ -211,13 +211,13 @@ Variable SynthesizerAttention::rows_at(const Weight& table, const Ranges& positi
   for (const Range& range : positions)
     if (range.count() > 0)
       rows = concat_time(rows, slice_sequence(whole, range.begin, range.count()));
-  // A rank without positions gives the table a gradient all the same: gradients are reduced in the
-  // order in which they are complete, which is to be one for all ranks.
+  // A rank without positions still needs a gradient of the table: reductions follow the order of
+  // gradient completion, which must be equal on all ranks.
   if (!rows.defined()) rows = slice_sequence(whole, 0, 0);
   return reshape(rows, {1, count, shape[1], shape[2]});
 }
 
-// [batch, positions, heads, features].
+// Returns [batch, positions, heads, features].
 Variable SynthesizerAttention::at_positions(const Weight& table,
                                             const Ranges& positions,
                                             const ProjectedQKV& input) const {
@@ -258,8 +258,8 @@ SynthesizerAttention::Features SynthesizerAttention::features(const Member& memb
   return result;
 }
 
-// Of a mixture: times what the learned softmax gives to the member, and the usual factor of dot
-// products.
+// In a mixture, multiplies by the member's learned softmax weight, and dot products by their usual
+// scale.
 SynthesizerAttention::Features SynthesizerAttention::weighed(Features own,
                                                              std::size_t member,
                                                              const Variable& shares) const {
@@ -297,7 +297,7 @@ SynthesizerAttention::Features SynthesizerAttention::all_features(
     }
   }
   if (all.query.defined()) return all;
-  // Nothing is a product: that of zeros.
+  // No score type has products: uses products of zeros.
   const Tensor& like = input.value.value();
   const auto zeros = [&](std::int64_t rows) {
     const Shape shape = {like.shape()[0], rows, like.shape()[2], 1};

@@ -19,7 +19,7 @@ struct GatedStep {
     if (options.normed_memory && reads.memory.defined()) reads.memory = sublayer.norm(reads.memory);
     const Variable normed = sublayer.norm(x.value, pass, reads.context.mask.key_length);
     Variable change = run_sublayer(sublayer, normed, reads, pass);
-    reads = {};  // before more memory is taken
+    reads = {};  // frees memory before more is allocated
     if (options.relu) change = activate(Activation::relu, change);
     change = drop(change, options.dropout, pass.child("residual"));
     return {(*sublayer.gate)(x.value, change)};

@@ -1,5 +1,5 @@
-// The backward pass of one batch row, head and range of key blocks. Keys are packed once, query
-// tiles stream past them: each tile of probabilities is rebuilt from the log-sum-exp.
+// Backward pass of one batch row, head and range of key blocks. Keys are packed once, and query
+// tiles are streamed past them. Each tile of probabilities is recomputed from the log-sum-exp.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class Backward {
   using T = Accumulator<In>;
   using E = Element<In>;
 
-  // With no block of workspace it only measures what it needs.
+  // Without a workspace block it only measures its size.
   Backward(const Problem<In>& problem,
            const QueryBiases<In>& biases,
            const AttentionGradient& g,
@@ -67,7 +67,7 @@ class Backward {
   }
   std::int64_t bytes() const { return bytes_; }
 
-  // Adds to the sums, and writes dkey and dvalue of the blocks.
+  // Accumulates into the sums, and writes dkey and dvalue of the blocks.
   void run(std::int64_t b, std::int64_t h, Interval key_blocks, const PairSums<T>& sums) {
     b_ = b;
     h_ = h;
@@ -92,7 +92,7 @@ class Backward {
   }
 
  private:
-  // A tile of rows, and the same stacked where that is not the same.
+  // A tile of rows, and its stacked form if that differs.
   struct Factor {
     E* rows = nullptr;
     E* stacked = nullptr;
@@ -110,13 +110,13 @@ class Backward {
     E* value_columns = nullptr;  // [value_padded, tile] elements
     T* dkey = nullptr;           // [tile, dim_padded]
     T* dvalue = nullptr;         // [tile, value_padded]
-    Factor turned;               // [tile, dim_padded], where keys have products with distances
+    Factor turned;               // [tile, dim_padded], with products of keys and the table
     const E* turned_stack = nullptr;
     alignas(64) T dscore[tile];  // sums of score gradients by key
   };
 
   static void take(ScratchArena& carver, Factor& factor, std::int64_t width) {
-    // Two vectors more: a shifted row reads past its end.
+    // Two extra vectors: a shifted row reads past its end.
     factor.rows = carver.take<E>(tile * width + 2 * lanes<T> * group<E>);
     if (group < E >> 1) factor.stacked = carver.take<E>(tile * width);
   }
@@ -175,7 +175,7 @@ class Backward {
       const E* dout_row = dout_.rows + r * p_.value_padded;
       const In* out_row = out.row(r);
       delta_[r] = dot(dout_row, out_row, p_.value_dim);
-      // A row that sees no key: +infinity here makes its probabilities 0.
+      // A row without visible keys: +infinity here makes its probabilities 0.
       subtract_[r] = log_sum_exp[r] == minus_infinity<T> ? -minus_infinity<T>
                                                          : log_sum_exp[r] * score_units<T>;
     }
@@ -240,7 +240,8 @@ class Backward {
     if (p_.call.relative) sum_scores(view, t);
   }
 
-  // The scores, and the gradients of the probabilities: dout . (value + its distance's row).
+  // Computes the scores, and the gradients of the probabilities: dout . (value + the table row of
+  // the relative position).
   void read_scores(const TileView& view, KeyTile& t) {
     const auto columns = [&](std::int64_t begin, std::int64_t end) {
       return view.columns_seen(begin, end);
@@ -284,7 +285,7 @@ class Backward {
                             dprobabilities_);
   }
 
-  // The probabilities, stacked; and the gradients of the scores, rows with their margins.
+  // The probabilities, stacked, and the score gradients, as rows with margins.
   const E* weights_stack(std::int64_t rows) {
     if constexpr (group<E> == 1) {
       return scores_;
@@ -316,7 +317,8 @@ class Backward {
     return weights_.rows;
   }
 
-  // scores_ becomes the probabilities that weigh the values, dscores_ the gradient of the scores.
+  // Converts scores_ to the probabilities that weight the values, and dscores_ to the score
+  // gradients.
   void differentiate(const TileView& view, const KeyTile& t) {
     alignas(64) T keep[tile];
     for (std::int64_t r = 0; r < view.rows(); ++r) {
@@ -336,7 +338,7 @@ class Backward {
     }
     T* const dscores = dscores_ + skew_margin;
     terms_.forget_self(b_, h_, view, t.lanes_seen, dscores, skew_step);
-    // What is added to capped scores: the cap's slopes are of products alone.
+    // Biases are added after the cap, so this precedes the multiplication by the cap's slopes.
     if (sums_.terms.bias != nullptr) terms_.differentiate_bias(view, dscores, sums_.terms.bias);
     if (p_.given.any())
       terms_.differentiate_given(b_, h_, view, dscores, skew_step, sums_.drow, sums_.dfactors);
@@ -347,13 +349,13 @@ class Backward {
   void multiply_by_slopes(std::int64_t r) {
     T* dscore = dscores_ + r * skew_step + skew_margin;
     const T* slope = cap_slopes_ + r * tile;
-    // Where a key is not seen the slope may be anything.
+    // The slope of a masked pair is arbitrary.
 #pragma omp simd
     for (std::int64_t j = 0; j < tile; ++j)
       dscore[j] = dscore[j] == 0 ? T{0} : dscore[j] * slope[j];
   }
 
-  // `span` is 1, or the soft span of the row: the gradient of its z is returned, over the ramp.
+  // `span` is 1, or the soft span of the row. Returns the gradient of its z, times the ramp.
   template <typename Span>
   T differentiate_row(std::int64_t r, const T* keep, [[maybe_unused]] const Span& span) {
     const Tag<T> tag;
@@ -373,7 +375,7 @@ class Backward {
         kept = hn::Mul(power, weight);
         dpower = hn::Mul(dpower, weight);
       }
-      // Where a key is not seen dpower may be anything: it is not computed there.
+      // dpower of a masked pair is arbitrary: it is not computed there.
       const auto seen = hn::Ne(power, hn::Zero(tag));
       auto change = hn::Sub(dpower, delta);
       if constexpr (!std::is_same_v<Span, int>) {
@@ -391,7 +393,7 @@ class Backward {
     return hn::GetLane(hn::SumOfLanes(tag, dspan));
   }
 
-  // What the products of keys with distances give to both.
+  // Gradients of the products of keys with the table, for both factors.
   void differentiate_key_distances(const TileView& view,
                                    const E* dscores,
                                    const Band<E>& distances,
@@ -412,7 +414,7 @@ class Backward {
                            sums_.terms.key);
   }
 
-  // The sums of score gradients by key give the gradient of u, those by distance the one of v.
+  // Sums of score gradients by key give the gradient of u, sums by relative position that of v.
   void sum_scores(const TileView& view, KeyTile& t) {
     const Tag<T> tag;
     const T* dscores = dscores_ + skew_margin;
@@ -477,12 +479,12 @@ class Backward {
   T* scores_;                    // [tile, tile]
   T* dprobabilities_;            // [tile, tile]
   T* dscores_;                   // [tile, skew_step], zeros in the margins
-  T* cap_slopes_ = nullptr;      // [tile, tile], where scores are capped
+  T* cap_slopes_ = nullptr;      // [tile, tile], with a cap
   Factor narrow_probabilities_;  // [tile, tile]
   Factor narrow_dscores_;        // [tile, skew_step]
   E* skewed_ = nullptr;          // [tile, skew_step], stacked with a shift
   Factor weights_;               // [tile, skew_step]: the probabilities, zeros in the margins
-  Factor turned_dscores_;        // [tile, skew_step], the turned gradients of the scores
+  Factor turned_dscores_;        // [tile, skew_step], the transposed score gradients
   T* turned_sums_ = nullptr;     // [tile, tile or dim_padded]
   T subtract_[tile];             // log-sum-exp in score units
   T delta_[tile];                // dout . out
