@@ -1,4 +1,4 @@
-// A save that copies and writes on a background thread during training.
+// A save whose copying and writing run on a thread beside the training.
 #pragma once
 
 #include <filesystem>
@@ -11,10 +11,11 @@ namespace longspan {
 
 class BackgroundSave {
  public:
-  // Starts the thread, which copies the state owned by this rank into host memory and then writes
-  // the copy. `state` must not change before `wait_for_copy` returns. Work queued on a GPU stream
-  // finishes before the read. `timeline`: receives the spans of the thread; it must outlive the
-  // save. Throws Failure on every rank, as CheckpointSave. Collective.
+  // Collective, throws Failure on every rank as CheckpointSave does. Starts the thread, which
+  // copies what this rank owns into memory of the host and then writes the copy. The elements of
+  // `state` must not change before `wait_for_copy` has returned; of a GPU, what is queued on its
+  // stream is done before they are read. `timeline`: where the thread's spans are written; it
+  // outlives the save.
   BackgroundSave(const std::filesystem::path& directory,
                  const CheckpointInfo& info,
                  TrainingState state,
@@ -22,14 +23,15 @@ class BackgroundSave {
                  Timeline* timeline = nullptr);
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
-  // Abandons an uncommitted save.
+  // Gives up what is not committed.
   ~BackgroundSave();
 
-  // Returns when the state may change: it is copied or, without memory for a copy, written.
+  // Returns when the state may change: it is copied or, where there is no memory for a copy,
+  // written.
   void wait_for_copy();
-  // Returns whether this rank has written its part.
+  // Whether this rank has written its part.
   bool written() const;
-  // Waits for all writes, then commits as CheckpointSave::commit. Collective.
+  // Collective. Waits until all is written; then as CheckpointSave::commit.
   std::filesystem::path commit();
 
  private:

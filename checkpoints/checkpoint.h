@@ -1,5 +1,5 @@
-// Checkpoints: saved transactionally, loaded on any layout, and verified by hashes. manifest.h and
-// rank_file.h describe the format.
+// Checkpoints: saved as a transaction, read on any layout, never silently wrong. The format is
+// described in manifest.h and rank_file.h.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@
 
 namespace longspan {
 
-// Metadata of the run that saved a checkpoint.
+// What a checkpoint says about its run.
 struct CheckpointInfo {
-  std::string run_id;         // of the run that saves; may be empty
+  std::string run_id;         // of the run that saves it; may be empty
   std::int64_t step = 0;      // 0 .. 999,999,999
-  MeshShape layout;           // of the ranks that saved
-  std::string configuration;  // the resolved configuration; may be empty
-  std::int64_t saved_at = 0;  // Unix time; 0: set by the save, or unknown
+  MeshShape layout;           // of the ranks that saved it
+  std::string configuration;  // the resolved configuration as text, or nothing
+  std::int64_t saved_at = 0;  // seconds since 1970, in UTC; 0: a save sets it, or it is not known
 };
 
-// A save in three phases, so that the middle one can overlap with training.
+// One save, in three parts so that the middle one can run beside the training.
 class CheckpointSave {
  public:
-  // Removes leftovers of killed runs from `directory`, which is created if missing, and creates a
-  // temporary directory in it. Throws an equal Failure on every rank. Collective.
+  // Collective. Removes what killed runs left behind in `directory` (made when it is not there) and
+  // agrees on a temporary directory in it. Throws Failure, the same on every rank.
   CheckpointSave(const std::filesystem::path& directory,
                  const CheckpointInfo& info,
                  const Communicator& world);
@@ -40,15 +40,15 @@ class CheckpointSave {
   // Without a commit, rank 0 removes the temporary directory.
   ~CheckpointSave();
 
-  // Writes the state owned by this rank, closes and reopens the file, and compares its content with
-  // the state. Not collective; may run on another thread. `commit` reports errors and a requested
-  // stop.
+  // Not collective, may run on another thread: writes what this rank owns, closes, opens again and
+  // compares what is in the file with what was to be written. What goes wrong is kept for `commit`,
+  // and so is that it was asked to stop.
   void write(const TrainingState& state, const std::stop_token& stop = {}) noexcept;
 
-  // Checks that all ranks have written and that every element is saved exactly once. Rank 0 then
-  // writes the manifest and the view, and renames the directory to the step's name, replacing an
-  // equal step. Returns its path. If any rank failed, throws an equal Failure on every rank; the
-  // step is removed and earlier steps are unchanged. Collective.
+  // Collective. All ranks agree that all have written and that every element is there once; then
+  // rank 0 writes the manifest and the view and the step appears under its name, replacing one of
+  // the same step. Returns its path. Throws Failure, the same on every rank, when any rank failed:
+  // nothing of the step is left then and the earlier steps are as they were.
   std::filesystem::path commit();
 
  private:
@@ -56,28 +56,28 @@ class CheckpointSave {
   std::unique_ptr<State> state_;
 };
 
-// Runs the three phases of CheckpointSave. Returns the path of the step. Collective.
+// Collective: the three parts of CheckpointSave one after another. Returns the path of the step.
 std::filesystem::path save_checkpoint(const std::filesystem::path& directory,
                                       const CheckpointInfo& info,
                                       const TrainingState& state,
                                       const Communicator& world);
 
-// Returns "step-000000500".
+// "step-000000500".
 std::string step_name(std::int64_t step);
-// Returns the steps in a checkpoint directory, oldest first, without verification. Empty for a
-// missing directory. Throws DataError for an unreadable one.
+// The steps in a directory of checkpoints, oldest first, whether they verify or not. Empty when
+// there is no such directory. Throws DataError when there is one that cannot be read.
 std::vector<std::int64_t> steps_in(const std::filesystem::path& directory);
 
-// Removes the oldest steps before `last_good`, so that at most `keep` (at least 1) remain up to and
-// including it, in addition to `best`. `last_good` and later steps are never removed. Call it on
-// one rank after a save. Steps that cannot be removed remain. Throws DataError as steps_in, and
-// Failure when the renames cannot be synced.
+// Removes the oldest steps before `last_good` so that at most `keep` (at least 1) remain up to and
+// with it, beside `best` where there is one. `last_good` itself and the steps after it are never
+// touched. Call it on one rank, after a save. Steps that cannot be removed are left. Throws
+// DataError as steps_in does, and Failure when their new names cannot be brought to the disk.
 void remove_old_checkpoints(const std::filesystem::path& directory,
                             std::int64_t last_good,
                             int keep,
                             std::optional<std::int64_t> best = {});
 
-// A global tensor of a checkpoint.
+// A tensor of a checkpoint, as a whole.
 struct CheckpointTensor {
   std::string name;
   DType dtype = DType::f32;
@@ -92,31 +92,31 @@ struct CheckpointTensor {
 // One saved step, open for reading. A value: copies share the open checkpoint.
 class Checkpoint {
  public:
-  // Opens the directory of a step. Reads the manifest and checks its hash, its validity and the
-  // size of every file. Throws DataError. `watch` receives the progress of later file checks, and
-  // may abort them by throwing. Not collective.
+  // `path` is the directory of the step. Not collective. Reads the manifest, checks its hash, that
+  // what it says can be, and that every file is there with the right size. Throws DataError.
+  // `watch` is told of what is read later to check files, and may end that by throwing.
   static Checkpoint open(const std::filesystem::path& path, ReadProgress watch = {});
 
   const std::filesystem::path& path() const;
   const CheckpointInfo& info() const;
   const Scalars& scalars() const;
-  // Tensors, sorted by name.
+  // In the order of their names.
   const std::vector<CheckpointTensor>& tensors() const;
   bool has(const std::string& name) const;
-  // Throw DataError when the tensor does not exist.
+  // Throw DataError when there is no such tensor.
   const Shape& shape_of(const std::string& name) const;
   DType dtype_of(const std::string& name) const;
-  // Total bytes of all files.
+  // Bytes of all files.
   std::int64_t file_bytes() const;
 
-  // Fills this rank's box from all pieces that overlap it, for any number of saving ranks. Verifies
-  // the hashes of each file and piece. Throws DataError, which names the tensor, for a missing
-  // tensor, a different dtype or global shape, or corruption. The elements are unspecified then.
-  // Not collective.
+  // Fills this rank's box from whatever pieces overlap it, however many ranks wrote them. Not
+  // collective. Before a value counts, its file's hash and its piece's hash have been checked.
+  // Throws DataError that names the tensor when it is not there, its dtype or global shape differ,
+  // or anything is damaged; the elements are unspecified then.
   void read(const StateTensor& tensor) const;
-  // Fills all tensors and replaces the scalars. Opens each file once.
+  // Fills all tensors: faster than one by one, each file is opened once. Replaces the scalars.
   void read(TrainingState& state) const;
-  // Fills these tensors. Opens each file once.
+  // Fills these tensors, each file opened once.
   void read(std::span<const StateTensor> tensors) const;
 
  private:
@@ -125,21 +125,22 @@ class Checkpoint {
   std::shared_ptr<State> state_;
 };
 
-// An error found in a checkpoint.
+// One thing that is wrong with a checkpoint.
 struct CheckpointProblem {
   std::string message;
-  // False for content that Longspan never reads: the view, unexpected files.
+  // False for what Longspan never reads: the view, files that do not belong there.
   bool prevents_reading = true;
 };
 
-// Validates the values of a checkpoint. Returns error messages.
+// What someone who knows what the values of a checkpoint mean finds wrong with them, a sentence
+// each.
 using CheckpointValidator = std::function<std::vector<std::string>(const Checkpoint& checkpoint)>;
 
-// Verifies every byte of a step directory: the manifest, each file's hash, each piece's hash as
-// read by HDF5, missing and unexpected content. Then calls `judge`. The files are divided over the
-// ranks. Returns an equal list on every rank, empty for a valid checkpoint. Does not throw for an
-// invalid checkpoint. `watch` receives this rank's progress; an Error with ExitCode::stopped thrown
-// by it is rethrown. Collective.
+// Collective. Checks every byte of the step directory: the manifest, each file's hash, each piece's
+// hash as HDF5 reads it, that nothing is missing and nothing is there that does not belong; then
+// what `judge` says. The ranks share the files out. The same list on every rank; empty when all is
+// well. Does not throw for what is wrong with the checkpoint. `watch` is told of what this rank
+// reads; an Error with ExitCode::stopped that it throws is passed on.
 std::vector<CheckpointProblem> verify_checkpoint(const std::filesystem::path& path,
                                                  const Communicator& world = {},
                                                  const CheckpointValidator& judge = {},
@@ -152,15 +153,15 @@ struct LatestCheckpoint {
 
 struct CheckpointSearch {
   std::optional<LatestCheckpoint> found;
-  // Log messages for newer steps that were skipped, newest first. Messages for steps that were
-  // moved aside and not restored come before them.
+  // For the log: a sentence for each newer step that was passed over, newest first, after those of
+  // steps, newer or older, that were moved aside and could not be put back.
   std::vector<std::string> skipped;
-  bool goes_back = false;  // a newer step was skipped
+  bool goes_back = false;  // a newer step than the one found was passed over
 };
 
-// Returns the newest step of the directory that verifies, equal on every rank. Empty if there is
-// none or no such directory. Removes leftovers of killed runs. Throws an equal DataError on every
-// rank when the directory is unreadable. Collective.
+// Collective. The newest step of the directory that verifies, the same on every rank; nothing when
+// there is none or no such directory. Also removes what killed runs left behind. Throws DataError,
+// the same on every rank, when the directory cannot be read.
 CheckpointSearch latest_valid_checkpoint(const std::filesystem::path& directory,
                                          const Communicator& world = {},
                                          const CheckpointValidator& judge = {},

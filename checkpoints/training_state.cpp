@@ -3,15 +3,15 @@
 namespace longspan {
 
 const Scalars::Value& Scalars::value(const std::string& name, std::size_t type) const {
-  constexpr std::string_view types[] = {"a boolean", "an integer", "a number", "a string"};
+  constexpr std::string_view types[] = {"a boolean", "an integer", "a number", "text"};
   const auto found = values_.find(name);
   if (found == values_.end())
-    throw DataError("training state: missing scalar \"{}\" (expected {})", name, types[type]);
+    throw DataError("the training state has no scalar \"{}\", {} is wanted", name, types[type]);
   if (found->second.index() != type)
-    throw DataError("training state: scalar \"{}\": expected {}, found {}",
+    throw DataError("the training state's scalar \"{}\" is {}, {} is wanted",
                     name,
-                    types[type],
-                    types[found->second.index()]);
+                    types[found->second.index()],
+                    types[type]);
   return found->second;
 }
 

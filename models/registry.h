@@ -1,4 +1,4 @@
-// Registry of model families, by name.
+// The families, by name.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// In the order of the help. Each family is one line of the list.
+// In the order of the help. A new family is a line here.
 std::span<const Family> families();
 
 }  // namespace longspan

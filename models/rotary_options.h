@@ -1,4 +1,4 @@
-// Configuration keys of rotary position embeddings (RoPE).
+// The keys of rotary positions.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace longspan {
 
-// Declares the keys model.rope.* and their constraints.
+// The keys model.rope.*, with what may not be.
 void declare_rotary(OptionTable& table,
                     PositionOptions& options,
                     const ModelOptions& common,
                     Sequences sequences);
 
-// Returns why the attention types or heads of a stack do not support rotary positions; empty if
-// they do, and for other positions.
+// What keeps rotary positions from the attention kinds, and from the heads of a stack, as a
+// sentence; empty where nothing does or positions are others.
 std::string validate_rotary_kinds(const AttentionOptions& attention);
 std::string rotary_problem(const PositionOptions& options,
                            const ModelOptions& common,

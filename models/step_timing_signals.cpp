@@ -9,8 +9,9 @@ namespace {
 std::string offset_problem(const StepSignalOptions& options, const PositionOptions& positions) {
   if (options.longest_offset == 0 || positions.kind == PositionEmbeddingType::sinusoidal) return "";
   return fmt::format(
-      "model.recurrence.max_position_shift: {} requires "
-      "model.position_embedding_type: sinusoidal; set it to 0 or change the type",
+      "model.recurrence.max_position_shift is {}, but only sinusoidal positions go on behind those "
+      "of a segment; "
+      "set it to 0, or model.position_embedding_type to sinusoidal",
       options.longest_offset);
 }
 
@@ -19,22 +20,22 @@ std::string offset_problem(const StepSignalOptions& options, const PositionOptio
 void declare(OptionTable& table, StepSignalOptions& options, const PositionOptions& positions) {
   table.add("model.recurrence.step_timing_signal",
             options.kind,
-            "embedding of the step, added to all positions in each step",
+            "what each step adds to all positions, so that the block knows which one it is",
             {{"sinusoidal", StepTimingSignalType::sinusoidal},
              {"learned", StepTimingSignalType::learned},
              {"none", StepTimingSignalType::none}},
             affects_weights());
   table.add("model.recurrence.timing_signal_layout",
             options.order,
-            "layout of sinusoidal position and step signals: paper (interleaved sines and "
-            "cosines, counted from 1) or tensor2tensor (sines before cosines, counted from 0)",
+            "sinusoids of positions and steps: sines and cosines in turn, counted from 1 (paper), "
+            "or first all sines, counted from 0 (tensor2tensor)",
             {{"paper", StepSignalOptions::Order::paper},
              {"tensor2tensor", StepSignalOptions::Order::tensor2tensor}},
             affects_weights());
   table.add("model.recurrence.max_position_shift",
             options.longest_offset,
-            "maximum random shift of the positions in training, drawn in each step, so that "
-            "longer sequences have trained positions; 0: no shift",
+            "in training, positions are counted from up to so many further on, drawn for each "
+            "step, so that longer sequences than those of training have known positions",
             between(0, 1 << 30));
   table.check({"model.recurrence.max_position_shift", "model.position_embedding_type"},
               [&options, &positions] { return offset_problem(options, positions); });
@@ -58,9 +59,9 @@ StepTimingSignals::StepTimingSignals(const Scope& scope,
 
 Ranges StepTimingSignals::positions(const ForwardContext& pass) const {
   require(longest() == 0 || end_of(pass) <= longest(),
-          "expected at most model.max_position_embeddings = {} tokens, found {}",
-          longest(),
-          end_of(pass));
+          "a sequence of {} tokens is longer than model.max_position_embeddings = {}",
+          end_of(pass),
+          longest());
   Ranges positions = positions_of(pass);
   const std::int64_t offsets = options_.signals.longest_offset + 1;
   if (!pass.training || offsets == 1) return positions;

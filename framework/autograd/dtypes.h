@@ -7,12 +7,13 @@
 
 namespace longspan {
 
-// Returns x, or a copy in another dtype on the same device. `place`: source location for profiling.
+// x itself, or its values in another dtype: new memory on the same device. `place`: whose
+// computation it is.
 Tensor to_dtype(const Tensor& x,
                 DType dtype,
                 const std::source_location& place = std::source_location::current());
 
-// Returns an uninitialized tensor on the device of `like`, in its accumulator dtype.
+// Uninitialised, on the device of `like`, in the dtype that its values are summed in.
 Tensor empty_accumulator(const Tensor& like, const Shape& shape);
 
 }  // namespace longspan

@@ -1,5 +1,5 @@
-// External scores of a recorded attention: their variables among the inputs of the op, and their
-// gradients. Private to framework/autograd.
+// The given scores of a recorded attention: their variables among the inputs of its op, and what
+// becomes of their gradients. Private to framework/autograd.
 #pragma once
 
 #include <array>
@@ -11,11 +11,11 @@
 
 namespace longspan {
 
-// Members of ExternalScores, for iteration.
+// The tensors of given scores, to go through them.
 inline constexpr std::array<Tensor ExternalScores::*, 3> given_parts = {
     &ExternalScores::row, &ExternalScores::low, &ExternalScores::high};
 
-// Index of each among the inputs; 0: absent.
+// Where each stands among the inputs; 0: it is not there.
 using GivenPlaces = std::array<std::size_t, given_parts.size()>;
 
 struct GivenInputs {
@@ -23,17 +23,17 @@ struct GivenInputs {
   GivenPlaces places = {};
 };
 
-// Appends their variables to the inputs.
+// Adds their variables to the inputs.
 GivenInputs add_external_scores(const ExternalScoreVariables& given, std::vector<Variable>& inputs);
-// Returns zeros for each of them, in the accumulator dtype.
+// Zeros for each of them, in the accumulator dtype.
 ExternalScores external_score_gradients(const ExternalScores& given);
-// Sets the gradients, in the dtype of the values.
+// The gradients in the dtype of the values.
 void give_given_gradients(BackwardContext& gradients,
                           const GivenPlaces& places,
                           const ExternalScores& found,
                           DType dtype);
 
-// As `attention` and `ring_attention`, with external scores.
+// As `attention` and `ring_attention`, with given scores.
 Variable attention_with(const Variable& query,
                         const Variable& key,
                         const Variable& value,

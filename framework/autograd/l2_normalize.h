@@ -1,11 +1,11 @@
-// L2 normalization of rows as a recorded op.
+// Rows divided by their length as a recorded op.
 #pragma once
 
 #include "framework/autograd/variable.h"
 
 namespace longspan {
 
-// Returns x / |x| over the last axis, as in kernels/l2_normalize.h.
+// x / |x| over the last axis, as kernels/l2_normalize.h has it.
 Variable l2_normalize(const Variable& x);
 
 }  // namespace longspan

@@ -1,20 +1,21 @@
-// Computes only some rows of an activation: gathers the rows, and scatters the results.
+// Computing some rows of an activation only: they are taken out, and what is made of them is put
+// back in their places.
 #pragma once
 
 #include "framework/autograd/variable.h"
 
 namespace longspan {
 
-// Subset of `whole` rows. Both tensors are i64 on the device of the activation.
+// Some of `whole` rows. Both tensors are i64 and lie where the activation lies.
 struct RowSubset {
-  Tensor which;  // [n]: distinct row indices; -1: an additional row of zeros
-  Tensor where;  // [whole]: index of a row among the n, or -1
+  Tensor which;  // [n]: the places of the rows, no place twice; -1: a row of zeros beside them
+  Tensor where;  // [whole]: which of the n a row is, or -1
 };
 
-// Returns the rows of x [..., width], which has `whole` rows, as [1, n, width].
+// The rows of x [..., width], which has `whole` of them, as [1, n, width].
 Variable gather_rows(const Variable& x, const RowSubset& rows);
 
-// Scatters y [1, n, width] into `shape`, whose last axis is that of y. Other rows are zeros.
+// y [1, n, width] put back: of `shape`, whose last axis is y's, zeros at all other rows.
 Variable scatter_rows(const Variable& y, const RowSubset& rows, const Shape& shape);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Hyperbolic tangent as a recorded op.
+// The hyperbolic tangent, recorded.
 #pragma once
 
 #include "framework/autograd/variable.h"

@@ -1,5 +1,5 @@
-// Slots for the parts of a sequence over all ranks that share it, in tensors [slots, ...] with one
-// entry per part. Private to framework/autograd.
+// Parts of a sequence over all ranks that share it: a slot for each, of tensors [slots, ...] that
+// say something of each part. Private to framework/autograd.
 #pragma once
 
 #include <optional>
@@ -11,23 +11,23 @@ namespace longspan {
 
 class SequenceSlots {
  public:
-  // Number of parts of one rank's rows, in time order.
+  // So many parts of one rank's rows, in the order of time.
   explicit SequenceSlots(std::int64_t parts = 0);
-  // One part for each query range of each rank. Every rank has the same number of slots, unused
-  // ones last.
+  // A part for each range of queries of each rank. As many slots for each rank: those that nobody
+  // fills stand last.
   explicit SequenceSlots(const SequenceShards& shares);
 
   std::int64_t total() const { return std::ssize(order_); }
-  // Returns all slots in time order.
+  // All of them, in the order of time.
   const std::vector<std::int64_t>& order() const { return order_; }
-  // Returns this rank's slots of a full tensor.
+  // This rank's parts of a tensor of all.
   Tensor local(const Tensor& all) const { return all.slice(first_, first_ + count_); }
-  // Gathers the slots of all ranks. Unused slots keep their local values.
+  // Brings the ranks' slots together; what nobody fills stays as it is here.
   void gather(const Tensor& all) const {
     if (ranks_) ranks_->all_gather(all.slice(first_, first_ + each_), all);
   }
 
-  // Returns this rank's ranges as ranges of its rows.
+  // The ranges of this rank, as parts of the rows that it holds.
   static Ranges rows_of(const Ranges& positions);
 
  private:

@@ -1,12 +1,12 @@
-// Token-dependent attention spans.
+// Spans of attention that depend on the token.
 #pragma once
 
 #include "framework/autograd/variable.h"
 
 namespace longspan {
 
-// Returns limit / (1 + exp(-x - bias)), in the accumulator dtype. x: [..., heads]; bias: [heads],
-// in that dtype.
+// limit / (1 + exp(-x - bias)), in the dtype of sums. x: [..., heads]; bias: [heads], of that
+// dtype.
 Variable token_spans(const Variable& x, const Variable& bias, double limit);
 
 }  // namespace longspan

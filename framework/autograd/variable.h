@@ -1,5 +1,5 @@
-// Reverse-mode automatic differentiation: an op is a free function that computes its output and
-// records a closure for its gradient. This file does not depend on layers.
+// Reverse-mode differentiation: an op is a free function that computes its output and records a
+// closure for the gradient. Nothing here knows a layer.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,20 @@ namespace longspan {
 
 class BackwardContext;
 
-// Node of a variable on the tape: its gradient accumulator and the op that produced it. Does not
-// hold the value, so that a value lives only as long as a consumer needs it.
+// What a variable is on the tape: where its gradient is collected and what produced it. It does not
+// hold the value, so that a value lives only as long as somebody needs it.
 struct Edge;
 
-// A value, with its tape node if it requires a gradient. A handle: copies are the same variable.
+// A value, and its place on the tape if a gradient is wanted. A handle: copies are the same
+// variable.
 class Variable {
  public:
   Variable() = default;
-  // Creates a constant, which receives no gradient.
+  // A constant: nothing flows back into it.
   explicit Variable(Tensor value) : value_(std::move(value)) {}
 
-  // Creates a leaf that accumulates a gradient in `gradient_dtype` (by default that of the value).
-  // Accumulates in `gradient` if given: a range of a flat buffer.
+  // A leaf that collects a gradient in `gradient_dtype` (by default the value's). The gradient is
+  // collected in `gradient` where one is given: a range of a flat buffer.
   static Variable leaf(Tensor value, DType gradient_dtype, Tensor gradient = {});
   static Variable leaf(Tensor value) {
     const DType dtype = value.dtype();
@@ -39,25 +40,24 @@ class Variable {
   const Shape& shape() const { return value_.shape(); }
   bool requires_grad() const { return edge_ != nullptr; }
 
-  // Returns the accumulated gradient. Undefined if none has arrived since the last
-  // `clear_gradient`. Requires a leaf.
+  // Leaves only. The collected gradient; undefined when nothing has arrived since the last
+  // `clear_gradient`.
   Tensor gradient() const;
   void clear_gradient() const;
-  // Sets the gradient to zeros, as if one had arrived. Requires a leaf with its own buffer.
+  // A gradient of zeros has arrived. Only for leaves with a buffer of their own.
   void zero_gradient() const;
-  // Accumulates the gradient in the tensor that `buffer` returns. Called when the first gradient
-  // arrives after a `clear_gradient`, which releases the tensor. An empty function restores the
-  // default.
+  // The gradient is collected in what `buffer` returns. It is asked when the first part arrives
+  // after a `clear_gradient`, which lets go of the buffer. An empty function: as without it.
   void set_gradient_buffer(std::function<Tensor()> buffer) const;
-  // Sets a callback that `backward` invokes once the gradient of this leaf is complete.
+  // Called in `backward` as soon as the gradient of this leaf is complete.
   void register_gradient_hook(std::function<void()> action) const;
 
-  // Returns true if both are the same tape variable, or constants over the same elements.
+  // True when both are the same variable of the tape, or constants over the same elements.
   bool same_as(const Variable& other) const {
     return edge_ == other.edge_ && value_.bytes() == other.value_.bytes();
   }
 
-  // Returns the value as a constant.
+  // The value without its past.
   Variable detach() const { return Variable(value_); }
 
  private:
@@ -67,10 +67,11 @@ class Variable {
   std::shared_ptr<Edge> edge_;
 };
 
-// Returns whether this thread records ops.
+// Whether this thread records ops.
 bool is_recording();
 
-// Destination of an input's gradient in a closure: overwritten, or added to if `add` is true.
+// Where a closure writes the gradient of an input: `tensor` is to be written, or added to where
+// `add` is true.
 struct GradientTarget {
   Tensor tensor;
   bool add = false;
@@ -78,37 +79,37 @@ struct GradientTarget {
 
 using BackwardFunction = std::function<void(BackwardContext&)>;
 
-// Records an op on the tape. The closure must capture only the tensors it needs, never a Variable
-// of an output. If no input requires a gradient, or recording is off, the output is a constant and
-// the closure is dropped. `place`: source location of the op, for the profiler (core/span.h).
+// Enters an op in the tape. The closure keeps the tensors it needs, never a Variable of an output.
+// Where no input requires a gradient, or recording is off, the output is a constant and the closure
+// is dropped. `place`: the op, for whoever asks where the time goes (core/span.h).
 Variable record(Tensor value,
                 const std::vector<Variable>& inputs,
                 BackwardFunction backward,
                 const std::source_location& place = std::source_location::current());
 
-// As above, for several outputs.
+// The same for several outputs.
 std::vector<Variable> record(std::vector<Tensor> values,
                              const std::vector<Variable>& inputs,
                              BackwardFunction backward,
                              const std::source_location& place = std::source_location::current());
 
-// Argument of a closure in the backward pass.
+// What a closure sees while the tape is walked back.
 class BackwardContext {
  public:
-  // Returns true if output i has a gradient. Unused outputs have none.
+  // True when output i has a gradient (an output that nobody used has none).
   bool has_output(std::size_t output = 0) const;
-  // Return the gradient of an output. release_output transfers ownership, so that it can be
-  // overwritten: it copies only if the gradient has another owner.
+  // The gradient of an output. The second form gives it away, so that it can be written over: a
+  // copy is made only where somebody else holds it.
   const Tensor& output(std::size_t output = 0) const;
   Tensor release_output(std::size_t output = 0);
 
-  // Returns true if the gradient of input i is needed.
+  // True when the gradient of input i is wanted.
   bool needs_gradient(std::size_t input) const;
-  // Returns the destination of an input's gradient, in the shape of its value.
+  // A place for the gradient of an input, shaped as its value.
   GradientTarget target(std::size_t input);
-  // As above, for kernels that only add: zeros at first use.
+  // The same for kernels that only add: zeros the first time.
   Tensor accumulate_target(std::size_t input);
-  // Sets a gradient with the input's dtype and number of elements. The caller must not write to it
+  // Hands over a gradient of the input's dtype and number of elements. The caller must not write it
   // afterwards.
   void set(std::size_t input, Tensor gradient);
 
@@ -122,23 +123,23 @@ class BackwardContext {
 };
 
 struct BackwardOptions {
-  // Called after each op, to progress other work (pending collectives).
+  // Called after each op, to move other work on (collectives under way).
   std::function<void()> between = {};
-  // Whether `register_gradient_hook` callbacks are invoked. A node that runs a nested tape inside
-  // its closure (recomputation, reversible stacks) lists the leaves as its inputs. The outer
-  // backward pass then invokes the callbacks.
+  // Whether `register_gradient_hook` actions are called. A node that walks a tape of its own inside
+  // its closure (recomputation, reversible stacks) lists the leaves as its inputs and leaves the
+  // call to the outer walk.
   bool announce_leaves = true;
 };
 
-// Runs the tape backward from the roots, newest op first, and adds to the gradients of the leaves.
-// `seeds`: gradients of the roots. Ops are released as they run, so a tape can be run only once.
+// Walks the tape from the roots, newest op first, and adds to the gradients of the leaves. `seeds`
+// are the gradients of the roots. Ops are released as they are done: a tape is walked once.
 void backward(const std::vector<Variable>& roots,
               std::vector<Tensor> seeds,
               const BackwardOptions& options = {});
-// As above, from a root of one element, with seed 1.
+// From a root of one element, with seed 1.
 void backward(const Variable& root, const BackwardOptions& options = {});
 
-// Disables recording on this thread during its lifetime.
+// While one lives, this thread records nothing.
 class NoGradGuard {
  public:
   NoGradGuard();
@@ -150,8 +151,8 @@ class NoGradGuard {
   bool before_;
 };
 
-// Enables recording on this thread during its lifetime, also inside a NoGradGuard. For
-// recomputation in a backward pass.
+// While one lives, this thread records, also inside a NoGradGuard: for recomputation within a
+// backward pass.
 class EnableGradGuard {
  public:
   EnableGradGuard();
@@ -163,15 +164,15 @@ class EnableGradGuard {
   bool before_;
 };
 
-// Records the leaves that this thread's ops read during its lifetime, recorded or not. Throws
-// Failure in an op that reads a non-leaf variable of the tape.
+// While one lives, it notes the leaves that this thread's ops read, recorded or not. Throws Failure
+// in the op that reads what another op has computed on the tape.
 class LeafRecorder {
  public:
   LeafRecorder();
   LeafRecorder(const LeafRecorder&) = delete;
   LeafRecorder& operator=(const LeafRecorder&) = delete;
   ~LeafRecorder();
-  // Returns each leaf once, in the order of first use.
+  // Each once, in the order in which they were first read.
   const std::vector<Variable>& leaves() const { return leaves_; }
 
  private:

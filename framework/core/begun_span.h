@@ -1,11 +1,12 @@
-// An open span of a timeline, for asynchronous activity that ends elsewhere.
+// A span of a timeline that is not over yet, for what is begun here and ended elsewhere.
 #pragma once
 
 #include <cstdint>
 
 namespace longspan {
 
-// The begin of asynchronous activity, its layer, and its recording (0: none).
+// When something began that goes on beside what its thread does, in which layer, and the recording
+// that it belongs to, 0 for none.
 struct OpenSpan {
   std::int64_t begin = 0;
   std::uint64_t recording = 0;

@@ -1,4 +1,5 @@
-// Exceptions: one message with the location, the found and the expected value, and the exit code.
+// Errors: one sentence that says the place, what was found and what was wanted, and the exit code
+// it ends in.
 #pragma once
 
 #include <fmt/core.h>
@@ -9,7 +10,7 @@
 
 namespace longspan {
 
-// Exit codes of the process. Third-party scripts depend on these values.
+// What a process returns. Other people's scripts rely on these numbers.
 enum class ExitCode : int {
   ok = 0,
   failure = 1,
@@ -17,7 +18,7 @@ enum class ExitCode : int {
   data = 3,           // bad data, tokenizer or checkpoint
   diverged = 4,       // training diverged
   rank_failed = 5,    // a rank failed or hung
-  stopped = 75,       // stopped on request; restart to resume
+  stopped = 75,       // stopped on request: start it again to go on
 };
 
 class Error : public std::runtime_error {
@@ -29,7 +30,7 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-// One exception class for each exit code thrown below `main`; `E` is the code.
+// One class for each exit code that code below `main` throws; `E` is the code.
 template <ExitCode E>
 class ErrorOf : public Error {
  public:
@@ -44,13 +45,13 @@ using DataError = ErrorOf<ExitCode::data>;
 using DivergedError = ErrorOf<ExitCode::diverged>;
 using RankError = ErrorOf<ExitCode::rank_failed>;
 
-// Throws ConfigurationError with `problem` unless it is empty.
+// Throws ConfigurationError with what is wrong; nothing is where the sentence is empty.
 inline void throw_if_error(const std::string& problem) {
   if (!problem.empty()) throw ConfigurationError("{}", problem);
 }
 
-// Throws Failure with the message unless `condition` holds. For invariants that only a defect of
-// the program can violate.
+// Throws Failure with the sentence unless `condition` holds: for what only a defect of the program
+// can break.
 template <typename... Arguments>
 void require(bool condition, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   if (!condition) throw Failure(format, std::forward<Arguments>(arguments)...);

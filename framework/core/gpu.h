@@ -1,5 +1,5 @@
-// Wrappers of the CUDA runtime for code outside kernels. Implemented in cuda/gpu.cu; without the
-// toolkit, in no_gpu.cpp.
+// What the library asks of CUDA's runtime outside of kernels. The bodies are in cuda/gpu.cu; where
+// there is no toolkit, in no_gpu.cpp.
 #pragma once
 
 #include <cstddef>
@@ -11,31 +11,31 @@ struct CUstream_st;
 
 namespace longspan::gpu {
 
-// Returns the indices of the usable GPUs. Usable: visible to the driver, compute capability 8.0 or
-// newer, 160 KiB of shared memory per block. Empty without a driver.
+// The GPUs that this process can use, by their numbers: of those that the driver shows the ones
+// that have what kernels are compiled for, compute capability 8.0 or newer and 160 KiB of shared
+// memory for a block. None without a driver.
 std::vector<int> usable();
-// Returns, as a clause, why there is no GPU or fewer than requested.
+// Why there is none, or not as many as wanted, as a clause.
 std::string unavailable_reason();
 
-// Returns, as a clause, why GPUs of this machine are unusable; empty where they are usable or
-// absent.
+// Why GPUs of this machine cannot be used, as a clause; empty where they can or there are none.
 std::string unusable_reason();
 
-// Returns the PCI bus ID, unique among a machine's GPUs however they are numbered.
+// Its place on the bus: GPUs of one machine differ in it, however they are numbered.
 std::string pci_bus_id(int gpu);
 
-// Sets the current GPU of the calling thread.
+// The GPU that the calling thread's next calls are meant for.
 void select(int gpu);
 
-// `first`: the GPU schedules this stream's work with high priority.
+// Of what is queued on several streams the GPU begins with what is on one that is `first`.
 CUstream_st* make_stream(int gpu, bool first = false);
-// Waits for the stream before destroying it.
+// Waits for it first.
 void destroy_stream(int gpu, CUstream_st* stream) noexcept;
 void wait(CUstream_st* stream);
-// Returns whether all queued work is done.
+// Whether all that was queued there is done.
 bool done(CUstream_st* stream);
 
-// A point in the work of a stream of the current GPU: after all work queued at construction.
+// A place in the work of a stream of the selected GPU: behind what is queued there when it is made.
 class Event {
  public:
   explicit Event(CUstream_st* stream);
@@ -43,9 +43,9 @@ class Event {
   Event& operator=(const Event&) = delete;
   ~Event();
 
-  // Returns whether the stream has passed it.
+  // Whether the stream has come past it.
   bool is_complete() const;
-  // Makes work queued on `stream` from here on wait for it, without blocking the host.
+  // What is queued on `stream` from here on waits for it; the host does not.
   void make_stream_wait(CUstream_st* stream) const;
 
  private:
@@ -53,25 +53,25 @@ class Event {
   CUevent_st* event_ = nullptr;
 };
 
-// GPU memory; what is not free may be used by any process.
+// Of its memory, by whomever the rest is used.
 struct MemoryBytes {
   std::size_t free = 0;
   std::size_t all = 0;
 };
 MemoryBytes memory_bytes(int gpu);
 
-// Returns nullptr when out of memory.
+// nullptr where there is no memory left.
 void* allocate(int gpu, std::size_t bytes) noexcept;
 void free(int gpu, void* block) noexcept;
 void* allocate_pinned(int gpu, std::size_t bytes) noexcept;
 void free_pinned(int gpu, void* block) noexcept;
 
-// Queued on the stream; either side may be host memory.
+// Queued on the stream; either side may be memory of the host.
 void copy(void* to, const void* from, std::size_t bytes, CUstream_st* stream);
 void zero(void* block, std::size_t bytes, CUstream_st* stream);
 
-// A named range of the calling thread for NVIDIA profilers (NVTX). Ranges are nested; the innermost
-// ends.
+// A range of the calling thread, which its maker's profilers show (NVTX). Ranges lie within each
+// other; the innermost ends.
 void push_nvtx_range(const char* name) noexcept;
 void pop_nvtx_range() noexcept;
 

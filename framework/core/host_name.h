@@ -1,11 +1,11 @@
-// The host name.
+// What this machine is called.
 #pragma once
 
 #include <string>
 
 namespace longspan {
 
-// Returns the system's host name, empty if unavailable. Names may not be unique across machines.
+// As its system says; empty where that says nothing. Several machines may have one name.
 std::string host_name();
 
 }  // namespace longspan

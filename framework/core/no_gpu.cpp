@@ -1,4 +1,4 @@
-// Implementation of gpu.h without the CUDA toolkit.
+// The bodies of gpu.h in a program that was built without a CUDA toolkit.
 #include "framework/core/error.h"
 #include "framework/core/gpu.h"
 

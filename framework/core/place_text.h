@@ -1,4 +1,4 @@
-// Formats source locations and function names for messages.
+// A place in the program as people read it.
 #pragma once
 
 #include <source_location>
@@ -7,12 +7,11 @@
 
 namespace longspan {
 
-// Returns "framework/nn/linear.cpp:45", with the path relative to the repository.
+// "framework/nn/linear.cpp:45": the path within the tree.
 std::string format_source_location(const std::source_location& place);
 
-// Returns the short function name, such as "linear" or "Trainer::agree". Drops from
-// std::source_location's text the return type, parameters, namespaces, template arguments and an
-// enclosed lambda.
+// "linear", "Trainer::agree": the function in the words of a std::source_location, without what it
+// returns and takes, its namespaces, the arguments of templates, and the lambda within it.
 std::string short_function_name(std::string_view words);
 
 }  // namespace longspan

@@ -7,34 +7,32 @@
 
 namespace longspan {
 
-// Returns the text as one YAML scalar: plain where that is safe, else in double quotes.
+// A text as one YAML word: as it is where that is safe, else in double quotes.
 std::string yaml_word(const std::string& text);
 
-// Returns the text in quotes with control characters escaped, truncated so that file contents
-// cannot inflate a message.
+// The text in quotes for a message, control characters escaped, shortened when it is long: a
+// message never grows with what a file says.
 std::string quote(std::string_view text);
 
-// Returns the text truncated, without quotes and escapes, for third-party messages that include
-// file contents.
+// The same without quotes and escapes, for words that others made of what a file says.
 std::string truncated(std::string_view text, std::size_t most = 80);
 
-// Returns "folders \"a\", \"b\", \"c\" and 7 more" for the noun "folders": the first few words.
+// "folders \"a\", \"b\", \"c\" and 7 more", of the noun "folders": the first few words.
 std::string some_in_quotes(std::span<const std::string> words, const std::string& noun);
 
-// Returns the text with A to Z in lowercase.
+// With small letters A to Z.
 std::string lower_case(std::string_view text);
 
-// Returns "a, b or c".
+// "a, b or c".
 std::string join_or(std::span<const std::string> words);
 
-// Returns the Damerau-Levenshtein distance: insertions, deletions, replacements, swaps of adjacent
-// characters.
+// Insertions, deletions, replacements and swaps of neighbours that turn one text into the other.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// Returns the word closest to `text`, or "" when none is close.
+// The word nearest to `text`, or "" when none is near.
 std::string closest_match(std::string_view text, std::span<const std::string> words);
 
-// Returns quote() without the quotes, for a key or a list.
+// quote() without the quotes, for a key or a list.
 std::string shown(std::string_view text);
 
 }  // namespace longspan

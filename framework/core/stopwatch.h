@@ -1,4 +1,4 @@
-// Elapsed seconds since construction.
+// Seconds since a moment.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Messages of the operating system's error codes.
+// The operating system's words for an error.
 #pragma once
 
 #include <cerrno>
@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-// Returns the message of an errno value, such as "No such file or directory".
+// Such as "No such file or directory"; `error` is a value of errno.
 std::string errno_message(int error = errno);
 
 }  // namespace longspan

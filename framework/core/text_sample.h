@@ -1,15 +1,15 @@
-// A generated text sample.
+// A text that a model made, for people to read.
 #pragma once
 
 #include <string>
 
 namespace longspan {
 
-// Sample of a validation input. UTF-8.
+// Of an input of the validation data. UTF-8.
 struct TextSample {
   std::string input;
   std::string output;
-  std::string reference;  // the gold target
+  std::string reference;  // what stands in the data instead
 };
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// A batch: the input of one training step on one rank.
+// What one step of one rank reads.
 #pragma once
 
 #include <cstdint>
@@ -13,50 +13,49 @@
 
 namespace longspan {
 
-// Target value that the loss ignores: padding past the end of a sequence.
+// The target that the loss ignores: padding past the end of a sequence.
 inline constexpr std::int64_t ignored_target = -1;
 
-// Tensors by name, each [rows, ...], in host-readable memory. The source defines the names. A
-// stream has `tokens` and `targets` [rows, time]. Pairs add `source` and `source_length`; labeled
-// text has `label`. `earlier` [rows]: number of positions that precede a row's first one in its
-// sequence. The row attends to no more of its recurrent state than that.
+// Tensors by name, each [rows, ...], in memory that the host reads. Which there are is the
+// source's: `tokens` and `targets` [rows, time] of a stream; `source`, `source_length` beside them
+// of pairs; `label` of a labelled text. `earlier` [rows]: how many positions stood before a row's
+// first in what it is a part of: of what it carries, no more is seen.
 using Fields = std::map<std::string, Tensor, std::less<>>;
 
-// Returns the field with this name. Throws Failure, which names the field, when it is missing.
+// Throws Failure, which names the field, where there is none.
 const Tensor& field_of(const Fields& fields, std::string_view name);
 
-// Returns rows [begin, end) of each field.
+// The rows [begin, end) of each.
 Fields rows_of(const Fields& fields, std::int64_t begin, std::int64_t end);
 
 struct Batch {
   Fields fields;
-  // Divisors of losses and units of throughput, for this rank's rows: predicted "tokens", the
-  // "bytes" of their text, and "rows". Every rank has the same names.
+  // What losses are divided by and rates are told in, of this rank's rows: "tokens" that are
+  // predicted, "bytes" of their text, "rows". The same names on every rank.
   std::map<std::string, std::int64_t, std::less<>> counts;
   std::int64_t first_row = 0;  // the global index of row 0
-  // The recurrent state must be reset before this batch: each row starts a new sequence.
+  // What rows carry from batch to batch must be emptied before this one: each begins something new.
   bool resets_state = false;
-  // Recurrent state of the rows, where the source provides it. Otherwise it is the state after the
-  // previous batch.
+  // What rows carry into it, where the source says so and not who has read the batch before.
   std::optional<RecurrentState> carried = {};
   std::string place;  // for messages: "at token 512 of each stream in epoch 0"
 
   std::int64_t rows() const;
   const Tensor& field(std::string_view name) const { return field_of(fields, name); }
-  // Returns 0 where the source does not provide this count.
+  // 0 where the source does not count it.
   std::int64_t count(std::string_view name) const;
 };
 
-// Global streams that one data rank reads: stream s of `streams` is assigned to data rank s * ranks
-// / streams.
+// The global streams that one data rank reads: stream s of `streams` belongs to data rank
+// s * ranks / streams.
 struct StreamRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t count() const { return end - begin; }
 };
 
-// Returns the streams of a rank. Throws ConfigurationError, which names the option `key`, when
-// `ranks` does not divide `streams`.
+// Throws ConfigurationError when `ranks` does not divide `streams`; `key` is the option that says
+// how many streams there are.
 StreamRange streams_of_rank(std::int64_t streams, int rank, int ranks, const char* key);
 
 }  // namespace longspan

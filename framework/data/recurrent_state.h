@@ -1,4 +1,4 @@
-// Recurrent state of the rows between batches.
+// What rows carry from one batch to the next.
 #pragma once
 
 #include <algorithm>
@@ -12,22 +12,23 @@
 namespace longspan {
 
 struct RecurrentStateTensor {
-  std::string name;  // in a checkpoint: "mems/3"
+  std::string name;  // in a checkpoint: "memory/3"
   Tensor tensor;     // [rows, n, ...]
 };
 
-// Immutable value; empty if the model has no recurrent state or has read nothing yet. Ranks that
-// shard the time of a row shard its state along axis 1 (shard_memory). Checkpoints save it.
+// A value, never changed in place; empty where the model carries nothing or nothing was seen yet.
+// Ranks that share the time of a row share what it carries along axis 1 (shard_memory). It is what
+// a checkpoint saves of the rows.
 struct RecurrentState {
   std::vector<RecurrentStateTensor> tensors = {};
-  std::optional<std::int64_t> all = {};  // n over the ranks; unset: this rank has all of it
+  std::optional<std::int64_t> all = {};  // n over the ranks; none: this rank has all of it
 
   std::int64_t length() const {
     return tensors.empty() ? 0 : all.value_or(tensors.front().tensor.shape()[1]);
   }
 };
 
-// Returns rows [begin, end).
+// The rows [begin, end).
 inline RecurrentState rows_of(const RecurrentState& carried, std::int64_t begin, std::int64_t end) {
   RecurrentState result = {.tensors = {}, .all = carried.all};
   for (const RecurrentStateTensor& piece : carried.tensors)
@@ -35,7 +36,7 @@ inline RecurrentState rows_of(const RecurrentState& carried, std::int64_t begin,
   return result;
 }
 
-// Returns the selected rows, in that order.
+// Those rows, in that order.
 inline RecurrentState select_rows(const RecurrentState& carried,
                                   const std::vector<std::int64_t>& rows) {
   RecurrentState result = {.tensors = {}, .all = carried.all};

@@ -1,4 +1,4 @@
-// Sources of batches.
+// Where batches come from.
 #pragma once
 
 #include <cstdint>
@@ -13,37 +13,36 @@ namespace longspan {
 class Checkpoint;      // checkpoints/checkpoint.h
 struct TrainingState;  // checkpoints/training_state.h
 
-// Rows of the global cursor table that a rank holds.
+// Which rows of the global table of cursors a rank holds.
 struct CursorRows {
   std::int64_t begin = 0;
   std::int64_t total = 0;
-  bool shared = false;  // every data rank has the same rows
+  bool shared = false;  // every data rank holds the same rows
 };
 
-// Endless batches of one data rank. A batch depends only on the data, the options and the run's
-// seed, so the global batches are equal on every layout.
+// The batches of one data rank, one after another without end. What a batch holds is a function of
+// the data, the options and the run's seed: the global batches are the same on every layout.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  // Returns the next batch. Throws DataError for unreadable data.
+  // Throws DataError for data that cannot be read.
   virtual Batch next() = 0;
 
-  // Returns the position: [rows, n] i64, this rank's rows of a table [total, n] that does not
-  // depend on the number of ranks.
+  // Where it is: [rows, n] i64, this rank's rows of a table [total, n] that does not know the
+  // number of ranks.
   virtual Tensor cursors() const = 0;
   virtual CursorRows cursor_rows() const = 0;
-  // Resumes exactly at these cursors. Throws DataError for cursors that are no position in the
-  // data.
+  // Goes on from there, exactly. Throws DataError for what is no place in the data.
   virtual void restore(const Tensor& cursors) = 0;
-  // Returns a message about changes since the restored state was saved, or "".
+  // What is not as it was before the last `restore`, as a sentence; empty where nothing is.
   virtual std::string restore_warning() const { return ""; }
 
-  // State of a source whose batches a model generates, saved in addition to the cursors, which are
-  // restored first.
+  // Of a source whose batches a model makes: what it must keep of them beside its cursors, which
+  // are restored first.
   virtual void save_state(TrainingState&) const {}
   virtual void load_state(const Checkpoint&) {}
-  // Metrics of how the last batch was generated, by name. Collective.
+  // What it tells of how the last batch came about: by name, in metrics. Collective.
   virtual std::vector<std::pair<std::string, double>> metric_values() const { return {}; }
 };
 

@@ -1,4 +1,4 @@
-// Autoregressive image generation.
+// Images that a model of pixels makes, value by value.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,24 @@
 
 namespace longspan {
 
-// An image to generate or complete.
+// An image that is to be drawn, or completed.
 struct PartialImage {
-  // In raster order, channels last: 0 .. 255, or -1 to generate. A pixel has all channels or none.
+  // Row by row, of each pixel its channels: 0 .. 255, or -1 where they are to be drawn; of a pixel
+  // all or none.
   std::vector<std::int64_t> values;
-  std::int64_t label = -1;  // class id; -1: none
+  std::int64_t label = -1;  // an id of its class; -1: none is told
 };
 
 struct ImageGenerationOptions {
-  SamplingOptions sampling = {};  // mixtures of logistics support the temperature only
+  SamplingOptions sampling = {};  // with mixtures of logistics the temperature alone
   std::uint64_t seed = 0;
-  std::int64_t batch_size = 64;  // images per forward pass
+  std::int64_t batch_size = 64;  // images that are read in one pass
 };
 
-// Collective; the result is equal on every rank. Generates values of -1 in generation order, each
-// conditioned on the values before it. Image i uses its own random numbers, so results are
-// independent of the batch. Throws ConfigurationError for a model without KV cache support, for
-// top-k or top-p with mixtures, and for context parallelism.
+// Draws what is -1 in the order of generation, each value from what the model says after those
+// before it. Image i draws by random numbers of its own: others beside it change nothing. A
+// collective; the same on every rank. Throws ConfigurationError for a model that cannot read on
+// from kept keys, for top-k or top-p of a model of mixtures, and where context ranks share time.
 void sample_images(const Model& model,
                    std::span<PartialImage> images,
                    const ImageGenerationOptions& options);

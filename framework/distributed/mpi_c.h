@@ -1,4 +1,5 @@
-// MPI without its removed C++ bindings. Private to framework/distributed.
+// MPI without its C++ bindings, which were removed from the standard. Private to
+// framework/distributed.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1

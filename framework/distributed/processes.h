@@ -1,4 +1,4 @@
-// Processes of this machine, from /proc.
+// The processes of this machine, as Linux tells of them.
 #pragma once
 
 #include <sys/types.h>
@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// Returns the process's descendants, as far as their parents are alive.
+// Every process that this one started, and those that they did, as far as their parents live.
 std::vector<pid_t> descendants_of(pid_t process);
 
 }  // namespace longspan

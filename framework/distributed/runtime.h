@@ -1,4 +1,4 @@
-// MPI's lifetime, the groups, and progress while a rank waits. Private to framework/distributed.
+// MPI's life, the groups, and what a rank does while it waits. Private to framework/distributed.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +19,17 @@ namespace longspan {
 
 class Runtime;
 
-// The ranks of one communicator, its ledger and its transports.
+// The ranks of one communicator, its ledger and what carries its collectives.
 struct Communicator::Group {
   std::shared_ptr<Runtime> runtime;
-  std::uint64_t id = 0;  // equal on all its ranks, unique among groups
+  std::uint64_t id = 0;  // the same on all its ranks, and no other group's
   std::string name;
   std::vector<int> members;  // ranks in the world
   int rank = 0;
   Ledger ledger;
-  std::unique_ptr<Transport> transport;  // for host memory
-  std::unique_ptr<NcclTransport> nccl;   // for GPU memory, if used
-  std::optional<std::string> failure;    // rethrown by every later collective
+  std::unique_ptr<Transport> transport;  // of memory of the host
+  std::unique_ptr<NcclTransport> nccl;   // of a GPU's, where there is one
+  std::optional<std::string> failure;    // every later collective throws it again
 
   Group(std::shared_ptr<Runtime> owner,
         std::uint64_t identity,
@@ -39,23 +39,23 @@ struct Communicator::Group {
   ~Group();
 
   int size() const { return static_cast<int>(members.size()); }
-  // Advances its collectives; returns whether anything advanced.
+  // Moves its collectives on; true when anything moved.
   bool progress();
-  // Returns a transport's error as a clause, or "".
+  // What a transport reports as wrong, as a clause; empty when nothing is.
   std::string error() const;
-  // Records the operation in the ledger and starts it.
+  // Enters the ledger and starts.
   void start(const std::shared_ptr<PendingCollective>& operation);
   void run(const std::shared_ptr<PendingCollective>& operation);
-  // Delivers the received data of a completed operation.
+  // Brings what was received to where it is wanted, of an operation that is done.
   void finish(PendingCollective& operation) const;
   LedgerRecord record_of(const PendingCollective& operation) const;
 
  private:
-  // Returns the empty message that accompanies an NCCL operation.
+  // The empty message beside an operation that NCCL carries.
   std::shared_ptr<PendingCollective> shadow_of(const PendingCollective& operation) const;
 };
 
-// Describes the pending operation, or the wait for it, as a span.
+// Of the operation under way, or of the wait for it.
 SpanInfo words_of(const Communicator::Group& group,
                   const PendingCollective& operation,
                   ActivityKind kind);
@@ -74,15 +74,15 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }
   void set_time_limit(Seconds limit) { limit_ = limit; }
-  // Returns the time after which a waiting host would have given up.
+  // After which a host that waits would have given up.
   Seconds patience() const { return limit_ + options_.reply_timeout; }
-  // Returns the total time spent in `wait` for operations.
+  // What `wait` for an operation has taken in all.
   Seconds waited() const { return waited_; }
 
-  // Creates the group of all ranks; called once.
+  // The group of all ranks; called once.
   std::shared_ptr<Group> make_world();
-  // Collective over `parent`. Creates a group of some of its ranks; `members` are ranks in the
-  // world, including this one.
+  // A group of some ranks of `parent`, called by all of the parent's ranks at once; `members` are
+  // ranks in the world, this one among them.
   std::shared_ptr<Group> make_group(const std::shared_ptr<Group>& parent,
                                     std::uint64_t id,
                                     const std::string& name,
@@ -91,57 +91,57 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void enrol(Group* group) { groups_.push_back(group); }
   void remove(Group* group) { std::erase(groups_, group); }
 
-  // Advances every collective of every group; returns whether anything advanced.
+  // Moves every collective of every group on; true when anything moved.
   bool progress();
-  // Blocks until no work of the operation is left for the host. Throws RankError.
+  // Returns when nothing of the operation is left to the host; throws RankError.
   void wait(Group& group, const PendingCollective& operation);
-  // Blocks until the GPU has completed the work queued on the stream, including collectives. Throws
-  // RankError when a collective fails.
+  // Returns when a GPU has done what is queued on the stream, collectives among it; throws
+  // RankError when one of those fails.
   void wait(CUstream_st* stream);
 
-  // Shuts a transport down in order, if the other ranks do so within the time limit.
+  // Ends a transport in good order, if the other ranks come to it within the time limit.
   void finish(NcclTransport& transport);
 
-  // Throws RankError with the diagnosis of the operation from the ranks' ledgers.
+  // Throws RankError with what the ranks' ledgers say about the operation.
   [[noreturn]] void fail(Group& group, const PendingCollective& operation);
 
   bool claim_error_report();
   [[noreturn]] void abort(int exit_code);
-  // Returns whether its owner has finalized the MPI that this one joined.
+  // Whether someone else has ended the MPI that this one joined.
   bool is_over() const;
   void finish(bool in_order);
 
  private:
   struct Waiting;
 
-  // Starts MPI, or joins the running one.
+  // Starts MPI, or joins the one that runs.
   void begin_mpi();
 
   // The collective that this rank waits for.
   struct Awaited {
     Group* group = nullptr;
     const PendingCollective* operation = nullptr;
-    std::uint64_t sequence = 0;  // distinguishes operations whose address is reused
+    std::uint64_t sequence = 0;  // a freed operation's address may be another's
     friend bool operator==(const Awaited&, const Awaited&) = default;
   };
-  // Returns the first operation that the GPU has started but not completed.
+  // The first that a GPU has come to and not done.
   Awaited under_way_on_gpu() const;
-  // Waits for `finished`, which depends on the collective that `awaited` returns. Where it returns
-  // none, the wait cannot fail.
+  // Waits for `finished`, which is up to the collective that `awaited` names, and to nothing that
+  // can fail where it names none.
   template <typename Finished, typename Find>
   void wait_until(const Finished& finished, const Find& awaited);
   void unlink_mpi_segments() const;
   RankReport describe(std::uint64_t group) const;
-  // The operation that this rank waits for, and the elapsed wait.
+  // What this rank waits for, and since when.
   struct Wait {
     Group& group;
     const PendingCollective& operation;
     Seconds waited;
   };
-  // Queries the other ranks where a transport or another rank suspects a mismatch.
+  // Asks the other ranks where a transport or another rank hints at a difference.
   void check_for_mismatch(const Wait& wait);
   // Exchanges the ledgers of `suspect` and throws RankError. Returns only when `certain` is false
-  // and no mismatch was found.
+  // and no difference was found.
   void fail_collective(Group& suspect, const Wait& wait, bool certain);
   std::string diagnose(const Group& suspect,
                        const Wait& wait,
@@ -154,7 +154,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   Seconds waited_{0};
   LauncherProcess daemon_;
   bool mpi_ = false;       // MPI is running
-  bool ends_mpi_ = false;  // this object will finalize MPI
+  bool ends_mpi_ = false;  // and this object will end it
   bool finished_ = false;
   int rank_ = 0;
   int size_ = 1;
@@ -164,7 +164,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::unique_ptr<ControlChannel> control_;
   std::vector<Group*> groups_;
   const Waiting* waiting_ = nullptr;  // the innermost wait
-  std::string gave_up_;  // the wait that ended in a failure, for later questions of other ranks
+  std::string gave_up_;  // the wait that ended in a failure, for ranks that ask afterwards
   std::optional<bool> claimed_;
 };
 

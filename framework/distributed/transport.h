@@ -1,5 +1,4 @@
-// Interface of the transports that execute one group's collectives. Private to
-// framework/distributed.
+// What carries collectives out between the ranks of one group. Private to framework/distributed.
 #pragma once
 
 #include <memory>
@@ -9,22 +8,21 @@
 
 namespace longspan {
 
-// One object per rank and group. All ranks start operations in the same order; many may be pending.
-// A transport never blocks and starts no thread: `progress` does the work. Reductions add in rank
-// order. Sums of bf16 and f16 accumulate in f32 and are rounded once, so all transports produce
-// identical bits.
+// One object a rank and group. Operations are started in the same order on all ranks and may be
+// many under way. A transport never blocks and starts no thread: work is done in `progress`.
+// Reductions add in rank order, and sums of bf16 and f16 are kept in f32 and rounded once, so all
+// transports give the same bits.
 class Transport {
  public:
   virtual ~Transport() = default;
 
   virtual void start(std::shared_ptr<PendingCollective> operation) = 0;
-  // Makes all possible progress; returns whether anything advanced. Sets `done` of completed
-  // operations.
+  // Does what can be done now; true when anything moved. Sets `done` of completed operations.
   virtual bool progress() = 0;
-  // Returns whether another rank's data belongs to a different collective than the pending one. It
-  // may poll every rank and may be wrong: the ledgers decide.
+  // True when another rank's data belongs to another collective than the one under way here. It may
+  // cost a look at every rank, and may be mistaken: the ledgers decide.
   virtual bool suspects_mismatch() = 0;
-  // Returns the error of the layer below, or "".
+  // What went wrong in the layer below; empty when nothing did.
   virtual const std::string& error() const = 0;
 };
 

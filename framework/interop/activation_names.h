@@ -1,4 +1,4 @@
-// Activation names of Hugging Face `transformers`.
+// Activations as the package transformers calls them.
 #pragma once
 
 #include <string>
@@ -7,21 +7,21 @@
 
 namespace longspan {
 
-// Returns model.activation, without a gate, of the value of a key. Throws DataError for an
-// unsupported activation.
+// model.activation, of a layer without a gate, for what a key says. Throws DataError where Longspan
+// has no such activation.
 std::string from_hf_activation(const ModelConfig& config, const std::string& key);
-// Returns model.activation of a name within the value of a key.
+// The same of a name that is a part of what the key says.
 std::string from_hf_activation(const ModelConfig& config,
                                const std::string& key,
                                const std::string& there);
 
-// Returns model.activation of a layer with this gate activation: swiglu for silu.
+// model.activation of a layer whose gate has this activation: swiglu for silu.
 std::string gated_activation(const std::string& inner);
-// Returns whether a value of model.activation is gated.
+// Whether a value of model.activation is one of those.
 bool is_gated_activation(const std::string& here);
 
-// Inverse of from_hf_activation; for a gated activation, the name of its gate's. An activation
-// without a counterpart gets another name, which the comparison of both models detects.
+// The inverse; of a gated activation, the name of that of its gate. Of an activation that the
+// package has not it is another one, which is seen when the two models are compared.
 std::string to_hf_activation(const std::string& here);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Supported Hugging Face architectures: one file each, and the registry.
+// The architectures whose weights are taken and given: one file each, and the registry.
 #pragma once
 
 #include <functional>
@@ -16,18 +16,19 @@
 
 namespace longspan {
 
-// Configuration values by key, as written: "model.hidden_size" -> "768". "none" means absent.
+// The values of a configuration by key, as they are written: "model.hidden_size" -> "768". "none"
+// stands for absence.
 class ModelValues {
  public:
   explicit ModelValues(std::map<std::string, std::string> values) : values_(std::move(values)) {}
 
-  // Throws Failure for a missing key.
+  // Throws Failure where there is no such key.
   const std::string& text(const std::string& key) const;
   bool is(const std::string& key, std::string_view wanted) const { return text(key) == wanted; }
   std::int64_t integer(const std::string& key) const;
   std::int64_t integer_or(const std::string& key, std::int64_t otherwise) const;
   double number_or(const std::string& key, double otherwise) const;
-  // Returns the elements of a list.
+  // Of a list.
   std::vector<std::string> texts(const std::string& key) const;
   std::vector<double> numbers(const std::string& key) const;
   const std::map<std::string, std::string>& all() const { return values_; }
@@ -36,69 +37,69 @@ class ModelValues {
   std::map<std::string, std::string> values_;
 };
 
-// Configuration keys with their values in YAML.
+// Keys of a configuration, and their values as YAML has them.
 using ModelSettings = std::vector<std::pair<std::string, std::string>>;
 
-// Result of importing a config.json.
+// What a config.json comes to here.
 struct ImportedConfig {
   ModelSettings settings;
-  std::vector<std::string> labels = {};   // class or tag names, by id
-  std::int64_t num_labels = 0;            // from config.json, if inconsistent with its labels
-  std::vector<std::int64_t> image = {};   // for image models: height, width and channels
-  TokenIds token_ids = {};                // for seq2seq models
-  std::vector<std::string> remarks = {};  // messages for the user
+  std::vector<std::string> labels = {};   // names of classes or tags, in the order of their ids
+  std::int64_t num_labels = 0;            // as config.json has it, where it has other labels
+  std::vector<std::int64_t> image = {};   // of what reads images, their height, width and channels
+  TokenIds token_ids = {};                // of what makes texts of texts
+  std::vector<std::string> remarks = {};  // sentences for who imports it
 };
 
-// Returns null where the directory has no tensor of this name.
+// Null where a folder has no tensor of this name.
 using TensorFinder = std::function<const StoredTensor*(const std::string& name)>;
 
 inline constexpr const char* pixels_config_name = "preprocessor_config.json";
 
-// Several may have one model type, with different classes.
+// Several may be of one type, each with other classes.
 struct Architecture {
   std::string model_type;                       // of config.json
   std::string name;                             // "GPT-2"
   std::string family;                           // model.family
-  std::vector<std::string> model_classes = {};  // in "architectures"; the first is exported
-  std::string prefix;                           // of tensor names; absent in bare backbones
+  std::vector<std::string> model_classes = {};  // what "architectures" may say; the first is
+                                                // exported
+  std::string prefix;  // of names, which weights of a bare body do not have
 
-  // Throws DataError for settings that would change the model's function.
+  // Throws DataError for whatever would make another function of it.
   std::function<ImportedConfig(const ModelConfig& config)> read;
-  // Returns a config.json for a run with this configuration, from which `read` recovers the model.
-  // Unsupported settings are dropped: export compares the result (export.h).
+  // Of a run with this configuration, what `read` makes the same model of. Where the run has what
+  // this architecture does not, it leaves that out: export compares (export.h).
   std::function<nlohmann::ordered_json(const ModelValues& values)> write;
-  // Returns all weights of such a model.
+  // All weights of such a model.
   std::function<std::vector<TensorPair>(const ModelValues& values)> tensors;
-  // Returns whether a tensor is a constant rather than a weight; it is skipped. Names lack the
-  // prefix.
+  // Tensors that are constants and no weights: passed over. Names without the prefix.
   std::function<bool(std::string_view name)> is_constant;
-  // Optional: aliases of shared weights, each with the primary name. If both are stored they must
-  // be equal, unless `is_unsupported_tensor` accepts the alias. If only the alias is stored, it is
-  // read.
+  // Where it is set: second names of shared weights, each with the first. What is stored under both
+  // must be equal, unless `is_left_out` names the second; stored under the second only, it is read
+  // from there.
   std::function<std::vector<std::pair<std::string, std::string>>(const ModelValues& values)>
       copies = {};
-  // Optional: all-zero tensors without a counterpart here, with their shapes. Import checks those
-  // that exist; export writes all.
+  // Where it is set: tensors that no model here has, with their shapes, and that are zero. One that
+  // is there must be so, and an export has them all.
   std::function<std::vector<std::pair<std::string, std::vector<std::int64_t>>>(
       const ModelValues& values)>
       zeros = {};
-  // Optional: resolves ambiguities of config.json by the existing tensors.
+  // Where it is set: settles what config.json leaves open by the tensors that are there.
   std::function<void(const TensorFinder& find, ImportedConfig& meaning)> resolve = {};
-  // Optional: legacy name of a weight; "" if it had no other.
+  // Where it is set: what weights were called before, "" where they were not called otherwise.
   std::function<std::string(const std::string& name)> legacy_name = {};
-  // Optional: returns whether a tensor has an unsupported purpose; import skips it.
+  // Likewise: tensors of something that Longspan does not have, which an import leaves out.
   std::function<bool(std::string_view name)> is_unsupported_tensor = {};
-  // The output head is untrained: only its optional tensors exist.
+  // Without the readout, which such a model has not learnt: nothing of it but what is optional.
   bool is_headless = false;
-  // Optional, for image models: returns preprocessor_config.json, with the pixel transformation.
-  // `values` then also has the keys image.height, image.width and image.channels.
+  // Where it is set, of what reads images: preprocessor_config.json, which says what becomes of
+  // pixels. `values` then has the keys image.height, image.width and image.channels too.
   std::function<nlohmann::ordered_json(const ModelValues& values)> write_pixels = {};
 };
 
 const std::vector<Architecture>& architectures();
-// Returns their names.
+// Their names.
 std::vector<std::string> architecture_names();
-// Throws DataError where config.json names no supported architecture.
+// Throws DataError where config.json names none that is known.
 const Architecture& architecture_of(const ModelConfig& config);
 
 }  // namespace longspan

@@ -9,18 +9,18 @@ template <typename Tensors>
 void check_read(const char* kernel, const Tensors& gate) {
   require_alike(kernel, gate.x, gate.logits);
   require(gate.change.defined() == has_change(gate.function),
-          "{}: change is {}",
+          "{}: a change is {}",
           kernel,
-          gate.change.defined() ? "not supported by this function" : "missing");
+          gate.change.defined() ? "given to a function that has none" : "missing");
   if (gate.change.defined()) require_alike(kernel, gate.x, gate.change);
   require(gate.bias.defined() == has_bias(gate.function),
-          "{}: bias is {}",
+          "{}: a bias is {}",
           kernel,
-          gate.bias.defined() ? "not supported by this function" : "missing");
+          gate.bias.defined() ? "given to a function that has none" : "missing");
   if (gate.bias.defined())
     require(gate.bias.dtype() == accumulator_of(gate.x.dtype()) &&
                 gate.bias.elements() == gate.x.shape().width(),
-            "{}: bias {} {} does not match rows {} {}",
+            "{}: the bias is {} {} for rows {} {}",
             kernel,
             name_of(gate.bias.dtype()),
             gate.bias.shape().to_string(),
@@ -41,7 +41,7 @@ void check(const GatingGradient& gate) {
   for (const Tensor& gradient : {gate.dy, gate.dx, gate.dlogits})
     require_alike(kernel, gate.x, gradient);
   require(gate.dchange.defined() == has_change(gate.function),
-          "{}: change requires its gradient",
+          "{}: the change and its gradient go together",
           kernel);
   if (gate.dchange.defined()) require_alike(kernel, gate.x, gate.dchange);
 }

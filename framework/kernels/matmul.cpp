@@ -15,13 +15,13 @@ std::string described(const Tensor& tensor, bool transposed) {
 MatmulExtents extents_of(const Matmul& matmul) {
   const Shape &a = matmul.a.shape(), &b = matmul.b.shape(), &c = matmul.c.shape();
   require(a.dimensions() > 0 && b.dimensions() > 0 && c.dimensions() > 0,
-          "matmul: expected at least 1 dimension");
+          "matmul: a matrix has no axis");
   const MatmulExtents extents{c.rows(), matmul.transpose_a ? a.rows() : a.width(), c.width()};
   const auto [m, k, n] = extents;
   require((matmul.transpose_a ? a.width() : a.rows()) == m &&
               (matmul.transpose_b ? b.width() : b.rows()) == k &&
               (matmul.transpose_b ? b.rows() : b.width()) == n,
-          "matmul: expected [m, k] x [k, n] = [m, n], found {}, {} and {}",
+          "matmul: a is {}, b {} and c {}, wanted [m, k], [k, n] and [m, n]",
           described(matmul.a, matmul.transpose_a),
           described(matmul.b, matmul.transpose_b),
           described(matmul.c, false));
@@ -33,33 +33,32 @@ void require_dtypes(const Matmul& matmul, const MatmulExtents& extents) {
   const DType dtype = matmul.a.dtype(), wide = accumulator_of(dtype);
   require(is_floating(dtype) && matmul.b.dtype() == dtype &&
               (matmul.c.dtype() == dtype || matmul.c.dtype() == wide),
-          "matmul: expected a and b of one floating-point dtype, and c of it or its accumulator, "
-          "found {}, {} and {}",
+          "matmul: a is {}, b {} and c {}, wanted one floating dtype, c that or its accumulator",
           name_of(dtype),
           name_of(matmul.b.dtype()),
           name_of(matmul.c.dtype()));
   if (matmul.bias.defined())
     require(matmul.bias.elements() == n &&
                 (matmul.bias.dtype() == matmul.c.dtype() || matmul.bias.dtype() == wide),
-            "matmul: expected a bias [{}] of {} or its accumulator, found {}",
+            "matmul: the bias is {}, wanted [{}] of {} or its accumulator",
+            described(matmul.bias, false),
             n,
-            name_of(matmul.c.dtype()),
-            described(matmul.bias, false));
+            name_of(matmul.c.dtype()));
   require(!matmul.accumulate || (!matmul.bias.defined() && matmul.activation == Activation::none),
-          "matmul: accumulate does not support bias or activation");
+          "matmul: a product that is added to c has neither bias nor activation");
   if (matmul.before.defined()) require_alike("matmul", matmul.before, matmul.c);
   require(!matmul.accumulate || !matmul.before.defined(),
-          "matmul: accumulate does not support before");
+          "matmul: what is added to has no activation");
   require(!matmul.derivative || (matmul.before.defined() && !matmul.bias.defined()),
-          "matmul: derivative requires before and does not support bias");
+          "matmul: a derivative needs what came before the activation, and no bias");
   if (matmul.a_sums.defined())
     require(matmul.transpose_a && !matmul.bias.defined() && matmul.activation == Activation::none &&
                 matmul.a_sums.elements() == m && matmul.a_sums.dtype() == wide,
-            "matmul: expected a_sums [{}] of {} with a transposed a and no bias or activation, "
-            "found {}",
+            "matmul: the sums of a are {}, wanted [{}] of {}, beside a product with a transposed "
+            "and neither bias nor activation",
+            described(matmul.a_sums, false),
             m,
-            name_of(wide),
-            described(matmul.a_sums, false));
+            name_of(wide));
 }
 
 }  // namespace

@@ -5,11 +5,11 @@
 namespace longspan {
 
 void check(const MonotonicAttention& call) {
-  constexpr const char* kernel = "monotonic attention";
+  constexpr const char* kernel = "monotonic walk";
   const Shape& shape = call.attention.shape();
   const DType dtype = call.attention.dtype();
   require(shape.dimensions() == 3 && (dtype == DType::f32 || dtype == DType::f64),
-          "{}: expected attention f32 or f64 [batch, time, positions], found {} {}",
+          "{}: attention is {} {}, wanted [batch, time, positions] in f32 or f64",
           kernel,
           name_of(dtype),
           shape.to_string());

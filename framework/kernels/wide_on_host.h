@@ -1,11 +1,11 @@
-// Conversion of tensors for computation on the host.
+// Numbers for the host to compute with.
 #pragma once
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
 
-// Returns a copy of x, of any floating dtype and device, in f64 on the host.
+// A copy of x, of any floating dtype and device, in f64 on the host.
 Tensor to_host_f64(const Tensor& x);
 
 }  // namespace longspan

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// Returns the last row of x [batch, time, width] as a constant [batch, 1, width].
+// Of x [batch, time, width]: [batch, 1, width], a constant.
 Variable last_row(const Variable& x) {
   const Tensor& rows = x.value();
   const Tensor row =

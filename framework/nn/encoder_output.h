@@ -1,4 +1,4 @@
-// Encoder output that a decoder stack attends to.
+// What else a stack reads besides its own sequence.
 #pragma once
 
 #include "framework/nn/attention/attention_op.h"
@@ -6,15 +6,14 @@
 
 namespace longspan {
 
-// Encoder output with its own length and sharding over the ranks. Value type.
+// An encoder's output, with a length and a division over the ranks of its own. A value.
 struct EncoderOutput {
-  Variable rows = {};       // [batch, n, width]: positions of this rank
-  SequenceShard time = {};  // layout of all positions
-  // [batch] i64: number of positions of each batch row that are not padding. Identical on all ranks
-  // that share time. Undefined: no padding.
-  Tensor length = {};
+  Variable rows = {};       // [batch, n, width]: of the positions that this rank holds
+  SequenceShard time = {};  // of all its positions
+  Tensor length = {};  // [batch] i64: positions of each batch row, the others are padding; same
+                       // on all ranks that share time. Undefined: there is no padding
 
-  // Returns a context that masks nothing but padding.
+  // What sees all of it but padding.
   AttentionContext key_context() const {
     return {.mask = {.rules = masks::everything(), .key_length = length}, .distances = {}};
   }

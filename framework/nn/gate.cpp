@@ -20,7 +20,7 @@ GateFunction function_of(GateKind kind) {
     case GateKind::sum:
       break;
   }
-  throw Failure("gate type sum has no parameters");
+  throw Failure("a sum has no gate");
 }
 
 Variable variable_of(const Weight& weight) { return weight ? weight->variable : Variable(); }

@@ -7,8 +7,7 @@
 namespace longspan {
 namespace {
 
-// Returns the context for a chunk of rows inside a split region. Dropout is equal to that of the
-// full activation.
+// The pass for some of the rows inside a split region: they are dropped as in the whole.
 ForwardContext of_piece(ForwardContext pass, const RowChunk& piece, std::int64_t time) {
   if (pass.active_rows) {
     const Tensor placed =
@@ -23,11 +22,11 @@ ForwardContext of_piece(ForwardContext pass, const RowChunk& piece, std::int64_t
   return pass;
 }
 
-// Returns the placement of an activation [batch, time, width] in that of all ranks.
+// Where an activation [batch, time, width] lies in that of all ranks.
 ShardPlacement placement_of(const Shape& shape,
                             const ForwardContext& pass,
                             const std::optional<ShardRange>& part) {
-  require(shape.dimensions() == 3, "dropout requires 3 axes, found shape {}", shape);
+  require(shape.dimensions() == 3, "dropout needs three axes, found shape {}", shape);
   const bool placed = pass.time.total > 0;
   const Ranges rows = !placed ? Ranges() : (part ? pass.time.inside() : pass.time.outside());
   return {.outer_begin = pass.first_stream,
@@ -37,7 +36,7 @@ ShardPlacement placement_of(const Shape& shape,
           .middle_ranges = rows};
 }
 
-// Creates a linear layer into the hidden layer.
+// What writes to the hidden layer.
 Linear inward(const Scope& scope, const FeedForward::Options& options) {
   return Linear(scope,
                 {.in = options.width,
@@ -47,7 +46,7 @@ Linear inward(const Scope& scope, const FeedForward::Options& options) {
                  .initial = options.initial});
 }
 
-// Returns the split axis of a weight [out, in].
+// Of a weight [out, in].
 int split_axis_of(ParallelMode split) {
   return split == ParallelMode::none ? -1 : (split == ParallelMode::rows ? 1 : 0);
 }
@@ -79,10 +78,10 @@ Linear::Linear(const Scope& scope, const Options& options)
 void Linear::check_width(const Variable& x) const {
   const Shape& weight = weight_->variable.shape();
   require(x.shape().width() == weight[1],
-          "Linear \"{}\": expected {} input features, found {}",
+          "Linear \"{}\": input has {} features, weight expects {}",
           name_,
-          weight[1],
-          x.shape().width());
+          x.shape().width(),
+          weight[1]);
 }
 
 Variable Linear::bias() const {
@@ -97,9 +96,7 @@ Variable Linear::product(const Variable& x, const ForwardContext* pass) const {
 }
 
 Variable Linear::operator()(const Variable& x) const {
-  require(split_ != ParallelMode::rows,
-          "Linear \"{}\": row parallelism requires a reduction of the output",
-          name_);
+  require(split_ != ParallelMode::rows, "Linear \"{}\": a row split leaves its region", name_);
   return product(x, nullptr);
 }
 
@@ -108,9 +105,7 @@ Variable Linear::operator()(const Variable& x, const ForwardContext& pass) const
 }
 
 Variable Linear::share(const Variable& x, const ForwardContext& pass) const {
-  require(split_ == ParallelMode::rows,
-          "Linear \"{}\": only row parallelism reduces its output",
-          name_);
+  require(split_ == ParallelMode::rows, "Linear \"{}\": only a row split leaves a region", name_);
   return product(x, &pass);
 }
 
@@ -245,7 +240,7 @@ Variable FeedForward::share(const Variable& x, const ForwardContext& pass, bool 
   return feed_forward(x, {in_.weight(), in_.bias(), out_.weight(), out_.bias()}, hidden, unread);
 }
 
-// Unfused variant: separate products, each with its adapter.
+// The same product by product, each with its adapter.
 Variable FeedForward::adapted_share(const Variable& x,
                                     const ForwardContext& pass,
                                     const Hidden& hidden) const {

@@ -1,5 +1,5 @@
-// Options of the configuration section `memory`: recomputation in the backward pass, and processing
-// in chunks.
+// What is computed again in the backward pass instead of being kept, and what is worked through in
+// pieces: the section `memory` of a configuration.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@ namespace longspan {
 
 class OptionTable;
 
-// Activations that the backward pass recomputes instead of storing (Korthikanti et al. 2022).
+// What the backward pass computes again in place of storing it (Korthikanti et al. 2022).
 enum class RecomputeGranularity : std::uint8_t {
   none,
   selective,  // each layer's attention sublayer
-  full        // groups of layers; only the input of a group is stored
+  full        // groups of layers, of which only the first one's input is stored
 };
 const char* name_of(RecomputeGranularity granularity);
 
-// Recomputation policy of a stack.
+// What a stack computes again.
 struct Recomputation {
   RecomputeGranularity granularity = RecomputeGranularity::none;
-  std::int64_t num_layers = 1;  // layers per group
+  std::int64_t num_layers = 1;  // of a group
 
   static Recomputation selective() { return {RecomputeGranularity::selective}; }
   static Recomputation every(std::int64_t layers) { return {RecomputeGranularity::full, layers}; }
@@ -34,7 +34,7 @@ struct MemoryOptions {
   std::int64_t reconstruction_check_every =
       0;                               // memory.reconstruction_check_interval: steps; 0: never
   double reconstruction_bound = 1e-3;  // memory.reconstruction_tolerance
-  // Without a key, for comparisons: a reversible stack stores its streams.
+  // No key: a reversible stack keeps its streams, as any other function does, to compare with.
   bool keep_streams = false;
 
   Recomputation recomputation() const {

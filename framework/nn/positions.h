@@ -1,4 +1,4 @@
-// Absolute positions: sinusoidal encodings and learned tables.
+// Absolute positions: sinusoidal encodings and tables.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace longspan {
 
-// Returns the encodings of `positions` in order (kernels/sinusoids.h), [count_of(positions), width]
-// in `dtype`.
+// The encodings of the positions, one after another (kernels/sinusoids.h): [count_of(positions),
+// width] of `dtype`.
 Tensor sinusoids(SinusoidLayout layout,
                  const Ranges& positions,
                  std::int64_t width,
                  std::int64_t clamp,
                  DType dtype,
                  const Device& device);
-// For positions first ... first + count - 1.
+// Of positions first, first + 1, ...
 inline Tensor sinusoids(SinusoidLayout layout,
                         std::int64_t first,
                         std::int64_t count,
@@ -28,7 +28,7 @@ inline Tensor sinusoids(SinusoidLayout layout,
   return sinusoids(layout, Ranges{{first, first + count}}, width, clamp, dtype, device);
 }
 
-// Returns the rows of a table [positions, width] in order: [count_of(rows), width].
+// The rows of a table [positions, width], one after another: [count_of(rows), width].
 Variable table_rows(const Variable& table, const Ranges& rows);
 
 }  // namespace longspan

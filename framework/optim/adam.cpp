@@ -1,5 +1,6 @@
-// Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019) with decoupled weight decay, and RAdam
-// (Liu et al. 2020, algorithm 2), which rectifies the variance of early steps.
+// Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019), and RAdam (Liu et al. 2020, algorithm
+// 2): the step is as long as the few gradients seen so far can vouch for, with a weight decay
+// beside the gradient.
 #include <cmath>
 
 #include "framework/optim/kinds.h"
@@ -8,8 +9,8 @@
 namespace longspan {
 namespace {
 
-// Returns the factor of an update's learning rate. 0 while the variance of the second moment is
-// intractable; the update then uses only the first moment.
+// What the learning rate of an update is multiplied by; 0 where the variance of the second moment
+// is not tractable yet, and the first moment alone is followed.
 double rectification(double beta2, std::int64_t update) {
   const auto t = static_cast<double>(update);
   const double longest = 2 / (1 - beta2) - 1;
@@ -25,8 +26,8 @@ class Adam : public OptimizerRule {
   Adam(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options),
         parameters_(parameters),
-        first_("exp_avg", parameters),
-        second_("exp_avg_sq", parameters) {}
+        first_("first", parameters),
+        second_("second", parameters) {}
 
   void update(const UpdateStep& step) override {
     const double beta2 = options_.beta2.value_or(0.999);

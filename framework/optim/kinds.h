@@ -1,4 +1,4 @@
-// Registry of optimizers by type.
+// The optimizers by kind.
 #pragma once
 
 #include <memory>
@@ -12,17 +12,17 @@ namespace longspan {
 
 struct OptimizerKindEntry {
   OptimizerKind kind = OptimizerKind::adamw;
-  std::string name;                // value of training.optimizer.type
+  std::string name;                // in training.optimizer.type
   std::vector<std::string> reads;  // keys below training.optimizer
   std::unique_ptr<OptimizerRule> (*make)(const OptimizerOptions&, const Parameters&) = nullptr;
-  // Whether training computes with weights other than the stored ones: see Parameters.
+  // Whether training reads other weights than those that it keeps: see Parameters.
   bool separate_masters = false;
 };
 
 const std::vector<OptimizerKindEntry>& optimizer_kinds();
 const OptimizerKindEntry& entry_of(OptimizerKind kind);
 
-// Factories, each in a file of its own.
+// A file each.
 std::unique_ptr<OptimizerRule> make_adam(const OptimizerOptions&, const Parameters&);
 std::unique_ptr<OptimizerRule> make_sgd(const OptimizerOptions&, const Parameters&);
 std::unique_ptr<OptimizerRule> make_lamb(const OptimizerOptions&, const Parameters&);

@@ -1,4 +1,4 @@
-// Optimizer state with one value per element, such as a moment.
+// A number for each element that a rank updates, such as a moment.
 #pragma once
 
 #include <functional>
@@ -10,16 +10,17 @@
 
 namespace longspan {
 
-// Initially zero, with the dtype and the sharding of the masters. The parameters must outlive it.
+// Zeros at first, in the dtype of the masters; they are cut and shared out as these are. The
+// parameters outlive it.
 class StateBuffer {
  public:
   using Which = std::function<bool(const Parameter&)>;
 
-  // `name`: in checkpoints, "optimizer/NAME/PARAMETER". `which`: the parameters with this state;
+  // `name`: in checkpoints, "optimizer/NAME/PARAMETER". `which`: the parameters that have one;
   // empty: all.
   StateBuffer(std::string name, const Parameters& parameters, const Which& which = {});
 
-  // Returns [elements that this rank owns]. Runs require state for all parameters.
+  // [elements that this rank owns]. Of a run only where all parameters have one.
   Tensor of(const Parameter& parameter) const;
   Tensor of(const FlatParameterRun& run) const;
 

@@ -1,4 +1,4 @@
-// Display names of recorded spans.
+// What recorded spans are called.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace longspan {
 
-// Formats display names; function names are cached.
+// Names as people read them; those of functions are made once.
 class SpanNames {
  public:
-  // Returns "step 7", "layers/0/attention", "linear", "linear (backward)" or "waiting for
-  // all_reduce". `texts`: those of the recording.
+  // "step 7", "layers/0/attention", "linear", "linear (backward)", "waiting for all_reduce".
+  // `texts`: those of the recording.
   std::string name_of(const TimedSpan& span, const std::deque<std::string>& texts);
 
  private:

@@ -8,9 +8,9 @@
 namespace longspan {
 namespace {
 
-constexpr double largest_whole = 9007199254740992;  // 2^53: doubles represent all integers up to it
+constexpr double largest_whole = 9007199254740992;  // 2^53: up to it doubles are exact
 
-// A position in a line. Each function advances past what it parses, or returns false.
+// A place in a line. Each function moves on past what it takes, or returns false.
 class Cursor {
  public:
   explicit Cursor(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
@@ -30,7 +30,7 @@ class Cursor {
     at_ += word.size();
     return true;
   }
-  // Requires a line without escapes.
+  // There are no escapes in the line.
   bool take_text(std::string_view& text) {
     if (!take('"')) return false;
     const auto* const quote = static_cast<const char*>(std::memchr(at_, '"', left()));
@@ -55,7 +55,7 @@ class Cursor {
   void skip() {
     while (at_ != end_ && (*at_ == ' ' || *at_ == '\t' || *at_ == '\r')) ++at_;
   }
-  // from_chars also accepts "inf" and "nan", which are invalid JSON.
+  // from_chars would also take "inf" and "nan", which are no JSON.
   bool begins_number() const {
     const char* digit = at_;
     if (digit != end_ && *digit == '-') ++digit;

@@ -26,7 +26,7 @@ std::string map_data(const HeadMap& map) {
   return fmt::format("{{\"layer\":{},\"head\":{},\"weights\":[{}]}}", map.layer, map.head, rows);
 }
 
-// Returns whether there is a finite weight for each pair of tokens.
+// Whether it has a weight for each two tokens, all of them numbers that can be shown.
 bool is_sound(const RunAttention& attention) {
   const std::size_t count = attention.tokens.size();
   const auto is_row = [&](const std::vector<double>& row) {
@@ -68,7 +68,7 @@ RunAttention read_run_attention(const std::filesystem::path& file) {
                                 map.at("weights").get<std::vector<std::vector<double>>>()});
     if (is_sound(attention)) return attention;
   } catch (const nlohmann::json::exception&) {
-    // A file of another format.
+    // It is of something else.
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// Behavior cloning in environments with long-term dependencies.
+// The right action in environments where it depends on what was seen long before.
 #pragma once
 
 #include "framework/tasks/task.h"

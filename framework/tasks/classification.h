@@ -1,4 +1,4 @@
-// Classification of documents or images.
+// A class for each text or image.
 #pragma once
 
 #include "framework/tasks/task.h"

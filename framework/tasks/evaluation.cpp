@@ -15,11 +15,12 @@ namespace {
 
 std::int64_t memory_of(const Model& model, const EvaluationOptions& options) {
   if (options.memory.value_or(0) > 0 && model.body().recurrent_state_names().empty())
-    throw ConfigurationError("the model does not support mem_len > 0, found {}", *options.memory);
+    throw ConfigurationError("the model has no memory, evaluation asks for one of {} rows",
+                             *options.memory);
   return options.memory.value_or(model.body().longest_memory());
 }
 
-// Loss sums of this rank's streams, each summed separately.
+// The losses of this rank's streams, summed a stream at a time.
 class LossSums {
  public:
   void add(const std::vector<double>& values, const Batch& batch) {
@@ -30,7 +31,7 @@ class LossSums {
     for (std::size_t i = 0; i < values.size(); ++i) sums_[i / time] += values[i];
   }
 
-  // Returns the sum over all ranks, in stream order.
+  // The sum over all ranks, stream after stream.
   double total(std::int64_t streams, const ProcessMesh& mesh, const Device& device) const {
     const Tensor all = Tensor::zeros({streams}, DType::f64, device, MemoryTag::workspace);
     const auto values = all.span<double>();
@@ -47,7 +48,7 @@ class LossSums {
   std::vector<double> sums_;
 };
 
-// Reads the corpus batch by batch and accumulates the result.
+// The text, read a batch at a time, and what came of it so far.
 class Evaluation {
  public:
   Evaluation(const Model& model, const Corpus& corpus, const EvaluationOptions& options)
@@ -71,7 +72,7 @@ class Evaluation {
     if (corpus.tokenizer().has_unknown()) result_.unknown = 0;
   }
 
-  // Reads the next batch of the streams. Returns false at the end.
+  // The next part of the streams; false at the end.
   bool next(Batch& batch) {
     if (reader_.done()) return false;
     batch = reader_.next();
@@ -108,12 +109,12 @@ class Evaluation {
     result_.tokens = mesh_.data.all_reduce(result_.tokens, Reduction::sum);
     result_.bytes = mesh_.data.all_reduce(result_.bytes, Reduction::sum);
     if (result_.tokens == 0)
-      throw DataError("{}: expected a document of at least 2 tokens, found none", path_);
+      throw DataError("{}: has no document of two tokens, so that there is none to predict", path_);
     if (result_.unknown) {
       result_.unknown = mesh_.data.all_reduce(*result_.unknown, Reduction::sum);
       result_.nats += static_cast<double>(*result_.unknown) * unknown_nats_;
     }
-    // Overlapping windows read a position several times, so means count all reads.
+    // Windows that overlap read a position several times: a mean is over those that were read.
     const std::int64_t positions = mesh_.replicas.all_reduce(positions_, Reduction::sum);
     const double share = static_cast<double>(result_.tokens) / static_cast<double>(positions);
     for (AuxiliaryMetric& watched : result_.watched) {
@@ -133,7 +134,7 @@ class Evaluation {
   std::int64_t size_;
   ProgressCallback listener_;
   std::int64_t passes_ = 0;
-  std::int64_t positions_ = 0;  // read by this rank, in all passes
+  std::int64_t positions_ = 0;  // that this rank read, in all passes
   double unknown_nats_;
   EvaluationReader reader_;
   PositionLosses by_position_;
@@ -148,7 +149,7 @@ class Windows {
   Windows(std::int64_t longest, const Device& device)
       : longest_(static_cast<std::size_t>(longest)), device_(device) {}
 
-  // Appends one column of the batch.
+  // Moves on by one column of the batch.
   void push(const Batch& batch, std::int64_t column) {
     const std::int64_t rows = batch.rows();
     streams_.resize(static_cast<std::size_t>(rows));
@@ -160,8 +161,8 @@ class Windows {
     }
   }
 
-  // Returns the input [streams, tokens so far or `longest`]. Only targets of the last `count`
-  // pushed columns, up to `column`, count.
+  // [streams, tokens so far or `longest`]; of the targets only those of the last `count` columns
+  // that were pushed, up to `column`, count.
   ModelInput reading(const Batch& batch, std::int64_t column, std::int64_t count) const {
     const auto rows = static_cast<std::int64_t>(streams_.size());
     const auto time = static_cast<std::int64_t>(streams_.front().size());
@@ -225,7 +226,7 @@ std::string unknown_text(const EvaluationResult& result) {
 std::string watched_text(const EvaluationResult& result) {
   std::string text;
   for (const AuxiliaryMetric& watched : result.watched)
-    text += fmt::format("; {} {:.2f} (max {})",
+    text += fmt::format("; {} {:.2f}, at most {}",
                         watched.name,
                         watched.sum / static_cast<double>(result.tokens),
                         watched.largest);
@@ -253,10 +254,13 @@ EvaluationResult evaluate_sliding_window(const Model& model,
                                          const Corpus& corpus,
                                          std::int64_t context,
                                          const EvaluationOptions& options) {
-  if (context < 1) throw ConfigurationError("window: expected at least 1 token, found {}", context);
+  if (context < 1)
+    throw ConfigurationError("a window of {} tokens; at least 1 is needed to predict", context);
   if (options.stride < 1 || options.stride > context)
     throw ConfigurationError(
-        "stride: expected 1 to the window length {}, found {}", context, options.stride);
+        "windows of {} tokens that move on by {}; wanted a stride of 1 to as long as the window",
+        context,
+        options.stride);
   check_segment(model, context);
   const NoGradGuard unrecorded;
   EvaluationOptions whole_strides = options;

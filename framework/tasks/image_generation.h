@@ -1,4 +1,4 @@
-// Autoregressive image modeling.
+// The values of images, one after another.
 #pragma once
 
 #include "framework/tasks/task.h"

@@ -1,4 +1,4 @@
-// Language modeling on parallel streams of a corpus.
+// The next token of a text, of which the model reads several places at once as streams.
 #pragma once
 
 #include "framework/tasks/task.h"

@@ -1,4 +1,4 @@
-// Reinforcement learning in environments.
+// Acting in environments, learnt from what actions are rewarded with.
 #pragma once
 
 #include "framework/tasks/task.h"

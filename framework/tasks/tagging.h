@@ -1,4 +1,4 @@
-// Tagging: a tag for each word of a sentence.
+// A tag for each word of a sentence.
 #pragma once
 
 #include "framework/tasks/task.h"

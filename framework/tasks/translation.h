@@ -1,4 +1,5 @@
-// Sequence-to-sequence tasks (translation, pronunciation, summarization) on two parallel files.
+// A sequence from another one: translation, pronunciation, summaries. Two files whose lines belong
+// together.
 #pragma once
 
 #include "framework/tasks/task.h"

@@ -1,4 +1,4 @@
-// Decoders: tokens to text.
+// Tokens to text.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,11 @@
 
 namespace longspan {
 
-// Maps the texts of tokens to consecutive parts of the decoded text.
+// Takes the texts of tokens and gives the parts of a text, which follow one another.
 using TokenDecoder = std::function<std::vector<std::string>(std::vector<std::string>)>;
 
-// Reads the member "decoder" of a file. Returns empty for null: tokens are then joined by spaces.
-// Throws DataError for an unsupported type.
+// Of the member "decoder" of a file; empty where it is null: tokens then stand with spaces between
+// them. Throws DataError for a kind that is not known.
 TokenDecoder read_token_decoder(const JsonCursor& json);
 
 }  // namespace longspan

@@ -39,7 +39,7 @@ std::size_t JsonCursor::size() const {
 }
 
 const std::string& JsonCursor::text() const {
-  if (!value_->is_string()) throw_data_error("a string");
+  if (!value_->is_string()) throw_data_error("a text");
   return value_->get_ref<const std::string&>();
 }
 
@@ -76,12 +76,11 @@ double JsonCursor::number() const {
 }
 
 void JsonCursor::throw_data_error(std::string_view wanted) const {
-  throw DataError(
-      "{}: expected {}, found {}", truncated(place(), 300), wanted, found_text(*value_));
+  throw DataError("{}: found {}; wanted {}", truncated(place(), 300), found_text(*value_), wanted);
 }
 
 void JsonCursor::unknown(std::string_view known) const {
-  throw_data_error(fmt::format("one of {}", known));
+  throw_data_error(fmt::format("one that Longspan knows: {}", known));
 }
 
 }  // namespace longspan

@@ -1,4 +1,5 @@
-// A SentencePiece model file (sentencepiece_model.proto): the fields that tokenizers need.
+// A model file of the SentencePiece library (sentencepiece_model.proto), as far as tokenizers read
+// it.
 #pragma once
 
 #include <optional>
@@ -28,7 +29,7 @@ struct SentencePieceFile {
   bool escape_whitespaces = true;
 };
 
-// Returns nothing for an invalid message, or for a model without pieces.
+// Empty where the bytes are no such message, or one without pieces.
 std::optional<SentencePieceFile> read_sentencepiece_file(std::string_view bytes);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// The template of special tokens around a text.
+// The tokens around those of a text: what begins and ends it.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,14 @@
 
 namespace longspan {
 
-// For single texts; pairs are unsupported.
+// Of one text; pairs of texts are not made.
 struct TokenTemplate {
   std::vector<std::int64_t> before;
   std::vector<std::int64_t> after;
 };
 
-// Reads the member "post_processor" of a file: TemplateProcessing, BertProcessing,
-// RobertaProcessing, ByteLevel (which adds nothing) and sequences of them. Throws DataError for
-// another type.
+// Of the member "post_processor" of a file: TemplateProcessing, BertProcessing, RobertaProcessing,
+// ByteLevel (which adds nothing) and sequences of them. Throws DataError for another kind.
 TokenTemplate read_token_template(const JsonCursor& json);
 
 }  // namespace longspan

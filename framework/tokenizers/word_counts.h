@@ -1,4 +1,4 @@
-// Word frequencies of a corpus.
+// How often each word of a text is there.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,14 @@ struct CountedWord {
   std::int64_t count = 0;
 };
 
-// Bounded memory: before the words exceed `most` bytes, the less frequent half is dropped,
-// including ties. The result then depends on the order of the calls, and on nothing else. A single
-// word that exceeds the bound is kept alone.
+// Memory does not grow without end: before the words take more than `most` bytes, the half of them
+// that was met least often so far is dropped, with those that were met as often. What is left then
+// depends on the order of the calls, and on nothing else. A word that is longer than that is kept
+// alone.
 class WordCounts {
  public:
   static constexpr std::size_t usual_most = std::size_t{1} << 29;
-  // Bytes of a word's entry, excluding its text.
+  // What a word takes beside its text.
   static constexpr std::size_t bytes_of_entry = 80;
 
   explicit WordCounts(std::size_t most = usual_most) : most_(most) {}
@@ -29,7 +30,7 @@ class WordCounts {
   void add(const WordCounts& other);
   std::size_t size() const { return counts_.size(); }
   std::size_t bytes() const { return bytes_; }
-  // Sorted by descending count, then by bytes.
+  // The most frequent first, those of one count by their bytes.
   std::vector<CountedWord> sorted() const;
 
  private:

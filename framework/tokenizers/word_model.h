@@ -1,4 +1,5 @@
-// Models that split a word into tokens: BPE, unigram, WordPiece, or a lookup of the complete word.
+// What cuts a word into tokens: byte pairs merged in order, the likeliest pieces, the longest ones,
+// or the word itself.
 #pragma once
 
 #include <cstdint>
@@ -16,42 +17,42 @@ struct WordToken {
   std::uint32_t end = 0;  // in bytes of the word
 };
 
-// Words are valid UTF-8 and not empty. Encoding is thread-safe.
+// A word is valid UTF-8 and not empty. Encoding is thread-safe.
 class WordModel {
  public:
   virtual ~WordModel() = default;
-  // Appends the tokens of a word. Throws DataError for a character without an id where there is no
-  // unknown token.
+  // Adds the tokens of a word. Throws DataError where it has a character that the model has no id
+  // for, and no id for what is unknown.
   virtual void encode(std::string_view word, std::vector<WordToken>& tokens) const = 0;
-  // Returns whether words may be raw bytes, for a vocabulary in byte-level characters
-  // (byte_to_unicode.h).
+  // Whether words may come as the bytes of a text, which the model knows by the characters that
+  // byte-level tokenizers write for them (byte_to_unicode.h).
   virtual bool takes_bytes() const { return false; }
-  // Returns whether words are split before each space character (U+2581) that follows another
-  // character. Parts encoded one by one then yield the word's tokens.
+  // Whether words are cut before each letter that stands for a space (U+2581) behind another
+  // character: of such parts one by one come the tokens of the word.
   virtual bool cuts_words() const { return false; }
-  // Returns the bytes of the first such part.
+  // The bytes of the first such part.
   virtual std::size_t part_of(std::string_view word) const { return word.size(); }
-  // Returns whether caching a short word is faster than encoding it again.
+  // Whether a word of up to some bytes is better remembered than encoded again.
   virtual bool is_worth_remembering() const { return true; }
 };
 
-// The vocabulary by id; "" for unused ids.
+// The pieces of the vocabulary by id; "" for ids that none has.
 struct WordVocabulary {
   TokenTable ids;
   std::vector<std::string> texts;
 };
-// Reads {"piece": id, ...}. Throws DataError for invalid ids, such as large gaps.
+// Of {"piece": id, ...}. Throws DataError for ids of no sense, such as many without a piece.
 WordVocabulary read_word_vocabulary(const JsonCursor& json);
 
-// Reads the member "model" of a file, including its vocabulary. `bytes`: words will be raw bytes,
-// if the model supports them. Throws DataError.
+// Of the member "model" of a file; gives its vocabulary too. `bytes`: words will come as bytes, if
+// the model takes them. Throws DataError.
 struct ReadModel {
   std::unique_ptr<const WordModel> model;
   WordVocabulary vocabulary;
 };
 ReadModel read_word_model(const JsonCursor& json, bool bytes);
 
-// One reader per "type".
+// Each kind, with its "type".
 std::unique_ptr<const WordModel> read_bpe(const JsonCursor& json,
                                           const WordVocabulary& vocabulary,
                                           bool bytes);
@@ -60,9 +61,9 @@ std::unique_ptr<const WordModel> read_unigram(const JsonCursor& json,
 std::unique_ptr<const WordModel> read_wordpiece(const JsonCursor& json,
                                                 const WordVocabulary& vocabulary);
 
-// Returns the ids of <0x00> to <0xFF>; -1 where the vocabulary lacks one.
+// The ids of <0x00> to <0xFF>; -1 where the vocabulary lacks one.
 std::vector<std::int32_t> byte_piece_ids(const TokenTable& ids);
-// Appends a token for each byte of text[begin, end); returns false where one has none.
+// Adds the tokens of each byte of text[begin, end); false where one has none.
 bool add_byte_pieces(std::string_view text,
                      std::size_t begin,
                      std::size_t end,

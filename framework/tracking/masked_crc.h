@@ -6,11 +6,11 @@
 
 namespace longspan {
 
-// Returns the CRC-32C (Castagnoli) of RFC 3720.
+// CRC-32C (Castagnoli), as RFC 3720 has it.
 std::uint32_t crc32c(std::string_view bytes);
 
-// Returns the CRC in TFRecord form: rotated right by 15 bits and added to a constant. It stays
-// effective for data that contains checksums.
+// As a TFRecord keeps it: turned right by 15 bits and added to a constant, so that a checksum of
+// bytes that hold checksums stays a good one.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
 }  // namespace longspan

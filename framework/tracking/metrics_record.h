@@ -1,4 +1,4 @@
-// The metrics of one step, as every sink receives them.
+// What a run tells of one step: a value that every sink takes as it is.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace longspan {
 
-// The subject of a metric, by which dashboards group it.
+// What a number is about: where a board shows it.
 enum class MetricGroup : std::uint8_t { training, validation, time, memory };
 
 struct MetricField {
@@ -31,7 +31,7 @@ struct NamedImage {
   std::int64_t width = 0;
   std::int64_t height = 0;
   std::int64_t channels = 0;  // 1, 3 or 4
-  std::string png;            // contents of a PNG file
+  std::string png;            // the bytes of a file
 };
 
 struct MetricsRecord {
@@ -43,25 +43,24 @@ struct MetricsRecord {
   std::vector<TextSample> texts = {};
 };
 
-// Returns the current time in seconds since 1970.
+// Seconds since 1970, now.
 double seconds_of_the_clock();
 
-// Returns the column of metrics.jsonl: "loss", "validation_loss".
+// As a column of metrics.jsonl: "loss", "validation_loss".
 std::string column_of(const MetricField& field);
-// Returns the tag by which dashboards group metrics: "training/loss", "validation/loss",
-// "time/step_seconds".
+// As boards group their numbers: "training/loss", "validation/loss", "time/step_seconds".
 std::string tag_of(const MetricField& field);
 
-// Returns the value as a double.
+// The value as a number of any kind.
 double number_of(const MetricField& field);
 
-// Receives the records of a run as they are produced.
+// Takes the records of a run, each as soon as it is there.
 class MetricsSink {
  public:
   virtual ~MetricsSink() = default;
-  // Throws Failure when the record cannot be written completely.
+  // Throws Failure when the record cannot be taken whole.
   virtual void write(const MetricsRecord& record) = 0;
-  // Blocks until all records are on disk. Called before a checkpoint, so that none of its steps is
+  // Returns when all records are on the disk: before a checkpoint, so that none of its steps is
   // lost. Throws Failure.
   virtual void sync() {}
 };

@@ -30,7 +30,7 @@ namespace {
 
 constexpr const char* key = "training.init_from.path";
 
-// The effect of these keys on the weights is checked tensor by tensor.
+// What these keys change of the weights is seen at their tensors, one by one.
 constexpr std::array<std::string_view, 15> seen_at_tensors = {
     "model.vocab_size",
     "model.num_hidden_layers",
@@ -65,14 +65,14 @@ bool has_adapters(const Checkpoint& checkpoint) {
   return std::ranges::any_of(weights_of(checkpoint), is_of_adapter, &CheckpointTensor::name);
 }
 
-// Decides how each parameter of a model is initialized.
+// What becomes of the parameters of a model.
 class WeightsTaken {
  public:
   WeightsTaken(const InitFromContext& run, const Checkpoint& checkpoint, const Model& model);
 
   void fill(const Parameters& parameters) const;
   std::string describe() const;
-  // Returns a message if newly initialized weights are not trained, or "".
+  // A sentence where something begins anew that is not trained; else "".
   std::string told_of_untrained() const;
 
  private:
@@ -93,12 +93,12 @@ class WeightsTaken {
   std::vector<std::string> anew_;
   std::map<std::string, Shape> by_label_;          // tables of classes or tags
   std::vector<std::int64_t> label_rows_;           // of which tables
-  std::vector<std::string> missing_;               // missing from the checkpoint, but required
-  std::map<std::string, Shape> whole_;             // loaded unchanged
-  std::map<std::string, Shape> merged_;            // loaded and merged with their adapters
-  double adapter_factor_ = 1;                      // for `merged_`
-  std::map<std::string, Shape> by_row_;            // vocabulary tables
-  std::optional<std::vector<std::int64_t>> rows_;  // rows of `by_row_`; none: unchanged
+  std::vector<std::string> missing_;               // from the checkpoint, and not to begin anew
+  std::map<std::string, Shape> whole_;             // taken as they are
+  std::map<std::string, Shape> merged_;            // taken with the adapters that were beside them
+  double adapter_factor_ = 1;                      // of these
+  std::map<std::string, Shape> by_row_;            // tables of the vocabulary
+  std::optional<std::vector<std::int64_t>> rows_;  // of which tables; none: as they are
   std::int64_t saved_rows_ = 0;
 };
 
@@ -120,7 +120,7 @@ WeightsTaken::WeightsTaken(const InitFromContext& run,
     const Shape& shape = parameter->global_shape;
     const bool is_table = begins_with(name, "embedding") || begins_with(name, "source_embedding") ||
                           begins_with(name, "output");
-    // Parameters that only the first steps use are absent once a run has completed those steps.
+    // What only the first steps read, a run that has made them has no more.
     const bool is_gone = parameter->active_steps && !checkpoint.has(name);
     const bool is_new = parameter->adapter && !checkpoint.has(name);
     if (is_anew(name) || is_gone || is_new)
@@ -147,20 +147,24 @@ WeightsTaken::WeightsTaken(const InitFromContext& run,
         whole_.emplace(name, values.shape());
   if (!merged_.empty() && checkpoint.info().configuration.empty())
     throw ConfigurationError(
-        "{}: {} has adapters but no config with their scale; cannot merge them", key, place());
+        "{}: {} has adapters and no configuration that says their factor, without which they "
+        "cannot be merged",
+        key,
+        place());
   if (!missing_.empty())
     throw ConfigurationError(
-        "{}: {} has no {}; add them, or a prefix of their names, to "
-        "training.init_from.reinitialize, or set the keys of the model as in the checkpoint",
+        "{}: this model has {}, which {} has not; begin it anew by naming it, or what its name "
+        "begins with, in training.init_from.reinitialize, or set the keys of the model as they "
+        "were there",
         key,
-        place(),
-        join_first(missing_));
+        join_first(missing_),
+        place());
   match_labels();
   if (!by_row_.empty()) match_vocabulary(tokenizer_of(checkpoint, run.settings.data));
   judge_shapes();
 }
 
-// Whether the checkpoint has an adapter of the weight's layer and the model has none.
+// Whether its layer has an adapter there and none here.
 bool WeightsTaken::is_merged(const std::string& weight) const {
   const auto layer = adapted_layer(checkpoint_, weight);
   return layer && !model_.parameters().find(*layer + adapter_down);
@@ -183,7 +187,9 @@ void WeightsTaken::judge_beginnings(const Parameters& parameters) const {
       if (std::ranges::find(known, first) == known.end()) known.push_back(first);
     }
     throw ConfigurationError(
-        "training.init_from.reinitialize: no parameter name starts with \"{}\" (choices: {})",
+        "training.init_from.reinitialize: no parameter of this model begins with \"{}\"; they "
+        "begin with "
+        "{}",
         beginning,
         fmt::join(known, ", "));
   }
@@ -194,7 +200,7 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
   const auto key_of = [](const std::string& sentence) {
     return sentence.substr(0, sentence.find(':'));
   };
-  // The bias table's shape depends on the number of buckets, not on the max distance.
+  // The table of biases has its buckets' shape, however far the farthest reaches.
   const auto positions = change.saved.find("model.position_embedding_type");
   const bool is_biased = positions != change.saved.end() && positions->second == "relative_bias";
   std::erase_if(refused, [&](const std::string& sentence) {
@@ -202,7 +208,7 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
     if (is_biased && changed == "model.relative_attention_max_distance") return false;
     return std::ranges::find(seen_at_tensors, changed) != seen_at_tensors.end();
   });
-  // For adapters in both models: here others are initialized or merged with that factor.
+  // Of adapters that are in both: others begin here, or are merged with the factor there.
   const auto is_here = [&](const CheckpointTensor& tensor) {
     return is_of_adapter(tensor.name) && model_.parameters().find(tensor.name);
   };
@@ -218,19 +224,18 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
     };
     if (std::ranges::none_of(all, meant))
       run_.log.warning(
-          "training.init_from.allow_config_changes: \"{}\" matches no changed key "
-          "that affects the weights of {}",
+          "training.init_from.allow_config_changes: no key of \"{}\" changes what "
+          "the weights of {} mean",
           beginning,
           place());
     for (const std::string& sentence : refused)
-      if (meant(sentence))
-        run_.log.info("Changed intentionally (allow_config_changes): {}", sentence);
+      if (meant(sentence)) run_.log.info("changed on purpose: {}", sentence);
     std::erase_if(refused, meant);
   }
   if (!refused.empty())
     throw ConfigurationError(
-        "{}: the model of {} differs: {}; set these keys as in the checkpoint, or add intentional "
-        "changes to training.init_from.allow_config_changes",
+        "{}: {} was made with another model: {}; set what it has, or name what is changed on "
+        "purpose in training.init_from.allow_config_changes",
         key,
         place(),
         fmt::join(refused, "; "));
@@ -239,70 +244,69 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
 void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
   saved_rows_ = checkpoint_.shape_of(by_row_.begin()->first)[0];
   if (saved.vocabulary() > saved_rows_)
-    throw DataError("{}: {}: expected at least {} rows (ids of its tokenizer), found {}",
+    throw DataError("{}: {} has {} rows; wanted at least the {} ids of its tokenizer",
                     place(),
                     by_row_.begin()->first,
-                    saved.vocabulary(),
-                    saved_rows_);
+                    saved_rows_,
+                    saved.vocabulary());
   const std::int64_t rows = model_.body().vocabulary();
   if (saved == run_.tokenizer && saved_rows_ == rows) return;
   constexpr const char* otherwise =
-      "reinitialize the embedding and the output layer (training.init_from.reinitialize)";
+      "begin the embedding and the output anew (training.init_from.reinitialize)";
   if (saved.kind() != run_.tokenizer.kind())
     throw ConfigurationError(
-        "{}: data.tokenizer.type: expected {} as in {}, found {}; set it as "
-        "in the checkpoint, or {}",
+        "{}: data.tokenizer.type of {} is {}, that of this run {}; set it as it was there, or {}",
         key,
-        name_of(saved.kind()),
         place(),
+        name_of(saved.kind()),
         name_of(run_.tokenizer.kind()),
         otherwise);
   if (options_.vocabulary == StartVocabulary::same)
     throw ConfigurationError(
-        "{}: vocabularies differ: {} has {} ids in {} rows, this run {} in "
-        "{}{}; set training.init_from.resize_vocab to true to copy the rows "
-        "of common ids{}, or {}",
+        "{}: the vocabulary of {} has {} ids in {} rows, that of this run {} in {}{}; set "
+        "training.init_from.resize_vocab to true to take the rows of those that both have{}, or {}",
         key,
         place(),
         saved.vocabulary(),
         saved_rows_,
         run_.tokenizer.vocabulary(),
         rows,
-        saved == run_.tokenizer ? "" : " with other tokens",
+        saved == run_.tokenizer ? "" : ", not all the same",
         run_.settings.data.tokenizer_model.empty()
             ? ""
-            : ", or omit data.tokenizer.model to use the tokenizer of the checkpoint",
+            : ", or leave out data.tokenizer.model to use the tokenizer of the checkpoint",
         otherwise);
   rows_ = matching_rows({saved, saved_rows_}, {run_.tokenizer, rows});
 }
 
-// Rows of an output head with labels correspond to those labels, in any order.
+// A readout's rows are its labels', whatever their order there.
 void WeightsTaken::match_labels() {
   const LabelSet saved = labels_of(checkpoint_.scalars(), place());
   const bool takes_rows = whole_.contains("output/weight") || by_row_.contains("output/weight");
   if (saved.size() == 0 || run_.labels.size() == 0 || saved == run_.labels || !takes_rows) return;
   constexpr const char* otherwise =
-      "reinitialize the output layer: set training.init_from.reinitialize to [output] or "
-      "[output/weight, output/bias]";
+      "begin the readout anew: training.init_from.reinitialize: [output], or name of it "
+      "[output/weight, "
+      "output/bias]";
   for (const std::string& name : run_.labels.names()) label_rows_.push_back(saved.id_of(name));
   const auto absent = std::ranges::find(label_rows_, -1);
   if (saved.size() != run_.labels.size() || absent != label_rows_.end()) {
     const auto& names = run_.labels.names();
     const auto place_of = static_cast<std::size_t>(absent - label_rows_.begin());
     throw ConfigurationError(
-        "{}: labels differ: {} has {}, this run {}{}; {}",
+        "{}: the labels of {} are {}, those of this run {}{}; {}",
         key,
         place(),
         join_first(saved.names()),
         join_first(names),
-        absent == label_rows_.end() ? "" : fmt::format(" (missing \"{}\")", names[place_of]),
+        absent == label_rows_.end() ? "" : fmt::format(" (it lacks \"{}\")", names[place_of]),
         otherwise);
   }
   for (const char* const name : {"output/start", "output/transitions", "output/end"})
     if (whole_.contains(name))
       throw ConfigurationError(
-          "{}: the labels of {} are in another order than those of this run, "
-          "and {} is indexed by label pairs; {}",
+          "{}: the labels of {} are in another order than those of this run, and {} is of pairs of "
+          "them; {}",
           key,
           place(),
           name,
@@ -312,31 +316,30 @@ void WeightsTaken::match_labels() {
       if (auto found = tables->extract(name)) by_label_.insert(std::move(found));
 }
 
-// Where the model keys agree, shapes differ because of keys of other sections.
+// Where the keys of the models agree, it is for keys of other sections that tensors do not.
 void WeightsTaken::judge_shapes() const {
   const auto judge = [&](const std::string& name, const Shape& wanted) {
     const Shape& found = checkpoint_.shape_of(name);
     if (found != wanted)
       throw ConfigurationError(
-          "{}: {}: expected shape {}, found {} in {}; set the keys of the model as in the "
-          "checkpoint, or add the parameter to training.init_from.reinitialize",
+          "{}: {} is {} in {} and {} in this model; set the keys of the model as they were there, "
+          "or begin it anew by naming it in training.init_from.reinitialize",
           key,
           name,
-          wanted.to_string(),
           found.to_string(),
-          place());
+          place(),
+          wanted.to_string());
   };
   for (const auto* const tables : {&whole_, &merged_, &by_label_})
     for (const auto& [name, shape] : *tables) judge(name, shape);
   for (const auto& [name, shape] : by_row_) judge(name, rows_ ? shape.with(0, saved_rows_) : shape);
 }
 
-// Returns a weight of the checkpoint after conversion, for weights that are not loaded unchanged.
+// A weight there as it is to be, where it is not taken as it lies.
 Tensor WeightsTaken::read_table(const std::string& name) const {
   const DType saved = checkpoint_.dtype_of(name);
   if (saved != DType::f32 && saved != DType::f64)
-    throw DataError(
-        "{}: {}: expected float32 or float64, found {}", place(), name, config_name_of(saved));
+    throw DataError("{}: {} is {}; wanted: float32 or float64", place(), name, name_of(saved));
   return merged_.contains(name) ? read_merged(checkpoint_, name, adapter_factor_)
                                 : read_whole(checkpoint_, name);
 }
@@ -359,8 +362,9 @@ void WeightsTaken::fill(const Parameters& parameters) const {
 
 std::string WeightsTaken::describe() const {
   std::string text = fmt::format(
-      "Initialized weights from {}, step {}; not loaded: optimizer, "
-      "recurrent state, data position and step count",
+      "the weights are those of {}, step {}; left out: its optimizer, memory, place in the text "
+      "and "
+      "count of steps",
       place(),
       checkpoint_.info().step);
   std::set<std::string> found;
@@ -375,15 +379,17 @@ std::string WeightsTaken::describe() const {
   for (const CheckpointTensor& tensor : weights_of(checkpoint_))
     if (!found.contains(tensor.name)) left_out.push_back(tensor.name);
   if (!left_out.empty()) text += fmt::format(", and {}", join_first(left_out));
-  if (!adapted.empty()) text += fmt::format("; adapters merged into {}", join_first(adapted));
-  if (!anew_.empty()) text += fmt::format("; reinitialized: {}", join_first(anew_));
+  if (!adapted.empty())
+    text += fmt::format("; adapters are merged into the weights of {}", join_first(adapted));
+  if (!anew_.empty()) text += fmt::format("; begun anew: {}", join_first(anew_));
   if (rows_) {
     const auto fresh = std::ranges::count(*rows_, -1);
     const auto taken = std::ssize(*rows_) - fresh;
     text += fmt::format(
-        "; vocabulary rows: {} of {} copied, {} new, {} of {} in the checkpoint not used",
-        taken,
+        "; of {} rows of the vocabulary {} are taken and {} new, {} of the {} there "
+        "are left out",
         rows_->size(),
+        taken,
         fresh,
         saved_rows_ - taken,
         saved_rows_);
@@ -402,10 +408,10 @@ std::string WeightsTaken::told_of_untrained() const {
     for (const auto& [name, shape] : by_row_)
       if (is_frozen(name)) untrained.push_back("new rows of " + name);
   if (untrained.empty()) return "";
-  return fmt::format("Reinitialized parameters are not trained, because {}: {}",
+  return fmt::format("what begins anew stays as it was drawn where {}: {}",
                      model_.parameters().tuning().adapters.rank
-                         ? "training.lora.modules_to_save does not contain them"
-                         : "training.frozen_parameters contains them",
+                         ? "training.lora.modules_to_save does not name it"
+                         : "training.frozen_parameters names it",
                      join_first(untrained));
 }
 
@@ -413,7 +419,8 @@ std::string WeightsTaken::told_of_untrained() const {
 
 void require_start(const ConfigPath& path, const Communicator& world) {
   if (!is_there(path, world))
-    throw DataError("{}: no such run or checkpoint{}", path.describe(), path.not_found_hint());
+    throw DataError(
+        "{}: there is no such run or checkpoint{}", path.describe(), path.not_found_hint());
 }
 
 Scalars init_from(const InitFromContext& run, Model& model) {
@@ -425,11 +432,12 @@ Scalars init_from(const InitFromContext& run, Model& model) {
   const DataOptions& data = run.settings.data;
   if (data.starts_with_saved && data.saved_tokenizer == run.tokenizer &&
       run.tokenizer.kind() != TokenizerKind::bytes)
-    run.log.info("Using the tokenizer of {}{}",
-                 checkpoint.path().string(),
-                 data.tokenizer_model.empty() ? ""
-                                              : fmt::format("; data.tokenizer.model {} not found",
-                                                            data.tokenizer_model.text()));
+    run.log.info(
+        "the tokenizer is that of {}{}",
+        checkpoint.path().string(),
+        data.tokenizer_model.empty()
+            ? ""
+            : fmt::format("; data.tokenizer.model, {}, is not there", data.tokenizer_model.text()));
   if (const std::string told = taken.told_of_untrained(); !told.empty())
     run.log.warning("{}", told);
   const Scalars& saved = checkpoint.scalars();

@@ -1,4 +1,4 @@
-// Profiles some steps of a run: a trace of all ranks, and a table.
+// Where the time of some steps of a run goes: a trace of all ranks, and a table.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace longspan {
 
-// Range of steps as numbered in the log, from 1, both ends included.
+// Steps as they are counted in the log, from 1 on, both included.
 struct ProfiledSteps {
   std::int64_t first = 0;
   std::int64_t last = 0;
@@ -22,15 +22,15 @@ struct ProfiledSteps {
   std::string text() const { return fmt::format("{}:{}", first, last); }
 };
 
-// Parses "5:10". Returns nothing for other text.
+// Of "5:10"; none where it says something else.
 std::optional<ProfiledSteps> profiled_steps(std::string_view text);
 
-// Returns why a run of `steps_of_run` steps cannot profile them, or an empty string if it can.
+// Why a run of so many steps cannot have them profiled, as a sentence; empty where it can.
 std::string problem_of(const ProfiledSteps& steps, std::int64_t steps_of_run);
 
 class Profiler {
  public:
-  // `mesh`, `directory` and `log` must outlive the profiler. Without steps it does nothing.
+  // `mesh`, `directory` and `log` outlive it. Without steps it does nothing.
   Profiler(const std::optional<ProfiledSteps>& steps,
            const ProcessMesh& mesh,
            const RunDirectory& directory,
@@ -38,20 +38,21 @@ class Profiler {
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
-  // Timelines for the threads that read batches and save; nullptr without steps.
+  // For the threads that read batches and that save; nullptr without steps.
   Timeline* reader() { return steps_ ? &reader_ : nullptr; }
   Timeline* saver() { return steps_ ? &saver_ : nullptr; }
 
-  // Warns if a run that resumes after `done` steps misses some of the steps to profile.
+  // Says so where a run that goes on behind `done` steps misses some of those that are wanted.
   void warn_missed_steps(std::int64_t done) const;
-  // Call before and after each step. Collective before the first profiled step, to compare clocks.
+  // Before and after each step. Collective before the first one that is profiled: clocks are
+  // compared.
   void begin_step(std::int64_t step);
   void end_step();
-  // Whether any step was recorded, and whether all requested steps were.
+  // Whether something is recorded, and all that is wanted was.
   bool has_recorded() const { return recorded_.first > 0; }
   bool is_complete() const { return has_recorded() && recorded_.last == steps_->last; }
-  // Ends the recording, writes the trace and the table to the run's directory and logs the table.
-  // Logs an error if the files cannot be written. Collective.
+  // Collective: ends the recording, writes the trace and the table beside the run, and tells the
+  // table in the log. What keeps files from being written is told there too.
   void write();
 
  private:
@@ -68,7 +69,7 @@ class Profiler {
   Timeline saver_;
   std::optional<TimelineScope> here_;
   std::optional<Span> step_;
-  ProfiledSteps recorded_;  // first is 0 while nothing is recorded
+  ProfiledSteps recorded_;  // first is 0 while nothing is
   RankClock clock_;
   ClockLine line_;
   std::int64_t zero_ = 0;  // on the first rank's clock

@@ -1,5 +1,5 @@
-// Rolls a diverged run back to its last save and skips the data on which it diverged, up to
-// training.max_rollbacks times.
+// A run that diverges goes back to what it saved last and passes over the data on which it did, as
+// often as training.max_rollbacks allows.
 #pragma once
 
 #include "framework/core/error.h"
@@ -7,16 +7,15 @@
 
 namespace longspan {
 
-// Returns whether the run has saved a step since it started.
+// Whether the run has saved a step since it began.
 bool has_saved(const TrainingContext& run, const RunHistory& history);
 
-// Returns the batch of the next step, after skipping the data listed before that step. Collective.
+// Collective. The batch of the next step, behind the data that is to be passed over before it.
 Batch next_batch(TrainingContext& run, const RunHistory& history);
 
-// Handles a divergence: ends the save in progress and records in the run's directory the data to
-// skip on restart. The range runs from after the last step that was not skipped (`last_update`) to
-// the step of the error. If the run may not roll back, throws the error with the available starting
-// points. Collective.
+// Collective, after the error. Ends what is under way, and writes into the run's directory what is
+// to be passed over when it begins again: from the last step that was not skipped (`last_update`)
+// to that of the error. Where it may not go back, throws the error with what can be gone on from.
 void roll_back(TrainingContext& run,
                RunHistory& history,
                const DivergedError& error,

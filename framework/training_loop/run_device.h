@@ -1,4 +1,4 @@
-// Selects the device that a rank computes on.
+// What a rank of a run computes on.
 #pragma once
 
 #include "framework/config/run_options.h"
@@ -8,9 +8,9 @@
 
 namespace longspan {
 
-// Returns the device that run.device selects. `local_rank` numbers the ranks of this machine, which
-// are assigned its GPUs round-robin. Collective: `auto` uses GPUs only if every rank has one.
-// Throws ConfigurationError if a GPU is required and missing.
+// As run.device says; `local_rank` counts the ranks of this machine, which take its GPUs in turn.
+// Collective: `auto` takes GPUs only where every rank has one. Throws ConfigurationError where a
+// GPU is demanded and there is none.
 Device run_device(const RunOptions& run,
                   const PrecisionOptions& precision,
                   const Communicator& world,

@@ -1,4 +1,4 @@
-// State of a run as seen by other processes.
+// What can be seen of a run from outside.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,27 @@
 
 namespace longspan {
 
-// File of a run's directory that its process locks.
+// The file of a run's directory that its process holds a lock on.
 inline constexpr const char* lock_name = ".lock";
 
-// Contents of the lock file: the last process that trained there.
+// What the lock file says of the last process that trained there.
 struct RunMark {
   MeshShape layout = {};
-  bool has_ended = false;  // ended by itself with any outcome; false if it was killed
-  std::string host = {};   // of rank 0; empty in the file of an older version
+  bool has_ended = false;  // by itself, whatever came of it: false of one that was killed
+  std::string host = {};   // of rank 0; empty in the mark of an older version
 };
-// Pads to a fixed length, so that any mark replaces another in place.
+// Padded: any mark replaces another in place.
 std::string to_text(const RunMark& mark);
-// Returns nothing if the file has no mark, as for a run of an older version.
+// Nothing where the file has none, as of a run of an older version.
 std::optional<RunMark> run_mark(const std::filesystem::path& run) noexcept;
 
-// Returns whether a process is training in that directory now, as far as the file system supports
-// locks.
+// Whether a process trains into that directory now, as far as the file system tells of locks.
 bool is_running(const std::filesystem::path& run) noexcept;
-// Returns whether `is_running` is reliable. It is not on a file system without locks, as some
-// network file systems are. It is not for a run on another host either, whose locks may not be
-// visible here.
+// Whether `is_running` can tell: false where the file system has no locks, as some network file
+// systems, and for a run on another host, whose locks may not reach this one.
 bool shows_locks(const std::filesystem::path& run, const RunMark& mark) noexcept;
 
-// Returns the last step of the run's metrics file; 0 if it is missing or invalid.
+// The last step of its file of metrics; 0 where there is none, or it is no such file.
 std::int64_t last_logged_step(const std::filesystem::path& run) noexcept;
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Reports the metrics of a step.
+// What a run tells of a step.
 #pragma once
 
 #include <optional>
@@ -7,17 +7,16 @@
 
 namespace longspan {
 
-// Shows the progress on the console, and in the log if the step `is_logged`.
+// On the console; where the step `is_logged` in the log too.
 void show_progress(TrainingContext& run, const StepResult& result, bool is_logged);
 
-// Calls the step hook of the program that started the run, if it has set one.
+// To the program that has started the run, where it wants to know.
 void call_step_hook(const TrainingContext& run,
                     const RunHistory& history,
                     const StepResult& result,
                     const std::optional<Measurement>& validation);
 
-// Writes metrics.jsonl and the other outputs of `metrics`; rates and times since the last record.
-// Collective.
+// Collective. To metrics.jsonl and all that metrics ask for; rates and times since the last record.
 void record_step(TrainingContext& run,
                  const RunHistory& history,
                  const StepResult& result,

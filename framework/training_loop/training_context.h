@@ -1,4 +1,4 @@
-// Components of a training run.
+// What a training run is made of.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +27,14 @@
 
 namespace longspan {
 
-// State that survives a rollback (rollback.h) and is passed to the run that resumes from the last
-// save.
+// What stays when a run goes back (rollback.h) and another one goes on from what it saved.
 struct RestartState {
-  ConfigPath resume_request = {};              // checkpoint.resume_from as set by the user
-  std::optional<RunDirectory> directory = {};  // its lock is held throughout
-  std::string diverged = {};                   // why the run rolled back; empty if it did not
+  ConfigPath resume_request = {};              // the user's own checkpoint.resume_from
+  std::optional<RunDirectory> directory = {};  // its lock is held all the time
+  std::string diverged = {};                   // why it went back; empty where it has not
 };
 
-// Inputs of a run. All of them must outlive it.
+// What a run is given: all of it outlives the run.
 struct RunInputs {
   Session& session;
   const RunConfig& settings;
@@ -45,10 +44,10 @@ struct RunInputs {
   RestartState& life;
 };
 
-// The run's components, in order of dependency.
+// And what it makes of it: the parts, in the order in which they need one another.
 struct TrainingContext : RunInputs {
-  // Sets the threads and the time limit of the run. Rejects a run that does not fit in memory
-  // before allocating any of it. Collective. Throws the same error on every rank.
+  // Collective, and throws the same on every rank. Sets the threads and the time limit of the run,
+  // and refuses what the memory cannot hold before anything of it is allocated.
   explicit TrainingContext(const RunInputs& inputs);
   TrainingContext(const TrainingContext&) = delete;
   TrainingContext& operator=(const TrainingContext&) = delete;
@@ -61,9 +60,9 @@ struct TrainingContext : RunInputs {
   RunLayout layout() const;
   ResumeContext resuming() const;
 
-  std::int64_t program_bytes = process_memory().now;  // before the run allocates anything
+  std::int64_t program_bytes = process_memory().now;  // before any of it was made
   ProcessMesh mesh;
-  std::int64_t threads;  // of the rank with the most threads: nodes may differ
+  std::int64_t threads;  // of the rank that has most: nodes may differ
   SpinControl spinning;
   Device device;
   GpuCollectives collectives;

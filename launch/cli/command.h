@@ -14,23 +14,24 @@ class App;
 
 namespace longspan {
 
-// Runs a subcommand after the command line is parsed. Returns ok or stopped, and throws errors.
+// What a subcommand does once the command line is read. It returns ok or stopped; what goes wrong
+// is thrown.
 using Action = std::function<ExitCode(Session&)>;
 
-// Runs a command that describes the program itself. It needs no session, and returns the text to
-// print.
+// The same of a command that tells of the program itself: it needs no session, and returns what is
+// printed.
 using TextAction = std::function<std::string(const CLI::App& program)>;
 
 struct Command {
   std::string name;
   std::string description;
-  std::string examples;  // for --help, one per line
-  // Binds the command line to variables that the action owns. Exactly one of the two is set.
+  std::string examples;  // for --help, a line each
+  // Binds the command line to variables that live in the action. One of the two is there.
   std::function<Action(CLI::App&)> bind;
   std::function<TextAction(CLI::App&)> bind_text = {};
 };
 
-Command launch_command();  // its action is empty: launch/cli/launch.h
+Command run_command();  // its action is empty: launch/cli/run.h
 Command train_command();
 Command evaluate_command();
 Command generate_command();
@@ -39,9 +40,9 @@ Command plan_command();
 Command inspect_command();
 Command verify_command();
 Command report_command();
-Command attention_maps_command();
+Command attention_command();
 Command tokenizer_command();
-Command tokenize_data_command();
+Command prepare_command();
 Command import_command();
 Command export_command();
 Command list_command();
@@ -57,21 +58,21 @@ inline constexpr const char* exit_codes =
     "4 training diverged; 5 a rank failed or hung; 75 stopped on request with a checkpoint "
     "saved; 1 anything else.";
 
-// CONFIG and --set, shared by all subcommands that have them. Must outlive the action.
+// CONFIG and --set, alike for every subcommand that takes them. Keep it alive with the action.
 struct ConfigurationArguments {
   std::string file;
   std::vector<std::string> settings;
 };
 void add_configuration(CLI::App& app, ConfigurationArguments& arguments, bool is_required = true);
 
-// Prints the full text to standard output, on the lowest rank only. Throws Failure if it cannot be
+// All of the text to standard output, on the lowest rank only. Throws Failure when it cannot be
 // written.
 void print(const Session& session, const std::string& text);
 
-// Prints warnings to standard error, one per line, on the lowest rank only.
+// What is no mistake but should be known: a line each to standard error, on the lowest rank only.
 void warn(const Session& session, const std::vector<std::string>& sentences);
 
-// Prints the progress of long work to standard error, on the lowest rank only.
+// The same of how far long work is.
 void inform(const Session& session, const std::string& sentence);
 
 }  // namespace longspan

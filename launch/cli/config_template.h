@@ -1,12 +1,13 @@
-// Starter configuration of a family.
+// A first configuration of a family, to begin from.
 #pragma once
 
 #include <string>
 
 namespace longspan {
 
-// Returns YAML with a comment for each key, from the option tables. It describes a small model that
-// trains once the data keys are set, which are commented out. Throws Failure for an unknown family.
+// YAML with a comment for each key, from the option tables: a small model that trains as it stands
+// once the data are set, which stand there commented out. Throws Failure for a name that is no
+// family's.
 std::string config_template(const std::string& family);
 
 }  // namespace longspan

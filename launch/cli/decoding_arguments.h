@@ -1,4 +1,4 @@
-// Decoding options shared by all subcommands that decode.
+// How results are searched for, alike for every subcommand that makes them.
 #pragma once
 
 #include <string_view>
@@ -16,10 +16,10 @@ struct DecodingArguments {
   TranslateOptions options;
   bool sample = false;
 };
-// Adds --beam, --n-best, --length-penalty and related options. `arguments` must outlive the action.
+// --beam, --n-best, --length-penalty and what belongs to them. Keep it alive with the action.
 void add_decoding(CLI::App& app, DecodingArguments& arguments);
-// Throws ConfigurationError if decoding options are set for a task that does not search. `command`:
-// "evaluate".
+// Throws ConfigurationError where they say how to search and the run's task searches for nothing.
+// `command`: "evaluate".
 void check_unused_options(const DecodingArguments& arguments,
                           const RunConfig& settings,
                           std::string_view command);

@@ -1,4 +1,4 @@
-// `longspan evaluate` for programs that embed its options in their own command line.
+// What `longspan evaluate` measures, for who has its options in a command line of their own.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,10 @@ class App;
 
 namespace longspan {
 
-// evaluate_run with the parsed options.
+// evaluate_run with what the options say.
 using Evaluation = std::function<Evaluated(Session&, const ProgressCallback& heard)>;
 
-// Binds all options of the command except --json.
+// Binds the options of the command but --json.
 Evaluation bind_evaluation(CLI::App& app);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// `longspan generate` for image models.
+// `longspan generate` for models of pixels.
 #pragma once
 
 #include <string>
@@ -11,17 +11,18 @@ namespace longspan {
 
 struct ImageArguments {
   std::string sheet;                // a PNG file
-  std::vector<std::string> labels;  // class names, assigned to the images round-robin
-  std::string complete;             // an image file
+  std::vector<std::string> labels;  // names of classes, which the images have in turn
+  std::string complete;             // a file of images
 };
-// Adds --image-sheet, --class and --inpaint. `arguments` must outlive the action.
+// --images, --class and --complete. Keep it alive with the action.
 void add_images(CLI::App& app, ImageArguments& arguments);
 
-// Checks the image options against the task. Throws ConfigurationError.
+// What the options need, where the configuration's task makes images or makes none. Throws
+// ConfigurationError.
 void check_images(const ImageArguments& arguments, const RunConfig& settings);
 
-// Generates or completes as many images as `options` requests, and writes them as a sheet.
-// Collective. Throws DataError, ConfigurationError, and Failure if the sheet cannot be written.
+// Collective. Draws as many images as `options` says, or completes as many, and writes them on a
+// sheet. Throws DataError, ConfigurationError, and Failure where it cannot be written.
 ExitCode generate_images(const ImageArguments& arguments,
                          const GenerationOptions& options,
                          const LoadedRun& run,

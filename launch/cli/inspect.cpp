@@ -29,20 +29,20 @@ std::string value_text(const Scalars::Value& value) {
   return std::visit([](const auto& held) { return fmt::format("{}", held); }, value);
 }
 
-// Returns when it was saved, or the time of its manifest for an older checkpoint without a date.
+// When it was saved; of an older checkpoint, which does not say, the time of its manifest.
 std::string date_text(const Checkpoint& checkpoint) {
   if (const std::int64_t seconds = checkpoint.info().saved_at; seconds > 0)
     return fmt::format("  saved at {:%Y-%m-%d %H:%M:%S} UTC\n", fmt::gmtime(seconds));
   struct stat status {};
   if (::stat((checkpoint.path() / "manifest.json").c_str(), &status) != 0) return "";
-  return fmt::format("  manifest modified at {:%Y-%m-%d %H:%M:%S} UTC\n",
+  return fmt::format("  its manifest is of {:%Y-%m-%d %H:%M:%S} UTC\n",
                      fmt::gmtime(status.st_mtime));
 }
 
 std::string losses_text(const Checkpoint& checkpoint) {
   const SavedLosses losses = SavedLosses::of(checkpoint.scalars());
   std::string text;
-  if (losses.loss) text += fmt::format("  loss {:.4f} nats per token\n", *losses.loss);
+  if (losses.loss) text += fmt::format("  loss {:.4f} nats a token\n", *losses.loss);
   if (const auto& validation = losses.validation)
     text += fmt::format("  validation loss {:.4f}{}{}\n",
                         validation->loss,
@@ -60,7 +60,7 @@ std::string losses_text(const Checkpoint& checkpoint) {
 std::string summary(const Checkpoint& checkpoint) {
   const CheckpointInfo& info = checkpoint.info();
   std::string text = fmt::format(
-      "{}\n  run {}, step {}\n{}{}  saved with data {} x context {} x tensor {}\n  {} in {} "
+      "{}\n  run {}, step {}\n{}{}  saved on data {} x context {} x tensor {}\n  {} in {} "
       "tensors\n",
       checkpoint.path().string(),
       truncated(info.run_id),
@@ -126,23 +126,20 @@ ExitCode run_inspect(const InspectArguments& arguments, Session& session) {
 
 Command inspect_command() {
   return {"inspect",
-          "Show the contents of a checkpoint",
+          "Show what a checkpoint holds",
           "  longspan inspect runs/quickstart\n"
           "  longspan inspect runs/quickstart/checkpoints/step-000000900 --tensors\n"
-          "  longspan inspect runs/quickstart --config > again.yaml\n",
+          "  longspan inspect runs/quickstart --configuration > again.yaml\n",
           [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<InspectArguments>();
             app.add_option("PATH",
                            arguments->path,
-                           "checkpoint, or run directory for its newest checkpoint")
+                           "a checkpoint, or a run: its newest checkpoint is shown")
                 ->required();
-            app.add_flag("--tensors",
-                         arguments->tensors,
-                         "list of all tensors with dtype, shape and size, after the summary");
-            app.add_flag("--config",
+            app.add_flag("--tensors", arguments->tensors, "list every tensor");
+            app.add_flag("--configuration",
                          arguments->configuration,
-                         "configuration of the run that wrote the checkpoint, instead of the "
-                         "summary");
+                         "print only the configuration of the run that wrote it");
             return [arguments](Session& session) { return run_inspect(*arguments, session); };
           }};
 }

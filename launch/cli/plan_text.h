@@ -1,4 +1,4 @@
-// Formats plans for users.
+// A plan as a user reads it.
 #pragma once
 
 #include <optional>
@@ -7,21 +7,22 @@
 
 namespace longspan {
 
-// Returns, for example, "1 rank", "2 ranks".
+// "1 rank", "2 ranks".
 std::string pluralize(std::int64_t count, std::string_view name);
-// Formats with three digits and an SI prefix: "1.5 T".
+// Three digits and a prefix: "1.5 T".
 std::string format_si(double count);
 
-// Returns the prediction errors on a measured machine, as a clause.
+// How far the predictions of a measured machine were off, as a clause.
 std::string trial_text(const MachineProfile& machine);
 
-// Describes the cost of a step, in lines. `model_flops`: of the global batch, if known.
+// What a step takes, in lines. `model_flops`: of the global batch, as the mathematics needs them,
+// where that is known.
 std::string describe(const StepPlan& plan,
                      std::optional<double> model_flops,
                      const MachineProfile& machine);
-// Formats the first layouts, one per line.
+// The first layouts, a line each.
 std::string table(const std::vector<StepPlan>& plans, const MachineProfile& machine);
-// Returns, in lines, the keys that would make a plan fit, or that none does.
+// The keys with which a plan that does not fit would, or that none does; in lines.
 std::string savings_text(const Reconfigure& reconfigure,
                          const StepPlan& plan,
                          const MachineProfile& machine,

@@ -1,4 +1,4 @@
-// Progress messages while long files are read.
+// Who waits while long files are read is told that there is something to wait for.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace longspan {
 
-// Prints a line that starts with `name` to standard error every five seconds on the first rank.
-// Silent on other ranks.
+// On the first rank: a line to standard error every five seconds, beginning with `name`. Silent on
+// the others.
 ReadProgress reading_progress(const std::string& name, const Session& session);
 
 }  // namespace longspan

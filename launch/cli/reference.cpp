@@ -37,7 +37,7 @@ std::vector<OptionDescription> about(const std::vector<OptionDescription>& refer
     return chosen([&](const auto& option) { return option.key.starts_with(word); });
   std::string name = word;
   std::ranges::replace(name, '-', '_');
-  std::set<std::string_view> named;  // by a synonym
+  std::set<std::string_view> named;  // by a name of the field
   for (const FieldName& entry : field_names())
     if (begins_word(entry.names, name)) named.insert(entry.key);
   return chosen([&](const auto& option) {
@@ -53,8 +53,7 @@ std::vector<OptionDescription> configuration_reference() {
   declare_all(shared, nullptr);
   std::vector<OptionDescription> all = shared.table.reference();
 
-  // A key that several families describe equally is listed once, with its families unless all have
-  // it.
+  // A key that several families describe alike stands once; each says whose it is unless all do.
   struct FamilyKey {
     OptionDescription option;
     std::vector<std::string> families;
@@ -90,7 +89,7 @@ std::vector<OptionDescription> reference_of(const Configuration& configuration) 
   std::vector<OptionDescription> reference = configuration.table.reference();
   const std::vector<OptionValue> values = configuration.table.values();
   for (std::size_t i = 0; i < reference.size(); ++i) {
-    require(reference[i].key == values[i].key, "reference and values differ in order");
+    require(reference[i].key == values[i].key, "the reference has another order than the values");
     if (values[i].place == "default") continue;
     reference[i].set_to = values[i].text;
     reference[i].set_at = values[i].place;
@@ -105,9 +104,9 @@ std::vector<OptionDescription> search(std::vector<OptionDescription> reference,
     if (found.empty()) {
       std::vector<std::string> keys;
       for (const OptionDescription& option : reference) keys.push_back(option.key);
-      throw ConfigurationError("no key matches {}{}{}",
+      throw ConfigurationError("no key{} has {} in its name or meaning{}",
+                               &word == &words.front() ? "" : " of those found before",
                                quote(word),
-                               &word == &words.front() ? "" : " and the words before it",
                                key_hint(lower(word), keys));
     }
     reference = std::move(found);

@@ -27,7 +27,7 @@ struct ReportArguments {
   std::int64_t port = 0;
 };
 
-// Returns each path once, without a trailing "/".
+// Each named once, without a "/" at its end.
 std::vector<fs::path> named_runs(const std::vector<std::string>& names) {
   std::vector<fs::path> paths;
   std::set<fs::path> seen;
@@ -35,7 +35,8 @@ std::vector<fs::path> named_runs(const std::vector<std::string>& names) {
     fs::path path = fs::path(name).lexically_normal();
     if (path.filename().empty() && path.has_parent_path() && path != path.root_path())
       path = path.parent_path();
-    if (!seen.insert(path).second) throw ConfigurationError("RUN: duplicate run {}", path.string());
+    if (!seen.insert(path).second)
+      throw ConfigurationError("RUN: {} is named twice; wanted: each run once", path.string());
     paths.push_back(std::move(path));
   }
   return paths;
@@ -46,19 +47,18 @@ void judge_output(const ReportArguments& arguments) {
   const fs::path path = arguments.output;
   const fs::file_status status = fs::status(path, error);
   if (fs::is_directory(status))
-    throw ConfigurationError("--output: expected a file, found the directory {}", path.string());
-  // The page would replace a device such as /dev/null.
+    throw ConfigurationError("--output: {} is a directory; wanted: a file", path.string());
+  // The page takes its place: of /dev/null nothing would be left.
   if (fs::exists(status) && !fs::is_regular_file(status))
-    throw ConfigurationError("--output: expected a file, found the device or pipe {}",
-                             path.string());
-  // A dangling link would be replaced, too.
+    throw ConfigurationError("--output: {} is a device or a pipe; wanted: a file", path.string());
+  // A link that leads nowhere would be replaced, too.
   if (fs::exists(fs::symlink_status(path, error)) && !arguments.replace)
     throw ConfigurationError(
-        "--output: {} already exists; name a new file, or pass --overwrite to overwrite it",
+        "--output: {} is there already; wanted: a new file, or --replace to write over it",
         path.string());
 }
 
-// Writes atomically.
+// Whole or not at all.
 void write_page(const fs::path& path, const std::string& page) {
   fs::path beside = path;
   beside += ".tmp-" + unique_id();
@@ -80,8 +80,9 @@ const ChartLibrary& library() {
   const ChartLibrary* const found = chart_library();
   if (found == nullptr)
     throw Failure(
-        "this program was built without dygraphs, which reports require; rebuild it with "
-        "dygraph.min.js and its license (Debian package libjs-dygraphs, or -D DYGRAPHS_DIR=...)");
+        "this program was built without dygraphs, which draws the curves of a report; wanted: "
+        "dygraph.min.js with its licence (Debian's package libjs-dygraphs, or -D DYGRAPHS_DIR=...) "
+        "when it is built");
   return *found;
 }
 
@@ -97,7 +98,7 @@ ExitCode draw(const ReportArguments& arguments, Session& session) {
   write_page(arguments.output, page);
   for (const std::string& trouble : troubles) inform(session, on_one_line(trouble));
   print(session,
-        fmt::format("{}: {}, {} run{}\n",
+        fmt::format("{}: {}, of {} run{}\n",
                     arguments.output,
                     format_bytes(static_cast<double>(page.size())),
                     paths.size(),
@@ -107,14 +108,14 @@ ExitCode draw(const ReportArguments& arguments, Session& session) {
 
 ExitCode watch(const ReportArguments& arguments, Session& session) {
   if (const int ranks = session.world().size(); ranks > 1)
-    throw ConfigurationError("--serve: expected 1 rank, found {}", ranks);
+    throw ConfigurationError("--watch: found {} ranks; one process serves the page", ranks);
   RunWatcher runs(named_runs(arguments.runs), library());
   PageServer server(arguments.port,
                     {.version = [&runs] { return runs.version(); },
                      .page = [&runs] { return runs.page(); },
                      .update = [&runs] { return runs.update(); }});
   print(session, server.address() + "\n");
-  inform(session, "serving the page until stopped with Ctrl-C");
+  inform(session, "the page is there until this program is stopped (Ctrl-C)");
   server.run();
   return ExitCode::ok;
 }
@@ -122,7 +123,7 @@ ExitCode watch(const ReportArguments& arguments, Session& session) {
 ExitCode run_report(const ReportArguments& arguments, Session& session) {
   if (arguments.watch) return watch(arguments, session);
   if (arguments.output.empty())
-    throw ConfigurationError("longspan report: requires --output FILE or --serve");
+    throw ConfigurationError("longspan report: --output FILE is required, or --watch");
   return draw(arguments, session);
 }
 
@@ -131,37 +132,35 @@ ExitCode run_report(const ReportArguments& arguments, Session& session) {
 Command report_command() {
   return {
       "report",
-      "Write or serve an HTML report of one or more runs",
+      "Draw runs into one HTML page",
       "  longspan report runs/quickstart --output report.html\n"
       "  longspan report runs/small runs/large --output both.html\n"
-      "  longspan report runs/large --output large.html --overwrite\n"
-      "  longspan report runs/large --serve\n",
+      "  longspan report runs/large --output large.html --replace\n"
+      "  longspan report runs/large --watch\n",
       [](CLI::App& app) -> Action {
         auto arguments = std::make_shared<ReportArguments>();
         app.add_option("RUN",
                        arguments->runs,
-                       "run directories, finished or in training; the curves of several runs share "
-                       "their charts")
+                       "directories of runs, which may be training now; the curves of several "
+                       "are drawn over each other")
             ->required()
             ->check(not_empty_text());
         auto* output =
             app.add_option(
-                   "--output", arguments->output, "HTML file to write, readable without a network")
+                   "--output", arguments->output, "the file to write, a page that needs no network")
                 ->check(not_empty_text());
-        auto* replace = app.add_flag("--overwrite",
-                                     arguments->replace,
-                                     "replacement of an existing file. Only with --output.")
-                            ->needs(output);
+        auto* replace =
+            app.add_flag("--replace", arguments->replace, "write over a file that is there")
+                ->needs(output);
         auto* watch =
-            app.add_flag("--serve",
+            app.add_flag("--watch",
                          arguments->watch,
-                         "web server on this machine instead of a file; the page updates itself "
-                         "until Ctrl-C, and its printed address is secret from other users")
+                         "instead of a file: serve the page to a browser on this machine, at an "
+                         "address that is printed and that no other user knows, and keep it up "
+                         "to date with the runs until it is stopped (Ctrl-C)")
                 ->excludes(output)
                 ->excludes(replace);
-        app.add_option("--port",
-                       arguments->port,
-                       "port of the web server (default: a free port). Only with --serve.")
+        app.add_option("--port", arguments->port, "of that address; without it a free one")
             ->transform(whole_number<std::int64_t>(1, 65535))
             ->needs(watch);
         return [arguments](Session& session) { return run_report(*arguments, session); };

@@ -13,7 +13,7 @@
 namespace longspan {
 namespace {
 
-// Quotes what `resolved` had to quote.
+// What was in quotation marks where `resolved` wrote it needed them.
 std::string text_of(const Scalar& scalar) {
   if (!scalar.quoted) return scalar.text;
   const std::string word = yaml_word(scalar.text);

@@ -1,14 +1,14 @@
-// Temporary folder of a process.
+// A folder for files of one process.
 #pragma once
 
 #include <filesystem>
 
 namespace longspan {
 
-// Created under TMPDIR, or /tmp, and removed on destruction.
+// Under TMPDIR, or /tmp; it is removed with its owner.
 class TemporaryFolder {
  public:
-  // Throws Failure if it cannot be created.
+  // Throws Failure where it cannot be made.
   TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;

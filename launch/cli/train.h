@@ -1,4 +1,4 @@
-// Training, for the command and for programs that embed it.
+// A training, for the command and for programs that train.
 #pragma once
 
 #include "framework/training_loop/training_run.h"
@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-// Parses the configuration and trains (see run_training). Collective.
+// Collective. Understands the configuration and trains: see run_training.
 ExitCode train(Session& session, const ConfigurationText& source, const TrainingHooks& hooks = {});
 
 }  // namespace longspan

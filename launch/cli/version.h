@@ -4,7 +4,8 @@
 
 namespace longspan {
 
-// Returns the program's version, its source revision if known, and its libraries, one per line.
+// The program's version, the revision of its sources where it is known, and the libraries it runs
+// with, a line each.
 std::string version_text();
 
 }  // namespace longspan

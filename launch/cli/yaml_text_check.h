@@ -1,4 +1,4 @@
-// Checks the text of a configuration file before parsing.
+// The text of a configuration file, judged before it is parsed.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-// Returns the first location with invalid UTF-8, a control character or indentation by a tab.
+// The first place where the text is not UTF-8, holds a control character or is indented with a tab.
 std::optional<Diagnostic> check_yaml_text(std::string_view text, const std::string& file);
 
 }  // namespace longspan

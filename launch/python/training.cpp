@@ -22,7 +22,7 @@ namespace {
 
 using Document = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Training handles these signals; afterwards the program's own handlers are restored.
+// A training handles these signals, and when it ends the program is to have its own handlers again.
 class KeptHandlers {
  public:
   KeptHandlers() {
@@ -39,7 +39,7 @@ class KeptHandlers {
   std::array<struct sigaction, signals.size()> kept_ = {};
 };
 
-// `open(epoch, document)` returns an iterator of ID arrays, or None at the end.
+// `open(epoch, document)` returns an iterator of arrays of ids, or None where there are no more.
 DocumentStreamFactory documents_of(const nb::object& open) {
   if (open.is_none()) return {};
   return [open = held(open)](const DocumentCursor& place) -> DocumentStream {
@@ -59,23 +59,23 @@ DocumentStreamFactory documents_of(const nb::object& open) {
   };
 }
 
-// Returns, for example, "ValueError: no more"; for the package's own errors the message. Needs the
-// interpreter.
+// "ValueError: no more"; of the package's own errors the sentence. Needs the interpreter.
 std::string words_of(const nb::python_error& error) noexcept {
   try {
     const nb::object words =
         nb::module_::import_("longspan.errors").attr("sentence_of")(error.value());
     return nb::cast<std::string>(words);
   } catch (...) {
-    return "an exception";  // its message is unavailable
+    return "an exception";  // that cannot be told
   }
 }
 
-// An exception of a callback ends training as a signal does, on all ranks, and is then rethrown.
+// What a callback raises ends the training as a signal does, on all ranks, and comes out of it
+// then.
 struct Callback {
   nb::object on_step;
   std::exception_ptr raised = {};
-  std::string told = {};  // its text: "ValueError: no more"
+  std::string told = {};  // of it: "ValueError: no more"
 
   void tell(const StepMetrics& metrics) noexcept {
     const nb::gil_scoped_acquire interpreter;
@@ -91,18 +91,18 @@ struct Callback {
   }
 };
 
-// Collective. Rethrows on the rank whose callback raised an exception; the others throw an error
-// about it.
+// Collective. A rank whose callback raised something raises it again; the others say so.
 void raise_again(Callback& callback, const Communicator& world) {
   const std::vector<std::string> told = world.all_gather(callback.told);
   if (callback.raised) std::rethrow_exception(std::exchange(callback.raised, nullptr));
   for (std::size_t rank = 0; rank < told.size(); ++rank)
     if (!told[rank].empty())
-      throw Failure(
-          "rank {}: on_step raised {}; training stopped, checkpoint saved", rank, told[rank]);
+      throw Failure("rank {}: on_step raised {}; the training stopped with a checkpoint saved",
+                    rank,
+                    told[rank]);
 }
 
-// Reads a file; text that is not in a file is rank 0's.
+// A file is read; the text of what is none is rank 0's.
 ConfigurationText configuration_text(const std::string& file,
                                      const std::optional<std::string>& text,
                                      const std::vector<std::string>& settings,
@@ -117,8 +117,8 @@ ConfigurationText configuration_text(const std::string& file,
   return source;
 }
 
-// As the program does on failure, writes the message to the log. longspan/session.py reports
-// failures of another rank alone.
+// As the program does where it fails: the log has the sentence. Of what fails on another rank alone
+// longspan/session.py tells it.
 ExitCode train_and_log(Session& session,
                        const ConfigurationText& source,
                        const TrainingHooks& hooks) {
@@ -126,7 +126,7 @@ ExitCode train_and_log(Session& session,
   try {
     const KeptHandlers handlers;
     const ExitCode code = longspan::train(session, source, hooks);
-    session.set_listener({});  // a later failure is not this run's
+    session.set_listener({});  // what fails later is not this run's failure
     return code;
   } catch (const Error& error) {
     const bool is_stop = error.code() == ExitCode::stopped;
@@ -161,8 +161,9 @@ std::string train(Session& session,
   const ExitCode code = train_and_log(session, source, hooks);
   raise_again(callback, session.world());
   if (code == ExitCode::stopped)
-    throw Error(ExitCode::stopped,
-                directory + ": stopped as requested, checkpoint saved; call train again to resume");
+    throw Error(
+        ExitCode::stopped,
+        directory + ": stopped on request with a checkpoint saved; train again to go on from it");
   return directory;
 }
 

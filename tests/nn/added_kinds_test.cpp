@@ -26,10 +26,10 @@ TEST(AddedKinds, AreNamedAsTheLibrarysAre) {
   EXPECT_FALSE(reads_on(options));
   options.kinds = {"own/sliding_window"};
   EXPECT_EQ(problem_of(options, setting),
-            "model.attention.layer_types: own in \"own/sliding_window\" cannot be combined with "
-            "another type: it is alone");
+            "model.attention.layer_types has own in \"own/sliding_window\": it is alone, so a "
+            "layer has it alone");
   options.kinds = {"other"};
-  EXPECT_NE(problem_of(options, setting).find(", own ("), std::string::npos);
+  EXPECT_NE(problem_of(options, setting).find(", own; "), std::string::npos);
 }
 
 TEST(AddedKinds, SayThemselvesWhatTheyRefuse) {
@@ -45,7 +45,8 @@ TEST(AddedKinds, SayThemselvesWhatTheyRefuse) {
 TEST(AddedKinds, HaveNamesOfTheirOwn) {
   for (const std::string name : {"own", "linear", "sliding_window"}) {
     const AttentionOptions options = {.added = {own_kind("own"), own_kind(name)}};
-    EXPECT_EQ(problem_of(options, {}), "attention type " + name + " already exists");
+    EXPECT_EQ(problem_of(options, {}),
+              "attention " + name + " is added, and there is one of that name");
   }
 }
 
@@ -53,14 +54,15 @@ TEST(AddedKinds, HaveNamesThatAConfigurationCanName) {
   for (const std::string name : {"", "own/other", "own+", "own,other"}) {
     const AttentionOptions options = {.added = {own_kind(name)}};
     EXPECT_EQ(problem_of(options, {}),
-              "attention type \"" + name + "\": expected a name without / + and ,");
+              "attention \"" + name + "\" is added; wanted: a name without / + and ,");
   }
 }
 
 TEST(AddedKinds, HaveAMechanism) {
   AttentionOptions options = {.added = {own_kind("own")}};
   options.added.front().make = nullptr;
-  EXPECT_EQ(problem_of(options, {}), "attention type own: `make` is missing");
+  EXPECT_EQ(problem_of(options, {}),
+            "attention own is added without `make`, which makes its mechanism");
 }
 
 }  // namespace

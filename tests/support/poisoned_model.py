@@ -1,4 +1,4 @@
-"""Weights and corpora on which training diverges."""
+"""Weights and texts on which training diverges."""
 
 import array
 import json
@@ -24,7 +24,7 @@ def _shapes():
 
 
 def write_poisoned_llama(folder):
-    """Writes a small Llama for `longspan import`; the embedding of Z is NaN."""
+    """A small Llama for `longspan import`, whose embedding of Z is no number."""
     def poisoned(name, values):
         if name == "model.embed_tokens":
             for i in range(WIDTH):
@@ -34,7 +34,7 @@ def write_poisoned_llama(folder):
 
 
 def write_steep_llama(folder):
-    """Writes a Llama with a finite loss whose gradients overflow float32, at zero weights that multiply huge values."""
+    """One with a finite loss whose gradients float32 cannot hold: of the zeros that huge values are multiplied by."""
     factors = {"v_proj": 1e36, "o_proj": 0, "lm_head": 1e8}
 
     def steep(name, values):
@@ -61,11 +61,11 @@ def _write_llama(folder, change):
         "model_type": "llama", "vocab_size": VOCABULARY, "hidden_size": WIDTH, "intermediate_size": HIDDEN,
         "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": HEADS,
         "max_position_embeddings": 64, "tie_word_embeddings": False}))
-    (folder / "tokenizer.json").write_text(tokenizer_json([]))  # byte-level
+    (folder / "tokenizer.json").write_text(tokenizer_json([]))  # of bytes
 
 
 def poison(text, bad, first, count):
-    """Writes `text` to `bad` with one stream filled with Z in `count` batches from `first`, counted from 1."""
+    """Writes the text with Z all over one stream in the batches first, first + 1, ..., counted from 1."""
     content = bytearray(text.read_bytes())
     stream = 3 * (len(content) // BATCH)
     begin = stream + (first - 1) * SEGMENT

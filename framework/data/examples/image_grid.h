@@ -1,4 +1,4 @@
-// Grids of images.
+// Images beside each other on one.
 #pragma once
 
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace longspan {
 
-// Arranges images of one shape, at least one, row by row with `columns` per row. Two white pixels
-// separate and surround them.
+// Images of one shape, row by row, `columns` in each, with two pixels of white between them and
+// around them. At least one.
 PngImage make_image_grid(std::span<const PngImage> images, std::int64_t columns);
 
 }  // namespace longspan

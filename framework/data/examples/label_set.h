@@ -1,4 +1,4 @@
-// Names of classes or tags, and their ids.
+// The names of classes or tags and their ids.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,27 @@
 
 namespace longspan {
 
-// A value; copies share the names. Ids are 0, 1, ... in the order of the names. Names collected
-// from data are sorted: numerically if all are integers, else bytewise.
+// A value; copies share the names. Ids are 0, 1, ... in the order of the names. Those that are
+// learnt from data are sorted: by value where all are whole numbers, else by their bytes.
 class LabelSet {
  public:
   LabelSet() : LabelSet(std::vector<std::string>()) {}
-  // Sorts the names, which may repeat.
+  // In any order, repeated or not: sorts them.
   explicit LabelSet(std::vector<std::string> names);
-  // Preserves the order. Throws DataError, prefixed with `place`, for a duplicate.
+  // In this order. Throws DataError where one is there twice; `place` begins the message.
   static LabelSet in_order(std::vector<std::string> names, std::string_view place);
-  // Inverse of `to_json`. Throws DataError, which names `place`.
+  // The inverse of `to_json`. Throws DataError; `place` names the text in the message.
   static LabelSet from_json(std::string_view json, std::string_view place);
 
   std::int64_t size() const { return static_cast<std::int64_t>(names_->size()); }
   const std::vector<std::string>& names() const { return *names_; }
   const std::string& name(std::int64_t id) const;
-  // Returns the id, or -1 for an unknown name.
+  // -1 where there is none.
   std::int64_t id_of(std::string_view name) const;
-  // Returns the id. Throws DataError, prefixed with `place`, for an unknown name. `what` is "label"
-  // or "tag".
+  // Throws DataError where there is none; `place` begins the message, `what` is "label" or "tag".
   std::int64_t id_at(std::string_view name, std::string_view what, std::string_view place) const;
 
-  // Returns deterministic, readable JSON.
+  // Deterministic and readable.
   std::string to_json() const;
 
   friend bool operator==(const LabelSet& a, const LabelSet& b) { return *a.names_ == *b.names_; }
@@ -46,24 +45,24 @@ class LabelSet {
   std::shared_ptr<const Ids> ids_;
 };
 
-// Labels collected from a file.
+// The labels of a file.
 struct LearnedLabels {
   LabelSet labels;
-  // Number of distinct texts with labels; unset if not counted.
+  // Number of different texts that have them. Nothing where it is not counted.
   std::optional<std::int64_t> texts = {};
 
-  // Returns whether the columns may be swapped: labels normally repeat, and texts rarely do.
+  // Whether the columns may be in the other order: a label repeats, and texts seldom do.
   bool may_be_swapped() const;
 
   std::string to_json() const;
-  // Inverse of `to_json`. Throws DataError, prefixed with `place`.
+  // The inverse of `to_json`. Throws DataError; `place` begins the message.
   static LearnedLabels from_json(std::string_view json, std::string_view place);
 };
 
-// Collects the labels of a file, line by line.
+// Gathers the labels of a file line by line.
 class LabelColumn {
  public:
-  // Adds the label and the text of a line. Returns whether the label is new.
+  // A line's label and the text that has it. Returns whether the label is new.
   bool add(std::string_view label, std::string_view text);
   LearnedLabels labels() const;
 

@@ -25,7 +25,7 @@ std::vector<std::string_view> cut_at_tabs(std::string_view line) {
   }
 }
 
-// Words of a sentence that may continue in the next block of lines, whose memory is freed.
+// The words of a sentence that may go on in the next block of lines, which they must outlive.
 class Gathered {
  public:
   void add(const Line& line, const TaggedWord& word) {
@@ -73,11 +73,11 @@ std::optional<TaggedWord> tagged_word_of(std::string_view line,
   const auto parts = cut_at_tabs(line);
   if (!is_conllu) {
     if (parts.size() != 2)
-      throw DataError("{}: expected a word, one tab and its tag, found {} tabs{}",
+      throw DataError("{}: has {} tabs; a word, one tab and its tag are needed{}",
                       place,
                       parts.size() - 1,
                       parts.size() == columns_of_conllu || line.starts_with("# ")
-                          ? "; set data.tag_format to conllu_upos or conllu_xpos for CoNLL-U"
+                          ? "; for CoNLL-U set data.tag_format to conllu_upos or conllu_xpos"
                           : "");
     if (parts[0].empty()) throw DataError("{}: has no word before the tab", place);
     if (parts[1].empty()) throw DataError("{}: has no tag after the tab", place);
@@ -85,16 +85,16 @@ std::optional<TaggedWord> tagged_word_of(std::string_view line,
   }
   if (parts.size() != columns_of_conllu)
     throw DataError(
-        "{}: expected {} tab-separated columns of CoNLL-U, found {}{}",
+        "{}: has {} columns; a line of CoNLL-U has {}, with tabs between them{}",
         place,
-        columns_of_conllu,
         parts.size(),
-        parts.size() == 2 ? "; set data.tag_format to tsv for a word, a tab and its tag" : "");
+        columns_of_conllu,
+        parts.size() == 2 ? "; for a word, a tab and its tag set data.tag_format to tsv" : "");
   if (parts[0].find_first_of("-.") != std::string_view::npos) return {};
   const TaggedWord word = {parts[1], parts[columns == TagColumns::upos ? 3 : 4]};
   if (word.word.empty()) throw DataError("{}: has no word in column 2", place);
   if (word.tag.empty() || word.tag == "_")
-    throw DataError("{}: expected a tag in column {}, found {}",
+    throw DataError("{}: has no tag in column {}, which is {}",
                     place,
                     columns == TagColumns::upos ? 4 : 5,
                     quote(word.tag));
@@ -140,7 +140,7 @@ LearnedLabels learn_tags(const ConfigPath& path,
         });
         if (is_empty) throw DataError("{}: has no word with a tag", text.path());
         LearnedLabels learned = column.labels();
-        if (columns != TagColumns::two) learned.texts.reset();  // CoNLL-U columns cannot be swapped
+        if (columns != TagColumns::two) learned.texts.reset();  // whose columns have an order
         return learned.to_json();
       });
   return LearnedLabels::from_json(json, path);

@@ -20,23 +20,21 @@ constexpr const char* merges_name = "merges.txt";
 std::string content_of(const ConfigPath& path) {
   const auto file = open_plain_text(path);
   if (file->size() > most_bytes)
-    throw DataError("{}: expected a tokenizer of at most {} bytes, found {}",
-                    path.describe(),
-                    most_bytes,
-                    file->size());
+    throw DataError(
+        "{}: has {} bytes; a tokenizer has at most {}", path.describe(), file->size(), most_bytes);
   return file->text(most_bytes);
 }
 
-// Checkpoints store JSON within a JSON string, where quotes and line ends take more bytes.
+// A checkpoint has it as a text in a text, where quotes and ends of lines take more.
 JsonTokenizer checked(JsonTokenizer tokenizer, const std::string& place) {
   std::size_t bytes = 0;
   for (const char letter : tokenizer.json())
     bytes += letter == '"' || letter == '\\' ? 4 : (letter == '\n' ? 3 : 1);
   if (bytes >= JsonLimits::most_text)
-    throw DataError("{}: expected at most {} bytes in a checkpoint, found {}",
+    throw DataError("{}: takes {} bytes in a checkpoint, which holds at most {}",
                     place,
-                    JsonLimits::most_text,
-                    bytes);
+                    bytes,
+                    JsonLimits::most_text);
   return tokenizer;
 }
 
@@ -49,7 +47,7 @@ constexpr VocabularyName vocabulary_names[] = {{"vocab.json", SlowVocabulary::js
                                                {"tokenizer.model", SlowVocabulary::sentencepiece},
                                                {"spiece.model", SlowVocabulary::sentencepiece}};
 
-// Vocabulary files in a directory without a tokenizer.json.
+// Those of a folder that has no tokenizer.json.
 std::optional<VocabularyName> slow_vocabulary_in(const fs::path& folder) {
   for (const VocabularyName& each : vocabulary_names) {
     const bool is_pair = each.kind == SlowVocabulary::json;
@@ -96,7 +94,8 @@ std::string other_tokenizer_files(const std::string& folder) {
                                  "bpe.codes",
                                  "vocab.bpe"})
     if (is_there(fs::path(folder) / name))
-      return text + fmt::format(", found {}; save the tokenizer as tokenizer.json", name);
+      return text +
+             fmt::format("; {} is not read: save the tokenizer as tokenizer.json first", name);
   return text;
 }
 
@@ -112,7 +111,7 @@ JsonTokenizer read_json_tokenizer(const ConfigPath& path) {
     return checked(JsonTokenizer(content_of(path), path.describe()), path.describe());
   const std::optional<std::string> file = tokenizer_file_in(path.text());
   if (!file)
-    throw DataError("{}: expected tokenizer.json, vocab.json with merges.txt{}",
+    throw DataError("{}: found no tokenizer.json in it, nor vocab.json with merges.txt{}",
                     path.describe(),
                     other_tokenizer_files(path.text()));
   const auto slow = slow_vocabulary_in(path.text());

@@ -6,8 +6,7 @@
 namespace longspan {
 namespace {
 
-// Cost of an exponential in elements of a simple loop, approximately, used to choose the number of
-// threads.
+// About what an exponential costs in elements of a plain loop, for the choice of threads.
 constexpr std::int64_t cost_of_exponential = 8;
 
 template <typename T>

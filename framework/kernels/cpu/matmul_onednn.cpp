@@ -9,11 +9,10 @@
 namespace longspan {
 namespace {
 
-// For fewer operations, starting and joining threads takes about as long as the product on one
-// thread.
+// A product of fewer operations takes one thread about as long as the others need to begin and end.
 constexpr double serial_flops = 1 << 20;
 
-// Sets the number of threads for a product of `flops` operations during its lifetime.
+// The threads of a product of so many operations, while this lives.
 class ProductThreads {
  public:
   explicit ProductThreads(double flops) {
@@ -27,7 +26,7 @@ class ProductThreads {
   int before_ = omp_get_max_threads();
 };
 
-// Cache key of a primitive.
+// What a primitive is made for.
 struct Key {
   std::int64_t m, k, n;
   bool transpose_a, transpose_b, accumulate, bias;
@@ -64,7 +63,7 @@ dnnl::primitive_attr attributes_of(const Key& key) {
   if (key.accumulate) after.append_sum(1.0f);
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(after);
-  // Scratch comes from the device's allocator, which counts it.
+  // The scratch comes from the device's allocator, where it is counted.
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attributes;
 }
@@ -87,18 +86,18 @@ struct Product {
   dnnl::matmul primitive;
 };
 
-// A device's primitives, one for each shape.
+// A device's primitives, one a shape.
 class Products {
  public:
   std::shared_ptr<const Product> get(const Key& key) {
     const std::lock_guard lock(mutex_);
-    // Limits memory if shapes never repeat.
+    // Shapes that never repeat must not fill the memory.
     if (products_.size() > most) products_.clear();
     auto& product = products_[key];
     if (!product) product = std::make_shared<const Product>(key, engine_);
     return product;
   }
-  // Does not compile the primitive, which takes far longer.
+  // Without compiling it, which takes far longer.
   std::int64_t scratch_bytes(const Key& key) {
     const std::lock_guard lock(mutex_);
     const auto [found, is_new] = scratch_.try_emplace(key, 0);
@@ -115,16 +114,16 @@ class Products {
   std::mutex mutex_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   std::map<Key, std::shared_ptr<const Product>> products_;
-  std::map<Key, std::int64_t> scratch_;  // of products without a primitive
+  std::map<Key, std::int64_t> scratch_;  // of products that were not made
 };
 
 Tensor scratch_of(const Matmul& matmul, std::int64_t bytes) {
   return Tensor::empty({bytes}, DType::u8, matmul.c.device(), MemoryTag::workspace);
 }
 
-// f32 products that oneDNN's sgemm computes faster than its matmul primitive: b not transposed and
-// no bias. It mainly applies to accumulated weight gradients x^T dy (up to 10% faster at 512 x 2048
-// x 512; with b transposed it is as much slower).
+// The float32 products that oneDNN's older routine makes faster than its matmul primitive: b as it
+// is and no bias, most of all a weight's gradient x^T dy that is added up (up to a tenth faster at
+// 512 x 2048 x 512; with b transposed it is slower by as much).
 bool is_for_sgemm(const Matmul& matmul) {
   return matmul.a.dtype() == DType::f32 && !matmul.transpose_b && !matmul.bias.defined();
 }
@@ -189,7 +188,7 @@ void matmul_onednn(Cpu cpu, const Matmul& matmul, const MatmulExtents& extents) 
       multiply_by_primitive(products, matmul, extents);
     }
   } catch (const dnnl::error& error) {
-    throw Failure("matmul: oneDNN failed for [{}, {}] x [{}, {}] in {}: {}",
+    throw Failure("matmul: oneDNN refused a product of [{}, {}] and [{}, {}] in {}: {}",
                   extents.m,
                   extents.k,
                   extents.k,

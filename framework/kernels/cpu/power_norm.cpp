@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// Sums of each block of rows, [blocks, width], in row order.
+// The sums of each block of rows, [blocks, width], in the order of rows.
 template <typename A, typename T, typename U>
 void sum_blocks(const ProductSums& call, std::int64_t block, A* partial) {
   const std::int64_t rows = call.a.shape().rows(), width = call.a.shape().width();

@@ -1,5 +1,5 @@
-// Backend-independent losses of rows from their statistics over all ranks. The backend provides
-// `for_each_row`.
+// What is done with a row's statistics of all ranks, on any backend: `for_each_row` is the
+// backend's.
 #pragma once
 
 #include <cmath>

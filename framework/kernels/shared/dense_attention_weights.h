@@ -1,4 +1,4 @@
-// Backend-independent probabilities of attention heads. The backend provides `each_row`.
+// The probabilities of heads on any backend: `each_row` is the backend's.
 #pragma once
 
 #include "framework/kernels/dense_attention_weights.h"
@@ -13,8 +13,8 @@ struct HeadView {
   const T* query;
   const T* key;
   const std::int64_t* lengths;
-  std::int64_t time, positions, heads, dim;  // heads of a row of query and key
-  std::int64_t begin, count;                 // the selected heads
+  std::int64_t time, positions, heads, dim;  // heads: of a row of query and key
+  std::int64_t begin, count;                 // the heads that are looked at
   A scale, weight;
   A* each;
 
@@ -36,7 +36,7 @@ struct HeadView {
     if (lengths == nullptr || lengths[batch] > positions) return positions;
     return lengths[batch] < 0 ? 0 : lengths[batch];
   }
-  // Offset of the vector of a row; rows: time or positions.
+  // Where the vector of a row begins; rows: time or positions.
   LONGSPAN_HOST_DEVICE std::int64_t at(std::int64_t row, std::int64_t head) const {
     return (row * heads + begin + head) * dim;
   }
@@ -66,7 +66,7 @@ template <typename A, typename T>
   for (std::int64_t i = 0; i < n; ++i) sum[i] += factor * wide(x[i]);
 }
 
-// Probabilities of the query in one row of batch x time.
+// Of the query in one row of batch x time.
 template <typename T>
 struct WriteHeads {
   using A = Accumulator<T>;
@@ -99,7 +99,7 @@ struct WriteHeads {
   }
 };
 
-// Gradients of the scores and of the query in one row of batch x time.
+// Of the query in one row of batch x time: the gradients of its scores and its own.
 template <typename T>
 struct HeadQueryGradient {
   using A = Accumulator<T>;
@@ -129,7 +129,7 @@ struct HeadQueryGradient {
   }
 };
 
-// Gradient of the key in one row of batch x positions.
+// Of the key in one row of batch x positions.
 template <typename T>
 struct HeadKeyGradient {
   using A = Accumulator<T>;

@@ -1,5 +1,4 @@
-// Backend-independent gated hidden layers. The backend provides `write_elements` and
-// `for_each_element`.
+// Gated hidden layers on any backend: `write_elements` and `for_each_element` are the backend's.
 #pragma once
 
 #include "framework/kernels/gated.h"
@@ -17,7 +16,7 @@ struct GateHidden {
   }
 };
 
-// All inputs of an element are read before any output is written, because they may alias.
+// All of an element is read before anything is written, as that may be the same memory.
 template <Activation kind, typename T>
 struct GateHiddenBackward {
   const T* before;

@@ -1,4 +1,4 @@
-// Type dispatch of layer normalization, shared by all backends.
+// The types of a layer norm, on any backend.
 #pragma once
 
 #include "framework/kernels/element.h"

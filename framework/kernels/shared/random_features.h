@@ -1,4 +1,4 @@
-// Per-element functions of random features, shared by the CPU and CUDA kernels.
+// What the kernels of random features do with one element, on the CPU and on a GPU.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace longspan {
 
-// Softmax features of one row. u: one projection; `top`: the largest.
+// Of one row: u is that of a feature, `top` the largest.
 template <typename A>
 struct FeatureRow {
   A top;
@@ -26,7 +26,7 @@ struct FeatureRow {
   }
 };
 
-// Gradient with respect to u of feature c, computed from the features. T: their type.
+// The gradient with respect to u of feature c, from the features themselves. T: their type.
 template <typename T>
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline Accumulator<T> feature_gradient(
     const RandomFeatures& map,

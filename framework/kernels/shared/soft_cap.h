@@ -1,4 +1,4 @@
-// Backend-independent soft capping. The backend provides `write_elements`.
+// Numbers below a cap on any backend: `write_elements` is the backend's.
 #pragma once
 
 #include "framework/kernels/element.h"

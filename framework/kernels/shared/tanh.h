@@ -1,4 +1,4 @@
-// Backend-independent hyperbolic tangent. The backend provides `write_elements`.
+// The hyperbolic tangent on any backend: `write_elements` is the backend's.
 #pragma once
 
 #include "framework/kernels/element.h"

@@ -10,7 +10,8 @@ Variable EfficientAttentionOp::operator()(const ProjectedQKV& input,
                                           const AttentionContext& context,
                                           const ForwardContext&) const {
   if (is_causal(context.mask, "efficient", "its keys are weighed over a segment"))
-    throw ConfigurationError("attention type efficient does not support causal masks");
+    throw ConfigurationError(
+        "attention efficient weighs keys over all positions: it is not causal");
   const Tensor hidden = hidden_keys(input, context.mask);
   ProjectedQKV meeting = input;
   meeting.query = softmax_of_features(input.query);
@@ -24,14 +25,15 @@ Variable EfficientAttentionOp::operator()(const ProjectedQKV& input,
 AttentionKind efficient_kind() {
   return {
       .name = "efficient",
-      .sees = "all keys of an encoder, by a softmax over features and one over positions",
-      .alone = "its softmax is not over keys",
+      .sees = "in an encoder every key, by a softmax over features and one over positions",
+      .alone = "its softmax is another",
       .keys = {},
       .has_probabilities = false,
       .problem = [](const AttentionOptions&, const AttentionBuildOptions& setting) -> std::string {
         if (setting.causal)
-          return "model.attention.layer_types: efficient does not support causal models; use "
-                 "linear";
+          return "model.attention.layer_types has efficient, which weighs keys over all "
+                 "positions: it "
+                 "cannot be causal, as this family is; linear can";
         return memory_problem("efficient", setting);
       },
       .make = [](const Scope&, const AttentionOptions&, const AttentionBuildOptions&)

@@ -7,16 +7,16 @@
 
 namespace longspan {
 
-// Registers attention types that are a masked softmax.
+// A new kind that is a masked softmax is a line here.
 const std::vector<MaskedAttentionKind>& mask_kinds() {
   static const std::vector<MaskedAttentionKind> all = {
       {"full",
-       "all previous keys, in an encoder all keys",
+       "every earlier key, in an encoder every key",
        true,
        Folded::never,
        [](const HeadContext&) { return masks::everything(); }},
       {"sliding_window",
-       "a window of keys",
+       "a window",
        true,
        Folded::window,
        [](const HeadContext& at) {
@@ -24,7 +24,7 @@ const std::vector<MaskedAttentionKind>& mask_kinds() {
        },
        [](const HeadContext& at) { return at.window(); }},
       {"dilated",
-       "a dilated window of keys",
+       "a window with gaps",
        true,
        Folded::never,
        [](const HeadContext& at) {
@@ -38,7 +38,7 @@ const std::vector<MaskedAttentionKind>& mask_kinds() {
        Folded::columns,
        [](const HeadContext& at) { return strided_mask(at.options.stride); }},
       {"local_1d",
-       "the query's block and the filter_width keys before it",
+       "the block of the query and the keys before the block that its filter reaches",
        false,
        Folded::never,
        [](const HeadContext& at) {
@@ -50,18 +50,18 @@ const std::vector<MaskedAttentionKind>& mask_kinds() {
          return at.options.local_1d.block_length - 1 + at.options.local_1d.filter_width;
        }},
       {"block",
-       "the query's block, of length stride",
+       "the block of the query, as long as the stride",
        false,
        Folded::never,
        [](const HeadContext& at) { return block_mask(at.fixed()); },
        [](const HeadContext& at) { return at.options.stride - 1; }},
       {"summary",
-       "the summary columns of every block",
+       "the last columns of every block",
        false,
        Folded::never,
        [](const HeadContext& at) { return summary_mask(at.fixed()); }},
       {"fixed",
-       "block and summary combined",
+       "block and summary",
        false,
        Folded::never,
        [](const HeadContext& at) { return fixed_mask(at.fixed()); }},

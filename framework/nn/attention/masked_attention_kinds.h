@@ -1,4 +1,4 @@
-// Attention types that are a masked softmax, with the keys a head of each attends to.
+// The attention kinds that are a masked softmax: which keys a head of each sees.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace longspan {
 
-// A head with an attention type.
+// A head that has a kind.
 struct HeadContext {
   const AttentionOptions& options;
   std::int64_t layer;
   std::int64_t head;   // of the model
-  std::int64_t index;  // among the heads of the layer with this type
+  std::int64_t index;  // among the heads of the layer that have the kind
   std::int64_t positions;
   bool causal;
 
   std::int64_t right_window() const { return causal ? 0 : window(); }
-  // Returns the number of keys before the query, excluding itself.
+  // Keys before the query, without itself.
   std::int64_t window() const {
     const auto& all = options.sliding_window;
     return (all.size() == 1 ? all.front() : all[static_cast<std::size_t>(layer)]) - 1;
@@ -47,23 +47,22 @@ struct HeadContext {
   }
 };
 
-// Role of a type in a union whose columns are folded into strides. Columns can be folded only
-// together with windows.
+// What a kind is in a union whose columns are folded: only with a window can they be.
 enum class Folded : std::uint8_t { columns, window, never };
 
 struct MaskedAttentionKind {
   std::string name;
   std::string sees;
-  bool shifts;  // the mask depends only on relative positions, so that memory is supported
+  bool shifts;  // what it sees depends on distances alone, so that it goes with a memory
   Folded folded;
   Mask (*keys)(const HeadContext&);
-  // Returns the max distance of a key before the query. Null: unbounded.
+  // How far before a query the farthest key is that it sees, where that has a bound.
   std::int64_t (*max_distance)(const HeadContext&) = nullptr;
-  bool global = false;  // has global positions, which may have their own projections
+  bool global = false;  // has global positions, which may have projections of their own
 };
 
 const std::vector<MaskedAttentionKind>& mask_kinds();
-// Returns null if no type has the name.
+// Nothing where there is none of that name.
 const MaskedAttentionKind* find_mask_kind(std::string_view name);
 
 }  // namespace longspan

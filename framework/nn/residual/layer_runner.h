@@ -1,4 +1,4 @@
-// Runs a single-stream stack layer by layer, with optional recomputation.
+// Running a stack of one stream, layer by layer, all of it kept or some of it computed again.
 #pragma once
 
 #include <functional>
@@ -7,14 +7,15 @@
 
 namespace longspan {
 
-// Stream between sublayers, with its norm for the next sublayer if already computed.
+// What goes from sublayer to sublayer, and its norm as the next one reads it, where that is there
+// already.
 struct Stream {
   Variable value;
   Variable norm = {};
 };
 
-// Applies a sublayer to the stream. `next`: sublayer that reads the result and may reuse its norm,
-// or nullptr.
+// How a sublayer changes the stream. `next`: the sublayer that reads the result and may take its
+// norm from there, or nullptr.
 using SublayerStep = std::function<Stream(const Sublayer& sublayer,
                                           const Sublayer* next,
                                           Stream x,
@@ -23,7 +24,7 @@ using SublayerStep = std::function<Stream(const Sublayer& sublayer,
 
 struct LayerRunner {
   SublayerStep step;
-  // Returns the input of a sublayer, as the step computes it, for recorders.
+  // The stream as a sublayer reads it, for whom it is shown to: the step reads it too.
   std::function<Variable(const Sublayer& sublayer,
                          const Variable& x,
                          const AttentionContext& context,

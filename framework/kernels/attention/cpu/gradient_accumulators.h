@@ -1,4 +1,4 @@
-// Accumulators of the gradients of an attention call.
+// Where the gradients of an attention call gather before they are written.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,14 @@
 
 namespace longspan::tile_attention {
 
-// Accumulators of one head's term gradients, before scaling.
+// Where one head's gradients of the terms gather, not yet scaled.
 template <typename T>
 struct TermSums {
   T* key = nullptr;           // [distances + 2 margins, dim_padded]
   T* value = nullptr;         // [distances + 2 margins, value_padded]
-  // [distances + 2 margins]: sums of score gradients by relative position
-  T* score = nullptr;
+  T* score = nullptr;         // [distances + 2 margins]: sums of score gradients by distance
   T* content_bias = nullptr;  // [dim_padded]
-  T* bias = nullptr;          // [distances of the bias]: sums of score gradients, never scaled
+  T* bias = nullptr;          // [distances of the bias]: sums of score gradients, none to be scaled
 
   TermSums() = default;
   template <typename In>
@@ -30,17 +29,17 @@ struct TermSums {
   }
 };
 
-// Accumulators of the tiles of one batch row and head.
+// What the tiles of a pair of batch row and head add to.
 template <typename T>
 struct PairSums {
-  T* dquery = nullptr;    // [time, dim_padded], before scaling
+  T* dquery = nullptr;    // [time, dim_padded], not yet scaled
   T* dspan = nullptr;     // [time], with a soft span
-  T* drow = nullptr;      // gradient of the rows of given scores, over all batch rows
-  T* dfactors = nullptr;  // [time, a + c]: gradients of low and high
+  T* drow = nullptr;      // of rows of given scores: those of all batch rows
+  T* dfactors = nullptr;  // [time, a + c]: of given factors of scores
   TermSums<T> terms;
 };
 
-// Calls f with the elements of a gradient, in the input dtype or the accumulator dtype.
+// Calls f with the elements of a gradient, which has the dtype of the inputs or of the sums.
 template <typename In, typename F>
 void with_gradient(const Tensor& gradient, const F& f) {
   if (gradient.dtype() == DTypeOf<In>::value)

@@ -38,8 +38,7 @@ class HeadState {
       to += p_.values + 1;
     }
   }
-  // Adds a chunk's contribution after the decay of the previous state. With decays, overwrites
-  // value.
+  // What a chunk adds: value is written over where it decays. The state before decays too.
   void take_in(std::int64_t rows, const ChunkDecays<T>& decays, const T* key, T* value) const {
     if (decays.any()) {
       scale_row(sums, p_.feature_step * p_.value_step, decays.whole());
@@ -68,7 +67,7 @@ class HeadState {
   T* const keys;
 };
 
-// Computes the state contribution of a part.
+// The state that a part adds.
 template <typename In>
 class PartState {
  public:
@@ -102,7 +101,7 @@ class PartState {
   T* value_;
 };
 
-// Computes the outputs of a part.
+// The outputs of a part.
 template <typename In>
 class PartOutput {
  public:

@@ -1,5 +1,4 @@
-// Backend-independent additive attention. The backend provides `each_row`, which calls f(row) for
-// every row.
+// Additive attention on any backend: `each_row` is the backend's, f(row) for every row.
 #pragma once
 
 #include <cmath>
@@ -74,7 +73,7 @@ struct View {
     if (length != nullptr && key_begin + j >= length[b]) return false;
     return padding == nullptr || padding[b * keys + j] == 0;
   }
-  // Dropout factor of a pair's probability.
+  // What the value of a pair is multiplied with beside its probability.
   LONGSPAN_HOST_DEVICE A kept(std::int64_t b,
                               std::int64_t h,
                               std::int64_t i,
@@ -83,14 +82,14 @@ struct View {
     const bool is = static_cast<double>(random.uniform_at(index.of(b, h, i, j))) >= rate;
     return is ? static_cast<A>(1 / (1 - rate)) : A{0};
   }
-  // Probabilities of the query before i; nullptr: all 0.
+  // Where the query before i has looked; nullptr: nowhere.
   LONGSPAN_HOST_DEVICE const A* looked(std::int64_t b, std::int64_t h, std::int64_t i) const {
     if (taps == 0) return nullptr;
     if (i > 0) return probabilities + ((b * heads + h) * time + i - 1) * keys;
     return before == nullptr ? nullptr : before + (b * heads + h) * keys;
   }
 
-  // Writes tanh of a pair's sum to `tangent`, by feature, and returns the score.
+  // tanh of a pair's sum, feature by feature; returns the score.
   LONGSPAN_HOST_DEVICE A score(std::int64_t b,
                                std::int64_t h,
                                std::int64_t i,
@@ -135,7 +134,7 @@ LONGSPAN_HOST_DEVICE inline void clear(A* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) x[i] = A{0};
 }
 
-// One query and head, without taps: an online softmax over the keys.
+// Of one query and head, without taps: a softmax of what comes along.
 template <typename T>
 struct Look {
   using A = Accumulator<T>;
@@ -187,8 +186,8 @@ struct Gradients {
         dtaps(View<T>::template of<A>(call.dtaps)) {}
 };
 
-// One query and head: dquery and its contribution to dweight. Also saves the mean of its
-// probability gradients, for the keys.
+// Of one query and head: dquery and its share of dweight; what its gradient has on average, for
+// the keys.
 template <typename T>
 struct LookBack {
   using A = Accumulator<T>;
@@ -223,7 +222,7 @@ struct LookBack {
   }
 };
 
-// One key and head, after all queries.
+// Of one key and head, after all queries.
 template <typename T>
 struct SeenBack {
   using A = Accumulator<T>;
@@ -253,7 +252,7 @@ struct SeenBack {
   }
 };
 
-// One head of a batch row, with taps: processes queries sequentially.
+// Of one head of a batch row, with taps: one query after another.
 template <typename T>
 struct Walk {
   using A = Accumulator<T>;
@@ -289,8 +288,8 @@ struct Walk {
   }
 };
 
-// Backward pass of the above, from the last query to the first. The first of two rows of scratch is
-// the gradient that query i + 1 passes to the probabilities of query i.
+// The same on the way back, from the last query to the first. The first of two rows of scratch is
+// what the query after i makes of where i has looked.
 template <typename T>
 struct WalkBack {
   using A = Accumulator<T>;
@@ -314,8 +313,8 @@ struct WalkBack {
       now = swapped;
     }
   }
-  // after: gradient of this query's probabilities from the next query; overwritten with the
-  // gradient of its scores. earlier: gradient of the previous query's probabilities, overwritten.
+  // after: of where this query has looked, by the query after it; becomes its scores' gradient.
+  // earlier: of where the query before has looked, written.
   LONGSPAN_HOST_DEVICE void step(
       std::int64_t b, std::int64_t h, std::int64_t i, A* after, A* earlier) const {
     const View<T>& view = of.view;

@@ -1,5 +1,5 @@
-// Per-token and per-centroid functions, backend-independent. The backend provides
-// `for_each_element` and `write_elements`.
+// What is done with one token or one centroid, on any backend: `for_each_element` and
+// `write_elements` are the backend's.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Attention tables with one row for each relative position.
+// Tables of attention whose rows belong to a distance.
 #pragma once
 
 #include <algorithm>
@@ -10,16 +10,15 @@
 
 namespace longspan::tile_attention {
 
-// Rows by relative position p - k: the keys of the relative term, Shaw's tables, or their
-// gradients.
+// Rows by distance p - k: the keys of the relative term, or Shaw's tables, or their gradients.
 template <typename T>
 struct DistanceTable {
-  T* lowest = nullptr;  // the row of relative position `low` of head 0
+  T* lowest = nullptr;  // the row of distance `low` of head 0
   std::int64_t step = 0;
   std::int64_t head_step = 0;
   std::int64_t low = 0;
   std::int64_t high = -1;
-  bool clipped = false;  // relative positions beyond an end use the row at that end
+  bool clipped = false;  // distances beyond the ends have the rows at the ends
   std::int64_t width = 0;
 
   LONGSPAN_HOST_DEVICE explicit operator bool() const { return lowest != nullptr; }
@@ -27,7 +26,7 @@ struct DistanceTable {
   LONGSPAN_HOST_DEVICE T* row(std::int64_t h, std::int64_t distance) const {
     return lowest + h * head_step + (std::clamp(distance, low, high) - low) * step;
   }
-  // Tiles whose relative positions all lie beyond one end are equivalent and share one origin.
+  // Tiles whose distances all lie beyond an end are alike: one origin stands for all of them.
   std::int64_t origin(std::int64_t of_tile) const {
     return clipped ? std::clamp(of_tile, low - (attention_tile - 1), high + attention_tile - 1)
                    : of_tile;

@@ -1,4 +1,4 @@
-// Non-owning views of mask rules, for kernels.
+// The rules of a mask where kernels read them: without the lists' owners.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct RuleView {
   const std::int64_t* list;  // ascending positions, or a block map
   std::int64_t count;        // of the list
 
-  // Defines the rule; word must agree with it.
+  // The definition.
   LONGSPAN_HOST_DEVICE bool allows(std::int64_t p, std::int64_t k) const {
     const std::int64_t* n = numbers;
     switch (kind) {
@@ -42,8 +42,7 @@ struct RuleView {
       case RuleKind::keys:
         return holds(0, count, k);
       case RuleKind::block_map: {
-        // The list has the offset of each query block's key blocks, the end offset, and then the
-        // key blocks.
+        // For each query block where its key blocks begin, one more, then they.
         const std::int64_t block = floor_divide(p, n[0]);
         return block >= 0 && block < n[1] &&
                holds(list[block], list[block + 1], floor_divide(k, n[0]));
@@ -80,7 +79,7 @@ struct RuleView {
   }
 
  private:
-  // Binary search in list[begin] .. list[end - 1].
+  // Whether one of list[begin] .. list[end - 1] is `wanted`.
   LONGSPAN_HOST_DEVICE bool holds(std::int64_t begin, std::int64_t end, std::int64_t wanted) const {
     while (begin < end) {
       const std::int64_t middle = begin + (end - begin) / 2;
@@ -93,7 +92,7 @@ struct RuleView {
     return false;
   }
 
-  // Bits [begin, end), clipped to a word.
+  // Bits [begin, end), as far as a word has them.
   LONGSPAN_HOST_DEVICE static std::uint32_t ones(std::int64_t begin, std::int64_t end) {
     if (begin < 0) begin = 0;
     if (end > 32) end = 32;
@@ -119,7 +118,7 @@ struct MaskView {
   }
 };
 
-// Returns a view that is valid as long as the rule.
+// The rule as long as it lives.
 inline RuleView view_of(const MaskRule& rule) {
   RuleView view{rule.kind, {}, nullptr, 0};
   for (std::size_t i = 0; i < rule.numbers.size(); ++i) view.numbers[i] = rule.numbers[i];
