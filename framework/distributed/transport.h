@@ -1,4 +1,5 @@
-// What carries collectives out between the ranks of one group. Private to framework/distributed.
+// Interface of the transports that execute one group's collectives. Private to
+// framework/distributed.
 #pragma once
 
 #include <memory>

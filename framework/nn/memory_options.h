@@ -9,7 +9,7 @@ namespace longspan {
 
 class OptionTable;
 
-// What the backward pass computes again in place of storing it (Korthikanti et al. 2022).
+// Activations that the backward pass recomputes instead of storing (Korthikanti et al. 2022).
 enum class RecomputeGranularity : std::uint8_t {
   none,
   selective,  // each layer's attention sublayer
@@ -17,7 +17,7 @@ enum class RecomputeGranularity : std::uint8_t {
 };
 const char* name_of(RecomputeGranularity granularity);
 
-// What a stack computes again.
+// Recomputation policy of a stack.
 struct Recomputation {
   RecomputeGranularity granularity = RecomputeGranularity::none;
   std::int64_t num_layers = 1;  // of a group

@@ -78,7 +78,7 @@ struct Constraint {
   void merge(const Constraint& other);
 };
 
-// What the rule allows beyond the type: "at least 1 and below 8"; "" when everything.
+// Returns the constraint's text beyond the type: "at least 1 and below 8"; "" if unconstrained.
 std::string allowed_text(const Constraint& rule, bool is_list);
 
 template <typename T>

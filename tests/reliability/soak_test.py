@@ -114,7 +114,7 @@ def left_over(directory, runs):
         names = {"config.yaml", "metrics.jsonl", "log.txt", "checkpoints", ".lock"}
         found += [path for path in run.path.iterdir() if path.name not in names and ".before-" not in path.name]
         found += [name for name in run.entries() if not name[5:].isdigit()]
-        # Two are retained, a third one until a step follows the stop, and a fourth one if the kill before the stop met a removal.
+        # Two are retained. A stop removes none, so its own is a third, and one that a kill left before its removal a fourth.
         if len(run.steps()) > 4:
             found.append(f"{len(run.steps())} steps of {run.path.name}")
     known = {run.path.name for run in runs} | INPUT
