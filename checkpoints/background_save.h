@@ -11,7 +11,7 @@ namespace longspan {
 
 class BackgroundSave {
  public:
-  // Collective, throws Failure on every rank as CheckpointSave does. Starts the thread, which
+  // Collective, throws SaveError on every rank as CheckpointSave does. Starts the thread, which
   // copies what this rank owns into memory of the host and then writes the copy. The elements of
   // `state` must not change before `wait_for_copy` has returned; of a GPU, what is queued on its
   // stream is done before they are read. `timeline`: where the thread's spans are written; it

@@ -14,6 +14,7 @@
 
 #include "checkpoints/files.h"
 #include "checkpoints/training_state.h"
+#include "framework/core/error.h"
 #include "framework/distributed/process_mesh.h"
 
 namespace longspan {
@@ -27,11 +28,16 @@ struct CheckpointInfo {
   std::int64_t saved_at = 0;  // seconds since 1970, in UTC; 0: a save sets it, or it is not known
 };
 
+// A checkpoint that was not saved: thrown on every rank, with the same message.
+class SaveError : public Failure {
+  using Failure::Failure;
+};
+
 // One save, in three parts so that the middle one can run beside the training.
 class CheckpointSave {
  public:
-  // Collective. Removes what killed runs left behind in `directory` (made when it is not there) and
-  // agrees on a temporary directory in it. Throws Failure, the same on every rank.
+  // Collective. Removes what killed runs left behind in `directory` (made, in its parent, when it is
+  // not there) and agrees on a temporary directory in it. Throws SaveError, the same on every rank.
   CheckpointSave(const std::filesystem::path& directory,
                  const CheckpointInfo& info,
                  const Communicator& world);
@@ -47,8 +53,8 @@ class CheckpointSave {
 
   // Collective. All ranks agree that all have written and that every element is there once; then
   // rank 0 writes the manifest and the view and the step appears under its name, replacing one of
-  // the same step. Returns its path. Throws Failure, the same on every rank, when any rank failed:
-  // nothing of the step is left then and the earlier steps are as they were.
+  // the same step. Returns its path. Throws SaveError, the same on every rank, when any rank
+  // failed: nothing of the step is left then and the earlier steps are as they were.
   std::filesystem::path commit();
 
  private:

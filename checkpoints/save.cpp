@@ -21,18 +21,18 @@ std::string error_of(F&& f) noexcept try {
   return "an unknown error";
 }
 
-// Throws the same Failure on every rank when any of them has an error.
+// Throws the same SaveError on every rank when any of them has an error.
 void agree(const std::string& error, const std::filesystem::path& step, const Communicator& world) {
   const std::vector<std::string> errors = world.all_gather(error);
   const auto first = std::ranges::find_if_not(errors, &std::string::empty);
   if (first == errors.end()) return;
   const auto others =
       std::count_if(first + 1, errors.end(), [](const auto& text) { return !text.empty(); });
-  throw Failure("{}: the checkpoint was not saved: rank {}{}: {}",
-                step.string(),
-                first - errors.begin(),
-                others > 0 ? fmt::format(" (and {} more)", others) : "",
-                *first);
+  throw SaveError("{}: the checkpoint was not saved: rank {}{}: {}",
+                  step.string(),
+                  first - errors.begin(),
+                  others > 0 ? fmt::format(" (and {} more)", others) : "",
+                  *first);
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ void CheckpointSave::State::begin() {
           "a step from 0 to {} can be saved, found {}",
           most_steps,
           info.step);
-  std::filesystem::create_directories(directory);
+  std::filesystem::create_directory(directory);
   // The first step finds nothing on the disk that leads to it, the others do.
   if (steps_in(directory).empty()) sync_path_to(directory);
   remove_leftovers(directory);

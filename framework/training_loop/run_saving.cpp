@@ -14,14 +14,27 @@ void keep_directory(const TrainingContext& run) {
   run.directory.refuse_lost(run.trainer.steps());
 }
 
+namespace {
+
+// A save that fails because the directory was taken away meanwhile is reported as that. Collective:
+// all ranks throw SaveError.
+template <typename Save>
+auto save_to_directory(const TrainingContext& run, Save&& save) try {
+  keep_directory(run);
+  return save();
+} catch (const SaveError&) {
+  keep_directory(run);
+  throw;
+}
+
+}  // namespace
+
 bool save_run(TrainingContext& run,
               const RunHistory& history,
               const CheckpointSaver::Loss& loss,
               bool beside) {
   const ScopedTimer timed(run.speed.times().saving);
   const Span span({.kind = ActivityKind::saving, .name = "saving"});
-  keep_directory(run);
-  run.tracker.sync();
   const std::int64_t step = run.trainer.steps();
   if (run.is_root()) notify_launcher(fmt::format("the checkpoint of step {}", step));
   const CheckpointInfo info = {.run_id = history.id,
@@ -29,16 +42,18 @@ bool save_run(TrainingContext& run,
                                .layout = run.mesh.shape,
                                .configuration = run.text.configuration};
   TrainingState state = state_of(run, history);
-  return beside ? run.saver.save_async(info, std::move(state), loss)
-                : run.saver.save(info, state, loss);
+  return save_to_directory(run, [&] {
+    run.tracker.sync();
+    return beside ? run.saver.save_async(info, std::move(state), loss)
+                  : run.saver.save(info, state, loss);
+  });
 }
 
 void wait_for_save(TrainingContext& run) {
   if (!run.saver.under_way()) return;
   const ScopedTimer timed(run.speed.times().saving);
   const Span span({.kind = ActivityKind::saving, .name = "finishing a checkpoint"});
-  keep_directory(run);
-  run.saver.finish();
+  save_to_directory(run, [&] { run.saver.finish(); });
 }
 
 void remove_older(TrainingContext& run) {

@@ -69,7 +69,14 @@ TrainingState Saver::state(std::int64_t step) const {
   return divided(whole(step), world.size())[static_cast<std::size_t>(world.rank())];
 }
 
-void Saver::save(const fs::path& steps, std::int64_t step) const { save(steps, step, state(step)); }
+void Saver::make_run(const fs::path& steps) const {
+  if (world.rank() == 0) fs::create_directory(steps.parent_path());
+}
+
+void Saver::save(const fs::path& steps, std::int64_t step) const {
+  make_run(steps);
+  save(steps, step, state(step));
+}
 
 void Saver::save(const fs::path& steps, std::int64_t step, const TrainingState& held) const {
   const CheckpointInfo info = info_of(step, world.size());
@@ -85,6 +92,7 @@ void Saver::remove_older(const fs::path& steps, std::int64_t step) const {
 
 Attempt attempt(const Saver& saver, const fs::path& steps, std::int64_t step, const Fault& fault) {
   const TrainingState held = saver.state(step);
+  saver.make_run(steps);
   const auto save = [&](Attempt& result) {
     saver.save(steps, step, held);
     result.saved = true;

@@ -21,6 +21,8 @@ struct Saver {
   TrainingState whole(std::int64_t step) const;
   // What this rank holds of a step; each step has elements of its own.
   TrainingState state(std::int64_t step) const;
+  // The directory of the run, in which that of the steps is made.
+  void make_run(const std::filesystem::path& steps) const;
   void save(const std::filesystem::path& steps, std::int64_t step) const;
   void save(const std::filesystem::path& steps, std::int64_t step, const TrainingState& held) const;
   // All but the newest two.

@@ -22,7 +22,9 @@ class TakenAway(jobs.TestCase):
     # Noticed at a logged step, or at a save.
     kinds = {"logged": {"metrics.log_interval": 5, "checkpoint.save_interval": 0},
              "saved": {"metrics.log_interval": 1000000, "checkpoint.save_interval": 20},
-             "waits": {"metrics.log_interval": 1000000, "checkpoint.save_interval": 20, "checkpoint.async_save": "false"}}
+             "waits": {"metrics.log_interval": 1000000, "checkpoint.save_interval": 20, "checkpoint.async_save": "false"},
+             # Saves nearly all the time, so that the directory is mostly taken away during a save.
+             "saving": {"metrics.log_interval": 1000000, "checkpoint.save_interval": 1}}
 
     def start_endless(self, name, layout, settings):
         job = self.start_training(name, layout, {**settings, "training.max_steps": 1000000})
